@@ -1,0 +1,186 @@
+"""The ids that VMs run under: the caller's range in ``/etc/subuid`` and ``/etc/subgid``, and programs run inside it.
+
+Root of a VM is the first id of the range, never the caller, whoever started the service (engine.md, "Leases").
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from actors.vms.provider import VmError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["Extent", "IdMap", "MappedFailed", "NoSubIds", "run_mapped"]
+
+SIZE = 65536
+"""Ids that a VM has: 0 to 65535, as on any machine."""
+
+CALLER = SIZE
+"""The id by which a program in ``IdMap.with_caller()`` sees what belongs to the caller."""
+
+_FIRST_FREE = 100_000
+_ENTER = Path(__file__).with_name("enter.py")
+_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/",
+    "LC_ALL": "C.UTF-8",
+}
+
+
+class NoSubIds(VmError):  # noqa: N818 - reads as what is wrong
+    """The caller has no range of 65,536 sub-ids, or no program that may map it; the message has the mending command."""
+
+
+class MappedFailed(VmError):  # noqa: N818
+    """A program inside the mapping ended with a non-zero status; the message holds the end of its stderr."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """``count`` ids that begin at ``inside`` in the namespace and at ``outside`` on the host."""
+
+    inside: int
+    outside: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.inside} {self.outside} {self.count}"
+
+
+@dataclass(frozen=True, slots=True)
+class IdMap:
+    """How the ids in a user namespace stand for ids of the host; the first extent holds the VM's own 0 to 65535."""
+
+    uids: tuple[Extent, ...]
+    gids: tuple[Extent, ...]
+
+    @classmethod
+    def of_caller(cls, etc: Path = Path("/etc")) -> IdMap:
+        """Find the range of whoever runs this process, by login name or numeric id.
+
+        Raises NoSubIds with the command that gives one.
+        """
+        caller = _login()
+        uids, gids = _ranges(etc / "subuid"), _ranges(etc / "subgid")
+        uid, gid = _first_of(uids, caller), _first_of(gids, caller)
+        if uid is None or gid is None:
+            raise NoSubIds(_mending(caller.pw_name, [*uids, *gids], uid=uid, gid=gid))
+        if os.geteuid() != 0 and not (shutil.which("newuidmap") and shutil.which("newgidmap")):
+            message = "newuidmap and newgidmap are not installed: run `sudo apt-get install uidmap`"
+            raise NoSubIds(message)
+        return cls((Extent(0, uid, SIZE),), (Extent(0, gid, SIZE),))
+
+    @property
+    def root_uid(self) -> int:
+        """The host's id of the VM's root user."""
+        return self.uids[0].outside
+
+    @property
+    def root_gid(self) -> int:
+        """The host's id of the VM's root group."""
+        return self.gids[0].outside
+
+    def with_caller(self) -> IdMap:
+        """Return this mapping with the caller's own user and group added, as id 65536.
+
+        For moving and removing files of both. Where the caller is root, a program in it may write every file of root:
+        never run anything in it that came from a VM or an image.
+        """
+        return IdMap(
+            (self.uids[0], Extent(CALLER, os.geteuid(), 1)),
+            (self.gids[0], Extent(CALLER, os.getegid(), 1)),
+        )
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """Return the argv that runs ``argv`` as root of this mapping, in a user namespace of its own.
+
+        The working directory and the inherited descriptors are those of before the change of ids, so they may lie where
+        the mapped ids could not go. A program that cannot be reached so must be in a folder open to all.
+        """
+        maps = [",".join(map(str, extents)) for extents in (self.uids, self.gids)]
+        return [sys.executable, "-I", "-S", str(_ENTER), *maps, *argv]
+
+
+def run_mapped(
+    argv: Sequence[str],
+    *,
+    idmap: IdMap,
+    cwd: Path,
+    stdin: IO[bytes] | int = subprocess.DEVNULL,
+    pass_fds: Iterable[int] = (),
+    timeout: float | None = None,
+) -> bytes:
+    """Run a program as root of the mapping, in ``cwd``, with a bare environment, and return what it printed.
+
+    Raises MappedFailed on a non-zero status and on a time-out (seconds), after which the program is dead.
+    """
+    try:
+        done = subprocess.run(
+            idmap.command(argv),
+            cwd=cwd,
+            env=_ENVIRONMENT,
+            stdin=stdin,
+            capture_output=True,
+            pass_fds=tuple(pass_fds),
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        message = f"`{shlex.join(argv)}` took longer than {timeout:g} s"
+        raise MappedFailed(message) from error
+    if done.returncode != 0:
+        reason = done.stderr.decode(errors="replace").strip()[-2000:]
+        message = f"`{shlex.join(argv)}` ended with {done.returncode}: {reason or 'no message'}"
+        raise MappedFailed(message)
+    return done.stdout
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    owner: str
+    start: int
+    count: int
+
+
+def _login() -> pwd.struct_passwd:
+    uid = os.geteuid()
+    try:
+        return pwd.getpwuid(uid)
+    except KeyError as error:
+        message = f"user id {uid} has no entry in /etc/passwd, so it can have no sub-ids: run as a user that has a name"
+        raise NoSubIds(message) from error
+
+
+def _ranges(path: Path) -> list[_Range]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    fields = (line.strip().split(":") for line in lines)
+    return [_Range(f[0], int(f[1]), int(f[2])) for f in fields if len(f) == 3 and f[1].isdigit() and f[2].isdigit()]  # noqa: PLR2004 - name, start, count
+
+
+def _first_of(ranges: Iterable[_Range], caller: pwd.struct_passwd) -> int | None:
+    names = {caller.pw_name, str(caller.pw_uid)}
+    return next((r.start for r in ranges if r.owner in names and r.count >= SIZE), None)
+
+
+def _mending(name: str, taken: Sequence[_Range], *, uid: int | None, gid: int | None) -> str:
+    start = _FIRST_FREE
+    while any(r.start < start + SIZE and start < r.start + r.count for r in taken):
+        start += SIZE
+    span = f"{start}-{start + SIZE - 1}"
+    lacking = [(uid, "uids", "/etc/subuid"), (gid, "gids", "/etc/subgid")]
+    files = " and ".join(file for found, _, file in lacking if found is None)
+    options = " ".join(f"--add-sub{kind} {span}" for found, kind, _ in lacking if found is None)
+    return f"{name} has no range of {SIZE} ids in {files}: run `sudo usermod {options} {name}`"
