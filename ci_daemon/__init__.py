@@ -1,0 +1,5 @@
+"""The process: configuration, wiring, signals, and the `ci-daemon` command."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,31 @@
+"""The configuration: `ci-daemon.toml` and, over it, ``CI_DAEMON_<SECTION>_<KEY>`` in the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci_daemon.config.reading import ConfigError, Reader
+from ci_daemon.config.sections import Config, ImageSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Config", "ConfigError", "ImageSettings", "load"]
+
+FILE_NAME = "ci-daemon.toml"
+SYSTEM_FILE = Path("/etc/ci-daemon") / FILE_NAME
+
+_RESERVED = frozenset({"CI_DAEMON_STATE_DIR", "CI_DAEMON_URL", "CI_DAEMON_TOKEN"})
+
+
+def load(state_dir: Path, environ: Mapping[str, str], system_file: Path = SYSTEM_FILE) -> Config:
+    """Return the configuration of a state directory.
+
+    The state directory's own file is read where there is one, else the system's; they are not mixed.
+
+    Raises:
+        ConfigError: a key or value is wrong; the message says where and what was expected.
+    """
+    files = (file for file in (state_dir / FILE_NAME, system_file) if file.exists())
+    return Reader(Config, "CI_DAEMON_", _RESERVED).read(next(files, None), environ)

@@ -1,0 +1,195 @@
+"""Read typed settings from a TOML file and the environment, and say exactly what is wrong where something is."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from dataclasses import dataclass, field, is_dataclass
+from pathlib import Path
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pydantic_core import ErrorDetails
+
+__all__ = ["ConfigError", "Reader"]
+
+Keys = tuple[str, ...]
+T = TypeVar("T")
+
+
+class ConfigError(Exception):
+    """The configuration is wrong; the message has one line a fault: where, which key, and what was expected."""
+
+
+@dataclass(slots=True)
+class _Given:
+    """What was given, as nested tables, and the environment variable that each key came from, if one did."""
+
+    tables: dict[str, Any]
+    file: Path | None
+    variables: dict[Keys, str] = field(default_factory=dict)
+
+    def put(self, keys: Keys, value: object) -> None:
+        table = self.tables
+        for key in keys[:-1]:
+            if not isinstance(table.get(key), dict):
+                table[key] = {}
+            table = table[key]
+        table[keys[-1]] = value
+
+    def get(self, keys: Keys) -> object:
+        value: Any = self.tables
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
+
+class Reader(Generic[T]):
+    """Reads one dataclass of sections; its fields are dataclasses too, and their fields are the keys.
+
+    Args:
+        sections: the dataclass. Unknown keys are refused where pydantic is told so by ``with_config`` on it.
+        prefix: what the names of environment variables begin with; section and key follow, in capitals.
+        reserved: environment variables with that prefix that are not settings.
+    """
+
+    def __init__(self, sections: type[T], prefix: str, reserved: frozenset[str]) -> None:
+        self._adapter = TypeAdapter(sections)
+        self._prefix = prefix
+        self._reserved = reserved
+        self._hints = dict(_keys(sections))
+        self._variables = {prefix + "_".join(keys).upper(): keys for keys in self._hints}
+
+    def read(self, file: Path | None, environ: Mapping[str, str]) -> T:
+        """Return the settings: the file's, and over them the environment's; defaults where neither has a key.
+
+        Relative paths are relative to the file's folder, in the environment to the working directory.
+
+        Raises:
+            ConfigError: a key or a value is wrong, or the file cannot be read.
+        """
+        given = _Given(_parse(file) if file else {}, file)
+        self._resolve_paths(given)
+        self._overlay(given, environ)
+        try:
+            return self._adapter.validate_json(to_json(given.tables))
+        except ValidationError as error:
+            raise ConfigError("\n".join(self._faults(error.errors(), given))) from None
+
+    def _resolve_paths(self, given: _Given) -> None:
+        if given.file is None:
+            return
+        for keys, hint in self._hints.items():
+            value = given.get(keys)
+            if _holds(hint, Path) and isinstance(value, str):
+                given.put(keys, str(given.file.absolute().parent / value))
+
+    def _overlay(self, given: _Given, environ: Mapping[str, str]) -> None:
+        unknown = []
+        for name in sorted(environ):
+            if not name.startswith(self._prefix) or name in self._reserved or not environ[name]:
+                continue
+            keys = self._variables.get(name)
+            if keys is None:
+                unknown.append(f"{name} in the environment is no setting{_suggestion(name, self._variables)}")
+            else:
+                given.put(keys, _from_text(environ[name], self._hints[keys]))
+                given.variables[keys] = name
+        if unknown:
+            raise ConfigError("\n".join(unknown))
+
+    def _faults(self, errors: list[ErrorDetails], given: _Given) -> Iterator[str]:
+        for error in errors:
+            keys = tuple(str(part) for part in error["loc"])
+            name = ".".join(keys)
+            where = self._where(keys, given)
+            if error["type"] == "unexpected_keyword_argument":
+                yield f"{where}: {name} is no setting{_suggestion(name, self._names(len(keys)))}"
+            else:
+                expected = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected", 1)
+                yield f"{where}: {name}: {expected}, got {json.dumps(error['input'], default=str)}"
+
+    def _names(self, depth: int) -> set[str]:
+        return {".".join(keys[:depth]) for keys in self._hints if len(keys) >= depth}
+
+    @staticmethod
+    def _where(keys: Keys, given: _Given) -> str:
+        for length in range(len(keys), 0, -1):
+            if variable := given.variables.get(keys[:length]):
+                return variable
+        return f"{given.file}:{_line_of(keys, given.file)}" if given.file else "environment"
+
+
+def _keys(sections: type, above: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+    for name, hint in get_type_hints(sections).items():
+        if isinstance(hint, type) and is_dataclass(hint):
+            yield from _keys(hint, (*above, name))
+        else:
+            yield (*above, name), hint
+
+
+def _holds(hint: object, kind: type) -> bool:
+    return kind in (get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,))
+
+
+def _from_text(text: str, hint: object) -> object:
+    """Return a variable's value as the TOML file would have it; lists may also be words joined by commas."""
+    if _holds(hint, Path):
+        return str(Path(text).absolute())
+    if _holds(hint, str) or get_origin(hint) is Literal:
+        return text
+    if get_origin(hint) is tuple and not text.lstrip().startswith("["):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _parse(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"line (\d+)", str(error))
+        raise ConfigError(f"{file}{f':{line[1]}' if line else ''}: not TOML: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from None
+
+
+def _line_of(keys: Keys, file: Path) -> int:
+    """Return the line on which a key's statement begins: the one after the last head of the file without the key."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    known = _known(keys, _parse(file))
+    begin = 1
+    for count in range(1, len(lines) + 1):
+        try:
+            head = tomllib.loads("\n".join(lines[:count]))
+        except tomllib.TOMLDecodeError:
+            continue
+        if _known(keys, head) == known:
+            break
+        begin = count + 1
+    return begin
+
+
+def _known(keys: Keys, tables: dict[str, Any]) -> int:
+    """Return how many of the keys, from the first on, the tables have."""
+    value: Any = tables
+    for count, key in enumerate(keys):
+        if not isinstance(value, dict) or key not in value:
+            return count
+        value = value[key]
+    return len(keys)
+
+
+def _suggestion(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f": did you mean {near[0]}?" if near else ""

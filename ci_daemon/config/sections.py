@@ -1,0 +1,41 @@
+"""Every section that `ci-daemon.toml` may have. Each is defined where it is used; here they stand together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003 - pydantic reads the annotations
+from dataclasses import dataclass, field
+from pathlib import Path  # noqa: TC003
+from types import MappingProxyType
+
+from pydantic import ConfigDict, with_config
+
+from actors.settings import JobSettings, PoolSettings
+from ci_daemon.journal import JournalSettings
+from storage import Rates
+
+__all__ = ["Config", "ImageSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSettings:
+    """Section ``[images]``: where images are kept, and which one a step gets.
+
+    ``dir`` may be shared by several state directories; by default it is ``images`` in the state directory. ``map``
+    says which image stands in for a name that pipelines use and this host does not have.
+    """
+
+    dir: Path | None = None
+    default: str = "debian:12"
+    map: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({"ubuntu:24.04": "debian:12"}))
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole configuration; what nobody sets has the default of its section."""
+
+    billing: Rates = field(default_factory=Rates)
+    images: ImageSettings = field(default_factory=ImageSettings)
+    jobs: JobSettings = field(default_factory=JobSettings)
+    journal: JournalSettings = field(default_factory=JournalSettings)
+    pool: PoolSettings = field(default_factory=PoolSettings)

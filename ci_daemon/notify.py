@@ -1,0 +1,78 @@
+"""Tell systemd how the service is, in its own words (the protocol of sd_notify)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+__all__ = ["Notifier"]
+
+_log = logging.getLogger(__name__)
+
+_MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Notifier:
+    """One datagram a message to the service manager; without an address every message is dropped.
+
+    A message that cannot be sent is logged and forgotten: the service matters more than what is said of it.
+    """
+
+    address: str | None = None
+    watchdog_seconds: float | None = None
+
+    @classmethod
+    def from_environment(cls, environ: MutableMapping[str, str]) -> Notifier:
+        """Read what the service manager left for this process, and take it out so that no child speaks in its name.
+
+        Args:
+            environ: the process's environment; NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID leave it.
+        """
+        address = environ.pop("NOTIFY_SOCKET", None)
+        interval = environ.pop("WATCHDOG_USEC", "")
+        watched = environ.pop("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        seconds = int(interval) / _MICROSECONDS if watched and interval.isdigit() and int(interval) else None
+        return cls(address or None, seconds)
+
+    @property
+    def heartbeat_seconds(self) -> float | None:
+        """How often to call `alive`: half of the time after which systemd takes the service for dead."""
+        return None if self.watchdog_seconds is None else self.watchdog_seconds / 2
+
+    def ready(self, status: str) -> None:
+        """Say that start-up is over and what the service does now."""
+        self._send("READY=1", f"STATUS={_line(status)}")
+
+    def status(self, status: str) -> None:
+        """Say what the service does now, in one line for `systemctl status`."""
+        self._send(f"STATUS={_line(status)}")
+
+    def stopping(self, status: str) -> None:
+        """Say that the service is on its way out."""
+        self._send("STOPPING=1", f"STATUS={_line(status)}")
+
+    def alive(self) -> None:
+        """Answer the watchdog."""
+        self._send("WATCHDOG=1")
+
+    def _send(self, *assignments: str) -> None:
+        if self.address is None:
+            return
+        # A leading @ stands for the NUL of Linux's abstract socket names.
+        target = "\0" + self.address[1:] if self.address.startswith("@") else self.address
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+                sock.sendto("\n".join(assignments).encode(), target)
+        except OSError as error:
+            _log.warning("systemd cannot be told %s over %s: %s", assignments[0], self.address, error)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

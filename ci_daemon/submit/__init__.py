@@ -1,0 +1,5 @@
+"""What `ci-daemon submit` does: pack a tree, post a build, follow it to its end."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

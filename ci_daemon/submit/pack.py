@@ -1,0 +1,141 @@
+"""Pack a working tree as a source archive: what git would keep, the same bytes for the same tree."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import stat
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from pathspec import GitIgnoreSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Archive", "PackError", "pack"]
+
+_MTIME = 315532800
+"""1980-01-01: one time for every file keeps archives equal, and zip-based tools know no earlier one."""
+
+
+class PackError(Exception):
+    """The tree cannot be packed; the message names the file and says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A gzipped tar of ``files`` files and links."""
+
+    data: bytes
+    files: int
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the archive's bytes, in hex."""
+        return hashlib.sha256(self.data).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """The ``.gitignore`` files that hold in a folder, outermost first, each with the folder it lies in."""
+
+    files: tuple[tuple[Path, GitIgnoreSpec], ...] = ()
+
+    def within(self, folder: Path) -> _Rules:
+        path = folder / ".gitignore"
+        if not path.is_file():
+            return self
+        lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        return _Rules((*self.files, (folder, GitIgnoreSpec.from_lines(lines))))
+
+    def ignore(self, path: Path, *, folder: bool) -> bool:
+        """The innermost file with a rule for the path decides."""
+        for base, spec in reversed(self.files):
+            verdict = spec.check_file(path.relative_to(base).as_posix() + ("/" if folder else "")).include
+            if verdict is not None:
+                return verdict
+        return False
+
+
+def pack(tree: Path) -> Archive:
+    """Pack the files and links below ``tree`` but ``.git`` and what ``.gitignore`` files exclude.
+
+    The ``.gitignore`` files of the folders above count too, up to the repository's top. Owners, times and modes are
+    levelled: only the executable bit is kept. Sockets, pipes and devices are left out, as git leaves them out.
+
+    Raises:
+        PackError: a link leads out of the tree, or a file cannot be read.
+    """
+    top = tree.resolve()
+    buffer = io.BytesIO()
+    files = 0
+    try:
+        with (
+            gzip.GzipFile(filename="", fileobj=buffer, mode="wb", compresslevel=6, mtime=0) as zipped,
+            tarfile.open(fileobj=zipped, mode="w", format=tarfile.GNU_FORMAT) as tar,
+        ):
+            for path in _kept(top, _inherited(top)):
+                files += _add(tar, path, top)
+    except OSError as error:
+        raise PackError(f"{error.filename or tree} cannot be packed: {error.strerror or error}") from error
+    return Archive(buffer.getvalue(), files)
+
+
+def _inherited(top: Path) -> _Rules:
+    """Return the rules of the folders above, where the tree is a part of a repository."""
+    if (top / ".git").exists():
+        return _Rules()
+    repository = next((folder for folder in top.parents if (folder / ".git").exists()), None)
+    if repository is None:
+        return _Rules()
+    rules = _Rules()
+    for folder in reversed([folder for folder in top.parents if folder.is_relative_to(repository)]):
+        rules = rules.within(folder)
+    return rules
+
+
+def _kept(folder: Path, above: _Rules) -> Iterator[Path]:
+    rules = above.within(folder)
+    with os.scandir(folder) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        is_folder = entry.is_dir(follow_symlinks=False)
+        path = folder / entry.name
+        if entry.name == ".git" or rules.ignore(path, folder=is_folder):
+            continue
+        if is_folder:
+            yield from _kept(path, rules)
+        else:
+            yield path
+
+
+def _add(tar: tarfile.TarFile, path: Path, top: Path) -> bool:
+    """Add a file or a link; return whether there was one to add."""
+    info = tarfile.TarInfo(path.relative_to(top).as_posix())
+    info.mtime = _MTIME
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
+        info.type, info.mode, info.linkname = tarfile.SYMTYPE, 0o777, str(path.readlink())
+        _check_link(path.relative_to(top), info.linkname)
+        tar.addfile(info)
+        return True
+    if not stat.S_ISREG(status.st_mode):
+        return False
+    with path.open("rb") as file:
+        info.size = os.fstat(file.fileno()).st_size
+        info.mode = 0o755 if status.st_mode & 0o111 else 0o644
+        tar.addfile(info, file)
+    return True
+
+
+def _check_link(path: Path, target: str) -> None:
+    depth = 0
+    for part in (*path.parent.parts, *PurePosixPath(target).parts):
+        depth += -1 if part == ".." else 1
+        if depth < 0 or part == "/":
+            raise PackError(f"{path} is a link to {target}, outside the tree: remove it or name it in .gitignore")

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ci_daemon.lock import AlreadyServed, serving, serving_pid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOLD = (
+    "import sys\nfrom pathlib import Path\nfrom ci_daemon.lock import serving\n"
+    "with serving(Path(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.read()\n"
+)
+
+
+@pytest.fixture
+def holder(tmp_path: Path):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_second_daemon_is_refused_with_the_first_ones_pid(holder: subprocess.Popen[str], tmp_path: Path):
+    with pytest.raises(AlreadyServed, match=f"process {holder.pid} serves {tmp_path} already"), serving(tmp_path):
+        pass
+    assert serving_pid(tmp_path) == holder.pid
+
+
+def test_the_lock_ends_with_its_process_however_it_ends(holder: subprocess.Popen[str], tmp_path: Path):
+    holder.kill()
+    holder.wait()
+    assert serving_pid(tmp_path) is None
+    with serving(tmp_path):
+        assert (tmp_path / "ci-daemon.lock").read_text() == f"{os.getpid()}\n"
+    assert (tmp_path / "ci-daemon.lock").read_text() == ""
+
+
+def test_nobody_serves_where_nobody_ever_did(tmp_path: Path):
+    assert serving_pid(tmp_path) is None
+    assert serving_pid(tmp_path / "nowhere") is None
+
+
+def test_the_lock_file_is_the_owners_alone(tmp_path: Path):
+    with serving(tmp_path):
+        assert (tmp_path / "ci-daemon.lock").stat().st_mode & 0o777 == 0o600
