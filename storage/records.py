@@ -6,17 +6,21 @@ see. Times are aware datetimes in UTC.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
 
 __all__ = [
     "ApiKey",
+    "Attempt",
     "Build",
     "BuildState",
     "Caller",
+    "Discrepancy",
     "Edge",
     "EdgeKind",
     "Job",
@@ -31,6 +35,7 @@ __all__ = [
     "Organization",
     "Page",
     "Pipeline",
+    "QueuedJob",
     "Role",
     "Shape",
     "Snapshot",
@@ -334,6 +339,39 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """A job that waits for a VM, with what the VM must be like.
+
+    ``parent_snapshot_job_id`` is the ``builds_in`` parent whose disk it starts from, None where it starts from its
+    image.
+    """
+
+    job_id: int
+    build_id: int
+    organization_id: int
+    shape: Shape
+    image: str | None
+    network: bool
+    parent_snapshot_job_id: int | None
+    scheduled_at: datetime
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at a job, on one lease: ``assigned``, ``running``, then what became of it."""
+
+    job_id: int
+    number: int
+    state: JobState
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    exit_code: int | None
+    error_code: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """One VM, from before it is made until it is gone.
 
@@ -377,6 +415,14 @@ class LedgerEntry:
     source: LedgerSource
     description: str | None
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Discrepancy:
+    """Something that the ledger says and the rest of the database does not; ``problem`` is one sentence."""
+
+    organization_slug: str
+    problem: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,73 @@
+"""Attempts: what became of each try at a job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.models import AttemptRow
+from storage.records import Attempt, JobState
+from storage.statements import Columns, Command, Query, insert_into, slot
+
+if TYPE_CHECKING:
+    from storage.database import Database
+
+__all__ = ["Attempts"]
+
+_ATTEMPT = Columns(
+    Attempt,
+    AttemptRow.job,
+    AttemptRow.number,
+    AttemptRow.state,
+    AttemptRow.created_at,
+    AttemptRow.started_at,
+    AttemptRow.finished_at,
+    AttemptRow.exit_code,
+    AttemptRow.error_code,
+)
+
+
+class Attempts:
+    """The tries at each job, one a lease. Written inside the transactions of jobs and leases. Safe in any thread."""
+
+    def __init__(self, database: Database) -> None:
+        of_job = AttemptRow.job == slot("job_id")
+        unfinished = AttemptRow.finished_at.is_null()
+        self._of_job = Query(
+            database,
+            AttemptRow.select(*_ATTEMPT.selected).where(of_job).order_by(AttemptRow.number),
+            _ATTEMPT,
+        )
+        self._open = Command(database, insert_into(AttemptRow, "started_at", "finished_at", "exit_code", "error_code"))
+        self._start = Command(
+            database,
+            AttemptRow.update({AttemptRow.state: JobState.RUNNING, AttemptRow.started_at: slot("now")}).where(
+                of_job, unfinished
+            ),
+        )
+        self._close = Command(
+            database,
+            AttemptRow.update(
+                {
+                    AttemptRow.state: slot("state"),
+                    AttemptRow.finished_at: slot("now"),
+                    AttemptRow.exit_code: slot("exit_code"),
+                    AttemptRow.error_code: slot("error_code"),
+                }
+            ).where(of_job, unfinished),
+        )
+
+    def of_job(self, job_id: int) -> list[Attempt]:
+        """Return a job's attempts, first to last."""
+        return self._of_job.all(job_id=job_id)
+
+    def open(self, job_id: int, number: int, now: int) -> None:
+        """Write a job's next attempt."""
+        self._open.run(job_id=job_id, number=number, state=JobState.ASSIGNED, created_at=now)
+
+    def start(self, job_id: int, now: int) -> None:
+        """Note that the open attempt's command runs."""
+        self._start.run(job_id=job_id, now=now)
+
+    def close(self, job_id: int, state: JobState, exit_code: int | None, error_code: str | None, now: int) -> None:
+        """Note what became of the open attempt, where there is one."""
+        self._close.run(job_id=job_id, state=state, exit_code=exit_code, error_code=error_code, now=now)

@@ -1,0 +1,33 @@
+"""What a lease costs (wire-decisions.md, "Billing"). Pure arithmetic in whole numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from storage.records import Shape
+
+__all__ = ["Rates", "cost_cents"]
+
+_MICRO_CENTS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Prices in micro-cents a second, for one vCPU, one GB of memory and one GB of disk."""
+
+    cpu: int = 10_000
+    memory_gb: int = 5_000
+    disk_gb: int = 100
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing costs anything."""
+        return self.cpu == self.memory_gb == self.disk_gb == 0
+
+
+def cost_cents(rates: Rates, shape: Shape, seconds: int) -> int:
+    """Return the whole cents, rounded down, that a VM of ``shape`` costs for whole ``seconds``."""
+    per_second = shape.cpu * rates.cpu + shape.memory_gb * rates.memory_gb + shape.disk_gb * rates.disk_gb
+    return seconds * per_second // _MICRO_CENTS

@@ -1,0 +1,229 @@
+"""Builds: made whole in one transaction, then moved from state to state by compare-and-set."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import peewee
+
+from storage.models import BuildRow, OrganizationRow, PipelineRow
+from storage.planting import JobPlanter
+from storage.records import Build, BuildState, NewBuild, NewJob, Page, Pipeline
+from storage.statements import Columns, Command, Query, first, insert_into, paged, slot, written
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from storage.database import Database
+    from storage.sources import Sources
+    from storage.vault import Vault
+
+__all__ = ["Builds"]
+
+_BUILD = Columns(
+    Build,
+    BuildRow.id,
+    BuildRow.uuid,
+    BuildRow.external_id,
+    BuildRow.pipeline,
+    PipelineRow.organization,
+    OrganizationRow.slug,
+    PipelineRow.slug,
+    BuildRow.number,
+    BuildRow.state,
+    BuildRow.branch,
+    BuildRow.commit_sha,
+    BuildRow.message,
+    BuildRow.source,
+    BuildRow.timeout_seconds,
+    BuildRow.cancel_requested,
+    BuildRow.has_source,
+    BuildRow.created_at,
+    BuildRow.scheduled_at,
+    BuildRow.started_at,
+    BuildRow.finished_at,
+    BuildRow.error_code,
+    BuildRow.error_message,
+)
+_NEWEST = 2**63 - 1
+
+
+class Builds:
+    """Runs of pipelines. Safe in any thread."""
+
+    def __init__(self, database: Database, vault: Vault, sources: Sources) -> None:
+        self._database = database
+        self._vault = vault
+        self._sources = sources
+        self._planter = JobPlanter(database)
+        builds = BuildRow.select(*_BUILD.selected).join(PipelineRow).join(OrganizationRow)
+        numbered = BuildRow.number == slot("number")
+        of_pipeline = BuildRow.pipeline == slot("pipeline_id")
+        this = BuildRow.id == slot("id")
+        unfinished = BuildRow.finished_at.is_null()
+        self._get = Query(database, builds.where(this), _BUILD)
+        self._by_uuid = Query(database, builds.where(BuildRow.uuid == slot("uuid")), _BUILD)
+        self._by_number = Query(database, builds.where(of_pipeline, numbered), _BUILD)
+        self._find = Query(
+            database,
+            builds.where(OrganizationRow.slug == slot("organization"), PipelineRow.slug == slot("pipeline"), numbered),
+            _BUILD,
+        )
+        self._page = Query(
+            database,
+            builds.where(of_pipeline, BuildRow.number < slot("after"))
+            .order_by(BuildRow.number.desc())
+            .limit(slot("limit")),
+            _BUILD,
+        )
+        self._unfinished = Query(database, builds.where(unfinished).order_by(BuildRow.id), _BUILD)
+        self._env = Query(database, BuildRow.select(BuildRow.env).where(this), lambda row: row[0])
+        self._next_number = Query(
+            database,
+            PipelineRow.update({PipelineRow.last_number: PipelineRow.last_number + 1})
+            .where(PipelineRow.id == slot("id"))
+            .returning(PipelineRow.last_number),
+            first,
+        )
+        self._insert = Command(database, insert_into(BuildRow, "started_at"))
+        self._move = Command(
+            database,
+            BuildRow.update(
+                {
+                    BuildRow.state: slot("to"),
+                    BuildRow.finished_at: slot("finished_at"),
+                    BuildRow.error_code: peewee.fn.COALESCE(slot("error_code"), BuildRow.error_code),
+                    BuildRow.error_message: peewee.fn.COALESCE(slot("error_message"), BuildRow.error_message),
+                }
+            ).where(this, BuildRow.state == slot("frm")),
+        )
+        self._request_cancel = Command(
+            database, BuildRow.update({BuildRow.cancel_requested: 1}).where(this, unfinished)
+        )
+
+    def create(self, pipeline: Pipeline, new: NewBuild, jobs: Sequence[NewJob]) -> Build:
+        """Write a build, its jobs and their edges in one transaction, after its source archive.
+
+        Jobs that wait for none start ``scheduled``, the others ``pending``; the build is ``scheduled``.
+        """
+        if not jobs:
+            raise ValueError("a build has at least one job; one without is rejected, see create_rejected")
+        return self._write(pipeline, new, jobs, BuildState.SCHEDULED)
+
+    def create_rejected(self, pipeline: Pipeline, new: NewBuild, error_code: str, error_message: str) -> Build:
+        """Write a build that never runs, ``failed`` and finished at once, and say why."""
+        return self._write(pipeline, new, (), BuildState.FAILED, error_code, error_message)
+
+    def _write(
+        self,
+        pipeline: Pipeline,
+        new: NewBuild,
+        jobs: Sequence[NewJob],
+        state: BuildState,
+        error_code: str | None = None,
+        error_message: str | None = None,
+    ) -> Build:
+        uuid = str(uuid4())
+        if new.source_archive is not None:
+            self._sources.store(uuid, new.source_archive)
+        try:
+            with self._database.write():
+                now = self._database.now()
+                number = written(self._next_number.one(id=pipeline.id))
+                build_id = self._insert.insert(
+                    uuid=uuid,
+                    external_id=str(uuid4()),
+                    pipeline_id=pipeline.id,
+                    number=number,
+                    state=state,
+                    branch=new.branch,
+                    commit_sha=new.commit,
+                    message=new.message,
+                    source=new.source,
+                    timeout_seconds=new.timeout_seconds,
+                    cancel_requested=False,
+                    has_source=new.source_archive is not None,
+                    source_sha256=new.source_sha256,
+                    created_at=now,
+                    scheduled_at=now,
+                    finished_at=now if state.terminal else None,
+                    error_code=error_code,
+                    error_message=error_message,
+                    env=self._vault.seal(json.dumps(dict(new.env)).encode()) if new.env else None,
+                    pipeline_ir=new.pipeline_ir,
+                )
+                self._planter.plant(build_id, pipeline.organization_id, jobs, now)
+                return written(self.get(build_id))
+        except BaseException:
+            self._sources.remove(uuid)
+            raise
+
+    def get(self, build_id: int) -> Build | None:
+        """Return a build by row id."""
+        return self._get.one(id=build_id)
+
+    def by_uuid(self, uuid: str) -> Build | None:
+        """Return a build by UUID."""
+        return self._by_uuid.one(uuid=uuid)
+
+    def by_number(self, pipeline_id: int, number: int) -> Build | None:
+        """Return a pipeline's build by number."""
+        return self._by_number.one(pipeline_id=pipeline_id, number=_in_range(number))
+
+    def find(self, organization_slug: str, pipeline_slug: str, number: int) -> Build | None:
+        """Return a build by what its URL says, in one look-up."""
+        return self._find.one(organization=organization_slug, pipeline=pipeline_slug, number=_in_range(number))
+
+    def page(self, pipeline_id: int, limit: int, after: int | None) -> Page[Build]:
+        """Return a pipeline's builds, newest first, those past the key ``after``."""
+        rows = self._page.all(pipeline_id=pipeline_id, after=_NEWEST if after is None else after, limit=limit + 1)
+        return paged(rows, limit, lambda build: build.number)
+
+    def unfinished(self) -> list[Build]:
+        """Return every build that is not terminal, oldest first."""
+        return self._unfinished.all()
+
+    def env(self, build_id: int) -> dict[str, str]:
+        """Return a build's environment, opened; empty where there is none. Raises SealBroken."""
+        sealed = self._env.one(id=build_id)
+        if sealed is None:
+            return {}
+        env: dict[str, str] = json.loads(self._vault.open(sealed))
+        return env
+
+    def move(
+        self,
+        build_id: int,
+        frm: BuildState,
+        to: BuildState,
+        *,
+        error_code: str | None = None,
+        error_message: str | None = None,
+    ) -> bool:
+        """Take a build from one state to another; False and no change where it is not in the first (any more).
+
+        A terminal state sets ``finished_at``; ``started_at`` is set when its first job starts (Leases.start).
+        """
+        with self._database.write():
+            finished_at = self._database.now() if to.terminal else None
+            moved = self._move.run(
+                id=build_id,
+                frm=frm,
+                to=to,
+                finished_at=finished_at,
+                error_code=error_code,
+                error_message=error_message,
+            )
+        return moved == 1
+
+    def request_cancel(self, build_id: int) -> bool:
+        """Note that a build is to be canceled; False where it is finished, or unknown."""
+        with self._database.write():
+            return self._request_cancel.run(id=build_id) == 1
+
+
+def _in_range(number: int) -> int:
+    """Return a build number from outside as one that SQLite can compare; none is as large as the largest."""
+    return min(max(number, 0), _NEWEST)

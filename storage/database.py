@@ -1,0 +1,116 @@
+"""The SQLite database: a connection for each thread that asks, and one writer at a time."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import peewee
+from playhouse.apsw_ext import APSWDatabase
+
+from storage.errors import DatabaseBusy
+from storage.instants import to_micros
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    import apsw
+
+    from storage.clock import Clock
+
+__all__ = ["Database"]
+
+_BUSY_SECONDS = 10
+_PRAGMAS = {
+    "journal_mode": "wal",
+    "synchronous": "normal",
+    "foreign_keys": "on",
+    "trusted_schema": "off",
+    "journal_size_limit": 64 * 1024 * 1024,
+}
+
+
+class Database:
+    """One SQLite file, safe in any thread.
+
+    Reads never wait: WAL gives each of them a snapshot. Writes wait for each other here by a lock, and for other
+    processes by SQLite's own, ten seconds at most.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        """Name the file, which is opened (and made, where it is not there) by the first statement."""
+        self._clock = clock
+        self._connections = _Connections(str(path))
+        self._writer = threading.RLock()
+
+    def now(self) -> int:
+        """Return the clock's wall time in microseconds since the epoch, as the tables hold it."""
+        return to_micros(self._clock.now())
+
+    def execute(self, sql: str, slots: Mapping[str, Any] | None = None) -> apsw.Cursor:
+        """Run one statement in this thread's connection, with values for its ``:name`` slots."""
+        cursor: apsw.Cursor = self._connections.execute_sql(sql, slots)
+        return cursor
+
+    def execute_many(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Run one statement once for each row."""
+        self._connections.connection().executemany(sql, rows)
+
+    def changes(self) -> int:
+        """Return how many rows this thread's last statement changed."""
+        changed: int = self._connections.connection().changes()
+        return changed
+
+    def last_id(self) -> int:
+        """Return the id of the row that this thread inserted last."""
+        row_id: int = self._connections.connection().last_insert_rowid()
+        return row_id
+
+    @contextmanager
+    def write(self) -> Iterator[None]:
+        """Make what happens inside one transaction: all of it is stored, or on an exception nothing.
+
+        Inside another ``write`` of the same thread it is part of that one. Raises DatabaseBusy where another process
+        keeps the database for too long.
+        """
+        with self._writer:
+            connection = self._connections.connection()
+            if connection.in_transaction:
+                yield
+                return
+            try:
+                self.execute("BEGIN IMMEDIATE")
+            except peewee.OperationalError as error:
+                raise DatabaseBusy(f"another process has held the database for {_BUSY_SECONDS} s: try again") from error
+            try:
+                yield
+                self.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    self.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Close every thread's connection. Called when no other thread uses the database any more."""
+        self._connections.close_all()
+
+
+class _Connections(APSWDatabase):  # type: ignore[misc] # playhouse comes without types
+    """Peewee's thread-local connections, which close when their thread ends, or all at once at the end."""
+
+    def __init__(self, path: str) -> None:
+        self._opened: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
+        super().__init__(path, pragmas=_PRAGMAS, timeout=_BUSY_SECONDS)
+
+    def _connect(self) -> apsw.Connection:
+        connection: apsw.Connection = super()._connect()
+        self._opened.add(connection)
+        return connection
+
+    def close_all(self) -> None:
+        self.close()
+        for connection in list(self._opened):
+            connection.close()

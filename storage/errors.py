@@ -1,0 +1,66 @@
+"""What the storage refuses, and why. Every message says what to do."""
+
+from __future__ import annotations
+
+__all__ = [
+    "AlreadyInitialized",
+    "DatabaseBusy",
+    "DatabaseUnreadable",
+    "EmailTaken",
+    "KeyUnreadable",
+    "MigrationFailed",
+    "NameUnusable",
+    "NotInitialized",
+    "SchemaTooNew",
+    "SealBroken",
+    "SlugTaken",
+    "StorageError",
+]
+
+
+class StorageError(Exception):
+    """The root of everything that the storage raises on purpose."""
+
+
+class NotInitialized(StorageError):  # noqa: N818 - these names read as the state they report
+    """The state directory holds no storage yet."""
+
+
+class AlreadyInitialized(StorageError):  # noqa: N818
+    """The state directory holds a storage already."""
+
+
+class SchemaTooNew(StorageError):  # noqa: N818
+    """A newer release wrote the database."""
+
+
+class MigrationFailed(StorageError):  # noqa: N818
+    """A migration could not be applied; the database is as it was before it."""
+
+
+class DatabaseUnreadable(StorageError):  # noqa: N818
+    """The database file cannot be opened, or is no database of this service."""
+
+
+class DatabaseBusy(StorageError):  # noqa: N818
+    """Another process holds the database's write lock for too long. Worth another try."""
+
+
+class KeyUnreadable(StorageError):  # noqa: N818
+    """The key file is missing, open to others, or holds no key."""
+
+
+class SealBroken(StorageError):  # noqa: N818
+    """Sealed bytes were changed, or sealed with another key."""
+
+
+class EmailTaken(StorageError):  # noqa: N818
+    """Another user has this e-mail address."""
+
+
+class SlugTaken(StorageError):  # noqa: N818
+    """The organization has another pipeline of this slug."""
+
+
+class NameUnusable(StorageError):  # noqa: N818
+    """A name holds no character that a slug could be made of."""

@@ -1,0 +1,20 @@
+"""Instants as the database holds them: whole microseconds since the epoch, in UTC."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+__all__ = ["from_micros", "to_micros"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_micros(instant: datetime) -> int:
+    """Return an aware instant as microseconds since the epoch, exactly."""
+    return (instant - _EPOCH) // _MICROSECOND
+
+
+def from_micros(micros: int) -> datetime:
+    """Return microseconds since the epoch as an aware datetime in UTC."""
+    return _EPOCH + timedelta(microseconds=micros)

@@ -1,0 +1,224 @@
+"""Jobs: the nodes of builds, and their way from state to state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import peewee
+
+from storage.models import EdgeRow, JobRow
+from storage.queue import Queue
+from storage.records import Edge, Job, JobState, QueuedJob, Shape
+from storage.statements import Columns, Command, Query, slot
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from storage.attempts import Attempts
+    from storage.database import Database
+    from storage.ledger import Ledger
+    from storage.metering import Meter
+
+__all__ = ["Jobs"]
+
+
+def _columns() -> Columns[Job]:
+    parent = JobRow.alias()
+    in_order = peewee.NodeList((parent.uuid, peewee.SQL("ORDER BY"), parent.position))
+    depends_on = (
+        EdgeRow.select(peewee.fn.GROUP_CONCAT(in_order))
+        .join(parent, on=parent.id == EdgeRow.from_job)
+        .where(EdgeRow.to_job == JobRow.id)
+    )
+    return Columns(
+        Job,
+        JobRow.id,
+        JobRow.uuid,
+        JobRow.build,
+        JobRow.position,
+        JobRow.step_key,
+        JobRow.name,
+        JobRow.command,
+        JobRow.state,
+        JobRow.image,
+        JobRow.env,
+        Columns(Shape, JobRow.cpu, JobRow.memory_gb, JobRow.disk_gb),
+        JobRow.timeout_seconds,
+        JobRow.network,
+        JobRow.retry_policy,
+        JobRow.soft_fail_policy,
+        JobRow.soft_failed,
+        JobRow.artifacts,
+        JobRow.secrets,
+        JobRow.cache_policy,
+        JobRow.cache_key,
+        JobRow.cache_hit,
+        JobRow.attempt,
+        JobRow.exit_code,
+        JobRow.error_code,
+        JobRow.error_message,
+        (peewee.fn.COALESCE(depends_on, ""), _uuids),
+        JobRow.created_at,
+        JobRow.scheduled_at,
+        JobRow.started_at,
+        JobRow.finished_at,
+    )
+
+
+_EDGE = Columns(Edge, EdgeRow.from_job, EdgeRow.to_job, EdgeRow.kind, EdgeRow.continue_on_failure)
+
+
+class Jobs:
+    """The nodes of builds. Safe in any thread."""
+
+    def __init__(self, database: Database, attempts: Attempts, meter: Meter, ledger: Ledger) -> None:
+        self._database = database
+        self._attempts = attempts
+        self._meter = meter
+        self._ledger = ledger
+        self._queue = Queue(database)
+        columns = _columns()
+        jobs = JobRow.select(*columns.selected)
+        of_build = JobRow.build == slot("build_id")
+        this = JobRow.id == slot("id")
+        self._get = Query(database, jobs.where(this), columns)
+        self._by_uuid = Query(database, jobs.where(JobRow.uuid == slot("uuid")), columns)
+        self._of_build = Query(database, jobs.where(of_build).order_by(JobRow.position), columns)
+        self._edges = Query(
+            database,
+            EdgeRow.select(*_EDGE.selected).join(JobRow, on=JobRow.id == EdgeRow.to_job).where(of_build),
+            _EDGE,
+        )
+        coalesce = peewee.fn.COALESCE
+        self._move = Command(
+            database,
+            JobRow.update(
+                {
+                    JobRow.state: slot("to"),
+                    JobRow.exit_code: coalesce(slot("exit_code"), JobRow.exit_code),
+                    JobRow.error_code: coalesce(slot("error_code"), JobRow.error_code),
+                    JobRow.error_message: coalesce(slot("error_message"), JobRow.error_message),
+                    JobRow.soft_failed: coalesce(slot("soft_failed"), JobRow.soft_failed),
+                    JobRow.cache_hit: coalesce(slot("cache_hit"), JobRow.cache_hit),
+                    JobRow.scheduled_at: coalesce(JobRow.scheduled_at, slot("scheduled_at")),
+                    JobRow.started_at: coalesce(JobRow.started_at, slot("started_at")),
+                    JobRow.finished_at: slot("finished_at"),
+                }
+            ).where(this, JobRow.state == slot("frm")),
+        )
+
+    def get(self, job_id: int) -> Job | None:
+        """Return a job by row id."""
+        return self._get.one(id=job_id)
+
+    def by_uuid(self, uuid: str) -> Job | None:
+        """Return a job by UUID."""
+        return self._by_uuid.one(uuid=uuid)
+
+    def of_build(self, build_id: int) -> list[Job]:
+        """Return a build's jobs in DAG creation order."""
+        return self._of_build.all(build_id=build_id)
+
+    def edges(self, build_id: int) -> list[Edge]:
+        """Return the dependencies between a build's jobs."""
+        return self._edges.all(build_id=build_id)
+
+    def next_scheduled(self, exclude_orgs: Collection[int] = (), limit: int = 1) -> list[QueuedJob]:
+        """Return the jobs that should get the next VMs, in order (see Queue)."""
+        return self._queue.next(exclude_orgs, limit)
+
+    def move(
+        self,
+        job_id: int,
+        frm: JobState,
+        to: JobState,
+        *,
+        exit_code: int | None = None,
+        error_code: str | None = None,
+        error_message: str | None = None,
+        soft_failed: bool | None = None,
+        cache_hit: bool | None = None,
+    ) -> bool:
+        """Take a job from one state to another; False and no change where it is not in the first (any more).
+
+        What is None stays as it is. The first ``scheduled``, the first ``running`` and a terminal state set their
+        instants. A terminal state also closes the open attempt and writes the debit of a job whose command ever ran.
+        """
+        with self._database.write():
+            now = self._database.now()
+            moved = self._move.run(
+                id=job_id,
+                frm=frm,
+                to=to,
+                exit_code=exit_code,
+                error_code=error_code,
+                error_message=error_message,
+                soft_failed=soft_failed,
+                cache_hit=cache_hit,
+                scheduled_at=now if to is JobState.SCHEDULED else None,
+                started_at=now if to is JobState.RUNNING else None,
+                finished_at=now if to.terminal else None,
+            )
+            if moved and to.terminal:
+                self._attempts.close(job_id, to, exit_code, error_code, now)
+                self._ledger.debit_job(job_id)
+        return moved == 1
+
+    def finish(
+        self,
+        job_id: int,
+        frm: JobState,
+        to: JobState,
+        *,
+        exit_code: int | None,
+        error_code: str | None,
+        error_message: str | None,
+        soft_failed: bool,
+        lease_id: int | None,
+        billable: bool,
+    ) -> bool:
+        """End a job: its terminal state, its attempt, its lease's price and its one debit, in one transaction.
+
+        The lease stays live until its VM is gone (Leases.end). False and no change where the job is not in ``frm``.
+        """
+        if not to.terminal:
+            raise ValueError(f"a job does not finish as {to}")
+        with self._database.write():
+            if lease_id is not None and self._state(job_id) is frm:
+                self._meter.close(lease_id, billable=billable)
+            return self.move(
+                job_id,
+                frm,
+                to,
+                exit_code=exit_code,
+                error_code=error_code,
+                error_message=error_message,
+                soft_failed=soft_failed,
+            )
+
+    def retry(
+        self,
+        job_id: int,
+        frm: JobState,
+        *,
+        lease_id: int | None,
+        billable: bool,
+        error_code: str | None,
+        exit_code: int | None,
+    ) -> bool:
+        """Send a job back to the queue, at its old place, and close its attempt and its lease, in one transaction."""
+        with self._database.write():
+            if not self.move(job_id, frm, JobState.SCHEDULED):
+                return False
+            self._attempts.close(job_id, JobState.FAILED, exit_code, error_code, self._database.now())
+            if lease_id is not None:
+                self._meter.close(lease_id, billable=billable)
+            return True
+
+    def _state(self, job_id: int) -> JobState | None:
+        job = self.get(job_id)
+        return None if job is None else job.state
+
+
+def _uuids(joined: str) -> tuple[str, ...]:
+    return tuple(joined.split(",")) if joined else ()

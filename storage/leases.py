@@ -1,0 +1,230 @@
+"""Leases: a row for every VM, from before it is made until it is gone (engine.md, "Leases: a VM over SSH")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import peewee
+
+from storage.models import BuildRow, JobRow, LeaseRow
+from storage.records import JobState, Lease, LeaseState, Shape
+from storage.statements import Columns, Command, Query, insert_into, slot, written
+
+if TYPE_CHECKING:
+    from storage.attempts import Attempts
+    from storage.database import Database
+    from storage.jobs import Jobs
+
+__all__ = ["Leases"]
+
+_LEASE = Columns(
+    Lease,
+    LeaseRow.id,
+    LeaseRow.uuid,
+    LeaseRow.organization,
+    LeaseRow.job,
+    LeaseRow.attempt,
+    LeaseRow.provider,
+    LeaseRow.image,
+    Columns(Shape, LeaseRow.cpu, LeaseRow.memory_gb, LeaseRow.disk_gb),
+    LeaseRow.network,
+    LeaseRow.state,
+    LeaseRow.created_at,
+    LeaseRow.started_at,
+    LeaseRow.finished_at,
+    LeaseRow.amount_cents,
+)
+
+
+class Leases:
+    """The VMs that jobs run on, and the warm ones that wait for a job. Safe in any thread."""
+
+    def __init__(self, database: Database, jobs: Jobs, attempts: Attempts) -> None:
+        self._database = database
+        self._jobs = jobs
+        self._attempts = attempts
+        leases = LeaseRow.select(*_LEASE.selected)
+        this = LeaseRow.id == slot("id")
+        live = LeaseRow.state != LeaseState.ENDED
+        coalesce = peewee.fn.COALESCE
+        self._get = Query(database, leases.where(this), _LEASE)
+        self._by_uuid = Query(database, leases.where(LeaseRow.uuid == slot("uuid")), _LEASE)
+        self._of_job = Query(
+            database, leases.where(LeaseRow.job == slot("job_id")).order_by(LeaseRow.id.desc()).limit(1), _LEASE
+        )
+        self._live = Query(database, leases.where(live).order_by(LeaseRow.id), _LEASE)
+        self._counts = Query(
+            database,
+            LeaseRow.select(LeaseRow.state, peewee.fn.COUNT(LeaseRow.id)).where(live).group_by(LeaseRow.state),
+            lambda row: (LeaseState(row[0]), int(row[1])),
+        )
+        self._insert = Command(database, insert_into(LeaseRow, "started_at", "finished_at"))
+        self._move = Command(
+            database, LeaseRow.update({LeaseRow.state: slot("to")}).where(this, LeaseRow.state == slot("frm"))
+        )
+        self._adopt = Command(
+            database,
+            LeaseRow.update(
+                {
+                    LeaseRow.state: LeaseState.ACTIVE,
+                    LeaseRow.organization: slot("organization_id"),
+                    LeaseRow.job: slot("job_id"),
+                    LeaseRow.attempt: slot("attempt"),
+                    LeaseRow.network: slot("network"),
+                }
+            ).where(this),
+        )
+        self._start = Command(
+            database, LeaseRow.update({LeaseRow.started_at: coalesce(LeaseRow.started_at, slot("now"))}).where(this)
+        )
+        self._end = Command(
+            database,
+            LeaseRow.update(
+                {
+                    LeaseRow.state: LeaseState.ENDED,
+                    LeaseRow.finished_at: coalesce(LeaseRow.finished_at, slot("now")),
+                }
+            ).where(this),
+        )
+        self._assign_job = Query(
+            database,
+            JobRow.update({JobRow.state: JobState.ASSIGNED, JobRow.attempt: JobRow.attempt + 1})
+            .where(JobRow.id == slot("job_id"), JobRow.state == JobState.SCHEDULED)
+            .returning(JobRow.organization, JobRow.attempt),
+            lambda row: (int(row[0]), int(row[1])),
+        )
+        build = JobRow.select(JobRow.build).where(JobRow.id == slot("job_id"))
+        self._start_build = Command(
+            database,
+            BuildRow.update({BuildRow.started_at: slot("now")}).where(
+                BuildRow.id == build, BuildRow.started_at.is_null()
+            ),
+        )
+
+    def get(self, lease_id: int) -> Lease | None:
+        """Return a lease by row id."""
+        return self._get.one(id=lease_id)
+
+    def by_uuid(self, uuid: str) -> Lease | None:
+        """Return a lease by UUID, which is its VM's name too."""
+        return self._by_uuid.one(uuid=uuid)
+
+    def of_job(self, job_id: int) -> Lease | None:
+        """Return a job's latest lease."""
+        return self._of_job.one(job_id=job_id)
+
+    def live(self) -> list[Lease]:
+        """Return every lease whose VM may be there, oldest first."""
+        return self._live.all()
+
+    def counts(self) -> dict[LeaseState, int]:
+        """Return how many live leases are in each state; a state without leases is absent."""
+        return dict(self._counts.all())
+
+    def reserve_warm(self, uuid: str, provider: str, image: str, shape: Shape) -> Lease:
+        """Write the row of a VM that is about to be made for no job yet, with network."""
+        with self._database.write():
+            lease_id = self._write(uuid, provider, image, shape, network=True)
+            return written(self.get(lease_id))
+
+    def warmed(self, lease_id: int) -> bool:
+        """Note that a warm VM is there and waits for a job; False where the lease is not ``creating``."""
+        return self._moved(lease_id, LeaseState.CREATING, LeaseState.WARM)
+
+    def active(self, lease_id: int) -> bool:
+        """Note that a job's VM is there; False where the lease is not ``creating``."""
+        return self._moved(lease_id, LeaseState.CREATING, LeaseState.ACTIVE)
+
+    def assign(
+        self,
+        job_id: int,
+        *,
+        provider: str,
+        image: str | None,
+        shape: Shape,
+        network: bool,
+        warm_lease_id: int | None,
+        lease_uuid: str,
+    ) -> Lease | None:
+        """Take a job from ``scheduled`` to ``assigned``, open its next attempt, and give it a lease, all at once.
+
+        The lease is the warm one where one is named, which turns ``active``, else a new one, ``creating``. None and
+        no change where the job is not ``scheduled`` or the warm lease not ``warm`` (any more).
+        """
+        with self._database.write():
+            warm = None if warm_lease_id is None else self.get(warm_lease_id)
+            if warm_lease_id is not None and (warm is None or warm.state is not LeaseState.WARM):
+                return None
+            assigned = self._assign_job.one(job_id=job_id)
+            if assigned is None:
+                return None
+            organization_id, attempt = assigned
+            self._attempts.open(job_id, attempt, self._database.now())
+            if warm is None:
+                lease_id = self._write(
+                    lease_uuid,
+                    provider,
+                    image,
+                    shape,
+                    network=network,
+                    organization_id=organization_id,
+                    job_id=job_id,
+                    attempt=attempt,
+                )
+            else:
+                lease_id = warm.id
+                self._adopt.run(
+                    id=lease_id, organization_id=organization_id, job_id=job_id, attempt=attempt, network=network
+                )
+            return written(self.get(lease_id))
+
+    def start(self, lease_id: int, job_id: int) -> bool:
+        """Note that a job's command started, which is when billing starts: lease, attempt, job and build at once.
+
+        False and no change where the job is not ``assigned`` (any more).
+        """
+        with self._database.write():
+            if not self._jobs.move(job_id, JobState.ASSIGNED, JobState.RUNNING):
+                return False
+            now = self._database.now()
+            self._start.run(id=lease_id, now=now)
+            self._attempts.start(job_id, now)
+            self._start_build.run(job_id=job_id, now=now)
+            return True
+
+    def end(self, lease_id: int) -> None:
+        """Note that a VM is gone. Idempotent."""
+        with self._database.write():
+            self._end.run(id=lease_id, now=self._database.now())
+
+    def _moved(self, lease_id: int, frm: LeaseState, to: LeaseState) -> bool:
+        with self._database.write():
+            return self._move.run(id=lease_id, frm=frm, to=to) == 1
+
+    def _write(
+        self,
+        uuid: str,
+        provider: str,
+        image: str | None,
+        shape: Shape,
+        *,
+        network: bool,
+        organization_id: int | None = None,
+        job_id: int | None = None,
+        attempt: int = 0,
+    ) -> int:
+        return self._insert.insert(
+            uuid=uuid,
+            organization_id=organization_id,
+            job_id=job_id,
+            attempt=attempt,
+            provider=provider,
+            image=image,
+            cpu=shape.cpu,
+            memory_gb=shape.memory_gb,
+            disk_gb=shape.disk_gb,
+            network=network,
+            state=LeaseState.CREATING,
+            created_at=self._database.now(),
+            amount_cents=0,
+        )

@@ -1,0 +1,156 @@
+"""The ledger: append-only, in whole cents, with a balance that a trigger keeps (wire-decisions.md, "Billing")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import peewee
+
+from storage.models import BuildRow, JobRow, LeaseRow, LedgerRow, OrganizationRow, PipelineRow
+from storage.records import Discrepancy, LedgerEntry, LedgerSource, Page
+from storage.statements import Columns, Command, Query, first, insert_into, paged, slot, written
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from storage.database import Database
+
+__all__ = ["Ledger"]
+
+_ENTRY = Columns(
+    LedgerEntry,
+    LedgerRow.id,
+    LedgerRow.uuid,
+    LedgerRow.amount_cents,
+    LedgerRow.source,
+    LedgerRow.description,
+    LedgerRow.created_at,
+)
+_NEWEST = 2**63 - 1
+
+
+class Ledger:
+    """Each organization's credits and debits. Safe in any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        of_organization = LedgerRow.organization == slot("organization_id")
+        entries = LedgerRow.select(*_ENTRY.selected)
+        self._by_id = Query(database, entries.where(LedgerRow.id == slot("id")), _ENTRY)
+        self._page = Query(
+            database,
+            entries.where(of_organization, LedgerRow.id < slot("after"))
+            .order_by(LedgerRow.id.desc())
+            .limit(slot("limit")),
+            _ENTRY,
+        )
+        self._balance = Query(
+            database,
+            OrganizationRow.select(OrganizationRow.balance_cents).where(OrganizationRow.id == slot("organization_id")),
+            first,
+        )
+        self._insert = Command(database, insert_into(LedgerRow))
+        started = LeaseRow.started_at.is_null(is_null=False)
+        self._job_total = Query(
+            database,
+            LeaseRow.select(
+                peewee.fn.SUM(LeaseRow.amount_cents),
+                JobRow.organization,
+                PipelineRow.slug,
+                BuildRow.number,
+                JobRow.step_key,
+            )
+            .join(JobRow)
+            .join(BuildRow)
+            .join(PipelineRow)
+            .where(LeaseRow.job == slot("job_id"), started)
+            .group_by(JobRow.id),
+            tuple,
+        )
+        summed = peewee.fn.COALESCE(
+            LedgerRow.select(peewee.fn.SUM(LedgerRow.amount_cents)).where(LedgerRow.organization == OrganizationRow.id),
+            0,
+        )
+        self._unbalanced = Query(
+            database,
+            OrganizationRow.select(OrganizationRow.slug, OrganizationRow.balance_cents, summed).where(
+                OrganizationRow.balance_cents != summed
+            ),
+            _unbalanced,
+        )
+        leased = peewee.fn.COALESCE(
+            LeaseRow.select(peewee.fn.SUM(LeaseRow.amount_cents)).where(LeaseRow.job == JobRow.id, started),
+            0,
+        )
+        ran = peewee.fn.EXISTS(LeaseRow.select(LeaseRow.id).where(LeaseRow.job == JobRow.id, started))
+        self._misbilled = Query(
+            database,
+            JobRow.select(OrganizationRow.slug, JobRow.uuid, leased, LedgerRow.amount_cents)
+            .join(OrganizationRow)
+            .switch(JobRow)
+            .join(LedgerRow, peewee.JOIN.LEFT_OUTER, on=LedgerRow.job == JobRow.id)
+            .where(
+                JobRow.finished_at.is_null(is_null=False),
+                (ran & LedgerRow.id.is_null()) | (LedgerRow.amount_cents != 0 - leased),
+            ),
+            _misbilled,
+        )
+
+    def append(
+        self, organization_id: int, amount_cents: int, source: LedgerSource, description: str | None
+    ) -> LedgerEntry:
+        """Write an entry, positive to credit, negative to debit."""
+        with self._database.write():
+            return written(self._by_id.one(id=self._write(organization_id, amount_cents, source, description, None)))
+
+    def balance(self, organization_id: int) -> int:
+        """Return an organization's balance in cents, at the same cost whatever the ledger's length."""
+        return self._balance.one(organization_id=organization_id) or 0
+
+    def page(self, organization_id: int, limit: int, after: int | None) -> Page[LedgerEntry]:
+        """Return an organization's entries, newest first, those past the key ``after``."""
+        rows = self._page.all(
+            organization_id=organization_id, after=_NEWEST if after is None else after, limit=limit + 1
+        )
+        return paged(rows, limit, lambda entry: entry.id)
+
+    def verify(self) -> list[Discrepancy]:
+        """Compare every balance with its entries, and every finished job's debit with its leases; empty is good."""
+        return self._unbalanced.all() + self._misbilled.all()
+
+    def debit_job(self, job_id: int) -> None:
+        """Write the one debit of a job that just ended, inside the caller's transaction.
+
+        It is the sum of what the job's leases cost, 0 included; a job that never reached its command has none.
+        """
+        total = self._job_total.one(job_id=job_id)
+        if total is None:
+            return
+        cents, organization_id, pipeline, number, step_key = total
+        description = f"{pipeline} #{number} {step_key}"
+        self._write(organization_id, -cents, LedgerSource.VM_LEASE_DEBIT, description, job_id)
+
+    def _write(
+        self, organization_id: int, amount_cents: int, source: LedgerSource, description: str | None, job_id: int | None
+    ) -> int:
+        return self._insert.insert(
+            uuid=str(uuid4()),
+            organization_id=organization_id,
+            amount_cents=amount_cents,
+            source=source,
+            description=description,
+            job_id=job_id,
+            created_at=self._database.now(),
+        )
+
+
+def _unbalanced(row: Sequence[Any]) -> Discrepancy:
+    slug, kept, summed = row
+    return Discrepancy(slug, f"the balance is kept as {kept} cents, the entries sum up to {summed}")
+
+
+def _misbilled(row: Sequence[Any]) -> Discrepancy:
+    slug, job_uuid, leased, debit = row
+    billed = "has no debit" if debit is None else f"is debited {-debit} cents"
+    return Discrepancy(slug, f"job {job_uuid} {billed}, its leases cost {leased}")

@@ -1,0 +1,169 @@
+"""Logs: a file and an index for each attempt, read as one log a job (engine.md, "Logs")."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from storage.log_index import LogKind, LogRecord, read_records, record_count
+from storage.log_writer import LogWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from storage.clock import Clock
+
+__all__ = ["JobLog", "LogChunk", "LogFiles", "LogLimit"]
+
+_RECORDS_AT_ONCE = 512
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimit:
+    """How much of a job's output is kept, in bytes."""
+
+    bytes: int = 100 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """A stretch of a job's log; ``seq`` is the byte offset of its end in the whole log."""
+
+    seq: int
+    kind: LogKind
+    content: bytes
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One attempt's share of a job's log: bytes ``start`` to ``start + size`` of the whole."""
+
+    log: Path
+    index: Path
+    start: int
+    size: int
+
+
+class LogFiles:
+    """Every job's log, below one directory. Safe in any thread."""
+
+    def __init__(self, directory: Path, limit: LogLimit, clock: Clock) -> None:
+        self._directory = directory
+        self._limit = limit
+        self._clock = clock
+
+    def writer(self, build_uuid: str, job_uuid: str, attempt: int) -> LogWriter:
+        """Open an attempt's log to append to it, after mending what a crash left; close it when done.
+
+        What earlier attempts wrote counts towards the job's limit.
+        """
+        directory = self._directory / build_uuid / job_uuid
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log = directory / f"{attempt}.log"
+        earlier = sum(part.size for part in _parts(directory) if part.log != log)
+        return LogWriter(log, log.with_suffix(".idx"), max(0, self._limit.bytes - earlier), self._clock)
+
+    def reader(self, build_uuid: str, job_uuid: str) -> JobLog:
+        """Return a job's log, which may be empty, or grow while it is read."""
+        return JobLog(self._directory / build_uuid / job_uuid)
+
+
+class JobLog:
+    """The log of a job: its attempts' logs one after the other. Safe in any thread; holds no file open."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def size(self) -> int:
+        """Return how many bytes the log has now."""
+        return sum(part.size for part in _parts(self._directory))
+
+    def read(self, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from offset ``start`` on; fewer at the end of the log."""
+        blocks: list[bytes] = []
+        for part in _parts(self._directory):
+            offset = start - part.start
+            if offset >= part.size or length <= 0:
+                continue
+            with _opened(part.log) as log:
+                block = _read_exactly(log, offset, min(length, part.size - offset))
+            blocks.append(block)
+            start += len(block)
+            length -= len(block)
+        return b"".join(blocks)
+
+    def chunks(self, after: int = 0) -> Iterator[LogChunk]:
+        """Yield what the log has past byte ``after``, as it was written, up to its end at the time of the call."""
+        for part in _parts(self._directory):
+            if part.start + part.size > after:
+                yield from _chunks(part, max(0, after - part.start))
+
+
+def _chunks(part: _Part, after: int) -> Iterator[LogChunk]:
+    with _opened(part.log) as log, _opened(part.index) as index:
+        position = _first_past(index, after)
+        while after < part.size:
+            for record in read_records(index, position, _RECORDS_AT_ONCE):
+                content = _read_exactly(log, after, record.end - after)
+                yield LogChunk(part.start + record.end, record.kind, content, record.time_ns)
+                after = record.end
+                position += 1
+
+
+def _first_past(index: int, offset: int) -> int:
+    """Return the position of the first record that ends past an offset."""
+    low, high = 0, record_count(index)
+    while low < high:
+        middle = (low + high) // 2
+        if _record(index, middle).end > offset:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _record(index: int, position: int) -> LogRecord:
+    return read_records(index, position, 1)[0]
+
+
+def _parts(directory: Path) -> list[_Part]:
+    """Return the attempts' logs in their order."""
+    try:
+        names = [path.name for path in directory.iterdir()]
+    except FileNotFoundError:
+        return []
+    parts: list[_Part] = []
+    start = 0
+    for attempt in sorted(int(name.removesuffix(".idx")) for name in names if name.endswith(".idx")):
+        path = directory / f"{attempt}.idx"
+        with _opened(path) as index:
+            count = record_count(index)
+            size = _record(index, count - 1).end if count else 0
+        parts.append(_Part(path.with_suffix(".log"), path, start, size))
+        start += size
+    return parts
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _read_exactly(file: int, offset: int, length: int) -> bytes:
+    blocks: list[bytes] = []
+    while length > 0:
+        block = os.pread(file, length, offset)
+        if not block:
+            break
+        blocks.append(block)
+        offset += len(block)
+        length -= len(block)
+    return b"".join(blocks)

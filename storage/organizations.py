@@ -1,0 +1,103 @@
+"""Organizations and who belongs to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from storage.errors import NameUnusable
+from storage.models import MembershipRow, OrganizationRow
+from storage.records import Organization, Page, Role
+from storage.slugs import slug_candidates, slugify
+from storage.statements import Columns, Command, Query, first, insert_into, paged, slot, written
+
+if TYPE_CHECKING:
+    from storage.database import Database
+
+__all__ = ["ORGANIZATION", "Organizations"]
+
+ORGANIZATION = Columns(
+    Organization,
+    OrganizationRow.id,
+    OrganizationRow.uuid,
+    OrganizationRow.slug,
+    OrganizationRow.name,
+    OrganizationRow.url,
+    OrganizationRow.created_at,
+)
+_MEMBERSHIP = Columns(lambda organization, role: (organization, role), ORGANIZATION, MembershipRow.role)
+
+
+class Organizations:
+    """The owners of pipelines and ledgers, and their members. Safe in any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        organizations = OrganizationRow.select(*ORGANIZATION.selected)
+        members = OrganizationRow.select(*_MEMBERSHIP.selected).join(MembershipRow)
+        of_user = MembershipRow.user == slot("user_id")
+        self._by_id = Query(database, organizations.where(OrganizationRow.id == slot("id")), ORGANIZATION)
+        self._by_slug = Query(database, organizations.where(OrganizationRow.slug == slot("slug")), ORGANIZATION)
+        self._for_member = Query(database, members.where(of_user, OrganizationRow.slug == slot("slug")), _MEMBERSHIP)
+        self._page = Query(
+            database,
+            organizations.join(MembershipRow)
+            .where(of_user, MembershipRow.organization > slot("after"))
+            .order_by(MembershipRow.organization)
+            .limit(slot("limit")),
+            ORGANIZATION,
+        )
+        self._role = Query(
+            database,
+            MembershipRow.select(MembershipRow.role).where(
+                of_user, MembershipRow.organization == slot("organization_id")
+            ),
+            Columns(Role, MembershipRow.role),
+        )
+        self._slug_taken = Query(
+            database, OrganizationRow.select(OrganizationRow.id).where(OrganizationRow.slug == slot("slug")), first
+        )
+        self._insert = Command(database, insert_into(OrganizationRow, "balance_cents"))
+        self._insert_membership = Command(database, insert_into(MembershipRow))
+
+    def create(self, name: str, url: str, owner_id: int) -> Organization:
+        """Add an organization that a user owns; its slug comes from the name. Raises NameUnusable."""
+        with self._database.write():
+            organization_id = self.add(name, name, url)
+            self.add_owner(organization_id, owner_id)
+            return written(self._by_id.one(id=organization_id))
+
+    def by_id(self, organization_id: int) -> Organization | None:
+        """Return an organization by row id."""
+        return self._by_id.one(id=organization_id)
+
+    def by_slug(self, slug: str) -> Organization | None:
+        """Return an organization by slug, whoever asks."""
+        return self._by_slug.one(slug=slug)
+
+    def for_member(self, user_id: int, slug: str) -> tuple[Organization, Role] | None:
+        """Return an organization and the user's role in it, None where the user is no member."""
+        return self._for_member.one(user_id=user_id, slug=slug)
+
+    def page(self, user_id: int, limit: int, after: int | None) -> Page[Organization]:
+        """Return a user's organizations, oldest first, those past the key ``after``."""
+        rows = self._page.all(user_id=user_id, after=after or 0, limit=limit + 1)
+        return paged(rows, limit, lambda organization: organization.id)
+
+    def role(self, organization_id: int, user_id: int) -> Role | None:
+        """Return a user's role in an organization."""
+        return self._role.one(organization_id=organization_id, user_id=user_id)
+
+    def add(self, slug_source: str, name: str, url: str) -> int:
+        """Write an organization without members, inside the caller's transaction; return its id."""
+        slug = slugify(slug_source)
+        if not slug:
+            raise NameUnusable(f'no slug can be made of "{slug_source}": use at least one letter a-z or digit')
+        free = next(candidate for candidate in slug_candidates(slug) if self._slug_taken.one(slug=candidate) is None)
+        return self._insert.insert(uuid=str(uuid4()), slug=free, name=name, url=url, created_at=self._database.now())
+
+    def add_owner(self, organization_id: int, user_id: int) -> None:
+        """Write a user's membership as owner, inside the caller's transaction."""
+        self._insert_membership.run(
+            user_id=user_id, organization_id=organization_id, role=Role.OWNER, created_at=self._database.now()
+        )

@@ -1,0 +1,31 @@
+"""Slugs: the readable names in URLs (wire-decisions.md, "Who may do what")."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import count
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["MAX_SLUG", "slug_candidates", "slugify"]
+
+MAX_SLUG = 63
+_UNUSABLE = re.compile("[^a-z0-9]+")
+
+
+def slugify(name: str) -> str:
+    """Return the slug of a name, at most 63 characters of ``a-z0-9-``; empty where the name has no usable character."""
+    decomposed = unicodedata.normalize("NFKD", name).lower()
+    plain = "".join(character for character in decomposed if not unicodedata.combining(character))
+    return _UNUSABLE.sub("-", plain).strip("-")[:MAX_SLUG].rstrip("-")
+
+
+def slug_candidates(slug: str) -> Iterator[str]:
+    """Yield a slug, then the same with ``-2``, ``-3`` and so on, each within the limit."""
+    yield slug
+    for number in count(2):
+        suffix = f"-{number}"
+        yield slug[: MAX_SLUG - len(suffix)].rstrip("-") + suffix

@@ -1,0 +1,40 @@
+"""Source archives: one file a build."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Sources"]
+
+
+class Sources:
+    """The archives that callers sent along with their builds. Safe in any thread."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def path(self, build_uuid: str) -> Path:
+        """Return where a build's archive lies, whether it is there or not."""
+        return self._directory / f"{build_uuid}.tar.gz"
+
+    def store(self, build_uuid: str, archive: bytes) -> None:
+        """Write an archive; its file appears whole or not at all."""
+        path = self.path(build_uuid)
+        partial = path.with_suffix(".partial")
+        try:
+            with partial.open("xb") as file:
+                file.write(archive)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.rename(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+    def remove(self, build_uuid: str) -> None:
+        """Delete a build's archive, where there is one."""
+        self.path(build_uuid).unlink(missing_ok=True)

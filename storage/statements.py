@@ -1,0 +1,138 @@
+"""Statements: peewee writes the SQL once, when the storage opens; every use after that only binds values.
+
+A value that varies is a ``slot("name")`` in the peewee query and a keyword argument when the statement runs. Every
+other value in the query is written into the SQL, so that SQLite can match it to a partial index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+import peewee
+
+from storage.records import Page
+
+if TYPE_CHECKING:
+    from storage.database import Database
+
+__all__ = ["Columns", "Command", "Query", "first", "insert_into", "paged", "slot", "written"]
+
+T = TypeVar("T")
+Read: TypeAlias = Callable[[Any], Any]
+SqlValue: TypeAlias = int | str | bytes | None
+
+
+class Columns(Generic[T]):
+    """The columns that a record is made of, in the order of its fields.
+
+    A nested record has columns of its own; a computed value is a pair of its expression and what reads it.
+    """
+
+    def __init__(
+        self, record: Callable[..., T], *parts: peewee.Field[Any] | Columns[Any] | tuple[peewee.Node, Read]
+    ) -> None:
+        self._record = record
+        self.selected: list[peewee.Node] = []
+        self._reads: list[tuple[int, Read]] = []
+        self._nested: list[tuple[int, Columns[Any]]] = []
+        for position, part in enumerate(parts):
+            if isinstance(part, Columns):
+                self._nested.append((position, part))
+                self.selected += part.selected
+                continue
+            expression, read = part if isinstance(part, tuple) else (part, getattr(part, "read", None))
+            self.selected.append(expression)
+            if read is not None:
+                self._reads.append((position, read))
+
+    def __call__(self, row: Sequence[Any]) -> T:
+        """Return the record that a row of the selected columns holds."""
+        values = list(row)
+        for start, columns in self._nested:
+            values[start : start + len(columns.selected)] = [columns(values[start : start + len(columns.selected)])]
+        for position, read in self._reads:
+            if values[position] is not None:
+                values[position] = read(values[position])
+        return self._record(*values)
+
+
+class Query(Generic[T]):
+    """A statement that reads rows, or writes and returns them."""
+
+    def __init__(self, database: Database, query: peewee.Query, row: Callable[[Sequence[Any]], T]) -> None:
+        self._database = database
+        self.sql = _compiled(query)
+        self._row = row
+
+    def one(self, **slots: SqlValue) -> T | None:
+        """Return the first row's record, None where there is no row."""
+        rows = self._database.execute(self.sql, slots).fetchall()
+        return self._row(rows[0]) if rows else None
+
+    def all(self, **slots: SqlValue) -> list[T]:
+        """Return every row's record."""
+        return [self._row(row) for row in self._database.execute(self.sql, slots)]
+
+
+class Command:
+    """A statement that writes and returns no rows."""
+
+    def __init__(self, database: Database, query: peewee.Query) -> None:
+        self._database = database
+        self.sql = _compiled(query)
+
+    def run(self, **slots: SqlValue) -> int:
+        """Write; return how many rows changed."""
+        self._database.execute(self.sql, slots)
+        return self._database.changes()
+
+    def insert(self, **slots: SqlValue) -> int:
+        """Write one new row; return its id."""
+        self._database.execute(self.sql, slots)
+        return self._database.last_id()
+
+    def run_many(self, rows: Iterable[Mapping[str, SqlValue]]) -> None:
+        """Write once for each mapping of slots to values."""
+        self._database.execute_many(self.sql, rows)
+
+
+def slot(name: str) -> peewee.SQL:
+    """Return the place of a value in a query, to be given by name when the statement runs."""
+    return peewee.SQL(f":{name}")
+
+
+def insert_into(model: type[peewee.Model], *without: str) -> peewee.Query:
+    """Return the insertion of one row with a slot for each column, but the row's id and the columns ``without``."""
+    fields = (
+        field
+        for field in model._meta.sorted_fields  # noqa: SLF001 - where peewee documents a model's fields
+        if not isinstance(field, peewee.AutoField)
+    )
+    return model.insert({field: slot(field.column_name) for field in fields if field.column_name not in without})
+
+
+def _compiled(query: peewee.Query) -> str:
+    context = peewee.SqliteDatabase(None).get_sql_context(value_literals=True)
+    sql, values = context.sql(query).query()  # type: ignore[no-untyped-call] # peewee's stubs leave it open
+    if values:
+        raise AssertionError(f"a statement binds values that are no slots: {values} in {sql}")
+    return str(sql)
+
+
+def first(row: Sequence[int]) -> int:
+    """Return a row's first column, a number."""
+    return row[0]
+
+
+def paged(rows: Sequence[T], limit: int, key: Callable[[T], int]) -> Page[T]:
+    """Return the page of the first ``limit`` rows; one row more than that says that others follow."""
+    kept = tuple(rows[:limit])
+    return Page(kept, key(kept[-1]) if len(rows) > limit else None)
+
+
+def written(record: T | None) -> T:
+    """Return the record of a row that this transaction wrote."""
+    if record is None:
+        raise AssertionError("a row that this transaction wrote is not there")
+    return record

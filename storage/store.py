@@ -1,0 +1,112 @@
+"""The storage as one object: a state directory's database, key, logs and sources."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import peewee
+
+from storage.attempts import Attempts
+from storage.billing import Rates
+from storage.builds import Builds
+from storage.database import Database
+from storage.errors import AlreadyInitialized, DatabaseUnreadable, NotInitialized
+from storage.jobs import Jobs
+from storage.leases import Leases
+from storage.ledger import Ledger
+from storage.logs import LogFiles, LogLimit
+from storage.metering import Meter
+from storage.organizations import Organizations
+from storage.pipelines import Pipelines
+from storage.schema import migrate, migrations
+from storage.snapshots import Snapshots
+from storage.sources import Sources
+from storage.tokens import Tokens
+from storage.usage import UsageReport
+from storage.users import Users
+from storage.vault import Vault
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storage.clock import Clock
+
+__all__ = ["Storage"]
+
+_DATABASE = "ci-daemon.sqlite3"
+_KEY = "secret.key"
+_LOGS = "logs"
+_SOURCES = "sources"
+
+
+class Storage:
+    """The truth: everything that survives the daemon. Safe in any thread; several may be open in one process."""
+
+    def __init__(
+        self, directory: Path, database: Database, vault: Vault, rates: Rates, log_limit: LogLimit, clock: Clock
+    ) -> None:
+        """Compose what ``create`` and ``open`` made ready."""
+        self._database = database
+        self.directory = directory
+        self.vault = vault
+        self.rates = rates
+        self.sources = Sources(directory / _SOURCES)
+        self.logs = LogFiles(directory / _LOGS, log_limit, clock)
+        self.organizations = Organizations(database)
+        self.users = Users(database, self.organizations)
+        self.tokens = Tokens(database)
+        self.pipelines = Pipelines(database)
+        self.builds = Builds(database, vault, self.sources)
+        self.attempts = Attempts(database)
+        self.ledger = Ledger(database)
+        self.jobs = Jobs(database, self.attempts, Meter(database, rates), self.ledger)
+        self.leases = Leases(database, self.jobs, self.attempts)
+        self.snapshots = Snapshots(database)
+        self.usage = UsageReport(database)
+
+    @classmethod
+    def create(
+        cls, directory: Path, clock: Clock, *, rates: Rates | None = None, log_limit: LogLimit | None = None
+    ) -> Storage:
+        """Make a state directory's database, key and folders, and open it. Raises AlreadyInitialized.
+
+        A key that is there already is kept: a database may still come back from a backup.
+        """
+        database = directory / _DATABASE
+        if database.exists():
+            raise AlreadyInitialized(f"{directory} is initialized already: nothing to do")
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (_LOGS, _SOURCES):
+            (directory / folder).mkdir(mode=0o700, exist_ok=True)
+        if not (directory / _KEY).exists():
+            Vault.create(directory / _KEY)
+        os.close(os.open(database, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        return cls.open(directory, clock, rates=rates, log_limit=log_limit)
+
+    @classmethod
+    def open(
+        cls, directory: Path, clock: Clock, *, rates: Rates | None = None, log_limit: LogLimit | None = None
+    ) -> Storage:
+        """Open a state directory and bring its schema up to date.
+
+        Raises NotInitialized, KeyUnreadable, DatabaseUnreadable, DatabaseBusy, SchemaTooNew or MigrationFailed.
+        """
+        path = directory / _DATABASE
+        if not path.is_file():
+            raise NotInitialized(f"{directory} is not initialized: run `ci-daemon --state-dir {directory} init`")
+        vault = Vault.load(directory / _KEY)
+        database = Database(path, clock)
+        try:
+            migrate(database, migrations())
+        except peewee.PeeweeException as error:
+            database.close()
+            raise DatabaseUnreadable(f"cannot read {path}: {error}; check its owner, or restore a backup") from error
+        except BaseException:
+            database.close()
+            raise
+        return cls(directory, database, vault, rates or Rates(), log_limit or LogLimit(), clock)
+
+    def close(self) -> None:
+        """Close the database's connections, of all threads. Called when no other thread uses the storage any more."""
+        self._database.close()

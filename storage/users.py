@@ -1,0 +1,76 @@
+"""Users, each with a personal organization."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from storage.errors import EmailTaken
+from storage.models import OrganizationRow, UserRow
+from storage.records import User
+from storage.statements import Columns, Command, Query, insert_into, slot, written
+
+if TYPE_CHECKING:
+    from storage.database import Database
+    from storage.organizations import Organizations
+
+__all__ = ["USER", "Users"]
+
+USER = Columns(
+    User,
+    UserRow.id,
+    UserRow.uuid,
+    UserRow.email,
+    UserRow.name,
+    OrganizationRow.slug,
+    UserRow.created_at,
+)
+
+
+class Users:
+    """People with an account. Safe in any thread."""
+
+    def __init__(self, database: Database, organizations: Organizations) -> None:
+        self._database = database
+        self._organizations = organizations
+        users = UserRow.select(*USER.selected).join(OrganizationRow)
+        self._by_id = Query(database, users.where(UserRow.id == slot("id")), USER)
+        self._by_uuid = Query(database, users.where(UserRow.uuid == slot("uuid")), USER)
+        self._by_email = Query(database, users.where(UserRow.email == slot("email")), USER)
+        self._insert = Command(database, insert_into(UserRow))
+
+    def create(self, email: str, name: str) -> User:
+        """Add a user and the personal organization that the user owns; its slug comes from the e-mail address.
+
+        Raises EmailTaken; NameUnusable where the address holds nothing that a slug could be made of.
+        """
+        email = _normalized(email)
+        with self._database.write():
+            if self._by_email.one(email=email) is not None:
+                raise EmailTaken(f"there is a user with the e-mail address {email} already: choose another one")
+            personal = self._organizations.add(email, name or email, url="")
+            user_id = self._insert.insert(
+                uuid=str(uuid4()),
+                email=email,
+                name=name,
+                personal_organization_id=personal,
+                created_at=self._database.now(),
+            )
+            self._organizations.add_owner(personal, user_id)
+            return written(self.by_id(user_id))
+
+    def by_id(self, user_id: int) -> User | None:
+        """Return a user by row id."""
+        return self._by_id.one(id=user_id)
+
+    def by_uuid(self, uuid: str) -> User | None:
+        """Return a user by UUID."""
+        return self._by_uuid.one(uuid=uuid)
+
+    def by_email(self, email: str) -> User | None:
+        """Return a user by e-mail address, whatever its case."""
+        return self._by_email.one(email=_normalized(email))
+
+
+def _normalized(email: str) -> str:
+    return email.strip().lower()

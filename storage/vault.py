@@ -1,0 +1,82 @@
+"""Secrets at rest: sealed with AES-256-GCM under one key that lives in a file of its own."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from storage.errors import KeyUnreadable, SealBroken
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Vault"]
+
+_KEY_BYTES = 32
+_NONCE_BYTES = 12
+_VERSION = b"\x01"
+
+
+class Vault:
+    """Seals bytes, opens what it sealed, and derives keys for other purposes. Safe in any thread."""
+
+    def __init__(self, key: bytes) -> None:
+        """Take the key, 32 bytes."""
+        self._key = key
+        self._cipher = AESGCM(key)
+
+    @classmethod
+    def create(cls, path: Path) -> Vault:
+        """Make a new key in a new file that only its owner reads; FileExistsError where the file is there."""
+        key = os.urandom(_KEY_BYTES)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(base64.b64encode(key) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        return cls(key)
+
+    @classmethod
+    def load(cls, path: Path) -> Vault:
+        """Read the key; KeyUnreadable where it is missing, open to others or damaged."""
+        try:
+            with path.open("rb") as file:
+                mode = os.fstat(file.fileno()).st_mode
+                text = file.read(1024)
+        except OSError as error:
+            raise KeyUnreadable(f"cannot read the key {path}: {error.strerror}; restore it from your backup") from error
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise KeyUnreadable(f"others may read the key {path}: run `chmod 600 {path}`")
+        try:
+            key = base64.b64decode(text.strip(), validate=True)
+        except binascii.Error:
+            key = b""
+        if len(key) != _KEY_BYTES:
+            raise KeyUnreadable(f"{path} holds no key of {_KEY_BYTES} bytes in base64: restore it from your backup")
+        return cls(key)
+
+    def seal(self, plain: bytes) -> bytes:
+        """Return ``plain`` encrypted and authenticated; never twice the same bytes."""
+        nonce = os.urandom(_NONCE_BYTES)
+        return _VERSION + nonce + self._cipher.encrypt(nonce, plain, _VERSION)
+
+    def open(self, sealed: bytes) -> bytes:
+        """Return what was sealed; SealBroken where a bit of it was changed or the key is another one."""
+        version, nonce, rest = sealed[:1], sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
+        try:
+            if version != _VERSION or len(nonce) != _NONCE_BYTES:
+                raise InvalidTag
+            return self._cipher.decrypt(nonce, rest, _VERSION)
+        except InvalidTag as error:
+            raise SealBroken("sealed data does not open: it was damaged, or secret.key is another one") from error
+
+    def derive(self, purpose: bytes) -> bytes:
+        """Return a key of 32 bytes for one purpose, the same at every start and of no use for any other."""
+        return HKDF(algorithm=SHA256(), length=_KEY_BYTES, salt=None, info=b"ci-daemon " + purpose).derive(self._key)
