@@ -1,0 +1,17 @@
+"""The live service: supervisors, jobs, the lease pool, logs as they grow."""
+
+from actors.engine import Engine, EngineBusy
+from actors.hub import Watch
+from actors.intake import PlannedBuild, plan_jobs
+from actors.settings import Capacity, JobSettings, PoolSettings
+
+__all__ = [
+    "Capacity",
+    "Engine",
+    "EngineBusy",
+    "JobSettings",
+    "PlannedBuild",
+    "PoolSettings",
+    "Watch",
+    "plan_jobs",
+]

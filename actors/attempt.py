@@ -1,0 +1,222 @@
+"""One attempt of a job, step by step: everything of it that blocks (engine.md, "A job attempt")."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actors import vms
+from actors.environment import job_environment
+from actors.outcome import DiskUse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors.runtime import Runtime
+    from storage import Build, Job, Lease, LogWriter
+
+__all__ = ["Abandoned", "Assignment", "Attempt", "spec_of"]
+
+_RECONNECT_WAITS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
+_ACQUIRE_WAITS = (0.2, 1.0, 3.0, 10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A job, its lease, and what its build's graph says of its disk.
+
+    ``parent`` names the job in whose disk this one builds. ``heirs``: other jobs build in this one's disk;
+    ``heirs_of_failure``: even when it fails.
+    """
+
+    build: Build
+    job: Job
+    lease: Lease
+    parent: str | None
+    heirs: bool
+    heirs_of_failure: bool
+
+
+class Abandoned(Exception):  # noqa: N818 - reads as what happened
+    """The actor no longer wants the step that was under way."""
+
+
+def spec_of(lease: Lease, snapshot: str | None = None) -> vms.VmSpec:
+    """Return what to make for a lease, from a snapshot where its job builds in another's disk."""
+    return vms.VmSpec(
+        id=lease.uuid, image=lease.image or "", snapshot=snapshot, shape=lease.shape, network=lease.network
+    )
+
+
+class Attempt:
+    """The blocking steps of one attempt, taken one after the other on worker threads.
+
+    `abandon`, `kill` and `measure` may come from other threads while a step is under way. Every step can be taken again
+    by another process: a VM, a command and a log that are there already are found.
+    """
+
+    def __init__(self, runtime: Runtime, assignment: Assignment, on_output: Callable[[], None]) -> None:
+        self._runtime = runtime
+        self._assignment = assignment
+        self._build, self._job, self._lease = assignment.build, assignment.job, assignment.lease
+        self._on_output = on_output
+        self._abandoned = threading.Event()
+        self._lock = threading.Lock()
+        self._connection: vms.Connection | None = None
+        self._log: LogWriter | None = None
+
+    def acquire(self) -> None:
+        """Make the VM, or find it, and connect. Raises ImageNotFound, SnapshotNotFound, VmError, VmLost, Abandoned."""
+        provider, vm = self._runtime.provider, self._lease.uuid
+        if not provider.alive(vm):
+            if self._lease.started_at is not None:
+                message = "the VM in which the command ran is gone"
+                raise vms.VmLost(message)
+            self._create()
+        self._connect()
+
+    def prepare(self) -> None:
+        """Lay the source into the VM and start the command, unless it was started before."""
+        connection = self._connected()
+        if vms.started(connection):
+            return
+        self._lay_source(connection)
+        if self._abandoned.is_set():
+            raise Abandoned
+        spec = vms.CommandSpec(
+            command=self._job.command,
+            env=job_environment(self._runtime, self._build, self._job),
+            output_limit=self._runtime.jobs.log_limit_bytes + 1,
+        )
+        self._notices()
+        vms.start(connection, spec)
+
+    def follow(self) -> vms.Exited:
+        """Bring the command's output into the log until it has ended, over as many connections as it takes."""
+        log = self._opened_log()
+        while True:
+            try:
+                connection = self._connected()
+                for block in vms.follow(connection, log.guest_offset):
+                    log.output(block)
+                    self._on_output()
+                if exited := vms.wait(connection):
+                    log.close()
+                    return exited
+            except vms.ConnectionLost:
+                self._reconnect()
+
+    def kill(self) -> None:
+        """End the command: TERM to its group, a grace, KILL to all that is left. Returns when it is dead."""
+        vms.terminate(self._connected(), grace=self._runtime.jobs.kill_grace)
+
+    def measure(self) -> DiskUse:
+        """Look how much the VM has written and how much the host has left."""
+        free = shutil.disk_usage(self._runtime.storage.directory).free
+        return DiskUse(self._runtime.provider.disk_bytes(self._lease.uuid), free)
+
+    def snapshot(self) -> None:
+        """Keep the disk under the job's id for those who build in it; the VM ends with that."""
+        self.disconnect()
+        self._runtime.storage.snapshots.add(self._job.uuid, self._job.id, self._runtime.provider.name)
+        self._runtime.provider.snapshot(self._lease.uuid, self._job.uuid)
+
+    def release(self) -> None:
+        """Destroy the VM; returns when it is gone."""
+        self.disconnect()
+        self._runtime.provider.destroy(self._lease.uuid)
+
+    def notice(self, text: str) -> None:
+        """Write a line of the service's own into the log."""
+        self._opened_log().notice(text)
+        self._on_output()
+
+    def abandon(self) -> None:
+        """Make the step under way raise, soon; the VM and what runs in it stay as they are. Idempotent."""
+        self._abandoned.set()
+        self.disconnect()
+        if self._log is not None:
+            self._log.close()
+
+    def disconnect(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _create(self) -> None:
+        """Make the VM, again and again with pauses until the acquire time-out is over."""
+        provider, clock = self._runtime.provider, self._runtime.clock
+        deadline = clock.monotonic() + self._runtime.jobs.acquire_timeout
+        waits = iter(_ACQUIRE_WAITS)
+        while True:
+            provider.destroy(self._lease.uuid)
+            try:
+                provider.create(spec_of(self._lease, self._assignment.parent))
+            except (vms.ImageNotFound, vms.SnapshotNotFound):
+                raise
+            except vms.VmError:
+                wait = next(waits, None)
+                if wait is None or clock.monotonic() + wait > deadline:
+                    raise
+                if self._abandoned.wait(wait):
+                    raise Abandoned from None
+            else:
+                return
+
+    def _connect(self) -> vms.Connection:
+        connection = vms.Connection(self._runtime.provider.connect(self._lease.uuid), self._runtime.clock)
+        with self._lock:
+            if not self._abandoned.is_set():
+                self._connection = connection
+                return connection
+        connection.close()
+        raise Abandoned
+
+    def _connected(self) -> vms.Connection:
+        connection = self._connection
+        if connection is not None and connection.alive:
+            return connection
+        if self._abandoned.is_set():
+            raise Abandoned
+        return self._connect()
+
+    def _reconnect(self) -> None:
+        """Connect again for as long as the VM lives and does not refuse for good. Raises VmLost or ConnectionLost."""
+        self.disconnect()
+        for wait in _RECONNECT_WAITS:
+            if self._abandoned.wait(wait):
+                raise Abandoned
+            if not self._runtime.provider.alive(self._lease.uuid):
+                message = "the VM in which the command ran is gone"
+                raise vms.VmLost(message)
+            try:
+                self._connect()
+            except vms.ConnectionLost:
+                continue
+            return
+        message = "the VM runs but no longer answers on SSH"
+        raise vms.VmLost(message)
+
+    def _lay_source(self, connection: vms.Connection) -> None:
+        if self._build.has_source:
+            archive = self._runtime.storage.sources.path(self._build.uuid)
+            vms.check_source(archive, max_bytes=self._lease.shape.disk_gb * 2**30)
+            vms.lay_source(connection, archive, timeout=self._runtime.jobs.source_timeout)
+
+    def _notices(self) -> None:
+        """Say in the log what a user would wonder about before the first line of output. Nothing in the common case."""
+        wanted, used = self._job.image, self._lease.image
+        if self._job.attempt > 1:
+            self.notice(f"attempt {self._job.attempt}")
+        if self._assignment.parent is None and wanted is not None and wanted != used:
+            self.notice(f'image "{wanted}" is mapped to "{used}"')
+
+    def _opened_log(self) -> LogWriter:
+        with self._lock:
+            if self._log is None:
+                self._log = self._runtime.storage.logs.writer(self._build.uuid, self._job.uuid, self._job.attempt)
+            return self._log

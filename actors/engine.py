@@ -1,0 +1,125 @@
+"""The live service as the API and the process see it: a few calls, none of which waits for a build."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from actors.hub import Watch
+from actors.messages import CancelBuild, Demand, Drain
+from actors.root import RootSupervisor
+from actors.runtime import Crew, Runtime, post
+from actors.timer import Timer
+from storage import Clock, Job, JobState, Storage
+
+if TYPE_CHECKING:
+    from actors.settings import JobSettings, PoolSettings
+    from actors.vms import Images, Provider
+
+__all__ = ["Engine", "EngineBusy"]
+
+_CANCEL_PATIENCE = 5.0
+
+
+class EngineBusy(Exception):  # noqa: N818 - reads as what it says
+    """The actors did not answer in time; what was asked is in the storage and will be done."""
+
+
+class Engine:
+    """Starts and stops the actors and speaks to them. Every method may be called from any thread.
+
+    Args:
+        storage: the open storage; the caller closes it after `stop`.
+        provider: makes the VMs.
+        images: says which image of the store a job's image stands for.
+        clock: the time.
+        pool: section ``[pool]``.
+        jobs: section ``[jobs]``.
+        base_url: where the API is reached, for ``CI_BUILD_URL``.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        provider: Provider,
+        images: Images,
+        clock: Clock,
+        pool: PoolSettings,
+        jobs: JobSettings,
+        base_url: str,
+    ) -> None:
+        self._runtime = Runtime(
+            storage=storage,
+            provider=provider,
+            images=images,
+            clock=clock,
+            pool=pool,
+            jobs=jobs,
+            timer=Timer(clock),
+            base_url=base_url,
+        )
+        self._draining = threading.Event()
+
+    @property
+    def draining(self) -> bool:
+        """Whether the service is about to stop and grants no more leases."""
+        return self._draining.is_set()
+
+    @property
+    def broken(self) -> threading.Event:
+        """Set when actors die faster than restarting them helps; the process should end then."""
+        return self._runtime.give_up
+
+    @property
+    def crew(self) -> Crew:
+        """The addresses of the long-lived actors."""
+        return self._runtime.crew
+
+    def start(self) -> None:
+        """Start the actors and attach to whatever an earlier process left running."""
+        self._runtime.timer.start()
+        RootSupervisor.start(self._runtime)
+
+    def drain(self) -> None:
+        """Grant no more leases. What runs goes on."""
+        self._draining.set()
+        post(self._runtime.crew.pool, Drain())
+
+    def stop(self) -> None:
+        """Stop the actors, last started first; VMs and the commands in them run on, for the next process to find."""
+        self.drain()
+        self._runtime.timer.stop()
+        root = self._runtime.crew.root
+        if root is not None and root.is_alive():
+            root.stop(block=True)
+
+    def jobs_added(self) -> None:
+        """Say that there are new scheduled jobs in the storage. Returns at once."""
+        post(self._runtime.crew.pool, Demand())
+
+    def cancel(self, build_id: int) -> None:
+        """Cancel a build. On return it is recorded: jobs that waited are canceled, running ones are being ended.
+
+        A finished build stays as it is. Raises EngineBusy after 5 s; the cancel happens all the same.
+        """
+        if not self._runtime.storage.builds.request_cancel(build_id):
+            return
+        recorded = threading.Event()
+        post(self._runtime.crew.root, CancelBuild(build_id, recorded))
+        if not recorded.wait(_CANCEL_PATIENCE):
+            message = "the build's cancel is noted but the service is slow to act on it: look at the build again"
+            raise EngineBusy(message)
+
+    def watch(self, job_uuid: str) -> Watch:
+        """Return a context manager that wakes its holder when the job's log or state changes."""
+        return Watch(self._runtime.crew, job_uuid)
+
+    def pending_reason(self, job: Job) -> str | None:
+        """Say why a job waits, None where it does not. Never blocks."""
+        match job.state:
+            case JobState.PENDING:
+                return "waiting for the jobs that it depends on"
+            case JobState.SCHEDULED:
+                return self._runtime.board.waiting_for
+            case _:
+                return None

@@ -1,0 +1,276 @@
+"""The actor of one running job: takes it through one attempt and owns every change of its state meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.attempt import Assignment, Attempt
+from actors.messages import JobChanged, MeasureDisk, Released, StepTimedOut, Stirred, TaskDone, TaskFailed
+from actors.outcome import DiskUse, Ending, Fault, disk_fault, ending_of_exit, ending_of_fault, fault_of
+from actors.runtime import Address, Runtime, post
+from actors.states import JobEvent, Progress, next_state
+from actors.supervision import Supervised
+from actors.vms import Exited
+from storage import JobState
+
+if TYPE_CHECKING:
+    from actors.timer import Alarm
+
+__all__ = ["JobActor"]
+
+_STOPPING = frozenset({JobState.CANCELING, JobState.TIMING_OUT})
+_RECORD_AGAIN = 1.0
+
+
+class JobActor(Supervised):
+    """Drives one attempt: VM, source, command, log, snapshot, result, release.
+
+    The blocking steps run one after the other on worker threads (`Attempt`); between them this actor decides, so that a
+    cancel or a time-out meets every moment of a job's life. A job that already has a VM is attached to where it stands.
+    """
+
+    def __init__(self, runtime: Runtime, parent: Address, assignment: Assignment) -> None:
+        super().__init__(parent)
+        self._runtime = runtime
+        self._assignment = assignment
+        self._job, self._lease = assignment.job, assignment.lease
+        self._state = assignment.job.state
+        self._attempt = Attempt(runtime, assignment, on_output=self._stir)
+        self._alarms: list[Alarm] = []
+        self._following = False
+        self._measuring = False
+        self._min_free = int(runtime.jobs.min_free_disk_gb * 2**30)
+        self._exit_code: int | None = None
+        self._fault: Fault | None = None
+        self._timeout: Fault | None = None
+        self._ending: Ending | None = None
+        self._vm_gone = False
+
+    def on_start(self) -> None:
+        """Begin the attempt, or attach to it."""
+        if self._state in _STOPPING:
+            self._release()
+        else:
+            self.work("acquire", self._attempt.acquire)
+
+    def teardown(self) -> None:
+        """Let go of the connection and the log; the VM and its command run on."""
+        for alarm in self._alarms:
+            alarm.cancel()
+        self._attempt.abandon()
+
+    def on_error(self, message: object, error: Exception) -> None:
+        """Fail the job for an error of the service's own; where only recording its end failed, try that again."""
+        if self._ending is None:
+            self._attempt.abandon()
+            self._ending = ending_of_fault(fault_of(error), self._job, lost_before=0, retries=0)
+        self._alarm(_RECORD_AGAIN, self._ending)
+
+    def handle(self, message: object) -> None:
+        """Take the next step."""
+        match message:
+            case TaskDone(task, result):
+                self._task_done(task, result)
+            case TaskFailed(task, error):
+                self._task_failed(task, error)
+            case JobEvent():
+                self._stop_command(message)
+            case StepTimedOut():
+                self._stop_command(JobEvent.STEP_TIMEOUT)
+            case MeasureDisk() if not self._measuring and self._ending is None:
+                self._measuring = True
+                self.work("measure", self._attempt.measure)
+            case Ending():
+                self._record(message)
+
+    def _task_done(self, task: str, result: object) -> None:
+        match task, result:
+            case "acquire", _:
+                self._acquired()
+            case "prepare", _:
+                self._started()
+            case "follow", Exited(exit_code=exit_code):
+                self._exited(exit_code)
+            case "autopsy", DiskUse():
+                self._judge(disk_fault(result, self._lease.shape, min_free=self._min_free))
+            case "measure", DiskUse():
+                self._measured(result)
+            case "snapshot", _ if self._ending is not None:
+                self._conclude(self._ending)
+            case "release", _:
+                self._released()
+
+    def _task_failed(self, task: str, error: Exception) -> None:
+        match task:
+            case "measure":
+                self._measuring = False
+                self._alarm(self._runtime.jobs.disk_check_interval, MeasureDisk())
+            case "kill":
+                self.log.warning("job %s: its command cannot be killed, so its VM goes: %s", self._job.uuid, error)
+                self._attempt.abandon()
+            case "release":
+                self.log.warning("job %s: its VM cannot be destroyed, the reaper will: %s", self._job.uuid, error)
+                self._released()
+            case "autopsy":
+                self._judge(None)
+            case "snapshot" if self._ending is not None:
+                self._conclude(self._ending.without_disk(str(error)))
+            case _:
+                self._step_failed(error)
+
+    def _acquired(self) -> None:
+        if self._state in _STOPPING:
+            self._release()
+        else:
+            self._runtime.storage.leases.active(self._lease.id)
+            self.work("prepare", self._attempt.prepare)
+
+    def _started(self) -> None:
+        """Record that the command runs, which is when its time and its bill begin."""
+        if self._state in _STOPPING:
+            self._release()
+            return
+        clock, settings = self._runtime.clock, self._runtime.jobs
+        if self._state is JobState.ASSIGNED:
+            self._runtime.storage.leases.start(self._lease.id, self._job.id)
+            self._change(JobState.RUNNING)
+        spent = (clock.now() - self._lease.started_at).total_seconds() if self._lease.started_at else 0.0
+        timeout = self._job.timeout_seconds or settings.step_timeout
+        self._alarm(max(0.0, timeout - spent), StepTimedOut())
+        self._alarm(settings.disk_check_interval, MeasureDisk())
+        self._following = True
+        self.work("follow", self._attempt.follow)
+
+    def _stop_command(self, event: JobEvent) -> None:
+        """Begin to end the job for a cancel or a time-out, whatever step it is at."""
+        target = next_state(self._state, event)
+        if target is None:
+            return
+        if target is JobState.TIMING_OUT:
+            self._timeout = self._time_fault(event)
+        if self._runtime.storage.jobs.move(self._job.id, self._state, target):
+            self._change(target)
+            if self._following:
+                self.work("kill", self._attempt.kill)
+            elif self._ending is None:
+                self._attempt.abandon()
+
+    def _time_fault(self, event: JobEvent) -> Fault:
+        if event is JobEvent.STEP_TIMEOUT:
+            seconds = self._job.timeout_seconds or self._runtime.jobs.step_timeout
+            return Fault("step_timeout", f"the step's time-out of {seconds} s is over")
+        seconds = self._assignment.build.timeout_seconds or 0
+        return Fault("pipeline_timeout", f"the build's time-out of {seconds} s is over")
+
+    def _measured(self, use: DiskUse) -> None:
+        self._measuring = False
+        fault = disk_fault(use, self._lease.shape, min_free=self._min_free)
+        if fault is not None and self._following and self._fault is None:
+            self._fault = fault
+            self.work("kill", self._attempt.kill)
+        else:
+            self._alarm(self._runtime.jobs.disk_check_interval, MeasureDisk())
+
+    def _exited(self, exit_code: int) -> None:
+        """Take the exit code; where it is bad and nobody killed the command, look whether the disk is full."""
+        self._following = False
+        self._exit_code = exit_code
+        if exit_code == 0 or self._fault is not None or self._state in _STOPPING:
+            self._judge(self._fault)
+        else:
+            self.work("autopsy", self._attempt.measure)
+
+    def _judge(self, fault: Fault | None) -> None:
+        """Decide what the exit means, and keep the disk for those who build in it."""
+        ending = ending_of_exit(self._exit_code, self._job, fault or self._timeout, lost_before=self._lost_before())
+        keep = self._assignment.heirs and (ending.satisfies or self._assignment.heirs_of_failure)
+        if keep and ending.event is not JobEvent.RETRY and self._state is not JobState.CANCELING:
+            self._ending = ending
+            self.work("snapshot", self._attempt.snapshot)
+        else:
+            self._conclude(ending)
+
+    def _step_failed(self, error: Exception) -> None:
+        """A step before the command's end broke: the job fails, or is tried again where that is the service's fault."""
+        self._following = False
+        if self._state in _STOPPING:
+            self._release()
+            return
+        fault = self._fault or fault_of(error)
+        retries = self._runtime.jobs.service_retries
+        self._conclude(ending_of_fault(fault, self._job, lost_before=self._lost_before(), retries=retries))
+
+    def _lost_before(self) -> int:
+        """Count the earlier attempts that were lost to the service: those that closed with an error code."""
+        return sum(1 for attempt in self._runtime.storage.attempts.of_job(self._job.id) if attempt.error_code)
+
+    def _conclude(self, ending: Ending) -> None:
+        """Record an ending at once, so that dependents start; but what is canceled is over when its VM is gone."""
+        self._ending = ending
+        if self._state in _STOPPING and not self._vm_gone:
+            self._release()
+        else:
+            self._record(ending)
+
+    def _record(self, ending: Ending) -> None:
+        """Write the job's new state, its lease's price and its debit in one transaction, then tell."""
+        target = next_state(self._state, JobEvent.DEAD if self._state in _STOPPING else ending.event)
+        if target is None:
+            self.stop()
+            return
+        jobs = self._runtime.storage.jobs
+        soft_failed = ending.soft_failed and target is not JobState.CANCELED
+        if target is JobState.SCHEDULED:
+            jobs.retry(
+                self._job.id,
+                self._state,
+                lease_id=self._lease.id,
+                billable=ending.billable,
+                error_code=ending.error_code,
+                exit_code=ending.exit_code,
+            )
+        else:
+            jobs.finish(
+                self._job.id,
+                self._state,
+                target,
+                exit_code=ending.exit_code,
+                error_code=ending.error_code,
+                error_message=ending.error_message,
+                soft_failed=soft_failed,
+                lease_id=self._lease.id,
+                billable=ending.billable,
+            )
+        self._change(target, soft_failed=soft_failed)
+        if self._vm_gone:
+            self._let_go()
+        else:
+            self._release()
+
+    def _release(self) -> None:
+        self.work("release", self._attempt.release)
+
+    def _released(self) -> None:
+        self._vm_gone = True
+        if self._state in _STOPPING:
+            self._record(self._ending or ending_of_exit(None, self._job, self._timeout))
+        else:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Give the lease back, which is the last thing that this actor does."""
+        self._runtime.storage.leases.end(self._lease.id)
+        post(self._runtime.crew.pool, Released(self._lease.id))
+        self.stop()
+
+    def _change(self, state: JobState, *, soft_failed: bool = False) -> None:
+        """Take note of a state that is in the storage, and tell."""
+        self._state = state
+        self._stir()
+        post(self._parent, JobChanged(self._job.id, Progress(state, soft_failed, self._job.attempt)))
+
+    def _stir(self) -> None:
+        post(self._runtime.crew.hub, Stirred(self._job.uuid))
+
+    def _alarm(self, seconds: float, message: object) -> None:
+        self._alarms.append(self._runtime.timer.tell_after(seconds, self.actor_ref, message))

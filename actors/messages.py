@@ -1,0 +1,161 @@
+"""Everything that actors say to each other. Calls go down; events go up and nobody waits for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import threading
+
+    from actors.states import Progress
+    from storage import Lease
+
+__all__ = [
+    "BuildTimedOut",
+    "CancelBuild",
+    "ChildStopped",
+    "Demand",
+    "Drain",
+    "Granted",
+    "Idle",
+    "JobChanged",
+    "MeasureDisk",
+    "Reap",
+    "Refill",
+    "Released",
+    "StepTimedOut",
+    "Stirred",
+    "Subscribe",
+    "Sweep",
+    "TaskDone",
+    "TaskFailed",
+    "Unsubscribe",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDone:
+    """A worker thread finished what an actor gave it."""
+
+    task: str
+    result: object
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    """A worker thread could not do what an actor gave it."""
+
+    task: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class ChildStopped:
+    """Child to parent: the child is gone, wanted or not."""
+
+    urn: str
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """Pool to root to build supervisor: this job has a lease now."""
+
+    build_id: int
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class CancelBuild:
+    """Root to build supervisor; ``recorded`` is set once the cancel of every waiting job is in the storage."""
+
+    build_id: int
+    recorded: threading.Event
+
+
+@dataclass(frozen=True, slots=True)
+class BuildTimedOut:
+    """Timer to root to build supervisor: the build's time is up."""
+
+    build_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimedOut:
+    """Timer to job actor: the step's time is up."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureDisk:
+    """Timer to job actor: look how much the VM has written."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobChanged:
+    """Job actor to build supervisor: the job's new state is in the storage."""
+
+    job_id: int
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Build supervisor to root: nothing runs here after the ``received``-th message that you sent me."""
+
+    build_id: int
+    received: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """To the pool: there are new scheduled jobs, or there were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """To the pool: this lease's VM is gone."""
+
+    lease_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refill:
+    """To the pool: see whether warm VMs are missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """To the pool: grant nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """To root: builds finished, so that disks and archives may be free to go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reap:
+    """Timer to root: destroy what no live lease names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """To the hub: set ``changed`` whenever something about the job's log or state changes."""
+
+    job_uuid: str
+    changed: threading.Event
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """To the hub: this reader has gone."""
+
+    job_uuid: str
+    changed: threading.Event
+
+
+@dataclass(frozen=True, slots=True)
+class Stirred:
+    """To the hub: the job's log grew or its state changed."""
+
+    job_uuid: str

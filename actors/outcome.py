@@ -1,0 +1,133 @@
+"""What the end of an attempt means for its job. Pure (engine.md, "States"; pipeline-ir.md, "runner_args")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from actors import vms
+from actors.states import JobEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from storage import Job, Shape
+
+__all__ = ["DiskUse", "Ending", "Fault", "disk_fault", "ending_of_exit", "ending_of_fault", "fault_of"]
+
+_GB = 2**30
+_NEARLY_FULL = 0.95
+_HOG = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why an attempt ended other than by its command's exit; ``service`` faults are tried again, unbilled."""
+
+    code: str
+    message: str
+    service: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """Bytes that a VM has written, and bytes that the host's disk has left."""
+
+    written: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What is to be recorded of an attempt that is over."""
+
+    event: JobEvent
+    exit_code: int | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    soft_failed: bool = False
+    billable: bool = True
+
+    @property
+    def satisfies(self) -> bool:
+        """Whether dependents may go on."""
+        return self.event is JobEvent.PASSED or self.soft_failed
+
+    def without_disk(self, why: str) -> Ending:
+        """Return the same ending of a job whose disk could not be kept: nobody can build in it, so it cannot pass."""
+        if not self.satisfies:
+            return self
+        return replace(self, event=JobEvent.FAILED, soft_failed=False, error_code="snapshot_failed", error_message=why)
+
+
+def fault_of(error: Exception) -> Fault:
+    """Say what an error of a step means for its job (engine.md, "States": the list of error codes)."""
+    match error:
+        case vms.ImageNotFound():
+            return Fault("image_not_found", str(error))
+        case vms.SnapshotNotFound():
+            return Fault("snapshot_failed", str(error))
+        case vms.SourceError():
+            return Fault("source_fetch_failed", str(error))
+        case vms.GuestLost():
+            return Fault("vm_lost", str(error))
+        case vms.VmLost() | vms.ConnectionLost():
+            return Fault("vm_lost", str(error), service=True)
+        case vms.VmError():
+            return Fault("lease_failed", str(error), service=True)
+        case _:
+            return Fault("internal_error", f"{type(error).__name__}: {error}")
+
+
+def disk_fault(use: DiskUse, shape: Shape, *, min_free: int) -> Fault | None:
+    """Tell whether a VM has filled its disk, or is one of those that fill the host's."""
+    if use.written >= shape.disk_gb * _GB * _NEARLY_FULL:
+        return Fault("disk_full", f"the job filled its disk of {shape.disk_gb} GB; ask for more with disk_gb")
+    if use.free < min_free and use.written >= _HOG:
+        return Fault("disk_full", f"the host's disk has only {use.free / _GB:.1f} GB left")
+    return None
+
+
+def ending_of_exit(exit_code: int | None, job: Job, fault: Fault | None, *, lost_before: int = 0) -> Ending:
+    """Judge an attempt whose command ended by itself or was killed for ``fault``.
+
+    ``lost_before`` counts the earlier attempts that were lost to the service and are not the job's to answer for.
+    """
+    if exit_code == 0 and fault is None:
+        return Ending(JobEvent.PASSED, exit_code)
+    if fault is None and exit_code is not None and _retries(exit_code, job, job.attempt - 1 - lost_before):
+        return Ending(JobEvent.RETRY, exit_code)
+    return Ending(
+        JobEvent.FAILED,
+        exit_code,
+        error_code=fault.code if fault else None,
+        error_message=fault.message if fault else None,
+        soft_failed=_covers(job.soft_fail_policy, exit_code),
+    )
+
+
+def ending_of_fault(fault: Fault, job: Job, *, lost_before: int, retries: int) -> Ending:
+    """Judge an attempt that never came to its command's end."""
+    again = fault.service and lost_before < retries
+    return Ending(
+        JobEvent.RETRY if again else JobEvent.FAILED,
+        error_code=fault.code,
+        error_message=fault.message,
+        soft_failed=not again and _covers(job.soft_fail_policy, None),
+        billable=not fault.service,
+    )
+
+
+def _retries(exit_code: int, job: Job, retried: int) -> bool:
+    """Tell whether the job's retry policy asks for another attempt after ``retried`` of them."""
+    policy = job.retry_policy
+    limit = policy.get("limit") if policy is not None else 0
+    return _covers(policy, exit_code) and isinstance(limit, int) and retried < limit
+
+
+def _covers(policy: Mapping[str, object] | None, exit_code: int | None) -> bool:
+    """Tell whether a policy speaks of this exit code; one that lists none speaks of every failure."""
+    if policy is None:
+        return False
+    codes = policy.get("exit_codes")
+    return codes is None or (isinstance(codes, list | tuple) and exit_code in codes)

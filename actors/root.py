@@ -1,0 +1,125 @@
+"""The root supervisor: starts and stops every other actor, and restarts what died (engine.md, "Actors")."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from actors.build import BuildSupervisor
+from actors.hub import LogHub
+from actors.messages import BuildTimedOut, CancelBuild, ChildStopped, Demand, Granted, Idle, Reap, Sweep, TaskFailed
+from actors.pool import LeasePool
+from actors.reaper import reap, sweep
+from actors.runtime import Address, Runtime, post
+from actors.supervision import Supervised
+from storage import BuildState
+
+__all__ = ["RootSupervisor"]
+
+_REAP_INTERVAL = 60.0
+_RESTARTS = 5
+_RESTART_WINDOW = 60.0
+
+
+@dataclass(slots=True)
+class _Child:
+    """A running build supervisor, and how many messages root has sent it."""
+
+    address: Address
+    sent: int = 0
+
+
+class RootSupervisor(Supervised):
+    """Owns the addresses of all long-lived actors, and starts a build supervisor when its build first needs one.
+
+    A build whose jobs all wait needs none: it is rows in the storage until a lease or a cancel comes. A supervisor that
+    has nothing running says so and is stopped, unless a message to it is still on its way.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(None)
+        self._runtime = runtime
+        self._builds: dict[int, _Child] = {}
+        self._restarts: deque[float] = deque(maxlen=_RESTARTS)
+        self._reaping = False
+
+    def on_start(self) -> None:
+        """Start the hub and the pool, and a supervisor for every build that was under way."""
+        crew = self._runtime.crew
+        crew.root = self.actor_ref
+        crew.hub = LogHub.start(crew)
+        for build in self._runtime.storage.builds.unfinished():
+            if build.state is not BuildState.SCHEDULED or build.cancel_requested:
+                self._supervise(build.id)
+        crew.pool = LeasePool.start(self._runtime)
+        post(self.actor_ref, Reap())
+
+    def teardown(self) -> None:
+        """Stop the others, last started first. VMs and their commands run on."""
+        crew = self._runtime.crew
+        for address in (crew.pool, *(child.address for child in self._builds.values()), crew.hub):
+            if address is not None and address.is_alive():
+                address.stop(block=True)
+
+    def handle(self, message: object) -> None:
+        """Pass messages to the build that they are about; look after the children."""
+        match message:
+            case Granted(build_id, _) | CancelBuild(build_id, _) | BuildTimedOut(build_id):
+                child = self._builds.get(build_id) or self._supervise(build_id)
+                child.sent += 1
+                post(child.address, message)
+            case Idle(build_id, received):
+                self._dismiss(build_id, received)
+            case Sweep():
+                self.work("sweep", lambda: sweep(self._runtime))
+            case Reap():
+                if not self._reaping:
+                    self._reaping = True
+                    self.work("reap", lambda: reap(self._runtime))
+            case ChildStopped(urn):
+                self._replace(urn)
+            case _:
+                self._after_task(message)
+
+    def _after_task(self, message: object) -> None:
+        task = getattr(message, "task", None)
+        if isinstance(message, TaskFailed):
+            self.log.error("%s failed: %s", task, message.error, exc_info=message.error)
+        if task == "reap":
+            self._reaping = False
+            self._runtime.timer.tell_after(_REAP_INTERVAL, self.actor_ref, Reap())
+
+    def _supervise(self, build_id: int) -> _Child:
+        child = self._builds[build_id] = _Child(BuildSupervisor.start(self._runtime, build_id))
+        return child
+
+    def _dismiss(self, build_id: int, received: int) -> None:
+        child = self._builds.get(build_id)
+        if child is not None and child.sent == received:
+            del self._builds[build_id]
+            child.address.stop(block=False)
+
+    def _replace(self, urn: str) -> None:
+        """Start a successor for a child that died; it finds its state in the storage."""
+        crew = self._runtime.crew
+        if crew.hub is not None and crew.hub.actor_urn == urn:
+            self._count_restart("log hub")
+            crew.hub = LogHub.start(crew)
+        elif crew.pool is not None and crew.pool.actor_urn == urn:
+            self._count_restart("lease pool")
+            crew.pool = LeasePool.start(self._runtime)
+        else:
+            for build_id, child in self._builds.items():
+                if child.address.actor_urn == urn:
+                    self._count_restart(f"supervisor of build {build_id}")
+                    self._supervise(build_id)
+                    post(crew.pool, Demand())
+                    return
+
+    def _count_restart(self, what: str) -> None:
+        """Give up, and so end the process, when children die faster than restarting can help."""
+        now = self._runtime.clock.monotonic()
+        self.log.error("the %s died and is started again", what)
+        if len(self._restarts) == _RESTARTS and now - self._restarts[0] < _RESTART_WINDOW:
+            self._runtime.give_up.set()
+        self._restarts.append(now)

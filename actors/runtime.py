@@ -1,0 +1,63 @@
+"""What every actor of the live service is given: the storage, the provider, the clock, and the others' addresses."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pykka
+
+if TYPE_CHECKING:
+    from actors.settings import JobSettings, PoolSettings
+    from actors.timer import Timer
+    from actors.vms import ImageStore, Provider
+    from storage import Clock, Storage
+
+__all__ = ["Address", "Board", "Crew", "Runtime", "post"]
+
+Address = pykka.ActorRef[Any]
+
+
+@dataclass(slots=True)
+class Crew:
+    """Where the long-lived actors are to be found right now. The root supervisor alone writes here."""
+
+    root: Address | None = None
+    pool: Address | None = None
+    hub: Address | None = None
+
+
+@dataclass(slots=True)
+class Board:
+    """Why scheduled jobs wait, for everyone to read without asking. The lease pool alone writes here."""
+
+    waiting_for: str = "waiting for a VM"
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """One of these for a running service, shared by its actors and changed by none but as each part says.
+
+    ``give_up`` is set when restarting actors does not help: the process then ends and systemd starts it again.
+    """
+
+    storage: Storage
+    provider: Provider
+    images: ImageStore
+    clock: Clock
+    pool: PoolSettings
+    jobs: JobSettings
+    timer: Timer
+    base_url: str
+    give_up: threading.Event = field(default_factory=threading.Event)
+    crew: Crew = field(default_factory=Crew)
+    board: Board = field(default_factory=Board)
+
+
+def post(address: Address | None, message: object) -> None:
+    """Send an event that nobody waits for. Whoever is gone needs no news: its successor reads the storage."""
+    if address is not None:
+        with contextlib.suppress(pykka.ActorDeadError):
+            address.tell(message)

@@ -1,0 +1,116 @@
+"""The states of jobs and builds as pure tables (engine.md, "States"). Nothing else decides what may follow what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from storage import BuildState, JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["JobEvent", "Progress", "blocks", "next_state", "roll_up", "satisfies"]
+
+
+class JobEvent(Enum):
+    """What can happen to a job."""
+
+    READY = auto()
+    """Every prerequisite is satisfied."""
+    BLOCKED = auto()
+    """A prerequisite failed, timed out, or was skipped for that reason."""
+    CANCEL = auto()
+    """Somebody canceled the build."""
+    CACHE_HIT = auto()
+    """An earlier build left what this job would make."""
+    GRANTED = auto()
+    """The lease pool granted a VM."""
+    STARTED = auto()
+    """The command runs in the VM."""
+    PASSED = auto()
+    """The command ended with exit code 0."""
+    FAILED = auto()
+    """The command ended otherwise, or the service could not run it."""
+    STEP_TIMEOUT = auto()
+    """The step's time is up."""
+    BUILD_TIMEOUT = auto()
+    """The build's time is up."""
+    DEAD = auto()
+    """The command is confirmed dead and will not write again."""
+    RETRY = auto()
+    """Another attempt is due: the VM was lost, or the retry policy covers the exit code."""
+
+
+_S, _E = JobState, JobEvent
+
+_TABLE: dict[tuple[JobState, JobEvent], JobState] = {
+    (_S.PENDING, _E.READY): _S.SCHEDULED,
+    (_S.PENDING, _E.BLOCKED): _S.SKIPPED,
+    (_S.PENDING, _E.CANCEL): _S.CANCELED,
+    (_S.PENDING, _E.BUILD_TIMEOUT): _S.TIMED_OUT,
+    (_S.SCHEDULED, _E.CANCEL): _S.CANCELED,
+    (_S.SCHEDULED, _E.BUILD_TIMEOUT): _S.TIMED_OUT,
+    (_S.SCHEDULED, _E.CACHE_HIT): _S.PASSED,
+    (_S.SCHEDULED, _E.GRANTED): _S.ASSIGNED,
+    (_S.ASSIGNED, _E.STARTED): _S.RUNNING,
+    (_S.ASSIGNED, _E.CANCEL): _S.CANCELING,
+    (_S.ASSIGNED, _E.BUILD_TIMEOUT): _S.TIMING_OUT,
+    (_S.ASSIGNED, _E.FAILED): _S.FAILED,
+    (_S.ASSIGNED, _E.RETRY): _S.SCHEDULED,
+    (_S.RUNNING, _E.PASSED): _S.PASSED,
+    (_S.RUNNING, _E.FAILED): _S.FAILED,
+    (_S.RUNNING, _E.STEP_TIMEOUT): _S.TIMING_OUT,
+    (_S.RUNNING, _E.BUILD_TIMEOUT): _S.TIMING_OUT,
+    (_S.RUNNING, _E.CANCEL): _S.CANCELING,
+    (_S.RUNNING, _E.RETRY): _S.SCHEDULED,
+    (_S.CANCELING, _E.DEAD): _S.CANCELED,
+    (_S.TIMING_OUT, _E.DEAD): _S.TIMED_OUT,
+}
+
+
+def next_state(state: JobState, event: JobEvent) -> JobState | None:
+    """Return the state that follows, or None where the event means nothing in that state and is dropped."""
+    return _TABLE.get((state, event))
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """As much of a job as its neighbours and its build need to know."""
+
+    state: JobState
+    soft_failed: bool = False
+    attempt: int = 0
+
+    @property
+    def broken(self) -> bool:
+        """Whether the job ended badly and nothing forgives it."""
+        return self.state in {JobState.FAILED, JobState.TIMED_OUT} and not self.soft_failed
+
+
+def satisfies(prerequisite: Progress, *, continue_on_failure: bool) -> bool:
+    """Tell whether a dependent may go on as far as this prerequisite is concerned."""
+    if continue_on_failure:
+        return prerequisite.state.terminal
+    return prerequisite.state is JobState.PASSED or prerequisite.soft_failed
+
+
+def blocks(prerequisite: Progress, *, continue_on_failure: bool) -> bool:
+    """Tell whether a dependent will never be able to run because of this prerequisite."""
+    return prerequisite.state.terminal and not satisfies(prerequisite, continue_on_failure=continue_on_failure)
+
+
+def roll_up(jobs: Iterable[Progress], *, cancel_requested: bool) -> BuildState:
+    """Return the state of a build from the states of all its jobs."""
+    jobs = tuple(jobs)
+    over = all(job.state.terminal for job in jobs)
+    broken = any(job.broken for job in jobs)
+    if cancel_requested:
+        return BuildState.CANCELED if over else BuildState.CANCELING
+    if over:
+        return BuildState.FAILED if broken else BuildState.PASSED
+    if broken:
+        return BuildState.FAILING
+    begun = any(job.attempt > 0 or job.state not in {JobState.PENDING, JobState.SCHEDULED} for job in jobs)
+    return BuildState.RUNNING if begun else BuildState.SCHEDULED

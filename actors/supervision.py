@@ -1,0 +1,91 @@
+"""What all actors of the service share: they stand when a handler raises, and their parent learns of their end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+import pykka
+
+from actors.messages import ChildStopped, TaskDone, TaskFailed
+from actors.runtime import Address, post
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+__all__ = ["Supervised"]
+
+_WORKER_PATIENCE = 5.0
+
+
+class Supervised(pykka.ThreadingActor):
+    """An actor with a parent, whose mailbox is never blocked by I/O: that runs on worker threads of its own.
+
+    A handler that raises is logged and answered by ``on_error``; the actor goes on. However the actor ends, it first
+    runs ``teardown`` and then tells its parent.
+    """
+
+    use_daemon_thread = True
+
+    def __init__(self, parent: Address | None) -> None:
+        super().__init__()
+        self._parent = parent
+        self._workers: set[threading.Thread] = set()
+        self.log = logging.getLogger(type(self).__module__)
+
+    @abstractmethod
+    def handle(self, message: object) -> None:
+        """Handle one message. In the actor's thread; must not block."""
+
+    def on_error(self, message: object, error: Exception) -> None:
+        """Make good for a message whose handling raised: fail the job or build that it was about."""
+
+    def teardown(self) -> None:
+        """Let go of everything held. In the actor's thread, at its end, whatever ended it."""
+
+    def on_receive(self, message: object) -> None:
+        """Hand the message on, and survive what comes of it."""
+        try:
+            self.handle(message)
+        except Exception as error:  # the actor's rim: a message that cannot be handled must not end the actor
+            self.log.exception("%s could not handle %r", self, message)
+            self.on_error(message, error)
+
+    def on_stop(self) -> None:
+        """Tear down and tell the parent."""
+        self._end()
+
+    def on_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Tear down and tell the parent, after an error that ``on_error`` could not make good either."""
+        self._end()
+
+    def work(self, task: str, function: Callable[[], object]) -> None:
+        """Run ``function`` on a thread of its own; its result or error comes back as TaskDone or TaskFailed."""
+
+        def run() -> None:
+            try:
+                message: object = TaskDone(task, function())
+            except Exception as error:  # noqa: BLE001 - the worker's rim: every error becomes a message to its actor
+                message = TaskFailed(task, error)
+            self._workers.discard(worker)
+            post(self.actor_ref, message)
+
+        worker = threading.Thread(target=run, name=f"{type(self).__name__}-{task}", daemon=True)
+        self._workers.add(worker)
+        worker.start()
+
+    def _end(self) -> None:
+        try:
+            self.teardown()
+            for worker in tuple(self._workers):
+                worker.join(_WORKER_PATIENCE)
+        finally:
+            post(self._parent, ChildStopped(self.actor_urn))

@@ -1,0 +1,16 @@
+"""What the tests of several packages need: the folder of VM images."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_CHECKOUT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def images_dir() -> Path:
+    """The image store that `make setup` filled."""
+    return Path(os.environ.get("CI_DAEMON_IMAGES_DIR") or _CHECKOUT / ".run" / "images")

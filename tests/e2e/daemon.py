@@ -1,0 +1,207 @@
+"""A real daemon as a process, and a client of its API, for the end-to-end tests."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+T = TypeVar("T")
+
+FINAL = {"passed", "failed", "canceled"}
+
+
+def until(look: Callable[[], T | None], what: str, seconds: float = 60.0) -> T:
+    """Look again and again until there is something to return; fail with ``what`` after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while (found := look()) is None:
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {seconds:g} s")
+        time.sleep(0.02)
+    return found
+
+
+class Daemon:
+    """`ci-daemon serve` on a free port of the loopback, with the configuration given as environment variables."""
+
+    def __init__(self, state: Path, settings: Mapping[str, str], prefix: tuple[str, ...] = ()) -> None:
+        self.state = state
+        self.url = ""
+        self._command = (*prefix, sys.executable, "-m", "ci_daemon", "--state-dir", str(state))
+        self._environ = {**os.environ, **settings, "CI_DAEMON_HTTP_LISTEN": "127.0.0.1:0"}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = state.with_name(f"{state.name}.log")
+
+    def command(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a command of the owner's and return what it printed."""
+        done = subprocess.run(
+            (*self._command, *arguments),
+            env=self._environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"{arguments} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        return done
+
+    def json(self, *arguments: str) -> Any:
+        """Run a command of the owner's with ``--json`` and return what it said."""
+        return json.loads(self.command(*arguments, "--json").stdout)
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        already = self._log.stat().st_size if self._log.exists() else 0
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                (*self._command, "serve"), env=self._environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        self.url = until(lambda: self._announced(already), f"the daemon's address in {self._log}", 30)
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(10)
+            self._process = None
+
+    def stop(self) -> int:
+        """End it as systemd would, and return its exit code."""
+        if self._process is None:
+            return 0
+        self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(30)
+        self._process = None
+        return code
+
+    @property
+    def log(self) -> str:
+        """What it has printed so far."""
+        return self._log.read_text()
+
+    def _announced(self, already: int) -> str | None:
+        if self._process is not None and self._process.poll() is not None:
+            raise AssertionError(f"the daemon ended with {self._process.returncode}: {self.log[already:]}")
+        for line in self.log[already:].splitlines():
+            if "http://" in line:
+                return "http://" + line.partition("http://")[2].split()[0].rstrip("/.,")
+        return None
+
+
+@dataclass
+class Client:
+    """A user with an API key."""
+
+    daemon: Daemon
+    email: str
+    org: str
+    token: str
+
+    @classmethod
+    def join(cls, daemon: Daemon, email: str, cents: int = 100_000) -> Client:
+        """Add a user on the box and give its organization money to build with."""
+        user = daemon.json("user", "add", email, "--name", email.partition("@")[0])
+        if cents:
+            daemon.json("ledger", "grant", user["personal_org_slug"], str(cents), "--note", "for the tests")
+        return cls(daemon, email, user["personal_org_slug"], user["token"])
+
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Send a request with the user's key; a path without a slash at its start is below the organization."""
+        url = self.daemon.url + (path if path.startswith("/") else f"/api/v0/organizations/{self.org}/{path}")
+        headers = {"Authorization": f"Bearer {self.token}", **options.pop("headers", {})}
+        return httpx.request(method, url, headers=headers, timeout=60, **options)
+
+    def get(self, path: str, **options: Any) -> Any:
+        """Read a resource."""
+        response = self.request("GET", path, **options)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def pipeline(self, name: str = "demo") -> Pipeline:
+        """Create a pipeline."""
+        body = {"name": name, "repository": "https://example.org/acme/demo.git", "default_branch": "main"}
+        response = self.request("POST", "pipelines", json=body)
+        assert response.status_code == 201, response.text
+        return Pipeline(self, response.json()["slug"])
+
+
+@dataclass
+class Pipeline:
+    """A pipeline and what one does with it."""
+
+    client: Client
+    slug: str
+
+    def build(self, ir: str, *, source: bytes | None = None, **fields: Any) -> Build:
+        """Post a build."""
+        body = {"branch": "main", "commit": "0" * 40, "pipeline_ir": ir, **fields}
+        if source is not None:
+            body["source_b64"] = base64.b64encode(source).decode()
+        response = self.client.request("POST", f"pipelines/{self.slug}/builds", json=body)
+        assert response.status_code == 201, response.text
+        return Build(self.client, f"pipelines/{self.slug}/builds/{response.json()['number']}")
+
+
+@dataclass
+class Build:
+    """A build and what one asks of it."""
+
+    client: Client
+    path: str
+
+    def record(self) -> Any:
+        """Return its record."""
+        return self.client.get(self.path)
+
+    def finish(self, seconds: float = 60.0) -> Any:
+        """Wait for its end and return its record."""
+
+        def look() -> Any:
+            record = self.record()
+            return record if record["state"] in FINAL else None
+
+        return until(look, f"the end of {self.path}", seconds)
+
+    def jobs(self) -> dict[str, Any]:
+        """Return its jobs by step key."""
+        return {job["step_key"]: job for job in self.client.get(f"{self.path}/jobs")["data"]}
+
+    def states(self) -> dict[str, str]:
+        """Return its jobs' states by step key."""
+        return {key: job["state"] for key, job in self.jobs().items()}
+
+    def job(self, key: str, state: str, seconds: float = 60.0) -> Any:
+        """Wait until a job is in a state and return its record."""
+
+        def look() -> Any:
+            job = self.jobs()[key]
+            return job if job["state"] == state else None
+
+        return until(look, f'job "{key}" in state {state}', seconds)
+
+    def log(self, key: str = "only") -> str:
+        """Return a job's log as it is."""
+        response = self.client.request("GET", f"{self.path}/jobs/{self.jobs()[key]['id']}/log")
+        assert response.status_code == 200, response.text
+        return response.text
+
+    def says(self, text: str, key: str = "only", seconds: float = 30.0) -> None:
+        """Wait until a job's log holds a text."""
+        until(lambda: True if text in self.log(key) else None, f'"{text}" in the log of "{key}"', seconds)
+
+    def cancel(self) -> Any:
+        """Cancel it and return the answer's record."""
+        response = self.client.request("PUT", f"{self.path}/cancel")
+        assert response.status_code == 200, response.text
+        return response.json()
