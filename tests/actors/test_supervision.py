@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import queue
+import threading
+from typing import TYPE_CHECKING
+
+import pykka
+import pytest
+
+from actors.messages import ChildStopped, TaskDone, TaskFailed
+from actors.supervision import Supervised
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from actors.runtime import Address
+
+
+class Parent(pykka.ThreadingActor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.received: queue.Queue[object] = queue.Queue()
+
+    def on_receive(self, message: object) -> None:
+        self.received.put(message)
+
+
+class Child(Supervised):
+    """Puts what it handles into a queue, raises what it is sent, and works on what can be called."""
+
+    def __init__(self, parent: Address | None, seen: queue.Queue[object]) -> None:
+        super().__init__(parent)
+        self._seen = seen
+
+    def handle(self, message: object) -> None:
+        if isinstance(message, Exception):
+            raise message
+        if callable(message):
+            self.work("task", message)
+        else:
+            self._seen.put(message)
+
+    def on_error(self, message: object, error: Exception) -> None:
+        self._seen.put(("error", error))
+        if isinstance(error, KeyError):
+            raise error
+
+    def teardown(self) -> None:
+        self._seen.put("torn down")
+
+
+@pytest.fixture
+def parent() -> Iterator[pykka.ActorRef[Parent]]:
+    yield Parent.start()
+    pykka.ActorRegistry.stop_all()
+
+
+@pytest.fixture
+def seen() -> queue.Queue[object]:
+    return queue.Queue()
+
+
+def test_a_handler_that_raises_leaves_the_actor_standing(parent: Address, seen: queue.Queue[object]):
+    child = Child.start(parent, seen)
+    child.tell(error := ValueError("bad"))
+    child.tell("next")
+    assert seen.get(timeout=5) == ("error", error)
+    assert seen.get(timeout=5) == "next"
+
+
+def test_a_parent_learns_of_its_childs_stop(parent: pykka.ActorRef[Parent], seen: queue.Queue[object]):
+    child = Child.start(parent, seen)
+    child.stop()
+    assert seen.get(timeout=5) == "torn down"
+    assert parent._actor_weakref().received.get(timeout=5) == ChildStopped(child.actor_urn)
+
+
+def test_a_parent_learns_of_its_childs_death(parent: pykka.ActorRef[Parent], seen: queue.Queue[object]):
+    child = Child.start(parent, seen)
+    child.tell(KeyError("not even on_error can mend this"))
+    assert parent._actor_weakref().received.get(timeout=5) == ChildStopped(child.actor_urn)
+    assert not child.is_alive()
+
+
+def test_work_comes_back_as_a_message_and_so_does_its_error(parent: Address, seen: queue.Queue[object]):
+    child = Child.start(parent, seen)
+    child.tell(lambda: 42)
+    assert seen.get(timeout=5) == TaskDone("task", 42)
+    error = OSError("broken")
+
+    def broken() -> None:
+        raise error
+
+    child.tell(broken)
+    assert seen.get(timeout=5) == TaskFailed("task", error)
+
+
+def test_the_mailbox_is_not_blocked_by_work(parent: Address, seen: queue.Queue[object]):
+    release = threading.Event()
+    child = Child.start(parent, seen)
+    child.tell(lambda: release.wait(10))
+    child.tell("meanwhile")
+    assert seen.get(timeout=5) == "meanwhile"
+    release.set()
+    assert seen.get(timeout=5) == TaskDone("task", True)
