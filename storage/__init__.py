@@ -16,6 +16,7 @@ from storage.errors import (
     SchemaTooNew,
     SealBroken,
     SlugTaken,
+    StorageClosed,
     StorageError,
 )
 from storage.log_index import LogKind
@@ -99,6 +100,7 @@ __all__ = [
     "SlugTaken",
     "Snapshot",
     "Storage",
+    "StorageClosed",
     "StorageError",
     "SystemClock",
     "Usage",

@@ -97,7 +97,7 @@ class Builds:
                     BuildRow.error_code: peewee.fn.COALESCE(slot("error_code"), BuildRow.error_code),
                     BuildRow.error_message: peewee.fn.COALESCE(slot("error_message"), BuildRow.error_message),
                 }
-            ).where(this, BuildRow.state == slot("frm")),
+            ).where(this, BuildRow.state == slot("frm"), unfinished),
         )
         self._request_cancel = Command(
             database, BuildRow.update({BuildRow.cancel_requested: 1}).where(this, unfinished)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import peewee
 from playhouse.apsw_ext import APSWDatabase
 
-from storage.errors import DatabaseBusy
+from storage.errors import DatabaseBusy, StorageClosed
 from storage.instants import to_micros
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Database:
                 raise
 
     def close(self) -> None:
-        """Close every thread's connection. Called when no other thread uses the database any more."""
+        """Close every thread's connection. Called when no other thread uses the database any more. Idempotent."""
         self._connections.close_all()
 
 
@@ -102,15 +102,19 @@ class _Connections(APSWDatabase):  # type: ignore[misc] # playhouse comes withou
     """Peewee's thread-local connections, which close when their thread ends, or all at once at the end."""
 
     def __init__(self, path: str) -> None:
+        self._shut = False
         self._opened: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
         super().__init__(path, pragmas=_PRAGMAS, timeout=_BUSY_SECONDS)
 
     def _connect(self) -> apsw.Connection:
+        if self._shut:
+            raise StorageClosed("the storage is closed: open it again, or end its users before it")
         connection: apsw.Connection = super()._connect()
         self._opened.add(connection)
         return connection
 
     def close_all(self) -> None:
+        self._shut = True
         self.close()
         for connection in list(self._opened):
             connection.close()

@@ -14,6 +14,7 @@ __all__ = [
     "SchemaTooNew",
     "SealBroken",
     "SlugTaken",
+    "StorageClosed",
     "StorageError",
 ]
 
@@ -44,6 +45,10 @@ class DatabaseUnreadable(StorageError):  # noqa: N818
 
 class DatabaseBusy(StorageError):  # noqa: N818
     """Another process holds the database's write lock for too long. Worth another try."""
+
+
+class StorageClosed(StorageError):  # noqa: N818
+    """The storage was closed, and is asked again."""
 
 
 class KeyUnreadable(StorageError):  # noqa: N818

@@ -90,7 +90,7 @@ class Jobs:
             _EDGE,
         )
         coalesce = peewee.fn.COALESCE
-        self._move = Command(
+        self._change = Command(
             database,
             JobRow.update(
                 {
@@ -104,7 +104,7 @@ class Jobs:
                     JobRow.started_at: coalesce(JobRow.started_at, slot("started_at")),
                     JobRow.finished_at: slot("finished_at"),
                 }
-            ).where(this, JobRow.state == slot("frm")),
+            ).where(this, JobRow.state == slot("frm"), JobRow.finished_at.is_null()),
         )
 
     def get(self, job_id: int) -> Job | None:
@@ -145,24 +145,13 @@ class Jobs:
         instants. A terminal state also closes the open attempt and writes the debit of a job whose command ever ran.
         """
         with self._database.write():
-            now = self._database.now()
-            moved = self._move.run(
-                id=job_id,
-                frm=frm,
-                to=to,
-                exit_code=exit_code,
-                error_code=error_code,
-                error_message=error_message,
-                soft_failed=soft_failed,
-                cache_hit=cache_hit,
-                scheduled_at=now if to is JobState.SCHEDULED else None,
-                started_at=now if to is JobState.RUNNING else None,
-                finished_at=now if to.terminal else None,
-            )
-            if moved and to.terminal:
-                self._attempts.close(job_id, to, exit_code, error_code, now)
-                self._ledger.debit_job(job_id)
-        return moved == 1
+            if not self._changed(
+                job_id, frm, to, exit_code, error_code, error_message, soft_failed=soft_failed, cache_hit=cache_hit
+            ):
+                return False
+            if to.terminal:
+                self._conclude(job_id, to, exit_code, error_code)
+            return True
 
     def finish(
         self,
@@ -184,17 +173,12 @@ class Jobs:
         if not to.terminal:
             raise ValueError(f"a job does not finish as {to}")
         with self._database.write():
-            if lease_id is not None and self._state(job_id) is frm:
+            if not self._changed(job_id, frm, to, exit_code, error_code, error_message, soft_failed=soft_failed):
+                return False
+            if lease_id is not None:
                 self._meter.close(lease_id, billable=billable)
-            return self.move(
-                job_id,
-                frm,
-                to,
-                exit_code=exit_code,
-                error_code=error_code,
-                error_message=error_message,
-                soft_failed=soft_failed,
-            )
+            self._conclude(job_id, to, exit_code, error_code)
+            return True
 
     def retry(
         self,
@@ -208,16 +192,46 @@ class Jobs:
     ) -> bool:
         """Send a job back to the queue, at its old place, and close its attempt and its lease, in one transaction."""
         with self._database.write():
-            if not self.move(job_id, frm, JobState.SCHEDULED):
+            if not self._changed(job_id, frm, JobState.SCHEDULED):
                 return False
             self._attempts.close(job_id, JobState.FAILED, exit_code, error_code, self._database.now())
             if lease_id is not None:
                 self._meter.close(lease_id, billable=billable)
             return True
 
-    def _state(self, job_id: int) -> JobState | None:
-        job = self.get(job_id)
-        return None if job is None else job.state
+    def _changed(
+        self,
+        job_id: int,
+        frm: JobState,
+        to: JobState,
+        exit_code: int | None = None,
+        error_code: str | None = None,
+        error_message: str | None = None,
+        *,
+        soft_failed: bool | None = None,
+        cache_hit: bool | None = None,
+    ) -> bool:
+        """Compare and set a job's state, with the instants that belong to it, inside the caller's transaction."""
+        now = self._database.now()
+        changed = self._change.run(
+            id=job_id,
+            frm=frm,
+            to=to,
+            exit_code=exit_code,
+            error_code=error_code,
+            error_message=error_message,
+            soft_failed=soft_failed,
+            cache_hit=cache_hit,
+            scheduled_at=now if to is JobState.SCHEDULED else None,
+            started_at=now if to is JobState.RUNNING else None,
+            finished_at=now if to.terminal else None,
+        )
+        return changed == 1
+
+    def _conclude(self, job_id: int, state: JobState, exit_code: int | None, error_code: str | None) -> None:
+        """Close the attempt and write the debit of a job that just ended, inside the caller's transaction."""
+        self._attempts.close(job_id, state, exit_code, error_code, self._database.now())
+        self._ledger.debit_job(job_id)
 
 
 def _uuids(joined: str) -> tuple[str, ...]:

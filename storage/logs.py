@@ -97,7 +97,7 @@ class JobLog:
         return b"".join(blocks)
 
     def chunks(self, after: int = 0) -> Iterator[LogChunk]:
-        """Yield what the log has past byte ``after``, as it was written, up to its end at the time of the call."""
+        """Yield what the log has past byte ``after``, record by record, as far as it goes when it is read."""
         for part in _parts(self._directory):
             if part.start + part.size > after:
                 yield from _chunks(part, max(0, after - part.start))
@@ -107,7 +107,10 @@ def _chunks(part: _Part, after: int) -> Iterator[LogChunk]:
     with _opened(part.log) as log, _opened(part.index) as index:
         position = _first_past(index, after)
         while after < part.size:
-            for record in read_records(index, position, _RECORDS_AT_ONCE):
+            records = read_records(index, position, _RECORDS_AT_ONCE)
+            if not records:
+                return
+            for record in records:
                 content = _read_exactly(log, after, record.end - after)
                 yield LogChunk(part.start + record.end, record.kind, content, record.time_ns)
                 after = record.end

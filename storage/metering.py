@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from storage.billing import Rates, cost_cents
 from storage.models import LeaseRow
 from storage.records import Shape
-from storage.statements import Columns, Command, Query, slot
+from storage.statements import Columns, Command, Query, slot, written
 
 if TYPE_CHECKING:
     from storage.database import Database
@@ -23,28 +23,28 @@ class Meter:
     def __init__(self, database: Database, rates: Rates) -> None:
         self._database = database
         self._rates = rates
-        running = (LeaseRow.id == slot("id")) & LeaseRow.finished_at.is_null()
+        this = LeaseRow.id == slot("id")
         shape = Columns(Shape, LeaseRow.cpu, LeaseRow.memory_gb, LeaseRow.disk_gb)
-        self._running = Query(
+        self._lease = Query(
             database,
-            LeaseRow.select(*shape.selected, LeaseRow.started_at).where(running),
-            lambda row: (shape(row[:3]), row[3]),
+            LeaseRow.select(*shape.selected, LeaseRow.started_at, LeaseRow.finished_at).where(this),
+            lambda row: (shape(row[:3]), row[3], row[4]),
         )
         self._close = Command(
             database,
-            LeaseRow.update({LeaseRow.finished_at: slot("now"), LeaseRow.amount_cents: slot("amount_cents")}).where(
-                running
-            ),
+            LeaseRow.update(
+                {LeaseRow.finished_at: slot("finished_at"), LeaseRow.amount_cents: slot("amount_cents")}
+            ).where(this),
         )
 
     def close(self, lease_id: int, *, billable: bool) -> None:
-        """End a lease's time now and write its price, 0 where it never ran a command or is the service's to pay."""
-        lease = self._running.one(id=lease_id)
-        if lease is None:
-            return
-        shape, started_at = lease
-        now = self._database.now()
+        """End a lease's time, now unless its VM is gone already, and write its price.
+
+        The price is 0 where the lease never ran a command, or is the service's to pay.
+        """
+        shape, started_at, ended_at = written(self._lease.one(id=lease_id))
+        finished_at = self._database.now() if ended_at is None else ended_at
         amount_cents = 0
         if billable and started_at is not None:
-            amount_cents = cost_cents(self._rates, shape, max(0, now - started_at) // _MICROSECONDS)
-        self._close.run(id=lease_id, now=now, amount_cents=amount_cents)
+            amount_cents = cost_cents(self._rates, shape, max(0, finished_at - started_at) // _MICROSECONDS)
+        self._close.run(id=lease_id, finished_at=finished_at, amount_cents=amount_cents)

@@ -36,11 +36,11 @@ class Snapshots:
             .order_by(SnapshotRow.id),
             _SNAPSHOT,
         )
-        self._insert = Command(database, insert_into(SnapshotRow))
+        self._insert = Command(database, insert_into(SnapshotRow).on_conflict_replace())
         self._remove = Command(database, SnapshotRow.delete().where(SnapshotRow.name == slot("name")))
 
     def add(self, name: str, job_id: int, provider: str) -> None:
-        """Note that a provider keeps a job's disk under ``name``."""
+        """Note that a provider keeps a job's disk under ``name``; a name that is there already is noted anew."""
         with self._database.write():
             self._insert.run(name=name, job_id=job_id, provider=provider, created_at=self._database.now())
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Sources"]
 
+_SUFFIX = ".tar.gz"
+
 
 class Sources:
     """The archives that callers sent along with their builds. Safe in any thread."""
@@ -19,7 +21,7 @@ class Sources:
 
     def path(self, build_uuid: str) -> Path:
         """Return where a build's archive lies, whether it is there or not."""
-        return self._directory / f"{build_uuid}.tar.gz"
+        return self._directory / f"{build_uuid}{_SUFFIX}"
 
     def store(self, build_uuid: str, archive: bytes) -> None:
         """Write an archive; its file appears whole or not at all."""
@@ -34,6 +36,10 @@ class Sources:
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
+
+    def all(self) -> list[str]:
+        """Return the UUIDs of the builds that have an archive."""
+        return sorted(path.name.removesuffix(_SUFFIX) for path in self._directory.glob(f"*{_SUFFIX}"))
 
     def remove(self, build_uuid: str) -> None:
         """Delete a build's archive, where there is one."""

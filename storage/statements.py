@@ -102,7 +102,7 @@ def slot(name: str) -> peewee.SQL:
     return peewee.SQL(f":{name}")
 
 
-def insert_into(model: type[peewee.Model], *without: str) -> peewee.Query:
+def insert_into(model: type[peewee.Model], *without: str) -> peewee.Insert:
     """Return the insertion of one row with a slot for each column, but the row's id and the columns ``without``."""
     fields = (
         field

@@ -200,7 +200,7 @@ END;
 CREATE TRIGGER ledger_entries_refuse_replace BEFORE INSERT ON ledger_entries
 WHEN EXISTS (SELECT 1 FROM ledger_entries WHERE id = NEW.id OR uuid = NEW.uuid OR job_id = NEW.job_id)
 BEGIN
-    SELECT raise(ABORT, 'UNIQUE: the ledger is append-only: an entry is never replaced');
+    SELECT raise(ABORT, 'the ledger is append-only: an entry is never replaced');
 END;
 CREATE TRIGGER ledger_entries_refuse_update BEFORE UPDATE ON ledger_entries
 BEGIN
