@@ -1,0 +1,128 @@
+"""Who is calling, and what of the path that caller may see (wire-decisions.md, "Everywhere" and "Who may do what").
+
+The order of refusals is everywhere the same: 401, then 404 of organization, pipeline and build.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from api.errors import ApiError
+from storage import Build, Caller, Organization, Pipeline, Role, Storage, Visibility
+
+if TYPE_CHECKING:
+    import falcon
+
+__all__ = ["Access", "Member"]
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """The caller as a member of the organization in the path."""
+
+    caller: Caller
+    organization: Organization
+    role: Role
+
+
+class Access:
+    """Turns a request's token and path into records, or refuses. Safe in any thread."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def caller(self, req: falcon.Request) -> Caller:
+        """Return whom the bearer token belongs to. Raises ApiError ``unauthorized``."""
+        caller = self.caller_if_any(req)
+        if caller is None:
+            raise ApiError.unauthorized("send `Authorization: Bearer <token>`")
+        return caller
+
+    def caller_if_any(self, req: falcon.Request) -> Caller | None:
+        """Return whom the bearer token belongs to, None where there is none.
+
+        A token that is not good is refused even where none is needed.
+        """
+        header = req.auth
+        if header is None:
+            return None
+        scheme, _, token = header.partition(" ")
+        if scheme.lower() != "bearer":
+            raise ApiError.unauthorized(f"only the Bearer scheme is understood, not {scheme[:20]!r}")
+        caller = self._storage.tokens.caller(token.strip(" "))
+        if caller is None:
+            raise ApiError.unauthorized("the token is unknown, revoked or expired")
+        return caller
+
+    def member(self, req: falcon.Request, org: str) -> Member:
+        """Return the caller as a member of the organization. Raises ApiError for 401 and 404."""
+        caller = self.caller(req)
+        found = self._storage.organizations.for_member(caller.user.id, org)
+        if found is None:
+            raise ApiError.not_found("organization", org)
+        return Member(caller, *found)
+
+    def pipeline(self, req: falcon.Request, org: str, pipeline: str) -> tuple[Member, Pipeline]:
+        """Return the caller's membership and the pipeline. Raises ApiError for 401 and 404."""
+        member = self.member(req, org)
+        found = self._storage.pipelines.by_slug(member.organization.id, pipeline)
+        if found is None:
+            raise ApiError.not_found("pipeline", pipeline)
+        return member, found
+
+    def build(self, req: falcon.Request, org: str, pipeline: str, number: str) -> Build:
+        """Return the build for a member. Raises ApiError for 401 and 404."""
+        caller = self.caller(req)
+        build = self.named_build(org, pipeline, number)
+        if build is not None and self._belongs(caller, build.organization_id):
+            return build
+        self.pipeline(req, org, pipeline)
+        raise ApiError.not_found("build", number)
+
+    def readable_pipeline(self, req: falcon.Request, org: str, pipeline: str) -> Pipeline:
+        """Return a pipeline whose builds the caller may read: a member's, or a public one for everybody."""
+        return self._readable_pipeline(self.caller_if_any(req), org, pipeline)
+
+    def readable_build(self, req: falcon.Request, org: str, pipeline: str, number: str) -> Build:
+        """Return a build that the caller may read: a member's, or a public pipeline's for everybody."""
+        caller = self.caller_if_any(req)
+        build = self.named_build(org, pipeline, number)
+        if build is not None and caller is not None and self._belongs(caller, build.organization_id):
+            return build
+        self._readable_pipeline(caller, org, pipeline)
+        if build is None:
+            raise ApiError.not_found("build", number)
+        return build
+
+    def may_read(self, caller: Caller | None, build: Build) -> bool:
+        """Tell whether the caller may read a build's jobs and logs."""
+        if caller is not None and self._belongs(caller, build.organization_id):
+            return True
+        pipeline = self._storage.pipelines.by_id(build.pipeline_id)
+        return pipeline is not None and pipeline.visibility is Visibility.PUBLIC
+
+    def named_build(self, org: str, pipeline: str, number: str) -> Build | None:
+        """Return the build that a path names, whoever asks."""
+        if not _NUMBER.fullmatch(number):
+            return None
+        return self._storage.builds.find(org, pipeline, int(number))
+
+    def _belongs(self, caller: Caller, organization_id: int) -> bool:
+        return self._storage.organizations.role(organization_id, caller.user.id) is not None
+
+    def _readable_pipeline(self, caller: Caller | None, org: str, slug: str) -> Pipeline:
+        organization = self._storage.organizations.by_slug(org)
+        pipeline = None if organization is None else self._storage.pipelines.by_slug(organization.id, slug)
+        if pipeline is not None and pipeline.visibility is Visibility.PUBLIC:
+            return pipeline
+        if caller is None:
+            raise ApiError.unauthorized("send `Authorization: Bearer <token>`; only public pipelines are read without")
+        if organization is None or not self._belongs(caller, organization.id):
+            raise ApiError.not_found("organization", org)
+        if pipeline is None:
+            raise ApiError.not_found("pipeline", slug)
+        return pipeline

@@ -1,0 +1,102 @@
+"""The API as one WSGI app: which resource answers which path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import falcon
+
+from actors.ir import Limits
+from api.access import Access
+from api.access_log import AccessLog
+from api.billing import Billing
+from api.build_intake import BuildIntake
+from api.builds import Builds
+from api.cors import Cors
+from api.errors import ErrorAnswers
+from api.head import Head
+from api.headers import Headers
+from api.jobs import Jobs
+from api.log_access import LogAccess
+from api.log_events import LogEvents
+from api.log_tokens import LogTokenResource, LogTokens
+from api.logs import Logs
+from api.meta import Health, Ping
+from api.organizations import Organizations
+from api.paging import Pager
+from api.pipelines import Pipelines
+from api.request import ApiRequest
+from api.signing import Signer
+from api.streams import Streams
+from api.user import CurrentUser
+from storage import Clock, Storage, SystemClock
+
+if TYPE_CHECKING:
+    from api.engine import Engine
+    from api.settings import HttpSettings
+
+__all__ = ["create_app"]
+
+_V0 = "/api/v0"
+_PIPELINES = f"{_V0}/organizations/{{org}}/pipelines"
+_BUILDS = f"{_PIPELINES}/{{pipeline}}/builds"
+_JOBS = f"{_BUILDS}/{{number}}/jobs"
+
+
+def create_app(
+    storage: Storage,
+    engine: Engine,
+    settings: HttpSettings,
+    *,
+    limits: Limits | None = None,
+    streams: Streams | None = None,
+    clock: Clock | None = None,
+) -> falcon.App[ApiRequest, falcon.Response]:
+    """Return the app.
+
+    Args:
+        storage: What there is to read and write.
+        engine: The running builds.
+        settings: The HTTP section; its ``url`` is where the error pages are.
+        limits: What a pipeline's IR may ask for.
+        streams: The server's places for streams, which end when the server closes; a set of its own by default.
+        clock: The time by which log tokens end and waits are measured.
+    """
+    clock = clock or SystemClock()
+    streams = streams or Streams(settings.max_streams)
+    signer = Signer(storage.vault.derive(b"api tokens and cursors"))
+    access = Access(storage)
+    pager = Pager(signer)
+    tokens = LogTokens(signer, clock)
+    log_access = LogAccess(storage, access, tokens)
+
+    app = falcon.App(request_type=ApiRequest)
+    for middleware in (AccessLog(), Headers(), Cors(settings.cors_origins), Head()):
+        app.add_middleware(middleware)
+    ErrorAnswers(settings.url).install(app)
+
+    app.add_route("/healthz", Health(engine))
+    app.add_route(f"{_V0}/ping", Ping())
+    app.add_route(f"{_V0}/user", CurrentUser(access))
+    app.add_route(f"{_V0}/organizations", Organizations(storage, access, pager))
+
+    pipelines = Pipelines(storage, access, pager)
+    app.add_route(_PIPELINES, pipelines, suffix="list")
+    app.add_route(f"{_PIPELINES}/{{pipeline}}", pipelines)
+
+    builds = Builds(storage, engine, access, pager, BuildIntake(storage, engine, limits or Limits()))
+    app.add_route(_BUILDS, builds, suffix="list")
+    app.add_route(f"{_BUILDS}/{{number}}", builds)
+    app.add_route(f"{_BUILDS}/{{number}}/cancel", builds, suffix="cancel")
+    app.add_route(f"{_BUILDS}/{{number}}/log-token", LogTokenResource(access, tokens))
+
+    jobs = Jobs(storage, engine, access)
+    app.add_route(_JOBS, jobs, suffix="list")
+    app.add_route(f"{_JOBS}/{{job_id}}", jobs)
+    app.add_route(f"{_JOBS}/{{job_id}}/log", Logs(storage, engine, log_access, streams, clock))
+    app.add_route("/v0/jobs/{job_id}/logs", LogEvents(storage, engine, log_access, streams, clock))
+
+    billing = Billing(storage, access, pager)
+    for part in ("balance", "transactions", "usage"):
+        app.add_route(f"{_V0}/billing/{part}/{{org}}", billing, suffix=part)
+    return app

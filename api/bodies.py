@@ -1,0 +1,78 @@
+"""JSON in and JSON out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import falcon
+import pydantic_core
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from api.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["answer", "check_body", "json_path", "read_body", "read_json"]
+
+_Body = TypeVar("_Body", bound=BaseModel)
+
+_EXPECTED = {
+    "missing": "expected a value, the field is required",
+    "string_type": "expected a string",
+    "string_too_long": "expected at most {max_length} characters",
+    "bool_type": "expected true or false",
+    "int_type": "expected a whole number",
+    "dict_type": "expected an object",
+    "model_type": "expected an object",
+    "list_type": "expected an array",
+    "literal_error": "expected {expected}",
+    "value_error": "{error}",
+}
+
+
+def read_json(req: falcon.Request) -> object:
+    """Return the request's body, parsed and not yet checked.
+
+    Raises ApiError ``unsupported_media_type`` or ``malformed_json``.
+    """
+    media_type, options = falcon.parse_header(req.content_type or falcon.MEDIA_JSON)
+    if media_type.lower() != falcon.MEDIA_JSON or options.get("charset", "utf-8").lower() not in {"utf-8", "utf8"}:
+        raise ApiError("unsupported_media_type", "Content-Type: expected application/json in UTF-8")
+    try:
+        return pydantic_core.from_json(req.bounded_stream.read(), allow_inf_nan=False, cache_strings="keys")
+    except ValueError as error:
+        raise ApiError("malformed_json", f"the body is not valid JSON: {error}") from None
+
+
+def check_body(document: object, model: type[_Body]) -> _Body:
+    """Return the parsed body as the model. Raises ApiError ``invalid_body`` for the first fault in it."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        raise ApiError("invalid_body", f"{json_path(fault['loc'])}: {_expected(fault)}") from None
+
+
+def read_body(req: falcon.Request, model: type[_Body]) -> _Body:
+    """Read and check a request's body in one go. Raises what `read_json` and `check_body` raise."""
+    return check_body(read_json(req), model)
+
+
+def answer(resp: falcon.Response, record: BaseModel, status: int = 200) -> None:
+    """Answer with a record as JSON."""
+    resp.status = status
+    resp.content_type = falcon.MEDIA_JSON
+    resp.data = record.model_dump_json().encode()
+
+
+def json_path(location: Sequence[int | str]) -> str:
+    """Write where in a document something stands: ``env.PATH``, ``items[3].name``, ``$`` for the document itself."""
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:100]}" for part in location)
+    return path.removeprefix(".") or "$"
+
+
+def _expected(fault: ErrorDetails) -> str:
+    sentence = _EXPECTED.get(fault["type"])
+    return fault["msg"] if sentence is None else sentence.format_map(fault.get("ctx", {}))

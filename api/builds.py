@@ -1,0 +1,107 @@
+"""Builds of a pipeline: list, create, read, cancel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+import storage
+from actors import EngineBusy
+from api.bodies import answer, check_body, read_json
+from api.build_intake import BuildIntake, CreateBuild
+from api.errors import ApiError
+from api.fields import Timestamp, Uuid, stamp, stamp_or_none
+from api.meta import refuse_while_draining
+from storage import BuildState, Storage
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.access import Access
+    from api.engine import Engine
+    from api.paging import Pager
+
+__all__ = ["BuildRecord", "Builds"]
+
+
+class BuildRecord(BaseModel):
+    """A build; ``id`` is its external id."""
+
+    id: Uuid
+    number: int
+    state: BuildState
+    pipeline_slug: str
+    created_at: Timestamp
+    branch: str | None
+    commit: str | None
+    message: str | None
+    source: str | None
+    scheduled_at: Timestamp | None
+    started_at: Timestamp | None
+    finished_at: Timestamp | None
+    error_code: str | None
+    error_message: str | None
+
+    @classmethod
+    def of(cls, build: storage.Build) -> BuildRecord:
+        """Return the record of a stored build."""
+        return cls(
+            id=build.external_id,
+            number=build.number,
+            state=build.state,
+            pipeline_slug=build.pipeline_slug,
+            created_at=stamp(build.created_at),
+            branch=build.branch,
+            commit=build.commit,
+            message=build.message,
+            source=build.source,
+            scheduled_at=stamp_or_none(build.scheduled_at),
+            started_at=stamp_or_none(build.started_at),
+            finished_at=stamp_or_none(build.finished_at),
+            error_code=build.error_code,
+            error_message=build.error_message,
+        )
+
+
+class Builds:
+    """``/api/v0/organizations/{org}/pipelines/{pipeline}/builds`` and what is below it."""
+
+    def __init__(self, storage: Storage, engine: Engine, access: Access, pager: Pager, intake: BuildIntake) -> None:
+        self._storage = storage
+        self._engine = engine
+        self._access = access
+        self._pager = pager
+        self._intake = intake
+
+    def on_get_list(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
+        """Answer with a page of the pipeline's builds, newest first."""
+        found = self._access.readable_pipeline(req, org, pipeline)
+        scope = f"builds/{found.id}"
+        wanted = self._pager.request(req, scope)
+        page = self._storage.builds.page(found.id, wanted.limit, wanted.after)
+        answer(resp, self._pager.page(page, scope, BuildRecord.of))
+
+    def on_post_list(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
+        """Create a build; any member may."""
+        _, found = self._access.pipeline(req, org, pipeline)
+        refuse_while_draining(self._engine)
+        document = read_json(req)
+        self._intake.admit(found, document)
+        build = self._intake.create(found, check_body(document, CreateBuild))
+        answer(resp, BuildRecord.of(build), status=201)
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
+        """Answer with one build."""
+        answer(resp, BuildRecord.of(self._access.readable_build(req, org, pipeline, number)))
+
+    def on_put_cancel(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
+        """Cancel a build and answer with it as it is then; a finished build is answered unchanged."""
+        build = self._access.build(req, org, pipeline, number)
+        if not build.state.terminal:
+            try:
+                self._engine.cancel(build.id)
+            except EngineBusy as error:
+                raise ApiError("busy", str(error), headers={"Retry-After": "1"}) from None
+            build = self._storage.builds.get(build.id) or build
+        answer(resp, BuildRecord.of(build))

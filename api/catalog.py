@@ -1,0 +1,233 @@
+"""Every failure the API can answer with: its code, its status, what it means and what to do about it.
+
+This table is the only place where a code meets a status. The error pages, the OpenAPI document and the tests are made
+from it (wire-decisions.md, "Everywhere").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["CATALOG", "Problem"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One kind of failure. ``code`` is what clients branch on; ``meaning`` and ``remedy`` are sentences for people."""
+
+    code: str
+    status: int
+    meaning: str
+    remedy: str
+
+    @property
+    def type(self) -> str:
+        """The coarse kind of the failure, which follows the status."""
+        return _TYPES[self.status]
+
+
+_TYPES: Mapping[int, str] = MappingProxyType(
+    {
+        400: "invalid_request",
+        401: "unauthorized",
+        402: "billing",
+        403: "forbidden",
+        404: "not_found",
+        405: "invalid_request",
+        409: "conflict",
+        410: "conflict",
+        413: "invalid_request",
+        415: "invalid_request",
+        416: "invalid_request",
+        422: "validation_failed",
+        429: "rate_limited",
+        431: "invalid_request",
+        500: "server_error",
+        502: "bad_gateway",
+        503: "service_unavailable",
+    }
+)
+
+_PROBLEMS = (
+    Problem(
+        "malformed_request",
+        400,
+        "The bytes that arrived are not a well-formed HTTP/1.1 request.",
+        "Send the request with an HTTP library, and check proxies in between; the message names the broken part.",
+    ),
+    Problem(
+        "malformed_json",
+        400,
+        "The body is not a JSON document in UTF-8.",
+        "Send one JSON object. The message gives the line and column where reading stopped.",
+    ),
+    Problem(
+        "unauthorized",
+        401,
+        "The request carries no bearer token, or one that is unknown, revoked or expired.",
+        "Send `Authorization: Bearer <token>` with a valid API key or session token.",
+    ),
+    Problem(
+        "log_stream_unauthorized",
+        401,
+        "A log was asked for without a valid log token.",
+        "Ask the build's `log-token` endpoint for a token and give it as `?token=`; it is valid for one hour.",
+    ),
+    Problem(
+        "billing_insufficient_balance",
+        402,
+        "The organization's balance is used up, so no new build starts.",
+        "Top the balance up, redeem a coupon, or ask the operator for a grant; then create the build again.",
+    ),
+    Problem(
+        "log_stream_forbidden",
+        403,
+        "The log token is valid, and belongs to another build.",
+        "Ask for a token at the `log-token` endpoint of the build that the job is part of.",
+    ),
+    Problem(
+        "pipeline_manual_disabled",
+        403,
+        "The pipeline does not take builds that are started by hand.",
+        "Start the build by a push, or allow manual builds in the pipeline's settings.",
+    ),
+    Problem(
+        "route_not_found",
+        404,
+        "No endpoint has this path.",
+        "Check the path against the API reference; paths have no trailing slash.",
+    ),
+    Problem(
+        "organization_not_found",
+        404,
+        "No organization with this slug has you as a member.",
+        "List your organizations with `GET /api/v0/organizations`, or ask to be invited.",
+    ),
+    Problem(
+        "pipeline_not_found",
+        404,
+        "The organization has no pipeline with this slug.",
+        "List the pipelines with `GET /api/v0/organizations/{org}/pipelines`.",
+    ),
+    Problem(
+        "build_not_found",
+        404,
+        "The pipeline has no build with this number.",
+        "List the builds with `GET /api/v0/organizations/{org}/pipelines/{pipeline}/builds`.",
+    ),
+    Problem(
+        "job_not_found",
+        404,
+        "The build has no job with this id.",
+        "List the build's jobs; job ids are UUIDs.",
+    ),
+    Problem(
+        "method_not_allowed",
+        405,
+        "The endpoint exists and does not take this method.",
+        "Use one of the methods in the `Allow` header.",
+    ),
+    Problem(
+        "body_too_large",
+        413,
+        "The body is larger than the service takes.",
+        "Send a smaller source archive, without what the build can make, or have `http.max_body_bytes` raised.",
+    ),
+    Problem(
+        "unsupported_media_type",
+        415,
+        "The body is not declared as JSON.",
+        "Send `Content-Type: application/json`.",
+    ),
+    Problem(
+        "range_not_satisfiable",
+        416,
+        "The log has no byte in the range that was asked for.",
+        "`Content-Range` gives the log's size now. Where `X-Log-Complete` is false, ask again, best with `?wait=30`.",
+    ),
+    Problem(
+        "invalid_body",
+        422,
+        "A field of the body is missing, has the wrong type, is blank or is too long.",
+        "The message gives the field's JSON path and what was expected there.",
+    ),
+    Problem(
+        "invalid_limit",
+        422,
+        "The page size is not a whole number from 1 to 100.",
+        "Leave `limit` out for 50, or give a number from 1 to 100.",
+    ),
+    Problem(
+        "invalid_cursor",
+        422,
+        "The cursor was not made by this service for this list.",
+        "Use `next_cursor` of the previous page as it is, or leave `cursor` out to start at the first page.",
+    ),
+    Problem(
+        "invalid_wait",
+        422,
+        "The time to wait for more log is not a number of seconds from 0 to 30.",
+        "Leave `wait` out to be answered at once, or give a number from 0 to 30.",
+    ),
+    Problem(
+        "pipeline_slug_taken",
+        422,
+        "The organization has a pipeline whose slug this name would get.",
+        "Choose another name, or use the pipeline that is there.",
+    ),
+    Problem(
+        "build_invalid",
+        422,
+        "The source archive is not base64, or its SHA-256 is not the one that was given. No build was created.",
+        "Send the archive's bytes in standard base64 with padding, and the SHA-256 of those bytes.",
+    ),
+    Problem(
+        "build_plan_rejected",
+        422,
+        "The build was created and failed at once, because its pipeline cannot be planned.",
+        "The message says why; `build_number` is the build that holds the same reason. Mend the pipeline, build again.",
+    ),
+    Problem(
+        "billing_usage_window_invalid",
+        422,
+        "The usage window is not two ISO 8601 times with an offset, the second later than the first.",
+        "Give `from` and `to` such as `2026-01-01T00:00:00Z`; in a query a `+` is written `%2B`.",
+    ),
+    Problem(
+        "headers_too_large",
+        431,
+        "The request line and headers are larger than the service takes.",
+        "Send fewer or shorter headers.",
+    ),
+    Problem(
+        "internal_error",
+        500,
+        "The service failed. It is not your fault.",
+        "Try again; where it stays, give the operator the `request_id`, under which the log has the cause.",
+    ),
+    Problem(
+        "draining",
+        503,
+        "The service is about to restart and takes no new builds.",
+        "Try again in some seconds; running builds go on.",
+    ),
+    Problem(
+        "busy",
+        503,
+        "The service could not do what was asked in time.",
+        "Try again after the seconds in `Retry-After`.",
+    ),
+    Problem(
+        "too_many_streams",
+        503,
+        "As many logs are being streamed as the service carries at once.",
+        "Try again after the seconds in `Retry-After`, or read the log by ranges.",
+    ),
+)
+
+CATALOG: Mapping[str, Problem] = MappingProxyType({problem.code: problem for problem in _PROBLEMS})

@@ -1,0 +1,186 @@
+"""What waitress does with a connection, where the API wants it otherwise.
+
+Waitress answers what it cannot parse in plain text, closes at once on a client that is still sending (which then sees a
+reset instead of the answer), and invites bodies that it has already refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from typing import TYPE_CHECKING, Protocol, cast
+
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser
+from waitress.receiver import ChunkedReceiver
+from waitress.task import ErrorTask
+from waitress.utilities import BadRequest
+
+from api.request_id import enter_request
+
+if TYPE_CHECKING:
+    from socket import _RetAddress
+
+    from waitress.adjustments import Adjustments
+    from waitress.server import BaseWSGIServer
+    from waitress.wasyncore import _SocketMap
+
+__all__ = ["Channel", "Refusing"]
+
+_log = logging.getLogger(__name__)
+
+_MAX_CHUNK_LINE = 4096
+_LINGER_SECONDS = 2.0
+_LINGER_BLOCK = 64 * 2**10
+_SEND_BLOCK = 256 * 2**10
+_TURN_BYTES = 2**20
+_CODES = {413: "body_too_large", 431: "headers_too_large", 500: "internal_error"}
+
+
+class Refusing(Protocol):
+    """What a connection needs of its server: the answer to a request that never reached the app."""
+
+    def refusal(self, code: str, detail: str, request_id: str) -> tuple[str, list[tuple[str, str]], bytes]:
+        """Return status line, headers and body."""
+        ...
+
+
+class Parser(HTTPRequestParser):
+    """Reads one request."""
+
+    began: float | None = None
+
+    def received(self, data: bytes) -> int:
+        """Take bytes in; return how many of them belong to this request. Runs in the server's loop."""
+        if self.began is None:
+            self.began = time.monotonic()
+        consumed = super().received(data)
+        body = self.body_rcv
+        if (
+            isinstance(body, ChunkedReceiver)
+            and not self.completed
+            and max(len(body.control_line), len(body.trailer)) > _MAX_CHUNK_LINE
+        ):
+            self.error = BadRequest("a chunk's header or the trailer is too long")
+            self.completed = True
+        if self.error is not None:
+            self.expect_continue = False
+        return consumed
+
+
+class RefusalTask(ErrorTask):
+    """Answers a request that could not be read, or whose answer failed before its first byte."""
+
+    def execute(self) -> None:
+        """Write the envelope. Runs in a worker thread."""
+        channel = cast("Channel", self.channel)
+        request = cast("HTTPRequestParser", self.request)
+        error = request.error
+        if error is None:
+            raise AssertionError("a refusal without an error")
+        request_id = enter_request(request.headers.get("X_REQUEST_ID"))
+        code = _CODES.get(error.code, "malformed_request")
+        _log.info("refused a request of %s: %s", channel.addr[0], code)
+        self.status, headers, body = channel.refusing.refusal(code, error.body, request_id)
+        self.response_headers = headers
+        channel.refused = True
+        self.set_close_on_finish()
+        self.content_length = len(body)
+        self.write(body)
+
+
+class Channel(HTTPChannel):
+    """One connection.
+
+    After a refusal it lingers: its own side is shut, what the client still sends is thrown away for a moment, and only
+    then it closes, so that the client reads the answer.
+    """
+
+    parser_class = Parser
+    error_task_class = RefusalTask
+
+    def __init__(
+        self,
+        server: BaseWSGIServer,
+        sock: socket.socket,
+        addr: _RetAddress,
+        adj: Adjustments,
+        map: _SocketMap | None = None,  # noqa: A002 - waitress's name
+    ) -> None:
+        super().__init__(server, sock, addr, adj, map)
+        self.sendbuf_len = _SEND_BLOCK
+        self.refused = False
+        self._turn: int | None = None
+        self._linger_until: float | None = None
+
+    @property
+    def refusing(self) -> Refusing:
+        """The server, as the one who words refusals."""
+        return cast("Refusing", self.server)
+
+    def receiving_since(self) -> float | None:
+        """Return when the request that is only partly here began to come, None where there is none."""
+        request = self.request
+        return request.began if isinstance(request, Parser) and not self.requests else None
+
+    def idle(self) -> bool:
+        """Whether nothing is being received, served or sent."""
+        return not self.requests and self.request is None and not self.total_outbufs_len
+
+    def readable(self) -> bool:
+        """Tell the server's loop whether to read."""
+        if self._linger_until is None:
+            return super().readable()
+        if time.monotonic() < self._linger_until:
+            return True
+        super().handle_close()
+        return False
+
+    def writable(self) -> bool:
+        """Tell the server's loop whether to write."""
+        return self._linger_until is None and bool(super().writable())
+
+    def handle_read(self) -> None:
+        """Read, in the server's loop."""
+        if self._linger_until is None:
+            super().handle_read()
+            return
+        try:
+            self.recv(_LINGER_BLOCK)
+        except OSError:
+            super().handle_close()
+
+    def handle_write(self) -> None:
+        """Send what is waiting, in the server's loop, and no more than a share of it where others wait for the loop."""
+        self._turn = _TURN_BYTES
+        super().handle_write()
+        self._turn = None
+
+    def send(self, data: bytes, do_close: bool = True) -> int:  # noqa: FBT001, FBT002 - waitress's signature
+        """Hand bytes to the kernel; 0 where it takes none now, or the loop's turn is over."""
+        if self._turn is None:
+            return super().send(data, do_close)
+        if self._turn <= 0:
+            return 0
+        sent = super().send(data, do_close)
+        self._turn -= sent
+        return sent
+
+    def handle_close(self) -> None:
+        """Close, or begin to linger."""
+        if self.refused and self._linger_until is None and self._shut_sending():
+            self._linger_until = time.monotonic() + _LINGER_SECONDS
+            self.will_close = False
+        else:
+            super().handle_close()
+
+    def _shut_sending(self) -> bool:
+        """Tell the client that all is sent; False where that cannot be: it is not, or the client is gone."""
+        if self.socket is None or self.total_outbufs_len:
+            return False
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            return False
+        return True

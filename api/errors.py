@@ -1,0 +1,119 @@
+"""How a failure reaches the caller: one exception, one envelope, whatever layer it comes from."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import falcon
+from pydantic import BaseModel
+
+from api.catalog import CATALOG
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from api.request import ApiRequest
+
+__all__ = ["ApiError", "ErrorAnswers", "ErrorBody", "ErrorEnvelope"]
+
+_log = logging.getLogger(__name__)
+
+_SHOWN = 100
+_INTERNAL = "the service failed; the operator finds the cause in the log under this request_id"
+_BY_STATUS = {
+    404: "route_not_found",
+    405: "method_not_allowed",
+    413: "body_too_large",
+    415: "unsupported_media_type",
+}
+
+
+class ErrorBody(BaseModel):
+    """What went wrong. ``build_number`` is there where the failed request left a build behind."""
+
+    type: str
+    code: str
+    message: str
+    request_id: str
+    doc_url: str
+    build_number: int | None = None
+
+
+class ErrorEnvelope(BaseModel):
+    """The body of every answer that is a failure."""
+
+    error: ErrorBody
+
+
+class ApiError(Exception):
+    """A request that is refused; ``code`` is one of the catalog's and settles the status."""
+
+    def __init__(
+        self, code: str, message: str, *, headers: Mapping[str, str] | None = None, build_number: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.problem = CATALOG[code]
+        self.message = message
+        self.headers = headers or {}
+        self.build_number = build_number
+
+    @classmethod
+    def not_found(cls, noun: str, name: str) -> ApiError:
+        """Say that there is no ``noun`` of that name, echoing the start of what the caller sent."""
+        shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"
+        return cls(f"{noun}_not_found", f'there is no {noun} "{shown}" here')
+
+    @classmethod
+    def unauthorized(cls, message: str, code: str = "unauthorized") -> ApiError:
+        """Ask for credentials, in the way that RFC 6750 wants."""
+        return cls(code, message, headers={"WWW-Authenticate": "Bearer"})
+
+
+class ErrorAnswers:
+    """Writes failures as envelopes, and is the rim where a request's unforeseen exceptions end."""
+
+    def __init__(self, base_url: str) -> None:
+        self._base_url = base_url
+
+    def envelope(self, error: ApiError, request_id: str) -> bytes:
+        """Return the JSON body for a failure."""
+        problem = error.problem
+        body = ErrorBody(
+            type=problem.type,
+            code=problem.code,
+            message=error.message,
+            request_id=request_id,
+            doc_url=f"{self._base_url}/docs/errors/{problem.code}",
+            build_number=error.build_number,
+        )
+        return ErrorEnvelope(error=body).model_dump_json(exclude_none=True).encode()
+
+    def install(self, app: falcon.App[ApiRequest, falcon.Response]) -> None:
+        """Make the app answer every exception through this."""
+        app.add_error_handler(Exception, self._crashed)
+        app.add_error_handler(falcon.HTTPError, self._refused_by_falcon)
+        app.add_error_handler(ApiError, self._refused)
+
+    def _refused(self, req: ApiRequest, resp: falcon.Response, error: ApiError, _params: dict[str, Any]) -> None:
+        resp.status = error.problem.status
+        resp.set_headers(dict(error.headers))
+        resp.content_type = falcon.MEDIA_JSON
+        resp.stream = None
+        resp.text = None
+        resp.data = self.envelope(error, req.request_id)
+
+    def _refused_by_falcon(
+        self, req: ApiRequest, resp: falcon.Response, error: falcon.HTTPError, params: dict[str, Any]
+    ) -> None:
+        code = _BY_STATUS.get(error.status_code, "malformed_request")
+        headers = dict(error.headers or {})
+        message = {
+            "route_not_found": f"there is no endpoint {req.method} {req.path[:_SHOWN]}",
+            "method_not_allowed": f"{req.method} is not allowed here; use one of {headers.get('Allow')}",
+        }.get(code, error.description or error.title or "the request is not understood")
+        self._refused(req, resp, ApiError(code, message, headers=headers), params)
+
+    def _crashed(self, req: ApiRequest, resp: falcon.Response, error: Exception, params: dict[str, Any]) -> None:
+        _log.error("%s %r failed", req.method, req.path, exc_info=error)
+        self._refused(req, resp, ApiError("internal_error", _INTERNAL), params)

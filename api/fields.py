@@ -1,0 +1,64 @@
+"""The types that the fields of bodies and records are made of."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, WithJsonSchema
+
+__all__ = [
+    "LongText",
+    "RequestBody",
+    "RequiredText",
+    "Text",
+    "Timestamp",
+    "Uuid",
+    "stamp",
+    "stamp_or_none",
+    "without_nul",
+]
+
+
+def without_nul(value: str) -> str:
+    """Refuse a string that no program could be given. Raises ValueError."""
+    if "\0" in value:
+        raise ValueError("expected no NUL character")
+    return value
+
+
+def _not_blank(value: str) -> str:
+    if not value or value.isspace():
+        raise ValueError("expected a string that is not blank")
+    return value
+
+
+Text = Annotated[str, StringConstraints(max_length=255), AfterValidator(without_nul)]
+"""A string of at most 255 characters."""
+
+RequiredText = Annotated[Text, AfterValidator(_not_blank)]
+"""A string of 1 to 255 characters, not all of them spaces."""
+
+LongText = Annotated[str, StringConstraints(max_length=10_000), AfterValidator(without_nul)]
+"""A message or a description: a string of at most 10,000 characters."""
+
+Timestamp = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
+"""ISO 8601 in UTC with six fractional digits and ``Z``."""
+
+Uuid = Annotated[str, WithJsonSchema({"type": "string", "format": "uuid"})]
+
+
+class RequestBody(BaseModel):
+    """A body from a caller: types are not converted, unknown fields are ignored."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+
+def stamp(moment: datetime) -> Timestamp:
+    """Write a time the way the wire has it."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def stamp_or_none(moment: datetime | None) -> Timestamp | None:
+    """Write a time that may not have come yet."""
+    return None if moment is None else stamp(moment)

@@ -1,0 +1,52 @@
+"""Waiting in a request's thread for a log to grow, until the client or the server goes away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import falcon
+
+    from api.engine import Watch
+    from api.streams import Streams
+    from storage import Clock
+
+__all__ = ["Patience"]
+
+_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Waits in short turns, so that a closing server and a client that hung up are noticed soon."""
+
+    clock: Clock
+    streams: Streams
+    client_gone: Callable[[], bool]
+
+    @classmethod
+    def of(cls, req: falcon.Request, clock: Clock, streams: Streams) -> Patience:
+        """Return the patience for one request."""
+        return cls(clock, streams, req.env.get("waitress.client_disconnected", _never))
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody is left to wait for."""
+        return self.streams.closing or self.client_gone()
+
+    def wait(self, watch: Watch, until: float) -> bool:
+        """Wait for news until that monotonic time; True when there is some, False when time or patience is over."""
+        while not self.over:
+            left = until - self.clock.monotonic()
+            if left <= 0:
+                return False
+            if watch.wait(min(left, _LOOK_SECONDS)):
+                return True
+        return False
+
+
+def _never() -> bool:
+    return False

@@ -1,0 +1,33 @@
+"""``HEAD``: what ``GET`` answers, without the body."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.request import ApiRequest
+
+__all__ = ["Head"]
+
+
+class Head:
+    """Middleware that lets every resource that answers GET answer HEAD."""
+
+    def process_response(
+        self,
+        req: ApiRequest,
+        resp: falcon.Response,
+        resource: object,
+        req_succeeded: bool,  # noqa: FBT001 - falcon's signature
+    ) -> None:
+        """Drop the body, and with it what a stream holds; name HEAD wherever GET is named as allowed."""
+        allowed = resp.get_header("Allow")
+        if allowed is not None and "GET" in allowed:
+            resp.set_header("Allow", f"{allowed}, HEAD")
+        if req.head:
+            req.method = "HEAD"
+            close = getattr(resp.stream, "close", None)
+            if close is not None:
+                close()

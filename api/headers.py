@@ -1,0 +1,35 @@
+"""Headers that every answer carries (wire-decisions.md, "Everywhere")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.request import ApiRequest
+
+__all__ = ["Headers", "standard_headers"]
+
+
+def standard_headers(request_id: str) -> list[tuple[str, str]]:
+    """Return the headers for the answer to one request."""
+    return [
+        ("X-Request-Id", request_id),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Referrer-Policy", "no-referrer"),
+    ]
+
+
+class Headers:
+    """Middleware that sets them."""
+
+    def process_response(
+        self,
+        req: ApiRequest,
+        resp: falcon.Response,
+        resource: object,
+        req_succeeded: bool,  # noqa: FBT001 - falcon's signature
+    ) -> None:
+        """Set the headers."""
+        resp.set_headers(standard_headers(req.request_id))

@@ -1,0 +1,112 @@
+"""Jobs of a build; they come from the plan and end with the build, so they are only read here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+import storage
+from api.bodies import answer
+from api.errors import ApiError
+from api.fields import Timestamp, Uuid, stamp, stamp_or_none
+from storage import JobState, Storage
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.access import Access
+    from api.engine import Engine
+
+__all__ = ["JobListRecord", "JobRecord", "Jobs", "job_in_build"]
+
+
+class JobRecord(BaseModel):
+    """A job; ``pending_reason`` says what it waits for, ``attempt`` counts from 1 and is 0 before the first."""
+
+    id: Uuid
+    name: str
+    step_key: str
+    command: str
+    state: JobState
+    exit_code: int | None
+    depends_on: list[Uuid]
+    retry_policy: dict[str, Any] | None
+    soft_fail_policy: dict[str, Any] | None
+    soft_failed: bool
+    error_code: str | None
+    error_message: str | None
+    attempt: int
+    pending_reason: str | None
+    cache_key: str | None
+    cache_hit: bool
+    image: str | None
+    created_at: Timestamp
+    started_at: Timestamp | None
+    finished_at: Timestamp | None
+
+    @classmethod
+    def of(cls, job: storage.Job, pending_reason: str | None) -> JobRecord:
+        """Return the record of a stored job."""
+        return cls(
+            id=job.uuid,
+            name=job.name,
+            step_key=job.step_key,
+            command=job.command,
+            state=job.state,
+            exit_code=job.exit_code,
+            depends_on=list(job.depends_on),
+            retry_policy=None if job.retry_policy is None else dict(job.retry_policy),
+            soft_fail_policy=None if job.soft_fail_policy is None else dict(job.soft_fail_policy),
+            soft_failed=job.soft_failed,
+            error_code=job.error_code,
+            error_message=job.error_message,
+            attempt=job.attempt,
+            pending_reason=pending_reason,
+            cache_key=job.cache_key,
+            cache_hit=job.cache_hit,
+            image=job.image,
+            created_at=stamp(job.created_at),
+            started_at=stamp_or_none(job.started_at),
+            finished_at=stamp_or_none(job.finished_at),
+        )
+
+
+class JobListRecord(BaseModel):
+    """Every job of a build, in DAG creation order."""
+
+    data: list[JobRecord]
+
+
+class Jobs:
+    """``…/builds/{number}/jobs`` and ``…/jobs/{job_id}``."""
+
+    def __init__(self, storage: Storage, engine: Engine, access: Access) -> None:
+        self._storage = storage
+        self._engine = engine
+        self._access = access
+
+    def on_get_list(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
+        """Answer with all jobs of a build."""
+        build = self._access.readable_build(req, org, pipeline, number)
+        jobs = self._storage.jobs.of_build(build.id)
+        answer(resp, JobListRecord(data=[self._record(job) for job in jobs]))
+
+    def on_get(
+        self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str, job_id: str
+    ) -> None:
+        """Answer with one job."""
+        build = self._access.readable_build(req, org, pipeline, number)
+        answer(resp, self._record(job_in_build(self._storage, build, job_id)))
+
+    def _record(self, job: storage.Job) -> JobRecord:
+        waits = job.state in {JobState.PENDING, JobState.SCHEDULED}
+        return JobRecord.of(job, self._engine.pending_reason(job) if waits else None)
+
+
+def job_in_build(storage: Storage, build: storage.Build, job_id: str) -> storage.Job:
+    """Return the build's job of that id. Raises ApiError ``job_not_found``."""
+    job = storage.jobs.by_uuid(job_id)
+    if job is None or job.build_id != build.id:
+        raise ApiError.not_found("job", job_id)
+    return job

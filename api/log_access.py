@@ -1,0 +1,75 @@
+"""Which log a request is for, and who may read it: a log token's holder, a member, or anyone where it is public."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from api.errors import ApiError
+from api.jobs import job_in_build
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.access import Access
+    from api.log_tokens import LogTokens
+    from storage import Build, Job, Storage
+
+__all__ = ["LogAccess", "ReadableLog"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadableLog:
+    """A job whose log the caller may read, and the build it is part of."""
+
+    build: Build
+    job: Job
+
+
+class LogAccess:
+    """Opens logs to callers. Safe in any thread."""
+
+    def __init__(self, storage: Storage, access: Access, tokens: LogTokens) -> None:
+        self._storage = storage
+        self._access = access
+        self._tokens = tokens
+
+    def by_path(self, req: falcon.Request, org: str, pipeline: str, number: str, job_id: str) -> ReadableLog:
+        """Return the log of a job that the whole path names. Raises ApiError."""
+        token = req.get_param("token")
+        if token is None:
+            build = self._access.readable_build(req, org, pipeline, number)
+        else:
+            allowed = self._allowed(token)
+            named = self._access.named_build(org, pipeline, number)
+            if named is None or named.uuid != allowed:
+                raise _forbidden()
+            build = named
+        return ReadableLog(build, job_in_build(self._storage, build, job_id))
+
+    def by_job(self, req: falcon.Request, job_id: str) -> ReadableLog:
+        """Return the log of a job that its id alone names. Raises ApiError."""
+        token = req.get_param("token")
+        allowed = None if token is None else self._allowed(token)
+        caller = None if token is not None else self._access.caller_if_any(req)
+        job = self._storage.jobs.by_uuid(job_id)
+        build = None if job is None else self._storage.builds.get(job.build_id)
+        if token is None and caller is None and (build is None or not self._access.may_read(None, build)):
+            raise ApiError.unauthorized("give a log token as ?token=", "log_stream_unauthorized")
+        if job is None or build is None:
+            raise ApiError.not_found("job", job_id)
+        if token is not None and build.uuid != allowed:
+            raise _forbidden()
+        if token is None and not self._access.may_read(caller, build):
+            raise ApiError.not_found("job", job_id)
+        return ReadableLog(build, job)
+
+    def _allowed(self, token: str) -> str:
+        build_uuid = self._tokens.build_of(token)
+        if build_uuid is None:
+            raise ApiError.unauthorized("the log token is not valid, or its hour is over", "log_stream_unauthorized")
+        return build_uuid
+
+
+def _forbidden() -> ApiError:
+    return ApiError("log_stream_forbidden", "the log token is for another build")

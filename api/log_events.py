@@ -1,0 +1,165 @@
+"""A job's log as Server-Sent Events, for browsers (wire-decisions.md, "Logs and artifacts")."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from api.errors import ApiError
+from api.follow import Patience
+from api.streams import StreamBody, Streams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import falcon
+
+    from api.engine import Engine
+    from api.log_access import LogAccess, ReadableLog
+    from storage import Clock, LogChunk, Storage
+
+__all__ = ["ChunkRecord", "HistoryRecord", "LogEvents"]
+
+_BLOCK = 64 * 2**10
+_HISTORY = 2**20
+_HEARTBEAT_SECONDS = 15.0
+_RETRY_SECONDS = "5"
+_OFFSET = re.compile(r"[0-9]{1,18}", re.ASCII)
+_DONE = b"event: done\ndata: {}\n\n"
+_BEAT = b": still here\n\n"
+_COME_BACK = b": the service restarts\nretry: 1000\n\n"
+
+
+class ChunkRecord(BaseModel):
+    """A piece of the log: ``seq`` is the byte offset of its end, ``ts`` nanoseconds since the epoch.
+
+    ``stream_kind`` is 0 for the job's output, 2 for a notice of the service.
+    """
+
+    seq: int
+    stream_kind: int
+    content: str
+    ts: int
+
+
+class HistoryRecord(BaseModel):
+    """What the log held when the stream began, up to a megabyte; more of it follows as chunks."""
+
+    chunks: list[ChunkRecord]
+
+
+class LogEvents:
+    """``/v0/jobs/{job_id}/logs``."""
+
+    def __init__(self, storage: Storage, engine: Engine, access: LogAccess, streams: Streams, clock: Clock) -> None:
+        self._storage = storage
+        self._engine = engine
+        self._access = access
+        self._streams = streams
+        self._clock = clock
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: str) -> None:
+        """Answer with the stream, resumed after ``Last-Event-ID`` or ``?last_event_id=``."""
+        readable = self._access.by_job(req, job_id)
+        place = self._streams.take()
+        if place is None:
+            raise ApiError(
+                "too_many_streams",
+                "as many logs are streamed as the service carries; try again soon",
+                headers={"Retry-After": _RETRY_SECONDS},
+            )
+        after = _offset(req.get_header("Last-Event-ID") or req.get_param("last_event_id"))
+        resp.content_type = "text/event-stream; charset=utf-8"
+        resp.cache_control = ["no-store"]
+        resp.set_header("X-Accel-Buffering", "no")
+        patience = Patience.of(req, self._clock, self._streams)
+        resp.stream = StreamBody(self._blocks(readable, after, patience), place)
+
+    def _blocks(self, readable: ReadableLog, after: int, patience: Patience) -> Iterator[bytes]:
+        """Yield the stream, each block whole events. Runs in the request's thread, in which it waits."""
+        log = self._storage.logs.reader(readable.build.uuid, readable.job.uuid)
+        with self._engine.watch(readable.job.uuid) as watch:
+            ended = self._ended(readable)
+            chunks = log.chunks(after)
+            history = _until_full(chunks)
+            after = history[-1].seq if history else after
+            yield _history_event(history)
+            beat_at = self._clock.monotonic() + _HEARTBEAT_SECONDS
+            while True:
+                for block, seq in _blocks_of(chunks):
+                    after = seq
+                    yield block
+                    beat_at = self._clock.monotonic() + _HEARTBEAT_SECONDS
+                    if patience.over:
+                        break
+                if ended and not patience.over:
+                    yield _DONE
+                    return
+                if not patience.wait(watch, beat_at):
+                    if patience.over:
+                        yield _COME_BACK
+                        return
+                    yield _BEAT
+                    beat_at += _HEARTBEAT_SECONDS
+                ended = self._ended(readable)
+                chunks = log.chunks(after)
+
+    def _ended(self, readable: ReadableLog) -> bool:
+        """Tell whether the job has ended; to be asked before the log is read, which then is complete."""
+        job = self._storage.jobs.get(readable.job.id)
+        return job is None or job.state.terminal
+
+
+def _until_full(chunks: Iterator[LogChunk]) -> list[LogChunk]:
+    taken, size = [], 0
+    while size < _HISTORY:
+        chunk = next(chunks, None)
+        if chunk is None:
+            break
+        taken.append(chunk)
+        size += len(chunk.content)
+    return taken
+
+
+def _blocks_of(chunks: Iterator[LogChunk]) -> Iterator[tuple[bytes, int]]:
+    """Yield chunk events together up to a block's size, each block with its last chunk's ``seq``."""
+    events: list[bytes] = []
+    size = 0
+    seq = 0
+    for chunk in chunks:
+        events.append(_chunk_event(chunk))
+        size += len(events[-1])
+        seq = chunk.seq
+        if size >= _BLOCK:
+            yield b"".join(events), seq
+            events, size = [], 0
+    if events:
+        yield b"".join(events), seq
+
+
+def _history_event(chunks: list[LogChunk]) -> bytes:
+    document = b", ".join(_json(chunk) for chunk in chunks)
+    name = b"id: %d\n" % chunks[-1].seq if chunks else b""
+    return b'event: history\n%sdata: {"chunks": [%s]}\n\n' % (name, document)
+
+
+def _chunk_event(chunk: LogChunk) -> bytes:
+    return b"event: chunk\nid: %d\ndata: %s\n\n" % (chunk.seq, _json(chunk))
+
+
+def _json(chunk: LogChunk) -> bytes:
+    document = {
+        "seq": chunk.seq,
+        "stream_kind": int(chunk.kind),
+        "content": chunk.content.decode("utf-8", "replace"),
+        "ts": chunk.time_ns,
+    }
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
+def _offset(text: str | None) -> int:
+    """Read where to resume. What is no offset means the beginning: a browser sends back whatever it was given last."""
+    return int(text) if text is not None and _OFFSET.fullmatch(text) else 0

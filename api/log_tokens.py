@@ -1,0 +1,68 @@
+"""Log tokens: signed, not stored, good for the logs of one build for one hour."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from api.bodies import answer
+from api.fields import Timestamp, stamp
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.access import Access
+    from api.signing import Signer
+    from storage import Clock
+
+__all__ = ["LogTokenRecord", "LogTokenResource", "LogTokens"]
+
+_PURPOSE = "log-token"
+_LIFETIME = timedelta(hours=1)
+_UUID_BYTES = 16
+
+
+class LogTokens:
+    """Makes and reads log tokens. Safe in any thread."""
+
+    def __init__(self, signer: Signer, clock: Clock) -> None:
+        self._signer = signer
+        self._clock = clock
+
+    def issue(self, build_uuid: str) -> tuple[str, datetime]:
+        """Return a token for a build's logs and the moment it ends."""
+        expires_at = (self._clock.now() + _LIFETIME).replace(microsecond=0)
+        payload = uuid.UUID(build_uuid).bytes + int(expires_at.timestamp()).to_bytes(8)
+        return self._signer.sign(_PURPOSE, payload), expires_at
+
+    def build_of(self, token: str) -> str | None:
+        """Return the UUID of the build that a token is for; None where it is not ours or has ended."""
+        payload = self._signer.open(_PURPOSE, token)
+        if payload is None or int.from_bytes(payload[_UUID_BYTES:]) <= self._clock.now().timestamp():
+            return None
+        return str(uuid.UUID(bytes=payload[:_UUID_BYTES]))
+
+
+class LogTokenRecord(BaseModel):
+    """A token for ``?token=`` of a build's logs."""
+
+    token: str
+    expires_at: Timestamp
+
+
+class LogTokenResource:
+    """``…/builds/{number}/log-token``."""
+
+    def __init__(self, access: Access, tokens: LogTokens) -> None:
+        self._access = access
+        self._tokens = tokens
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
+        """Answer with a fresh token; any member gets one."""
+        build = self._access.build(req, org, pipeline, number)
+        token, expires_at = self._tokens.issue(build.uuid)
+        resp.cache_control = ["no-store"]
+        answer(resp, LogTokenRecord(token=token, expires_at=stamp(expires_at)))

@@ -1,0 +1,150 @@
+"""A job's log as bytes, by ranges (wire-decisions.md, "Logs and artifacts")."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import TYPE_CHECKING
+
+from api.errors import ApiError
+from api.follow import Patience
+from api.ranges import ByteRange, parse_range
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.engine import Engine
+    from api.log_access import LogAccess, ReadableLog
+    from api.streams import Streams
+    from storage import Clock, JobLog, Storage
+
+__all__ = ["Logs"]
+
+_SMALL = 64 * 2**10
+_MAX_WAIT = 30
+_SECONDS = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,9})?", re.ASCII)
+
+
+class Logs:
+    """``…/jobs/{job_id}/log``.
+
+    A waiting request holds a thread and so takes a place among the streams; where there is none, or the server is about
+    to close, it is answered at once. What is sent holds no thread, however slowly the client reads.
+    """
+
+    def __init__(self, storage: Storage, engine: Engine, access: LogAccess, streams: Streams, clock: Clock) -> None:
+        self._storage = storage
+        self._engine = engine
+        self._access = access
+        self._streams = streams
+        self._clock = clock
+
+    def on_get(
+        self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str, job_id: str
+    ) -> None:
+        """Answer with the range that was asked for, or the whole log as it is now."""
+        readable = self._access.by_path(req, org, pipeline, number, job_id)
+        log = self._storage.logs.reader(readable.build.uuid, readable.job.uuid)
+        wanted = parse_range(req.get_header("Range"))
+        ended, size = self._settled(req, readable, log, wanted.first if wanted else 0)
+        span = (0, size) if wanted is None else wanted.within(size)
+        if span is None:
+            raise _nothing_there(wanted or ByteRange(), size, ended=ended)
+        start, end = span
+        resp.status = 200 if wanted is None else 206
+        resp.content_type = "text/plain; charset=utf-8"
+        resp.cache_control = ["no-store"]
+        resp.set_headers({"Accept-Ranges": "bytes", "X-Log-Complete": _flag(ended and end == size)})
+        if wanted is not None:
+            resp.set_header("Content-Range", f"bytes {start}-{end - 1}/{size}")
+        if end - start <= _SMALL:
+            resp.data = log.read(start, end - start)
+        else:
+            resp.stream = LogSpan(log, start, end)
+            resp.content_length = end - start
+
+    def _settled(self, req: falcon.Request, readable: ReadableLog, log: JobLog, start: int) -> tuple[bool, int]:
+        """Return whether the log is complete and its size, having waited for as long as the caller wants."""
+        until = self._clock.monotonic() + _wait_seconds(req.get_param("wait"))
+        ended, size = self._look(readable, log)
+        if ended or size > start or self._clock.monotonic() >= until:
+            return ended, size
+        place = self._streams.take()
+        if place is None:
+            return ended, size
+        patience = Patience.of(req, self._clock, self._streams)
+        try:
+            with self._engine.watch(readable.job.uuid) as watch:
+                ended, size = self._look(readable, log)
+                while not ended and size <= start and patience.wait(watch, until):
+                    ended, size = self._look(readable, log)
+        finally:
+            place.free()
+        return self._look(readable, log)
+
+    def _look(self, readable: ReadableLog, log: JobLog) -> tuple[bool, int]:
+        """Return whether the job has ended, and the log's size.
+
+        The state comes first: what is written before a job's end is then in the size.
+        """
+        job = self._storage.jobs.get(readable.job.id)
+        ended = job is None or job.state.terminal
+        return ended, log.size()
+
+
+class LogSpan(io.RawIOBase):
+    """A part of a log as a file, which the server sends from without a thread. Never the whole of it in memory."""
+
+    def __init__(self, log: JobLog, start: int, end: int) -> None:
+        super().__init__()
+        self._log = log
+        self._start = start
+        self._size = end - start
+        self._at = 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position, from 0."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a position and return it."""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes, exactly as many as asked for or as there are. Raises OSError where they are gone."""
+        left = self._size - self._at
+        size = left if size < 0 else min(size, left)
+        data = self._log.read(self._start + self._at, size)
+        if len(data) < size:
+            raise OSError("the log is shorter than it was")
+        self._at += size
+        return data
+
+
+def _wait_seconds(text: str | None) -> float:
+    if text is None:
+        return 0.0
+    if not _SECONDS.fullmatch(text) or float(text) > _MAX_WAIT:
+        raise ApiError("invalid_wait", f"wait: expected a number of seconds from 0 to {_MAX_WAIT}")
+    return float(text)
+
+
+def _nothing_there(wanted: ByteRange, size: int, *, ended: bool) -> ApiError:
+    return ApiError(
+        "range_not_satisfiable",
+        f"the log has {size} bytes{'' if ended else ' so far'}, none of them in the range",
+        headers={"Content-Range": f"bytes */{size}", "X-Log-Complete": _flag(ended and wanted.first >= size)},
+    )
+
+
+def _flag(value: bool) -> str:  # noqa: FBT001 - the value is what is written
+    return "true" if value else "false"

@@ -1,0 +1,51 @@
+"""Is the service there, and does it take work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import falcon
+from pydantic import BaseModel
+
+from api.bodies import answer
+from api.errors import ApiError
+
+if TYPE_CHECKING:
+    from api.engine import Engine
+
+__all__ = ["Health", "Ping", "PingRecord", "refuse_while_draining"]
+
+_RETRY_SECONDS = "5"
+
+
+class PingRecord(BaseModel):
+    """The answer to a ping."""
+
+    status: str = "ok"
+
+
+class Ping:
+    """``GET /api/v0/ping``: the API answers."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Answer."""
+        answer(resp, PingRecord())
+
+
+class Health:
+    """``GET /healthz``: for load balancers, which send no new work to a service that is about to stop."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Answer ``ok``, or 503 ``draining``."""
+        refuse_while_draining(self._engine)
+        resp.content_type = falcon.MEDIA_TEXT
+        resp.text = "ok"
+
+
+def refuse_while_draining(engine: Engine) -> None:
+    """Raise ApiError ``draining`` where the service takes no new builds."""
+    if engine.draining:
+        raise ApiError("draining", "the service is draining: it restarts soon", headers={"Retry-After": _RETRY_SECONDS})

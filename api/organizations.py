@@ -1,0 +1,74 @@
+"""Organizations: the caller's, and new ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+import storage
+from api.bodies import answer, read_body
+from api.errors import ApiError
+from api.fields import RequestBody, RequiredText, Text, Timestamp, stamp
+from storage import NameUnusable, Storage
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.access import Access
+    from api.paging import Pager
+
+__all__ = ["CreateOrganization", "OrganizationRecord", "Organizations"]
+
+
+class OrganizationRecord(BaseModel):
+    """An organization."""
+
+    slug: str
+    name: str
+    url: str
+    created_at: Timestamp
+
+    @classmethod
+    def of(cls, organization: storage.Organization) -> OrganizationRecord:
+        """Return the record of a stored organization."""
+        return cls(
+            slug=organization.slug,
+            name=organization.name,
+            url=organization.url,
+            created_at=stamp(organization.created_at),
+        )
+
+
+class CreateOrganization(RequestBody):
+    """The body of ``POST /api/v0/organizations``; the slug comes from the name."""
+
+    name: RequiredText
+    url: Text | None = None
+
+
+class Organizations:
+    """``/api/v0/organizations``."""
+
+    def __init__(self, storage: Storage, access: Access, pager: Pager) -> None:
+        self._storage = storage
+        self._access = access
+        self._pager = pager
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Answer with a page of the caller's organizations, oldest first."""
+        user = self._access.caller(req).user
+        scope = f"organizations/{user.id}"
+        wanted = self._pager.request(req, scope)
+        page = self._storage.organizations.page(user.id, wanted.limit, wanted.after)
+        answer(resp, self._pager.page(page, scope, OrganizationRecord.of))
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Create an organization, which the caller owns."""
+        user = self._access.caller(req).user
+        body = read_body(req, CreateOrganization)
+        try:
+            organization = self._storage.organizations.create(body.name, body.url or "", user.id)
+        except NameUnusable:
+            raise ApiError("invalid_body", "name: expected at least one letter a-z or digit") from None
+        answer(resp, OrganizationRecord.of(organization), status=201)

@@ -1,0 +1,84 @@
+"""Keyset pages: ``limit`` and ``cursor`` in, ``data`` and ``next_cursor`` out (wire-decisions.md, "Everywhere")."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from api.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import falcon
+
+    from api.signing import Signer
+    from storage import Page
+
+__all__ = ["PageRecord", "PageRequest", "Pager"]
+
+_DEFAULT_LIMIT = 50
+_MAX_LIMIT = 100
+_LIMIT = re.compile(r"[0-9]{1,9}", re.ASCII)
+
+Row = TypeVar("Row")
+Record = TypeVar("Record", bound=BaseModel)
+
+
+class PageRecord(BaseModel, Generic[Record]):
+    """One page of a list; ``next_cursor`` is null on the last one."""
+
+    data: list[Record]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """What the caller asks for: at most ``limit`` rows, those that follow the row with key ``after``."""
+
+    limit: int
+    after: int | None
+
+
+class Pager:
+    """Reads page requests and writes pages.
+
+    A cursor is the last row's key, signed for its list: a cursor of another list, or one that a caller made up, is
+    refused rather than misread.
+    """
+
+    def __init__(self, signer: Signer) -> None:
+        self._signer = signer
+
+    def request(self, req: falcon.Request, scope: str) -> PageRequest:
+        """Read ``limit`` and ``cursor`` of a request for the list named by ``scope``.
+
+        Raises ApiError ``invalid_limit`` or ``invalid_cursor``.
+        """
+        return PageRequest(_limit(req.get_param("limit")), self._after(req.get_param("cursor"), scope))
+
+    def page(self, page: Page[Row], scope: str, record: Callable[[Row], Record]) -> PageRecord[Record]:
+        """Return the answer for a page of rows."""
+        cursor = None
+        if page.next_key is not None:
+            cursor = self._signer.sign(f"cursor:{scope}", str(page.next_key).encode())
+        return PageRecord(data=[record(row) for row in page.rows], next_cursor=cursor)
+
+    def _after(self, cursor: str | None, scope: str) -> int | None:
+        if cursor is None:
+            return None
+        payload = self._signer.open(f"cursor:{scope}", cursor)
+        if payload is None:
+            raise ApiError("invalid_cursor", "cursor: expected a next_cursor that this list gave")
+        return int(payload)
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return _DEFAULT_LIMIT
+    if not _LIMIT.fullmatch(text) or not 1 <= int(text) <= _MAX_LIMIT:
+        raise ApiError("invalid_limit", f"limit: expected a whole number from 1 to {_MAX_LIMIT}")
+    return int(text)

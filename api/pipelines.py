@@ -1,0 +1,115 @@
+"""Pipelines of an organization."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel
+
+import storage
+from api.bodies import answer, read_body
+from api.errors import ApiError
+from api.fields import LongText, RequestBody, RequiredText, Text, Timestamp, stamp
+from api.repositories import repo_name
+from storage import NewPipeline, SlugTaken, Storage, Visibility, slugify
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.access import Access
+    from api.paging import Pager
+
+__all__ = ["CreatePipeline", "PipelineRecord", "Pipelines", "SinglePipelineRecord"]
+
+
+class PipelineRecord(BaseModel):
+    """A pipeline."""
+
+    slug: str
+    name: str
+    repository: str
+    default_branch: str
+    visibility: Visibility
+    allow_manual: bool
+    created_at: Timestamp
+    description: str | None
+    repo_name: str | None
+
+    @classmethod
+    def of(cls, pipeline: storage.Pipeline) -> PipelineRecord:
+        """Return the record of a stored pipeline."""
+        return cls(
+            slug=pipeline.slug,
+            name=pipeline.name,
+            repository=pipeline.repository,
+            default_branch=pipeline.default_branch,
+            visibility=pipeline.visibility,
+            allow_manual=pipeline.allow_manual,
+            created_at=stamp(pipeline.created_at),
+            description=pipeline.description,
+            repo_name=pipeline.repo_name,
+        )
+
+
+class SinglePipelineRecord(PipelineRecord):
+    """A pipeline, asked for alone."""
+
+    build_count: int
+
+
+class CreatePipeline(RequestBody):
+    """The body of ``POST …/pipelines``; the slug comes from the name, ``repo_name`` from the repository."""
+
+    name: RequiredText
+    repository: RequiredText
+    default_branch: RequiredText
+    description: LongText | None = None
+    repo_name: Text | None = None
+    visibility: Literal["private", "public"] | None = None
+    allow_manual: bool | None = None
+
+
+class Pipelines:
+    """``/api/v0/organizations/{org}/pipelines`` and what is below it."""
+
+    def __init__(self, storage: Storage, access: Access, pager: Pager) -> None:
+        self._storage = storage
+        self._access = access
+        self._pager = pager
+
+    def on_get_list(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
+        """Answer with a page of the organization's pipelines, oldest first."""
+        organization = self._access.member(req, org).organization
+        scope = f"pipelines/{organization.id}"
+        wanted = self._pager.request(req, scope)
+        page = self._storage.pipelines.page(organization.id, wanted.limit, wanted.after)
+        answer(resp, self._pager.page(page, scope, PipelineRecord.of))
+
+    def on_post_list(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
+        """Create a pipeline; any member may."""
+        organization = self._access.member(req, org).organization
+        body = read_body(req, CreatePipeline)
+        slug = slugify(body.name)
+        if not slug:
+            raise ApiError("invalid_body", "name: expected at least one letter a-z or digit")
+        new = NewPipeline(
+            slug=slug,
+            name=body.name,
+            repository=body.repository,
+            default_branch=body.default_branch,
+            description=body.description,
+            repo_name=body.repo_name or repo_name(body.repository),
+            visibility=Visibility(body.visibility or Visibility.PRIVATE),
+            allow_manual=body.allow_manual is not False,
+        )
+        try:
+            pipeline = self._storage.pipelines.create(organization.id, new)
+        except SlugTaken:
+            raise ApiError("pipeline_slug_taken", f'the organization has a pipeline "{slug}" already') from None
+        answer(resp, PipelineRecord.of(pipeline), status=201)
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
+        """Answer with one pipeline and the number of its builds."""
+        _, found = self._access.pipeline(req, org, pipeline)
+        count = self._storage.pipelines.build_count(found.id)
+        answer(resp, SinglePipelineRecord(**PipelineRecord.of(found).model_dump(), build_count=count))

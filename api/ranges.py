@@ -1,0 +1,40 @@
+"""``Range`` headers over bytes (RFC 9110, section 14). Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["ByteRange", "parse_range"]
+
+_ONE_RANGE = re.compile(r"bytes=[ \t]*(?:([0-9]{1,18})-([0-9]{1,18})?|-([0-9]{1,18}))[ \t]*", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """One range as it was asked for: ``first`` to ``last`` inclusive, or to the end, or the last ``suffix`` bytes."""
+
+    first: int = 0
+    last: int | None = None
+    suffix: int | None = None
+
+    def within(self, size: int) -> tuple[int, int] | None:
+        """Return the range as start and end (exclusive) in so many bytes; None where none of them is in it."""
+        if self.suffix is not None:
+            return (max(0, size - self.suffix), size) if size and self.suffix else None
+        if self.first >= size:
+            return None
+        return self.first, size if self.last is None else min(self.last + 1, size)
+
+
+def parse_range(header: str | None) -> ByteRange | None:
+    """Read a ``Range`` header; None where there is none to honour: absent, malformed, several, or not of bytes."""
+    match = _ONE_RANGE.fullmatch(header or "")
+    if match is None:
+        return None
+    first, last, suffix = match.groups()
+    if suffix is not None:
+        return ByteRange(suffix=int(suffix))
+    if last is not None and int(last) < int(first):
+        return None
+    return ByteRange(int(first), None if last is None else int(last))

@@ -1,0 +1,198 @@
+"""The HTTP server: waitress in a thread of its own, with an orderly end."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from dataclasses import replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, cast
+
+from waitress import wasyncore
+from waitress.adjustments import Adjustments
+from waitress.channel import HTTPChannel
+from waitress.server import TcpWSGIServer
+from waitress.task import ThreadedTaskDispatcher
+
+from api.channel import Channel
+from api.errors import ApiError, ErrorAnswers
+from api.headers import standard_headers
+from api.streams import Streams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from waitress.trigger import trigger
+
+    from api.settings import HttpSettings
+
+__all__ = ["CannotListen", "Server"]
+
+_BACKLOG = 1024
+_MAINTENANCE_SECONDS = 5
+_UNACKNOWLEDGED_MS = 300_000
+
+
+class CannotListen(Exception):  # noqa: N818 - reads as the state it reports
+    """The address to listen on is not to be had; the message says what to do."""
+
+
+class Server:
+    """Serves a WSGI app over HTTP/1.1.
+
+    Making one takes the address, so that callers queue there while the rest of the service starts; `start` begins to
+    answer them, `close` ends it.
+    """
+
+    def __init__(self, settings: HttpSettings) -> None:
+        """Listen. Raises CannotListen."""
+        self._socket = _listen(settings.listen)
+        self.address = _address(self._socket)
+        self.settings = replace(settings, listen=self.address)
+        self.streams = Streams(settings.max_streams)
+        self._closing = threading.Event()
+        self._listener: _Listener | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, app: Callable[..., Any]) -> None:
+        """Answer requests through the app, in threads of the server's own."""
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+        self._listener = _Listener(app, self._socket, self.settings)
+        self._thread = threading.Thread(target=self._serve, args=(self._listener,), name="http", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Take no more connections, end the streams, let running requests finish, and wait for all of that."""
+        self.streams.close()
+        self._closing.set()
+        if self._listener is None or self._thread is None:
+            self._socket.close()
+            return
+        self._listener.pull_trigger()
+        self._thread.join()
+
+    def _serve(self, listener: _Listener) -> None:
+        connections = listener.map
+        while not self._closing.is_set():
+            wasyncore.loop(timeout=1.0, use_poll=True, map=connections, count=1)
+        listener.stop_accepting()
+        deadline = time.monotonic() + self.settings.stop_timeout
+        while listener.close_idle() and time.monotonic() < deadline:
+            wasyncore.loop(timeout=0.1, use_poll=True, map=connections, count=1)
+        listener.hang_up()
+
+
+class _Listener(TcpWSGIServer):
+    """Waitress's server for one socket that is already bound."""
+
+    channel_class = Channel
+
+    def __init__(self, app: Callable[..., Any], sock: socket.socket, settings: HttpSettings) -> None:
+        dispatcher = ThreadedTaskDispatcher()
+        dispatcher.set_thread_count(settings.threads)
+        self.map: dict[int, Any] = {}
+        self._settings = settings
+        self._errors = ErrorAnswers(settings.url)
+        super().__init__(
+            app,
+            map=self.map,
+            _sock=sock,
+            dispatcher=dispatcher,
+            adj=_adjustments(settings),
+            sockinfo=(sock.family, sock.type, sock.proto, sock.getsockname()),
+            bind_socket=False,
+        )
+
+    def refusal(self, code: str, detail: str, request_id: str) -> tuple[str, list[tuple[str, str]], bytes]:
+        """Return status line, headers and body for a request that never reached the app."""
+        message = {
+            "body_too_large": f"the body is larger than {self._settings.max_body_bytes} bytes",
+            "headers_too_large": f"request line and headers are larger than {self._settings.max_header_bytes} bytes",
+        }.get(code, detail)
+        error = ApiError(code, message)
+        status = HTTPStatus(error.problem.status)
+        headers = [*standard_headers(request_id), ("Content-Type", "application/json")]
+        return f"{status.value} {status.phrase}", headers, self._errors.envelope(error, request_id)
+
+    def set_socket_options(self, conn: socket.socket) -> None:
+        """Send at once, and notice peers that are gone without a word."""
+        super().set_socket_options(conn)
+        conn.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
+
+    def maintenance(self, now: float) -> None:
+        """Close connections that are idle for long, and those whose request does not come to its end."""
+        super().maintenance(now)  # type: ignore[arg-type] # the stubs say int
+        cutoff = time.monotonic() - self._settings.receive_timeout
+        for channel in self.channels():
+            since = channel.receiving_since()
+            if since is not None and since < cutoff:
+                channel.will_close = True
+
+    def channels(self) -> list[Channel]:
+        """Return every open connection."""
+        return list(cast("dict[int, Channel]", self.active_channels).values())
+
+    def stop_accepting(self) -> None:
+        """Close the listening socket; open connections stay. Runs in the server's loop."""
+        wasyncore.dispatcher.close(self)
+
+    def close_idle(self) -> bool:
+        """Close the connections that wait for nothing; return whether others remain. Runs in the server's loop."""
+        for channel in self.channels():
+            if channel.idle():
+                channel.close()
+        return bool(self.active_channels)
+
+    def hang_up(self) -> None:
+        """Close what is still open and end the worker threads. Runs in the server's loop, as its last act.
+
+        A worker that does not end in time keeps the trigger, which it may still pull: its number must not be reused.
+        """
+        for channel in self.channels():
+            HTTPChannel.handle_close(channel)
+        self.task_dispatcher.shutdown(timeout=1)
+        if not self.task_dispatcher.threads:
+            cast("trigger", self.trigger).close()
+
+
+def _adjustments(settings: HttpSettings) -> Adjustments:
+    """Return waitress's settings.
+
+    Reading one request ahead is what lets the server see that a client hung up. What a stream has buffered for a slow
+    client stays in memory, so it is kept small.
+    """
+    return Adjustments(
+        ident="ci-daemon",
+        threads=settings.threads,
+        connection_limit=settings.max_connections,
+        cleanup_interval=_MAINTENANCE_SECONDS,
+        channel_timeout=int(settings.idle_timeout),
+        max_request_header_size=settings.max_header_bytes,
+        max_request_body_size=settings.max_body_bytes + 1,
+        channel_request_lookahead=1,
+        outbuf_high_watermark=512 * 2**10,
+        recv_bytes=64 * 2**10,
+        log_socket_errors=False,
+        asyncore_use_poll=True,
+        clear_untrusted_proxy_headers=True,
+    )
+
+
+def _listen(listen: str) -> socket.socket:
+    host, _, port = listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, int(port)), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise CannotListen(
+            f"cannot listen on {listen}: {error.strerror}; end what listens there, or change http.listen"
+        ) from error
+
+
+def _address(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
