@@ -26,6 +26,9 @@ _QUIET = {
     "asyncio": logging.WARNING,
 }
 
+_NOTHING = "-"
+"""What filters give a pair that has no value here, such as a request's name outside of one."""
+
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
@@ -50,7 +53,9 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line, and a traceback, where there is one, on lines of its own below it."""
         pairs = "".join(
-            f" {key}={_value(value)}" for key, value in sorted(record.__dict__.items()) if key not in _STANDARD
+            f" {key}={_value(value)}"
+            for key, value in sorted(record.__dict__.items())
+            if key not in _STANDARD and value != _NOTHING
         )
         text = f"{record.levelname.lower()} {record.name}: {_escaped(record.getMessage())}{pairs}"
         if record.exc_info and record.exc_info[0] is not None:
@@ -70,9 +75,11 @@ def under_journald(stream: TextIO, environ: Mapping[str, str]) -> bool:
     return environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
 
 
-def set_up(settings: JournalSettings, stream: TextIO = sys.stderr) -> None:
-    """Send the process's log to the stream, in this form and no other."""
+def set_up(settings: JournalSettings, *filters: logging.Filter, stream: TextIO = sys.stderr) -> None:
+    """Send the process's log to the stream, in this form and no other; filters add pairs to every line."""
     handler = logging.StreamHandler(stream)
+    for each in filters:
+        handler.addFilter(each)
     handler.setFormatter(LineFormatter(journald=under_journald(stream, os.environ)))
     logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["AlreadyServed", "serving", "serving_pid"]
+__all__ = ["AlreadyServed", "Lock", "ServingProcess", "served_by", "serving"]
 
 _NAME = "ci-daemon.lock"
 
@@ -20,11 +22,34 @@ class AlreadyServed(Exception):  # noqa: N818 - says what is the case, as the ot
     """Another process serves the state directory; the message names it."""
 
 
+@dataclass(frozen=True, slots=True)
+class ServingProcess:
+    """Who serves a state directory; ``url`` is None until the service answers there."""
+
+    pid: int
+    url: str | None = None
+
+
+class Lock:
+    """A state directory held for this process."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self.note(None)
+
+    def note(self, url: str | None) -> None:
+        """Leave word for other processes where the service answers."""
+        self._file.seek(0)
+        self._file.truncate()
+        json.dump(asdict(ServingProcess(os.getpid(), url)), self._file)
+        self._file.flush()
+
+
 @contextmanager
-def serving(directory: Path) -> Iterator[None]:
+def serving(directory: Path) -> Iterator[Lock]:
     """Hold the state directory for this process alone.
 
-    The lock is a POSIX record lock: it belongs to the process, so that VMs and other children never hold it.
+    It is a POSIX record lock: it belongs to the process, so that VMs and other children never hold it.
 
     Raises:
         AlreadyServed: another process holds it.
@@ -34,25 +59,31 @@ def serving(directory: Path) -> Iterator[None]:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = file.read().strip() or "unknown"
+            holder = _read(file)
             raise AlreadyServed(
-                f"process {holder} serves {directory} already: stop it first, or give another --state-dir"
+                f"{f'process {holder.pid}' if holder else 'another process'} serves {directory} already: "
+                "stop it first, or give another --state-dir"
             ) from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        yield
+        yield Lock(file)
         file.truncate(0)
 
 
-def serving_pid(directory: Path) -> int | None:
-    """Return the process id of the daemon that serves the directory, None while there is none."""
+def served_by(directory: Path) -> ServingProcess | None:
+    """Return who serves the directory, None while nobody does. Not for the process that does: it would let go."""
     try:
-        with (directory / _NAME).open("r+", encoding="ascii") as file:
+        with (directory / _NAME).open("r+", encoding="utf-8") as file:
             try:
-                fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                return int(file.read().strip() or 0) or None
+                return _read(file)
     except OSError:
         return None
     return None
+
+
+def _read(file: TextIO) -> ServingProcess | None:
+    """Return the holder's word; None in the moment before there is one."""
+    try:
+        return ServingProcess(**json.load(file))
+    except (ValueError, TypeError):
+        return None

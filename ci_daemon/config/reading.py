@@ -115,7 +115,8 @@ class Reader(Generic[T]):
                 yield f"{where}: {name} is no setting{_suggestion(name, self._names(len(keys)))}"
             else:
                 expected = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected", 1)
-                yield f"{where}: {name}: {expected}, got {json.dumps(error['input'], default=str)}"
+                got = "" if isinstance(error["input"], dict) else f", got {json.dumps(error['input'], default=str)}"
+                yield f"{where}: {name}: {expected}{got}"
 
     def _names(self, depth: int) -> set[str]:
         return {".".join(keys[:depth]) for keys in self._hints if len(keys) >= depth}

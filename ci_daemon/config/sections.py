@@ -9,7 +9,9 @@ from types import MappingProxyType
 
 from pydantic import ConfigDict, with_config
 
-from actors.settings import JobSettings, PoolSettings
+from actors import JobSettings, PoolSettings
+from actors.ir import Limits
+from api import HttpSettings
 from ci_daemon.journal import JournalSettings
 from storage import Rates
 
@@ -35,7 +37,9 @@ class Config:
     """The whole configuration; what nobody sets has the default of its section."""
 
     billing: Rates = field(default_factory=Rates)
+    http: HttpSettings = field(default_factory=HttpSettings)
     images: ImageSettings = field(default_factory=ImageSettings)
+    ir: Limits = field(default_factory=Limits)
     jobs: JobSettings = field(default_factory=JobSettings)
     journal: JournalSettings = field(default_factory=JournalSettings)
     pool: PoolSettings = field(default_factory=PoolSettings)

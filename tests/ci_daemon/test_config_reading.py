@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping  # noqa: TC003 - pydantic reads the annotations
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal

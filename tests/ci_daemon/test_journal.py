@@ -49,6 +49,10 @@ def test_under_journald_the_priority_comes_first_and_the_time_is_journalds():
     assert formatter.format(record("x", level=logging.DEBUG)) == "<7>debug actors.pool: x"
 
 
+def test_a_pair_without_a_value_is_left_out():
+    assert LineFormatter(journald=True).format(record("x", request_id="-")) == "<6>info actors.pool: x"
+
+
 def test_no_text_can_forge_a_line():
     line = LineFormatter(journald=True).format(record("a\n<0>panic \x1b[31m", who="eve\r\nadam"))
     assert line == "<6>info actors.pool: a\\n<0>panic \\x1b[31m who=eve\\r\\nadam"
@@ -78,7 +82,7 @@ def test_journald_is_known_by_the_streams_own_device():
 @pytest.mark.usefixtures("root_logger")
 def test_set_up_writes_from_the_given_level_on_and_keeps_third_parties_quiet():
     stream = io.StringIO()
-    set_up(JournalSettings(level="info"), stream)
+    set_up(JournalSettings(level="info"), stream=stream)
     logging.getLogger("actors.pool").info("seen")
     logging.getLogger("actors.pool").debug("not seen")
     logging.getLogger("paramiko.transport").warning("not seen")

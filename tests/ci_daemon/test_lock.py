@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_daemon.lock import AlreadyServed, serving, serving_pid
+from ci_daemon.lock import AlreadyServed, ServingProcess, served_by, serving
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-HOLD = (
-    "import sys\nfrom pathlib import Path\nfrom ci_daemon.lock import serving\n"
-    "with serving(Path(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.read()\n"
-)
+HOLD = """
+import sys
+from pathlib import Path
+from ci_daemon.lock import serving
+
+with serving(Path(sys.argv[1])) as lock:
+    lock.note("http://here")
+    print("held", flush=True)
+    sys.stdin.read()
+"""
 
 
 @pytest.fixture
@@ -32,21 +38,21 @@ def holder(tmp_path: Path):
 def test_a_second_daemon_is_refused_with_the_first_ones_pid(holder: subprocess.Popen[str], tmp_path: Path):
     with pytest.raises(AlreadyServed, match=f"process {holder.pid} serves {tmp_path} already"), serving(tmp_path):
         pass
-    assert serving_pid(tmp_path) == holder.pid
+    assert served_by(tmp_path) == ServingProcess(holder.pid, "http://here")
 
 
 def test_the_lock_ends_with_its_process_however_it_ends(holder: subprocess.Popen[str], tmp_path: Path):
     holder.kill()
     holder.wait()
-    assert serving_pid(tmp_path) is None
+    assert served_by(tmp_path) is None
     with serving(tmp_path):
-        assert (tmp_path / "ci-daemon.lock").read_text() == f"{os.getpid()}\n"
+        assert (tmp_path / "ci-daemon.lock").read_text() == f'{{"pid": {os.getpid()}, "url": null}}'
     assert (tmp_path / "ci-daemon.lock").read_text() == ""
 
 
 def test_nobody_serves_where_nobody_ever_did(tmp_path: Path):
-    assert serving_pid(tmp_path) is None
-    assert serving_pid(tmp_path / "nowhere") is None
+    assert served_by(tmp_path) is None
+    assert served_by(tmp_path / "nowhere") is None
 
 
 def test_the_lock_file_is_the_owners_alone(tmp_path: Path):

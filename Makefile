@@ -1,0 +1,62 @@
+# `make run` shows the service at work, `make test` is what CI runs. Both first set up what they need, which takes
+# a minute or two the first time and a second later on. Needed for that: make, python3, and apt as root (or `sudo` by
+# hand for what `make setup` then names).
+
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := .run
+STATE := $(RUN)/state
+CI_DAEMON := $(BIN)/ci-daemon --state-dir $(STATE)
+
+# Images are large and the same for everyone: they may be shared by setting this elsewhere.
+export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
+
+.PHONY: run setup test lint types bench clean
+
+run: setup
+	@$(BIN)/python -m ci_daemon.tour $(RUN)
+
+setup: $(VENV)/.complete
+	@mkdir -p $(RUN)
+	@$(CI_DAEMON) init >/dev/null
+	@$(CI_DAEMON) doctor --fix
+	@$(CI_DAEMON) image build --if-missing
+
+$(VENV)/.complete: setup.cfg pyproject.toml .ci/venv
+	@.ci/venv $(VENV)
+	@touch $@
+
+# Every Python process below pytest is measured, daemons too: coverage's own start-up hook reads the first variable,
+# and all of them write beside the second, where `combine` finds them.
+test: export COVERAGE_PROCESS_START := $(CURDIR)/setup.cfg
+test: export COVERAGE_FILE := $(CURDIR)/$(RUN)/coverage/data
+test: setup lint types
+	@rm -rf $(RUN)/coverage && mkdir -p $(RUN)/coverage
+	$(BIN)/python -m pytest
+	@env -u COVERAGE_PROCESS_START $(BIN)/coverage combine --quiet
+	@env -u COVERAGE_PROCESS_START $(BIN)/coverage report --include='ci_daemon/*' --skip-covered
+	@env -u COVERAGE_PROCESS_START $(BIN)/coverage report --include='storage/*,api/*,actors/*' --fail-under=90
+
+lint: $(VENV)/.complete
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/.complete
+	$(BIN)/mypy
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+# Layers and images belong to sub-ids, so removing them as an ordinary user takes root of that mapping.
+clean:
+	@if [ -x $(BIN)/ci-daemon ] && [ -e $(STATE) ]; then $(CI_DAEMON) lease kill --all; fi
+	@if [ -x $(BIN)/python ] && [ -e $(RUN) ]; then $(BIN)/python -c "$$REMOVE" $(RUN); fi
+	rm -rf $(RUN) $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+define REMOVE
+import sys
+from pathlib import Path
+from actors.vms.sandbox.userns import IdMap, run_mapped
+run_mapped(["rm", "-rf", *sys.argv[1:]], idmap=IdMap.of_caller().with_caller(), cwd=Path.cwd())
+endef
+export REMOVE

@@ -1,0 +1,64 @@
+"""`ci-daemon doctor`: say what the machine lacks, and mend it."""
+
+from __future__ import annotations
+
+import os
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from ci_daemon.command.session import Session, pass_session
+from ci_daemon.command.style import Command
+from ci_daemon.doctor import Check, examine, mend
+
+__all__ = ["doctor"]
+
+
+@click.command(cls=Command, short_help="Say what this machine lacks, with the command that mends it.")
+@click.option("--fix", is_flag=True, help="As root: run those commands, as far as they are safe to run.")
+@pass_session
+def doctor(session: Session, *, fix: bool) -> int:
+    """Examine the machine and the state directory.
+
+    Each finding is one sentence, with the command that mends it. The exit code is 1 where something needed is missing.
+    """
+    as_root = os.geteuid() == 0
+    checks = list(examine(session.state_dir, session.config()))
+    if fix:
+        checks = _mended(session, checks, as_root=as_root)
+    if session.json:
+        session.answer([_document(check, as_root=as_root) for check in checks], "")
+    else:
+        console = Console(highlight=False, markup=False, emoji=False)
+        for check in checks:
+            console.print(_line(check, as_root=as_root), soft_wrap=True)
+    return 0 if all(check.ok or not check.needed for check in checks) else 1
+
+
+def _mended(session: Session, checks: list[Check], *, as_root: bool) -> list[Check]:
+    todo = [check for check in checks if not check.ok and check.mend and check.fixable]
+    able = [check for check in todo if as_root or not check.root]
+    for done in mend(able):
+        click.echo(f"ran: {done.command}" + (f": {done.fault}" if done.fault else ""), err=True)
+    if len(able) < len(todo):
+        click.echo("the rest takes root: run the commands below, or `sudo ci-daemon doctor --fix`", err=True)
+    return list(examine(session.state_dir, session.config())) if able else checks
+
+
+def _document(check: Check, *, as_root: bool) -> dict[str, object]:
+    return {
+        "name": check.name,
+        "ok": check.ok,
+        "needed": check.needed,
+        "detail": check.detail,
+        "mend": check.command(as_root=as_root),
+    }
+
+
+def _line(check: Check, *, as_root: bool) -> Text:
+    mark, style = ("ok", "green") if check.ok else ("lacks", "bold red") if check.needed else ("note", "yellow")
+    command = check.command(as_root=as_root)
+    return Text.assemble(
+        (f"{mark:6}", style), f"{check.name}: {check.detail}", (f": run `{command}`" if command else "")
+    )

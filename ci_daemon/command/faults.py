@@ -1,0 +1,38 @@
+"""What may go wrong for reasons that the user can mend, and the sentence that says it."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from actors.vms import VmError
+from api import CannotListen
+from ci_daemon.config import ConfigError
+from ci_daemon.lock import AlreadyServed
+from ci_daemon.submit.client import ApiError, ServiceUnreachable
+from ci_daemon.submit.pack import PackError
+from storage import StorageError
+
+__all__ = ["FAULTS", "sentence"]
+
+FAULTS = (
+    AlreadyServed,
+    ApiError,
+    CannotListen,
+    ConfigError,
+    OSError,
+    PackError,
+    ServiceUnreachable,
+    StorageError,
+    VmError,
+)
+
+
+def sentence(error: Exception) -> str:
+    """Return what to tell the user."""
+    match error:
+        case ApiError(status=HTTPStatus.UNAUTHORIZED):
+            return f"{error}: check CI_DAEMON_TOKEN, and CI_DAEMON_URL"
+        case OSError(filename=str(name), strerror=str(reason)):
+            return f"{name}: {reason}"
+        case _:
+            return str(error)

@@ -1,0 +1,53 @@
+"""`ci-daemon init`: make a state directory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ci_daemon.command.session import Failure, Session, pass_session
+from ci_daemon.command.style import Command
+from storage import AlreadyInitialized, Storage, SystemClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["init"]
+
+_WELCOME = {"ci-daemon.toml", "ci-daemon.lock", "images", "lost+found"}
+"""What may lie in a state directory before it is made one."""
+
+
+@click.command(cls=Command, short_help="Make the state directory: database, keys, folders.")
+@pass_session
+def init(session: Session) -> None:
+    """Make the state directory: the database, the key that secrets are sealed with, folders for logs and sources.
+
+    Where it is made already, nothing changes.
+    """
+    directory = session.state_dir
+    made = _make(directory)
+    text = f"made {directory}; next: `ci-daemon image build`, then `ci-daemon user add EMAIL --name NAME`"
+    session.answer(
+        {"state_dir": str(directory), "made": made}, text if made else f"{directory} is a state directory already"
+    )
+
+
+def _make(directory: Path) -> bool:
+    """Return whether there was something to make."""
+    if directory.exists():
+        if not directory.is_dir():
+            raise Failure(f"{directory} is a file: give --state-dir a directory")
+        foreign = sorted(entry.name for entry in directory.iterdir() if entry.name not in _WELCOME)
+        if foreign and "ci-daemon.sqlite3" not in foreign:
+            raise Failure(
+                f"{directory} holds other things ({foreign[0]}): give --state-dir an empty or a new directory"
+            )
+    else:
+        directory.mkdir(mode=0o700, parents=True)
+    try:
+        Storage.create(directory, SystemClock()).close()
+    except AlreadyInitialized:
+        return False
+    return True

@@ -1,0 +1,82 @@
+"""`ci-daemon lease`: the VMs that jobs hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ci_daemon.command.session import Failure, Session, pass_session
+from ci_daemon.command.style import Group
+from ci_daemon.providers import open_images, open_provider
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from storage import Lease, Storage
+
+__all__ = ["lease"]
+
+_COLUMNS = ("id", "state", "job", "image", "cpu", "memory_gb", "disk_gb", "created_at")
+
+
+@click.group(cls=Group)
+def lease() -> None:
+    """VMs that jobs hold, and warm ones that wait for a job."""
+
+
+@lease.command(name="list", short_help="List the VMs that are there.")
+@pass_session
+def list_leases(session: Session) -> None:
+    """List the leases whose VM may be there, oldest first."""
+    with session.storage() as storage:
+        documents = [_document(each, storage) for each in storage.leases.live()]
+    session.table(documents, _COLUMNS, "no VM is leased")
+
+
+@lease.command(short_help="End VMs at once.")
+@click.argument("lease_id", metavar="ID", required=False)
+@click.option("--all", "every", is_flag=True, help="Every VM, also those that no lease knows of.")
+@pass_session
+def kill(session: Session, *, lease_id: str | None, every: bool) -> None:
+    """End the VM of the lease ID, or every VM.
+
+    A running job loses its VM and takes another attempt, or fails with vm_lost.
+    """
+    if (lease_id is None) != every:
+        raise click.UsageError("give either the ID of a lease or --all")
+    config = session.config()
+    with session.storage() as storage:
+        provider = open_provider(session.state_dir, config, open_images(session.state_dir, config))
+        live = {each.uuid: each for each in storage.leases.live()}
+        if lease_id is not None and lease_id not in live:
+            raise Failure(f"no live lease has the id {lease_id}: `ci-daemon lease list` shows those there are")
+        targets = [lease_id] if lease_id is not None else sorted({*live, *provider.list()})
+        for vm_id in targets:
+            provider.destroy(vm_id)
+            if vm_id in live:
+                storage.leases.end(live[vm_id].id)
+    session.answer({"killed": targets}, f"ended {len(targets)} VMs")
+
+
+def _document(each: Lease, storage: Storage) -> dict[str, object]:
+    job = None if each.job_id is None else storage.jobs.get(each.job_id)
+    return {
+        "id": each.uuid,
+        "state": each.state.value,
+        "job": None if job is None else job.name,
+        "job_id": None if job is None else job.uuid,
+        "attempt": each.attempt,
+        "provider": each.provider,
+        "image": each.image,
+        "cpu": each.shape.cpu,
+        "memory_gb": each.shape.memory_gb,
+        "disk_gb": each.shape.disk_gb,
+        "network": each.network,
+        "created_at": _instant(each.created_at),
+        "started_at": _instant(each.started_at),
+    }
+
+
+def _instant(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat(timespec="microseconds").replace("+00:00", "Z")

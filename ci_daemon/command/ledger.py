@@ -1,0 +1,37 @@
+"""`ci-daemon ledger`: what organizations have to spend."""
+
+from __future__ import annotations
+
+import click
+
+from ci_daemon.command.session import Failure, Session, pass_session
+from ci_daemon.command.style import Group
+from storage import LedgerSource
+
+__all__ = ["ledger"]
+
+_MOST = 10**11
+
+
+@click.group(cls=Group)
+def ledger() -> None:
+    """What organizations have to spend."""
+
+
+@ledger.command(short_help="Give an organization credit.")
+@click.argument("org")
+@click.argument("cents", type=click.IntRange(1, _MOST))
+@click.option("--note", metavar="TEXT", help="Why, as the organization's members read it in their transactions.")
+@pass_session
+def grant(session: Session, *, org: str, cents: int, note: str | None) -> None:
+    """Give the organization ORG credit of CENTS (whole cents). It is spent by the jobs that it runs."""
+    with session.storage() as storage:
+        organization = storage.organizations.by_slug(org)
+        if organization is None:
+            raise Failure(f"there is no organization {org}: `ci-daemon user add` says the slug of the one it makes")
+        entry = storage.ledger.append(organization.id, cents, LedgerSource.ADMIN_GRANT, note)
+        balance = storage.ledger.balance(organization.id)
+    session.answer(
+        {"id": entry.uuid, "organization": org, "amount_cents": cents, "balance_cents": balance},
+        f"granted {cents} cents to {org}, which now has {balance}",
+    )

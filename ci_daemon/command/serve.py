@@ -1,0 +1,38 @@
+"""`ci-daemon serve`: the daemon itself."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import click
+
+from api import RequestIdFilter
+from ci_daemon import journal, service
+from ci_daemon.command.session import Session, pass_session
+from ci_daemon.command.style import Command
+from ci_daemon.notify import Notifier
+
+__all__ = ["serve"]
+
+
+@click.command(cls=Command, short_help="Run the service until it is told to stop.")
+@click.option(
+    "--listen", metavar="HOST:PORT", help="Instead of the configuration's http.listen; port 0 is any free one."
+)
+@click.option("--wait", is_flag=True, help="When told to stop, wait for running jobs; a second signal waits no more.")
+@pass_session
+def serve(session: Session, *, listen: str | None, wait: bool) -> int:
+    """Run the service in the foreground.
+
+    On SIGTERM or Ctrl-C it takes no more builds and leaves. Jobs go on in their VMs, and the next start finds them
+    again, unless --wait is given.
+    """
+    config = session.config()
+    if listen is not None:
+        try:
+            config = replace(config, http=replace(config.http, listen=listen))
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--listen") from error
+    journal.set_up(config.journal, RequestIdFilter())
+    return service.serve(session.state_dir, config, Notifier.from_environment(os.environ), wait=wait)

@@ -1,0 +1,70 @@
+"""What one run of the command knows: its state directory, its configuration, and how to answer."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ci_daemon import config
+from storage import Storage, SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["DEFAULT_STATE_DIR", "Failure", "Session", "pass_session"]
+
+DEFAULT_STATE_DIR = Path("/var/lib/ci-daemon")
+
+
+class Failure(click.ClickException):
+    """The command could not do it; the message is one sentence that says what to do."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One run of `ci-daemon`. Only `--json` changes it, wherever on the line that stands."""
+
+    state_dir: Path = DEFAULT_STATE_DIR
+    json: bool = False
+
+    def config(self) -> config.Config:
+        """Return the configuration. Raises ConfigError."""
+        return config.load(self.state_dir, os.environ)
+
+    @contextmanager
+    def storage(self) -> Iterator[Storage]:
+        """Open the state directory's storage. Raises StorageError."""
+        storage = Storage.open(self.state_dir, SystemClock(), rates=self.config().billing)
+        try:
+            yield storage
+        finally:
+            storage.close()
+
+    def answer(self, document: object, text: str) -> None:
+        """Print the document where JSON is wanted, else the text."""
+        click.echo(json.dumps(document, indent=2) if self.json else text)
+
+    def table(self, documents: Sequence[Mapping[str, object]], columns: Sequence[str], empty: str) -> None:
+        """Print documents as JSON, or these keys of each as a row; ``empty`` is said where there is none."""
+        if self.json:
+            click.echo(json.dumps(list(documents), indent=2))
+        elif not documents:
+            click.echo(empty)
+        else:
+            table = Table(box=None, pad_edge=False, header_style="bold")
+            for column in columns:
+                table.add_column(column.replace("_", " "), overflow="fold")
+            for document in documents:
+                table.add_row(*("" if document[column] is None else str(document[column]) for column in columns))
+            Console(highlight=False, markup=False, emoji=False).print(table)
+
+
+pass_session = click.make_pass_decorator(Session, ensure=True)

@@ -1,0 +1,76 @@
+"""How every command of `ci-daemon` behaves: plain help, `--json` before and after the command's name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ci_daemon.command.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Command", "Group", "RootGroup", "json_option"]
+
+
+def json_option() -> click.Option:
+    """Return the option `--json`, which the session remembers wherever it stands on the line."""
+    return click.Option(
+        ["--json"],
+        is_flag=True,
+        expose_value=False,
+        callback=_remember_json,
+        help="Answer with one JSON document on stdout.",
+    )
+
+
+def _remember_json(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click's form
+    if wanted:
+        context.ensure_object(Session).json = True
+
+
+class Command(click.Command):
+    """A command with `--json`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - click's own arguments, handed on
+        super().__init__(*args, **kwargs)
+        self.params.append(json_option())
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+class RootGroup(Group):
+    """The command itself; its help lists the commands under headings, in the order a newcomer meets them."""
+
+    group_class = Group
+
+    def __init__(self, *args: Any, headings: Mapping[str, Sequence[click.Command]], **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(*args, **kwargs)
+        self._headings = headings
+        for commands in headings.values():
+            for command in commands:
+                self.add_command(command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands heading by heading."""
+        for heading, commands in self._headings.items():
+            rows = [
+                (f"{command.name} {name}", inner.get_short_help_str(limit=90))
+                if inner is not command
+                else (str(name), inner.get_short_help_str(limit=90))
+                for command in commands
+                for name, inner in _leaves(ctx, command)
+            ]
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
+def _leaves(ctx: click.Context, command: click.Command) -> list[tuple[str | None, click.Command]]:
+    if not isinstance(command, click.Group):
+        return [(command.name, command)]
+    return [(name, command.commands[name]) for name in command.list_commands(ctx)]

@@ -1,0 +1,150 @@
+"""`ci-daemon submit`: post a tree and its pipeline, follow the build, end as it ends."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ci_daemon.command.session import Failure, Session, pass_session
+from ci_daemon.command.style import Command
+from ci_daemon.submit.client import Client, pipeline_path
+from ci_daemon.submit.follow import Follower
+from ci_daemon.submit.origin import origin_of
+from ci_daemon.submit.pack import pack
+from ci_daemon.submit.screen import Screen
+from ci_daemon.submit.summary import summarize
+
+if TYPE_CHECKING:
+    from ci_daemon.submit.origin import Origin
+    from ci_daemon.submit.summary import Summary
+
+__all__ = ["submit"]
+
+_EXIT_CODES = {"passed": 0, "failed": 1, "canceled": 3}
+_INTERRUPTED = 130
+
+
+@click.command(cls=Command, short_help="Run a pipeline over a tree and follow it.")
+@click.argument("tree", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--pipeline", metavar="SLUG", required=True, help="The pipeline; made where there is none of that slug.")
+@click.option(
+    "--ir",
+    "ir_file",
+    metavar="FILE",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The pipeline rendered to v0 IR, as JSON.",
+)
+@click.option("--org", metavar="SLUG", help="The organization; by default your personal one.")
+@click.option("--branch", help="By default the branch that git is on.")
+@click.option("--commit", metavar="SHA", help="By default the commit that git is at.")
+@click.option("--message", metavar="TEXT", help="By default the first line of that commit's message.")
+@click.option(
+    "--url",
+    envvar="CI_DAEMON_URL",
+    default="http://127.0.0.1:8800",
+    show_default=True,
+    show_envvar=True,
+    help="Where the service is.",
+)
+@click.option("--token", envvar="CI_DAEMON_TOKEN", show_envvar=True, help="Your API key; rather set the variable.")
+@click.option(
+    "--then", metavar="LINE", multiple=True, hidden=True, help="End with these lines, not with the usual two."
+)
+@pass_session
+def submit(
+    session: Session,
+    *,
+    tree: Path,
+    pipeline: str,
+    ir_file: Path,
+    org: str | None,
+    branch: str | None,
+    commit: str | None,
+    message: str | None,
+    url: str,
+    token: str | None,
+    then: tuple[str, ...],
+) -> int:
+    """Run a pipeline over the files of DIR and follow it to its end.
+
+    DIR is packed as git would keep it: without .git, and without what .gitignore files exclude. The log of every job
+    is shown as it is written. The exit code is 0 where the build passed, 1 where it failed, 3 where it was canceled.
+
+    With --json the log goes to stderr, and stdout gets one document at the end.
+    """
+    if not token:
+        raise Failure("no API key: set CI_DAEMON_TOKEN to the token that `ci-daemon user add` printed")
+    screen = Screen(sys.stderr if session.json else sys.stdout)
+    origin = origin_of(tree)
+    archive = pack(tree)
+    client = Client(url, token)
+    try:
+        organization = org or client.personal_organization()
+        if not client.has_pipeline(organization, pipeline):
+            _make_pipeline(client, organization, pipeline, origin)
+            screen.say(f"made the pipeline {pipeline} in {organization}")
+        body = {
+            "branch": branch or origin.branch,
+            "commit": commit or origin.commit,
+            "message": message or origin.message,
+            "source": "cli",
+            "pipeline_ir": _read(ir_file),
+        }
+        build = client.create_build(organization, pipeline, body, archive)
+        screen.say(f"build #{build.number} of {organization}/{pipeline}: {archive.files} files packed")
+        path = f"{pipeline_path(organization, pipeline)}/builds/{build.number}"
+        try:
+            summary = _follow(client, path, organization, pipeline, screen)
+        except KeyboardInterrupt:
+            screen.say(f"\nbuild #{build.number} goes on without you; to cancel it:\n  {_curl(url, path, 'cancel')}")
+            return _INTERRUPTED
+    finally:
+        client.close()
+    if session.json:
+        click.echo(json.dumps(summary.as_json(), indent=2))
+    else:
+        screen.summarize(summary)
+        for line in then or _next_steps(url, path, summary):
+            screen.say(line)
+    return _EXIT_CODES[summary.build.state]
+
+
+def _follow(client: Client, path: str, organization: str, pipeline: str, screen: Screen) -> Summary:
+    for event in Follower(client, path).events():
+        screen.show(event)
+    build = client.build(path)
+    return summarize(build, client.jobs(path), pipeline, client.debits_since(organization, build.created_at))
+
+
+def _make_pipeline(client: Client, organization: str, pipeline: str, origin: Origin) -> None:
+    slug = client.create_pipeline(organization, pipeline, repository=origin.repository, default_branch=origin.branch)
+    if slug != pipeline:
+        raise Failure(f"a pipeline named {pipeline} gets the slug {slug}: give --pipeline {slug}")
+
+
+def _read(ir_file: Path) -> str:
+    try:
+        return ir_file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise Failure(f"{ir_file} is no UTF-8 text: give --ir the JSON that the pipeline renders to") from error
+
+
+def _curl(url: str, path: str, cancel: str = "") -> str:
+    method = "-X PUT " if cancel else ""
+    return (
+        f'curl {method}-H "Authorization: Bearer $CI_DAEMON_TOKEN" {url.rstrip("/")}{path}{"/" * bool(cancel)}{cancel}'
+    )
+
+
+def _next_steps(url: str, path: str, summary: Summary) -> tuple[str, ...]:
+    worst = next((row.job for row in summary.rows if row.job.state in {"failed", "timed_out"}), None)
+    look = f"{path}/jobs/{worst.id}/log" if worst else f"{path}/jobs"
+    return (
+        f"{'Its log again' if worst else 'Its jobs as JSON'}: {_curl(url, look)}",
+        "Once more: run the same command; --help says what else there is to set.",
+    )

@@ -1,0 +1,9 @@
+"""`ci-daemon doctor`: what a machine lacks, in one sentence each, with the command that mends it."""
+
+from __future__ import annotations
+
+from ci_daemon.doctor.check import Check
+from ci_daemon.doctor.examination import examine
+from ci_daemon.doctor.mending import Mended, mend
+
+__all__ = ["Check", "Mended", "examine", "mend"]

@@ -1,0 +1,128 @@
+"""What the service needs of the host: programs, ids, namespaces, devices."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actors.vms.provider import VmError
+from actors.vms.sandbox.userns import IdMap, NoSubIds, run_mapped
+from ci_daemon.doctor.check import Check, from_message, good
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["clock", "namespaces", "overlay", "packages", "python", "sub_ids", "tun"]
+
+_OLDEST_PYTHON = (3, 11)
+_TUN = Path("/dev/net/tun")
+_OPEN_TO_ALL = 0o666
+
+_OVERLAY = "mkdir lower upper work merged && mount -t overlay overlay -o userxattr,lowerdir=lower,upperdir=upper,workdir=work merged && echo written > merged/file && test -s upper/file"  # noqa: E501 - one shell line
+
+
+def python() -> Check:
+    """The language itself; older ones cannot even read this file, so this is for the record."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] >= _OLDEST_PYTHON:
+        return good("python", f"Python {version}")
+    return Check("python", ok=False, detail=f"Python {version} is too old: 3.11 is the oldest that will do")
+
+
+def packages() -> Iterator[Check]:
+    """Programs, and the packages that they come in."""
+    if os.geteuid() != 0:
+        yield _program("uidmap", "newuidmap", "uidmap", "an ordinary user maps the ids of its VMs with it")
+    if shutil.which("pasta"):
+        yield good("network", "pasta connects VMs to the network")
+    else:
+        yield _program("network", "slirp4netns", "slirp4netns", "it connects VMs to the network")
+    yield _program("ip", "ip", "iproute2", "it closes the host off from its VMs")
+    yield _program("mmdebstrap", "mmdebstrap", "mmdebstrap", "`ci-daemon image build` needs it", needed=False)
+    yield _program("git", "git", "git", "`ci-daemon submit` asks it for branch and commit", needed=False)
+
+
+def sub_ids() -> Check:
+    """The ids that VMs run under."""
+    try:
+        ids = IdMap.of_caller()
+    except NoSubIds as error:
+        return from_message("sub-ids", str(error))
+    last = ids.root_uid + ids.uids[0].count - 1
+    return good("sub-ids", f"VMs run under the ids {ids.root_uid} to {last}")
+
+
+def namespaces(sysctl: Path = Path("/proc/sys")) -> Check:
+    """Switches of the kernel that keep users from making user namespaces."""
+    barriers = [("user.max_user_namespaces", "0", "15000")]
+    if os.geteuid() != 0:
+        barriers += [
+            ("kernel.unprivileged_userns_clone", "0", "1"),
+            ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
+        ]
+    for key, closed, opened in barriers:
+        path = sysctl.joinpath(*key.split("."))
+        if path.exists() and path.read_text(encoding="ascii").strip() == closed:
+            setting = f"{key}={opened}"
+            mend = f"sh -c 'sysctl -w {setting} && echo {setting} >> /etc/sysctl.d/60-ci-daemon.conf'"
+            return Check(
+                "namespaces", ok=False, detail=f"{key} is {closed}: VMs are made of user namespaces", mend=mend
+            )
+    return good("namespaces", "user namespaces are allowed")
+
+
+def overlay(directory: Path) -> Check:
+    """Mount an overlay below ``directory`` as a VM does, in a user namespace and as root of it."""
+    try:
+        with tempfile.TemporaryDirectory(prefix=".doctor-", dir=_existing(directory)) as trial:
+            ids = IdMap.of_caller().with_caller()
+            argv = ["/bin/sh", "-c", f"mkdir trial && cd trial && exec unshare --mount /bin/sh -ec '{_OVERLAY}'"]
+            try:
+                run_mapped(argv, idmap=ids, cwd=Path(trial), timeout=20)
+            finally:
+                run_mapped(["/bin/rm", "-rf", "trial"], idmap=ids, cwd=Path(trial), timeout=20)
+    except NoSubIds:
+        return Check("overlay", ok=False, detail="an overlay cannot be tried before there are sub-ids", fixable=False)
+    except (VmError, OSError) as error:
+        detail = f"no overlay can be mounted below {directory} ({error}): put --state-dir on ext4, xfs, btrfs or tmpfs"
+        return Check("overlay", ok=False, detail=detail, fixable=False)
+    return good("overlay", f"overlays can be mounted below {directory}")
+
+
+def tun(device: Path = _TUN) -> Check:
+    """The device through which VMs reach the network; distributions open it to all."""
+    try:
+        mode = stat.S_IMODE(device.stat().st_mode)
+    except FileNotFoundError:
+        mend = f"sh -c 'modprobe tun; mkdir -p {device.parent}; [ -e {device} ] || mknod -m 0666 {device} c 10 200'"
+        return Check("tun", ok=False, detail=f"{device} is missing: VMs have no network without it", mend=mend)
+    if mode & _OPEN_TO_ALL == _OPEN_TO_ALL:
+        return good("tun", f"{device} is open to all")
+    detail = f"{device} has mode {mode:04o}: VMs, which are no root, have no network"
+    return Check("tun", ok=False, detail=detail, mend=f"chmod 0666 {device}")
+
+
+def clock(landmark: Path = Path(__file__)) -> Check:
+    """A clock that stands before this release was installed is wrong, and so are tokens' ends and bills."""
+    if time.time() >= landmark.stat().st_mtime:
+        return good("clock", time.strftime("it is %Y-%m-%d %H:%M:%S UTC", time.gmtime()))
+    detail = time.strftime("the clock says %Y-%m-%d %H:%M, before this program was installed", time.gmtime())
+    return Check("clock", ok=False, detail=detail, mend="timedatectl set-ntp true")
+
+
+def _program(name: str, program: str, package: str, why: str, *, needed: bool = True) -> Check:
+    if path := shutil.which(program):
+        return good(name, f"{path}: {why}")
+    mend = f"apt-get install -y {package}" if shutil.which("apt-get") else None
+    detail = f"{program} is not installed: {why}" + ("" if mend else f"; install the package {package}")
+    return Check(name, ok=False, detail=detail, mend=mend, needed=needed)
+
+
+def _existing(directory: Path) -> Path:
+    return next(folder for folder in (directory, *directory.absolute().parents) if folder.is_dir())

@@ -1,0 +1,56 @@
+"""Do what the doctor said: run the commands that mend, as root."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ci_daemon.doctor.check import Check
+
+__all__ = ["Mended", "mend"]
+
+_INSTALL = ["apt-get", "install"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """A command that was run; ``fault`` is what it said where it failed, else None."""
+
+    command: str
+    fault: str | None
+
+
+def mend(checks: Iterable[Check]) -> Iterator[Mended]:
+    """Run the mending command of every failed check that has one, in order, and yield each as it is done."""
+    for command in dict.fromkeys(check.mend for check in checks if not check.ok and check.fixable and check.mend):
+        argv = shlex.split(command)
+        fault = _run(argv)
+        if fault is not None and argv[:2] == _INSTALL:
+            # Fresh machines have no package lists, old ones have stale lists; either way new lists are what helps.
+            fault = _run(["apt-get", "update"]) or _run(argv)
+        yield Mended(command, fault)
+
+
+def _run(argv: list[str]) -> str | None:
+    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        done = subprocess.run(
+            argv,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    except OSError as error:
+        return str(error)
+    if done.returncode == 0:
+        return None
+    said = done.stdout.decode(errors="replace").strip().splitlines()
+    return said[-1] if said else f"ended with {done.returncode}"

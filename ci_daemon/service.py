@@ -1,0 +1,115 @@
+"""The running service: everything opened in order, run until told to stop, and closed in reverse."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pykka
+
+from actors import Engine
+from api import Server, create_app
+from ci_daemon.lock import serving
+from ci_daemon.providers import open_images, open_provider
+from storage import LeaseState, LogLimit, Storage, SystemClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ci_daemon.config import Config
+    from ci_daemon.notify import Notifier
+
+__all__ = ["serve"]
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+
+
+def serve(directory: Path, config: Config, notifier: Notifier, *, wait: bool) -> int:
+    """Run the service until SIGTERM or SIGINT; return the process's exit code. Runs in the main thread.
+
+    VMs and the jobs in them outlive the service unless it waits for them (engine.md, "Drain").
+
+    Args:
+        directory: the state directory.
+        config: the configuration.
+        notifier: who is told how the service is.
+        wait: whether to let running jobs end first; a second signal ends the waiting.
+    """
+    stop = _signals()
+    clock = SystemClock()
+    with ExitStack() as opened:
+        lock = opened.enter_context(serving(directory))
+        limit = LogLimit(config.jobs.log_limit_bytes)
+        storage = Storage.open(directory, clock, rates=config.billing, log_limit=limit)
+        opened.callback(storage.close)
+        images = open_images(directory, config)
+        provider = open_provider(directory, config, images)
+        server = Server(config.http)
+        settings = server.settings
+        engine = Engine(storage, provider, images, clock, config.pool, config.jobs, settings.url)
+        opened.callback(_no_actor_remains)
+        engine.start()
+        opened.callback(engine.stop)
+        server.start(create_app(storage, engine, settings, limits=config.ir, streams=server.streams, clock=clock))
+        opened.callback(server.close)
+        _log.info("serving %s on %s", directory, settings.url)
+        lock.note(settings.url)
+        notifier.ready(f"serving on {settings.url}")
+
+        _run(stop, engine, notifier)
+        _log.info("stopping")
+        notifier.stopping("draining")
+        engine.drain()
+        if wait:
+            stop.clear()
+            _drain(stop, engine, storage, notifier)
+        return 1 if engine.broken.is_set() else 0
+
+
+def _signals() -> threading.Event:
+    """Return what SIGTERM and SIGINT set."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    return stop
+
+
+def _run(stop: threading.Event, engine: Engine, notifier: Notifier) -> None:
+    """Return when told to stop, or when the actors cannot be kept alive, which ends the process with an error."""
+    while not stop.wait(_tick(notifier)):
+        if engine.broken.is_set():
+            _log.error("the actors die faster than restarting them helps: the process ends, to be started again")
+            return
+        notifier.alive()
+
+
+def _drain(stop: threading.Event, engine: Engine, storage: Storage, notifier: Notifier) -> None:
+    """Return when no job holds a VM any more, or a second signal comes."""
+    while (left := _leased(storage)) and not engine.broken.is_set():
+        notifier.status(f"draining: {left} VMs at work")
+        if stop.wait(_tick(notifier)):
+            return
+        notifier.alive()
+
+
+def _leased(storage: Storage) -> int:
+    counts = storage.leases.counts()
+    return counts.get(LeaseState.ACTIVE, 0) + counts.get(LeaseState.CREATING, 0)
+
+
+def _tick(notifier: Notifier) -> float:
+    return min(_LOOK_SECONDS, notifier.heartbeat_seconds or _LOOK_SECONDS)
+
+
+def _no_actor_remains() -> None:
+    """Complain about actors that nobody stopped, and stop them."""
+    remaining = pykka.ActorRegistry.get_all()
+    for actor in remaining:
+        _log.error("the actor %s was left running", actor)
+    if remaining:
+        pykka.ActorRegistry.stop_all(timeout=_LOOK_SECONDS)

@@ -1,0 +1,203 @@
+"""The service as its client sees it: the few calls that submitting and following a build take."""
+
+from __future__ import annotations
+
+import base64
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote, urlsplit
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from ci_daemon.submit.records import (
+    BuildRecord,
+    JobList,
+    JobRecord,
+    PipelineRecord,
+    Transaction,
+    TransactionPage,
+    UserRecord,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from ci_daemon.submit.pack import Archive
+
+__all__ = ["ApiError", "Client", "ServiceUnreachable", "pipeline_path"]
+
+T = TypeVar("T")
+
+_TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+_PATIENCE = 60.0
+"""Seconds for which reads are tried again while the service restarts."""
+
+
+class ApiError(Exception):
+    """The service refused a request; ``code`` is the catalog's, the message is for the user."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class ServiceUnreachable(Exception):  # noqa: N818 - says what is the case
+    """Nobody answers at the address; the message says what to check."""
+
+
+class Client:
+    """Speaks to the service at ``url`` as the owner of ``token``. Its methods may be called from several threads.
+
+    Reads are tried again for a minute while nobody answers, so that a restart of the service ends nothing here.
+
+    All methods raise ApiError where the service refuses, and ServiceUnreachable.
+    """
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url.rstrip("/")
+        self._http = httpx.Client(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=_TIMEOUT,
+            # No proxy of the environment stands between this machine and itself.
+            trust_env=urlsplit(url).hostname not in {"127.0.0.1", "::1", "localhost"},
+        )
+
+    def personal_organization(self) -> str:
+        """Return the slug of the caller's own organization."""
+        return self._read("/api/v0/user", UserRecord).personal_org_slug
+
+    def has_pipeline(self, organization: str, pipeline: str) -> bool:
+        """Tell whether the organization has a pipeline of that slug."""
+        try:
+            self._read(pipeline_path(organization, pipeline), PipelineRecord)
+        except ApiError as error:
+            if error.code == "pipeline_not_found":
+                return False
+            raise
+        return True
+
+    def create_pipeline(self, organization: str, name: str, *, repository: str, default_branch: str) -> str:
+        """Make a pipeline and return the slug that it got."""
+        body = {"name": name, "repository": repository, "default_branch": default_branch}
+        path = pipeline_path(organization, "").rstrip("/")
+        return self._send("POST", path, PipelineRecord, body=body).slug
+
+    def create_build(
+        self, organization: str, pipeline: str, body: Mapping[str, object], source: Archive
+    ) -> BuildRecord:
+        """Post a build with its source and return its record."""
+        archive = {"source_b64": base64.b64encode(source.data).decode(), "source_sha256": source.sha256}
+        path = f"{pipeline_path(organization, pipeline)}/builds"
+        return self._send("POST", path, BuildRecord, body={**body, **archive})
+
+    def build(self, path: str) -> BuildRecord:
+        """Return the build whose record is at ``path``."""
+        return self._read(path, BuildRecord)
+
+    def jobs(self, build_path: str) -> list[JobRecord]:
+        """Return the build's jobs in DAG creation order."""
+        return self._read(f"{build_path}/jobs", JobList).data
+
+    def debits_since(self, organization: str, since: datetime) -> Iterator[Transaction]:
+        """Yield the organization's debits for jobs, newest first, back to an instant."""
+        params = {"limit": "100"}
+        while True:
+            page = self._read(f"/api/v0/billing/transactions/{quote(organization, safe='')}", TransactionPage, params)
+            for entry in page.data:
+                if entry.created_at < since:
+                    return
+                if entry.source == "vm_lease_debit":
+                    yield entry
+            if page.next_cursor is None:
+                return
+            params["cursor"] = page.next_cursor
+
+    @contextmanager
+    def log(self, path: str, start: int, wait: int) -> Iterator[tuple[Iterator[bytes], bool]]:
+        """Open a job's log from byte ``start`` on, waiting up to ``wait`` seconds for there to be any.
+
+        Yields the bytes as they arrive, and whether they are the last. Not tried again: the caller knows from where.
+        """
+        request = self._http.build_request(
+            "GET", path, params={"wait": wait}, headers={"Range": f"bytes={start}-"}, timeout=wait + 30.0
+        )
+        response = self._once(request, stream=True)
+        try:
+            complete = response.headers.get("X-Log-Complete") == "true"
+            if response.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+                yield iter(()), complete
+            else:
+                _refuse_failure(response)
+                yield response.iter_bytes(), complete
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+        finally:
+            response.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def _read(self, path: str, shape: type[T], params: Mapping[str, str] | None = None) -> T:
+        deadline = time.monotonic() + _PATIENCE
+        pause = 0.1
+        while True:
+            try:
+                return self._send("GET", path, shape, params=params)
+            except (ServiceUnreachable, ApiError) as error:
+                passing = isinstance(error, ServiceUnreachable) or error.status == httpx.codes.SERVICE_UNAVAILABLE
+                if not passing or time.monotonic() + pause > deadline:
+                    raise
+            time.sleep(pause)
+            pause = min(pause * 2, 2.0)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        shape: type[T],
+        *,
+        body: Mapping[str, object] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> T:
+        response = self._once(self._http.build_request(method, path, json=body, params=params))
+        _refuse_failure(response)
+        try:
+            return TypeAdapter(shape).validate_json(response.content)
+        except ValidationError as error:
+            message = f"{self.url} does not answer as this service does: check CI_DAEMON_URL"
+            raise ApiError(response.status_code, "unknown", message) from error
+
+    def _once(self, request: httpx.Request, *, stream: bool = False) -> httpx.Response:
+        try:
+            return self._http.send(request, stream=stream)
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> ServiceUnreachable:
+        return ServiceUnreachable(
+            f"nobody answers at {self.url} ({error}): start `ci-daemon serve`, or set CI_DAEMON_URL to where it runs"
+        )
+
+
+def pipeline_path(organization: str, pipeline: str) -> str:
+    """Return the path of a pipeline's record."""
+    return f"/api/v0/organizations/{quote(organization, safe='')}/pipelines/{quote(pipeline, safe='')}"
+
+
+def _refuse_failure(response: httpx.Response) -> None:
+    """Raise what the service says where it did not do what was asked."""
+    if response.is_success:
+        return
+    response.read()
+    try:
+        error = response.json()["error"]
+        code, message = str(error["code"]), str(error["message"])
+    except (ValueError, LookupError, TypeError):
+        code, message = "unknown", f"{response.request.url} answered {response.status_code} and no reason"
+    raise ApiError(response.status_code, code, message)

@@ -1,0 +1,201 @@
+"""Follow a build: its jobs' logs as they are written and its states as they change, as one stream of events."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_daemon.submit.client import ApiError, ServiceUnreachable
+from ci_daemon.submit.lines import LineSplitter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ci_daemon.submit.client import Client
+    from ci_daemon.submit.records import BuildRecord, JobRecord
+
+__all__ = ["Begun", "BuildChanged", "Event", "Follower", "JobChanged", "Line"]
+
+_POLL_SECONDS = 0.3
+_WAIT_SECONDS = 20
+_PATIENCE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Following begins; these are all the jobs there will be, in DAG creation order."""
+
+    build: BuildRecord
+    jobs: tuple[JobRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a job's log, without its end."""
+
+    job: JobRecord
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobChanged:
+    """A job came into another state."""
+
+    job: JobRecord
+
+
+@dataclass(frozen=True, slots=True)
+class BuildChanged:
+    """The build came into another state."""
+
+    build: BuildRecord
+
+
+@dataclass(frozen=True, slots=True)
+class _LogEnded:
+    """A job's log was read to its end, or cannot be read: then ``fault`` says why."""
+
+    job: JobRecord
+    fault: Exception | None = None
+
+
+Event = Begun | Line | JobChanged | BuildChanged
+
+
+class Follower:
+    """Reads the logs of started jobs on a few threads, and the states on the caller's.
+
+    Args:
+        client: the service.
+        path: the path of the build's record.
+        readers: how many logs are read at once. Others wait their turn; nothing of them is lost.
+    """
+
+    def __init__(self, client: Client, path: str, readers: int = 8) -> None:
+        self._client = client
+        self._path = path
+        self._readers = readers
+        self._found: queue.Queue[Line | _LogEnded] = queue.Queue(maxsize=1000)
+        self._to_read: queue.Queue[JobRecord] = queue.Queue()
+        self._threads: list[threading.Thread] = []
+        self._followed: set[str] = set()
+        self._read: set[str] = set()
+        self._shown: dict[str, JobRecord] = {}
+
+    def events(self) -> Iterator[Event]:
+        """Yield what happens until the build is over; its last state is the last event.
+
+        A job's end is told after the last line of its log.
+
+        Raises:
+            ApiError: the service refuses to show the build or a log.
+            ServiceUnreachable: the service was away for too long.
+        """
+        state: str | None = None
+        while True:
+            asked = time.monotonic()
+            build = self._client.build(self._path)
+            jobs = self._client.jobs(self._path)
+            # A large build is asked for less often, so that following costs the service little.
+            pause = max(_POLL_SECONDS, 5 * (time.monotonic() - asked))
+            if state is None:
+                state = build.state
+                yield Begun(build, tuple(jobs))
+            for job in jobs:
+                if _has_log(job) and job.id not in self._followed:
+                    self._follow(job)
+            yield from self._changed(jobs)
+            if build.over and all(job.over and self._all_read(job) for job in jobs):
+                yield BuildChanged(build)
+                return
+            if build.state != state and not build.over:
+                yield BuildChanged(build)
+                state = build.state
+            yield from self._arriving(time.monotonic() + pause)
+
+    def _changed(self, jobs: list[JobRecord]) -> Iterator[Event]:
+        for job in jobs:
+            before = self._shown.get(job.id)
+            if job.over and not self._all_read(job):
+                continue
+            if before is None or (before.state, before.pending_reason) != (job.state, job.pending_reason):
+                self._shown[job.id] = job
+                yield JobChanged(job)
+
+    def _all_read(self, job: JobRecord) -> bool:
+        return job.id not in self._followed or job.id in self._read
+
+    def _arriving(self, until: float) -> Iterator[Line]:
+        """Yield lines until the moment comes, or a log has ended, which is when states are worth another look."""
+        while (left := until - time.monotonic()) > 0:
+            try:
+                found = self._found.get(timeout=left)
+            except queue.Empty:
+                return
+            if isinstance(found, Line):
+                yield found
+                continue
+            if found.fault is not None:
+                raise found.fault
+            self._read.add(found.job.id)
+            return
+
+    def _follow(self, job: JobRecord) -> None:
+        self._followed.add(job.id)
+        self._to_read.put(job)
+        if len(self._threads) < self._readers:
+            # A daemon thread: whoever stops following leaves at once, even while a read waits for bytes.
+            thread = threading.Thread(target=self._read_logs, name=f"log-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _read_logs(self) -> None:
+        """Read one log after the other. Runs on a thread of its own."""
+        while True:
+            job = self._to_read.get()
+            try:
+                self._read_log(job)
+            except (ApiError, ServiceUnreachable) as fault:
+                self._found.put(_LogEnded(job, fault))
+            else:
+                self._found.put(_LogEnded(job))
+
+    def _read_log(self, job: JobRecord) -> None:
+        lines = LineSplitter()
+        offset, complete = 0, False
+        last_answer = time.monotonic()
+        while not complete:
+            asked, began = time.monotonic(), offset
+            try:
+                with self._client.log(f"{self._path}/jobs/{job.id}/log", offset, _WAIT_SECONDS) as (blocks, last):
+                    for block in blocks:
+                        offset += len(block)
+                        for text in lines.feed(block):
+                            self._found.put(Line(job, text))
+                    complete = last
+                last_answer = time.monotonic()
+            except (ApiError, ServiceUnreachable) as fault:
+                if _expired(fault):
+                    return
+                if not _passing(fault) or time.monotonic() - last_answer > _PATIENCE:
+                    raise
+            if offset == began and not complete and time.monotonic() - asked < _POLL_SECONDS:
+                time.sleep(_POLL_SECONDS)
+        for text in lines.end():
+            self._found.put(Line(job, text))
+
+
+def _has_log(job: JobRecord) -> bool:
+    """Tell whether a job came far enough for its log to say something; also one that failed before its command."""
+    return job.started_at is not None or job.state not in {"pending", "scheduled", "skipped", "canceled"}
+
+
+def _passing(fault: Exception) -> bool:
+    return isinstance(fault, ServiceUnreachable) or (isinstance(fault, ApiError) and fault.status in {429, 503})
+
+
+def _expired(fault: Exception) -> bool:
+    return isinstance(fault, ApiError) and fault.code == "log_expired"

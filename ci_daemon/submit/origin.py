@@ -1,0 +1,55 @@
+"""Where a tree comes from, as git says it."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Origin", "origin_of"]
+
+_NO_COMMIT = "0" * 40
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The branch and commit of a tree, the first line of the commit's message, and the repository's address.
+
+    A tree without git is on ``main``, at git's own null commit, in a repository named like its folder.
+    """
+
+    branch: str
+    commit: str
+    message: str | None
+    repository: str
+
+
+def origin_of(tree: Path) -> Origin:
+    """Ask git about a tree; whatever it does not know has a default. Never raises."""
+    branch = _git(tree, "symbolic-ref", "--quiet", "--short", "HEAD")
+    commit = _git(tree, "rev-parse", "--verify", "--quiet", "HEAD")
+    message = _git(tree, "log", "-1", "--format=%s") if commit else None
+    remote = _git(tree, "remote", "get-url", "origin")
+    return Origin(
+        branch or "main", commit or _NO_COMMIT, message, _without_secret(remote) if remote else tree.resolve().name
+    )
+
+
+def _git(tree: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(tree), *arguments], capture_output=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode(errors="replace").strip() or None if done.returncode == 0 else None
+
+
+def _without_secret(remote: str) -> str:
+    """Drop the user and password of a URL: a clone URL may hold a token."""
+    parts = urlsplit(remote)
+    if parts.scheme not in {"http", "https"}:
+        return remote
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

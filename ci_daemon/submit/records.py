@@ -1,0 +1,101 @@
+"""The service's records as far as a client that follows a build reads them; unknown fields are ignored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime  # noqa: TC003 - pydantic reads the annotations
+
+__all__ = ["BuildRecord", "JobList", "JobRecord", "PipelineRecord", "Transaction", "TransactionPage", "UserRecord"]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRecord:
+    """What is used of a build's record."""
+
+    number: int
+    state: str
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the state is final."""
+        return self.state in {"passed", "failed", "canceled"}
+
+    @property
+    def seconds(self) -> float | None:
+        """The time from its creation to its end, None before."""
+        return _between(self.created_at, self.finished_at)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What is used of a job's record."""
+
+    id: str
+    name: str
+    step_key: str
+    state: str
+    exit_code: int | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    soft_failed: bool = False
+    pending_reason: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the state is final."""
+        return self.state in {"passed", "failed", "skipped", "canceled", "timed_out"}
+
+    @property
+    def seconds(self) -> float | None:
+        """The time from its start to its end, None where one of them has not come."""
+        return _between(self.started_at, self.finished_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What is used of a ledger entry's record."""
+
+    amount_cents: int
+    source: str
+    created_at: datetime
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UserRecord:
+    """What is used of the caller's record."""
+
+    personal_org_slug: str
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRecord:
+    """What is used of a pipeline's record."""
+
+    slug: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobList:
+    """A build's jobs in DAG creation order."""
+
+    data: list[JobRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionPage:
+    """One page of the ledger, newest first."""
+
+    data: list[Transaction]
+    next_cursor: str | None
+
+
+def _between(start: datetime | None, end: datetime | None) -> float | None:
+    return None if start is None or end is None else (end - start).total_seconds()

@@ -1,0 +1,124 @@
+"""What a followed build looks like: each line under its job's name, in colours on a terminal, plain elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ci_daemon.submit.follow import Begun, BuildChanged, Event, JobChanged, Line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import TextIO
+
+    from ci_daemon.submit.records import JobRecord
+    from ci_daemon.submit.summary import Summary
+
+__all__ = ["Screen"]
+
+_NAME_COLOURS = ("cyan", "magenta", "blue", "yellow", "bright_cyan", "bright_magenta", "bright_blue", "green")
+_STATE_STYLES = {"passed": "green", "failed": "bold red", "timed_out": "bold red", "running": "yellow"}
+_WIDEST_NAME = 32
+_BUILD = "build"
+
+# A log may hold any byte; what would move the cursor or ring the bell stays out. Colours (ESC) are read by rich.
+_CONTROLS = dict.fromkeys([*range(9), *range(10, 27), *range(28, 32), *range(127, 160)])
+
+
+class Screen:
+    """Writes events, one line each, and the summary."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
+        self._width = len(_BUILD)
+        self._colours: dict[str, str] = {}
+
+    def say(self, text: str) -> None:
+        """Write a line of the command itself."""
+        self._console.print(Text(_clean(text)), soft_wrap=True)
+
+    def show(self, event: Event) -> None:
+        """Write an event."""
+        match event:
+            case Begun(jobs=jobs):
+                self._begin(jobs)
+            case Line(job=job, text=text):
+                self._write(self._name(job), _coloured(text))
+            case JobChanged(job=job):
+                if job.state != "pending":
+                    style = _STATE_STYLES.get(job.state, "dim")
+                    self._write(self._name(job), Text(f"* {_clean(_story(job))}", style))
+            case BuildChanged(build=build):
+                style = _STATE_STYLES.get(build.state, "dim")
+                self._write(Text(_BUILD, "bold"), Text(f"* {build.state}", style))
+
+    def summarize(self, summary: Summary) -> None:
+        """Write a table of the jobs, and under it the whole."""
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        table.add_column("job", no_wrap=True, overflow="ellipsis", max_width=_WIDEST_NAME)
+        table.add_column("state", no_wrap=True)
+        table.add_column("time", justify="right", no_wrap=True)
+        table.add_column("cents", justify="right", no_wrap=True)
+        for row in summary.rows:
+            state = Text(row.job.state, _STATE_STYLES.get(row.job.state, "dim"))
+            table.add_row(_clean(row.job.name), state, _time(row.job.seconds), str(row.cents))
+        self._console.print()
+        self._console.print(table)
+        self._console.print()
+        self._console.print(
+            Text.assemble(
+                f"build #{summary.build.number} ",
+                (summary.build.state, _STATE_STYLES.get(summary.build.state, "bold")),
+                f" in {_time(summary.build.seconds) or 'no time'}, {summary.cents} cents",
+                _clean(f": {summary.build.error_message}" if summary.build.error_message else ""),
+            ),
+            soft_wrap=True,
+        )
+
+    def _begin(self, jobs: Iterable[JobRecord]) -> None:
+        for position, job in enumerate(jobs):
+            self._colours[job.id] = _NAME_COLOURS[position % len(_NAME_COLOURS)]
+            self._width = max(self._width, min(len(_clean(job.name)), _WIDEST_NAME))
+
+    def _name(self, job: JobRecord) -> Text:
+        return Text(_clean(job.name), self._colours.get(job.id, ""))
+
+    def _write(self, name: Text, text: Text) -> None:
+        name.truncate(self._width, overflow="ellipsis", pad=True)
+        self._console.print(Text.assemble(name, (" | ", "dim"), text), soft_wrap=True)
+
+
+def _story(job: JobRecord) -> str:
+    """Return a job's state and the reason for it, where there is one."""
+    state = job.state.replace("_", " ")
+    if job.over and job.seconds is not None:
+        state += f" in {_time(job.seconds)}"
+    if job.soft_failed:
+        state += " (soft: the build goes on)"
+    if job.error_code:
+        return f"{state}: {job.error_code}" + (f": {job.error_message}" if job.error_message else "")
+    if job.state == "failed" and job.exit_code is not None:
+        return f"{state}: exit code {job.exit_code}"
+    return f"{state}: {job.pending_reason}" if job.pending_reason and not job.over else state
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    if seconds < 60:  # noqa: PLR2004 - a minute
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _clean(text: str) -> str:
+    return text.translate(_CONTROLS).replace("\x1b", "")
+
+
+def _coloured(line: str) -> Text:
+    text = Text.from_ansi(line.translate(_CONTROLS))
+    return text if "\x1b" not in text.plain else Text(_clean(text.plain))

@@ -1,0 +1,69 @@
+"""What a finished build took and cost, job by job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ci_daemon.submit.records import BuildRecord, JobRecord, Transaction
+
+__all__ = ["JobRow", "Summary", "summarize"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job and what it was debited, in cents."""
+
+    job: JobRecord
+    cents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A finished build and its jobs in DAG creation order."""
+
+    build: BuildRecord
+    rows: tuple[JobRow, ...]
+
+    @property
+    def cents(self) -> int:
+        """What all jobs cost together."""
+        return sum(row.cents for row in self.rows)
+
+    def as_json(self) -> dict[str, object]:
+        """Return the summary as a JSON document."""
+        return {
+            "number": self.build.number,
+            "state": self.build.state,
+            "error_code": self.build.error_code,
+            "error_message": self.build.error_message,
+            "seconds": self.build.seconds,
+            "cents": self.cents,
+            "jobs": [
+                {
+                    "id": row.job.id,
+                    "name": row.job.name,
+                    "step_key": row.job.step_key,
+                    "state": row.job.state,
+                    "exit_code": row.job.exit_code,
+                    "error_code": row.job.error_code,
+                    "error_message": row.job.error_message,
+                    "seconds": row.job.seconds,
+                    "cents": row.cents,
+                }
+                for row in self.rows
+            ],
+        }
+
+
+def summarize(build: BuildRecord, jobs: Sequence[JobRecord], pipeline: str, debits: Iterable[Transaction]) -> Summary:
+    """Put a finished build together with the debits that its jobs made.
+
+    A debit's description names its job: ``<pipeline> #<number> <step key>``.
+    """
+    cents = {entry.description: -entry.amount_cents for entry in debits}
+    rows = (JobRow(job, cents.get(f"{pipeline} #{build.number} {job.step_key}", 0)) for job in jobs)
+    return Summary(build, tuple(rows))

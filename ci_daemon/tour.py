@@ -1,0 +1,182 @@
+"""A first session, as `make run` gives it: a service of one's own, and the example built on it.
+
+``python -m ci_daemon.tour FOLDER`` keeps everything below FOLDER. The first run makes a user with credit, every run
+starts the service where none runs, submits ``examples/hello``, follows it, and ends as the build ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci_daemon.lock import served_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["main"]
+
+_EXAMPLE = Path(__file__).parent.parent / "examples" / "hello"
+_USER = "ada@example.org"
+_CREDIT_CENTS = 10_000
+_PORT = 8800
+_PATIENCE = 120.0
+
+
+class TourError(Exception):
+    """The tour cannot go on; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tour:
+    """Everything of the tour below one folder: the state directory, the user's key, the service's own log."""
+
+    folder: Path
+
+    @property
+    def state(self) -> Path:
+        """The state directory."""
+        return self.folder / "state"
+
+    @property
+    def journal(self) -> Path:
+        """What the service writes to stderr."""
+        return self.folder / "service.log"
+
+    @property
+    def token_file(self) -> Path:
+        """The user's API key, closed to others."""
+        return self.folder / "token"
+
+    def command(self, *arguments: str) -> list[str]:
+        """Return the argv of `ci-daemon` on this state directory."""
+        return [sys.executable, "-m", "ci_daemon", "--state-dir", str(self.state), *arguments]
+
+    def call(self, *arguments: str) -> dict[str, object]:
+        """Run `ci-daemon`, whose faults are for the user, and return its JSON answer. Raises TourError."""
+        done = subprocess.run(self.command("--json", *arguments), stdout=subprocess.PIPE, check=False)
+        if done.returncode != 0:
+            raise TourError(f"`ci-daemon {shlex.join(arguments)}` failed")
+        answer: dict[str, object] = json.loads(done.stdout)
+        return answer
+
+    def token(self) -> str:
+        """Return the user's API key; the first time, make the state directory, the user and credit."""
+        self.call("init")
+        if not self.token_file.exists():
+            user = self.call("user", "add", _USER, "--name", "Ada")
+            self.call(
+                "ledger", "grant", str(user["personal_org_slug"]), str(_CREDIT_CENTS), "--note", "a first session"
+            )
+            with os.fdopen(os.open(self.token_file, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+                file.write(str(user["token"]))
+        return self.token_file.read_text()
+
+    @contextmanager
+    def service(self) -> Iterator[str]:
+        """Run the service and yield its URL. Raises TourError."""
+        address = self.folder / "notify"
+        address.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear, self.journal.open("ab") as journal:
+            ear.bind(str(address))
+            process = subprocess.Popen(
+                self.command("serve", "--listen", f"127.0.0.1:{_free_port()}"),
+                env={**os.environ, "NOTIFY_SOCKET": str(address)},
+                stderr=journal,
+                # Ctrl-C is for whoever follows the build; the service is stopped below, in order.
+                start_new_session=True,
+            )
+            try:
+                _heard_ready(ear, process)
+                server = served_by(self.state)
+                if server is None or server.url is None:
+                    raise TourError(f"the service did not start: see {self.journal}")
+                yield server.url
+            finally:
+                process.terminate()
+                process.wait()
+
+    def run(self) -> int:
+        """Build the example and return the build's exit code. Raises TourError."""
+        token = self.token()
+        running = served_by(self.state)
+        with nullcontext(running.url) if running and running.url else self.service() as url:
+            return self.submit(url, token)
+
+    def submit(self, url: str, token: str) -> int:
+        """Submit the example with `ci-daemon submit` and return how that ends."""
+        executable = _shown(Path(sys.executable).with_name("ci-daemon"))
+        serve = f"{executable} --state-dir {_shown(self.state)} serve"
+        build = f"{executable} submit DIR --pipeline SLUG --ir FILE"
+        argv = self.command(
+            "submit",
+            str(_EXAMPLE),
+            *("--pipeline", "hello", "--ir", str(_EXAMPLE / "pipeline.ir.json")),
+            *("--then", f"Start the service again: {serve}"),
+            *("--then", f"Then build a tree of your own: CI_DAEMON_TOKEN=$(cat {_shown(self.token_file)}) {build}"),
+        )
+        with _interrupts_left_to_children():
+            return subprocess.run(
+                argv, env={**os.environ, "CI_DAEMON_URL": url, "CI_DAEMON_TOKEN": token}, check=False
+            ).returncode
+
+
+def main(folder: Path) -> int:
+    """Give the tour and return the exit code."""
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return Tour(folder.absolute()).run()
+    except TourError as fault:
+        sys.stderr.write(f"{fault}\n")
+        return 1
+
+
+def _heard_ready(ear: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    """Return when the service says that it is ready, or has ended."""
+    ear.settimeout(0.5)
+    for _ in range(int(_PATIENCE / 0.5)):
+        try:
+            if "READY=1" in ear.recv(4096).decode().splitlines():
+                return
+        except TimeoutError:
+            if process.poll() is not None:
+                return
+
+
+def _free_port() -> int:
+    """Return the usual port where it is free, else 0 for any."""
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("127.0.0.1", _PORT))
+        except OSError:
+            return 0
+        return _PORT
+
+
+def _shown(path: Path) -> str:
+    """Return a path as short as it can be typed from here."""
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
+
+@contextmanager
+def _interrupts_left_to_children() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

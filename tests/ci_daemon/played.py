@@ -1,0 +1,169 @@
+"""A real API over a real storage, whose live service is played by the test: it moves jobs and writes their logs."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from api import HttpSettings, Server, create_app
+from storage import Build, BuildState, Job, JobState, LedgerSource, Shape, Storage
+from tests.api.world import DummyEngine, TurnableClock
+
+PATIENCE = 30.0
+
+Script = Callable[["Stage"], None]
+
+
+class PlayedEngine(DummyEngine):
+    """Tells a script of every build that comes."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__(storage, None)
+        self.called = threading.Semaphore(0)
+
+    def jobs_added(self) -> None:
+        super().jobs_added()
+        self.called.release()
+
+
+@dataclass
+class Stage:
+    """A build and what can be done to it, in the words of the engine."""
+
+    service: PlayedService
+    build: Build
+
+    def job(self, key: str) -> Job:
+        jobs = self.service.storage.jobs.of_build(self.build.id)
+        return next(job for job in jobs if job.step_key == key)
+
+    def move(self, key: str, to: JobState) -> None:
+        job = self.job(key)
+        assert self.service.storage.jobs.move(job.id, job.state, to)
+        self.service.engine.stir(job.uuid)
+
+    def start(self, key: str) -> None:
+        storage = self.service.storage
+        if self.job(key).state is JobState.PENDING:
+            self.move(key, JobState.SCHEDULED)
+        lease = storage.leases.assign(
+            self.job(key).id,
+            provider="sandbox",
+            image=None,
+            shape=Shape(),
+            network=True,
+            warm_lease_id=None,
+            lease_uuid=str(uuid.uuid4()),
+        )
+        assert lease is not None
+        assert storage.leases.active(lease.id)
+        assert storage.leases.start(lease.id, self.job(key).id)
+        self.roll(BuildState.RUNNING)
+
+    def write(self, key: str, output: str) -> None:
+        job = self.job(key)
+        writer = self.service.storage.logs.writer(self.build.uuid, job.uuid, max(1, job.attempt))
+        writer.output(output.encode())
+        writer.close()
+        self.service.engine.stir(job.uuid)
+
+    def finish(self, key: str, state: JobState = JobState.PASSED, exit_code: int | None = 0) -> None:
+        job = self.job(key)
+        lease = self.service.storage.leases.of_job(job.id)
+        assert lease is not None
+        assert self.service.storage.jobs.finish(
+            job.id,
+            JobState.RUNNING,
+            state,
+            exit_code=exit_code,
+            error_code=None,
+            error_message=None,
+            soft_failed=False,
+            lease_id=lease.id,
+            billable=True,
+        )
+        self.service.engine.stir(job.uuid)
+
+    def run(self, key: str, output: str, seconds: float = 1.0) -> None:
+        """A job's whole life."""
+        self.start(key)
+        self.write(key, output)
+        self.service.clock.turn(seconds)
+        self.finish(key)
+
+    def roll(self, state: BuildState) -> None:
+        now = self.service.storage.builds.get(self.build.id)
+        assert now is not None
+        self.service.storage.builds.move(self.build.id, now.state, state)
+
+
+@dataclass
+class PlayedService:
+    """The service, a user with an API key, and the builds that came."""
+
+    storage: Storage
+    engine: PlayedEngine
+    clock: TurnableClock
+    server: Server
+    org: str
+    token: str
+
+    @property
+    def url(self) -> str:
+        return self.server.settings.url
+
+    @contextmanager
+    def playing(self, script: Script) -> Iterator[None]:
+        """Play the script for the next build that comes, in a thread."""
+        failure: list[BaseException] = []
+
+        def play() -> None:
+            try:
+                assert self.engine.called.acquire(timeout=PATIENCE), "no build came"
+                build = self.storage.builds.unfinished()[-1]
+                script(Stage(self, build))
+            except BaseException as error:  # noqa: BLE001 - raised again in the test's own thread
+                failure.append(error)
+
+        thread = threading.Thread(target=play)
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join(PATIENCE)
+        if failure:
+            raise failure[0]
+
+    def restart(self) -> None:
+        """End the API and start it again at the same address."""
+        settings = self.server.settings
+        self.server.close()
+        self.server = Server(settings)
+        self.serve()
+
+    def serve(self) -> None:
+        self.server.start(create_app(self.storage, self.engine, self.server.settings, streams=self.server.streams))
+
+
+@contextmanager
+def played_service(directory: Path, **settings: object) -> Iterator[PlayedService]:
+    clock = TurnableClock()
+    storage = Storage.create(directory / "state", clock)
+    engine = PlayedEngine(storage)
+    server = Server(replace(HttpSettings(listen="127.0.0.1:0"), **settings))
+    user = storage.users.create("ada@example.org", "Ada")
+    _, token = storage.tokens.create_api_key(user.id, "tests")
+    organization = storage.organizations.by_slug(user.personal_org_slug)
+    assert organization is not None
+    storage.ledger.append(organization.id, 1000, LedgerSource.ADMIN_GRANT, None)
+    service = PlayedService(storage, engine, clock, server, user.personal_org_slug, token)
+    service.serve()
+    try:
+        yield service
+    finally:
+        service.server.close()
+        storage.close()

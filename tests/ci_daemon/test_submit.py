@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ci_daemon.command import main
+from ci_daemon.submit.pack import pack
+from storage import BuildState, JobState, LedgerSource
+from tests.ci_daemon.played import PlayedService, Stage, played_service
+
+Submit = Callable[..., int]
+
+FORK = {
+    "version": "0",
+    "graph": {
+        "nodes": [
+            {"step": {"key": "install", "cmd": "true", "label": "Install"}, "env": {}},
+            {"step": {"key": "lint", "cmd": "true", "label": "Lint"}, "env": {}},
+            {"step": {"key": "test", "cmd": "true"}, "env": {}},
+        ],
+        "edges": [[0, 1, "builds_in"], [0, 2, "builds_in"]],
+    },
+}
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[PlayedService]:
+    with played_service(tmp_path) as service:
+        yield service
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    tree = tmp_path / "demo"
+    tree.mkdir()
+    (tree / "main.py").write_text("print()\n")
+    return tree
+
+
+@pytest.fixture
+def ir(tmp_path: Path) -> Path:
+    file = tmp_path / "pipeline.ir.json"
+    file.write_text(json.dumps(FORK))
+    return file
+
+
+@pytest.fixture
+def submit(service: PlayedService, tree: Path, ir: Path, monkeypatch: pytest.MonkeyPatch) -> Submit:
+    monkeypatch.setenv("CI_DAEMON_URL", service.url)
+    monkeypatch.setenv("CI_DAEMON_TOKEN", service.token)
+
+    def submit(*options: str) -> int:
+        return main(["submit", str(tree), "--pipeline", "demo", "--ir", str(ir), *options])
+
+    return submit
+
+
+def passing(stage: Stage) -> None:
+    stage.run("install", "installed\n", seconds=100)
+    stage.run("lint", "clean\n")
+    stage.run("test", "ok\n", seconds=200)
+    stage.roll(BuildState.PASSED)
+
+
+def failing(stage: Stage) -> None:
+    stage.run("install", "installed\n")
+    stage.start("test")
+    stage.write("test", "1 failed")
+    stage.finish("test", JobState.FAILED, exit_code=7)
+    stage.move("lint", JobState.SKIPPED)
+    stage.roll(BuildState.FAILED)
+
+
+def canceled(stage: Stage) -> None:
+    for key in ("install", "lint", "test"):
+        stage.move(key, JobState.CANCELED)
+    stage.roll(BuildState.CANCELED)
+
+
+def test_follows_every_job_under_its_name_to_a_table_of_times_and_costs(
+    service: PlayedService, submit: Submit, capsys: pytest.CaptureFixture[str]
+):
+    with service.playing(passing):
+        assert submit() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"made the pipeline demo in {service.org}"
+    assert lines[1] == f"build #1 of {service.org}/demo: 1 files packed"
+    assert "Install | installed" in lines
+    assert "Lint    | clean" in lines
+    assert "test    | ok" in lines
+    assert lines.index("Install | installed") < lines.index("Install | * passed in 1 min 40 s")
+    table = [re.split(r"\s{2,}", line.strip()) for line in lines[lines.index("") + 1 :]]
+    assert table[:4] == [
+        ["job", "state", "time", "cents"],
+        ["Install", "passed", "1 min 40 s", "4"],
+        ["Lint", "passed", "1.0 s", "0"],
+        ["test", "passed", "3 min 20 s", "8"],
+    ]
+    assert lines[-3] == "build #1 passed in 5 min 1 s, 12 cents"
+    assert "/builds/1/jobs" in lines[-2]
+
+
+def test_a_failure_is_the_exit_code_and_says_where_its_log_is(
+    service: PlayedService, submit: Submit, capsys: pytest.CaptureFixture[str]
+):
+    with service.playing(failing):
+        assert submit() == 1
+    out = capsys.readouterr().out
+    assert "test    | 1 failed\n" in out
+    assert "test    | * failed in 0.0 s: exit code 7\n" in out
+    assert "Lint    | * skipped\n" in out
+    failed = next(job for job in service.storage.jobs.of_build(1) if job.step_key == "test")
+    assert f"/jobs/{failed.uuid}/log" in out
+
+
+def test_a_canceled_build_is_exit_code_3(service: PlayedService, submit: Submit):
+    with service.playing(canceled):
+        assert submit() == 3
+
+
+def test_json_is_one_document_on_stdout_and_the_log_on_stderr(
+    service: PlayedService, submit: Submit, capsys: pytest.CaptureFixture[str]
+):
+    with service.playing(failing):
+        assert submit("--json") == 1
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert (document["number"], document["state"], document["cents"]) == (1, "failed", 0)
+    assert [(job["step_key"], job["state"], job["exit_code"]) for job in document["jobs"]] == [
+        ("install", "passed", 0),
+        ("lint", "skipped", None),
+        ("test", "failed", 7),
+    ]
+    assert "test    | 1 failed" in said.err
+
+
+def test_ends_with_the_lines_it_is_given(service: PlayedService, submit: Submit, capsys: pytest.CaptureFixture[str]):
+    with service.playing(passing):
+        assert submit("--then", "now this", "--then", "and that") == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == ["now this", "and that"]
+
+
+def test_the_build_is_told_what_git_knows(
+    service: PlayedService, submit: Submit, tree: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    who = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+    for arguments in (
+        ["init", "-q", "-b", "trunk"],
+        ["remote", "add", "origin", "https://ada:secret@example.org/acme/demo.git"],
+        ["add", "main.py"],
+        [*who, "commit", "-q", "-m", "Say nothing\n\nat length"],
+    ):
+        subprocess.run(["git", *arguments], cwd=tree, check=True)
+    with service.playing(passing):
+        assert submit() == 0
+    build = service.storage.builds.get(1)
+    assert (build.branch, build.message, len(build.commit)) == ("trunk", "Say nothing", 40)
+    pipeline = service.storage.pipelines.by_id(build.pipeline_id)
+    assert (pipeline.repository, pipeline.repo_name) == ("https://example.org/acme/demo.git", "acme/demo")
+    assert pipeline.default_branch == "trunk"
+
+
+def test_without_git_the_build_is_of_main_at_the_null_commit(service: PlayedService, submit: Submit):
+    with service.playing(passing):
+        assert submit() == 0
+    build = service.storage.builds.get(1)
+    assert (build.branch, build.commit, build.message, build.source) == ("main", "0" * 40, None, "cli")
+
+
+def test_options_stand_above_git(service: PlayedService, submit: Submit):
+    with service.playing(passing):
+        assert submit("--branch", "b", "--commit", "c0ffee", "--message", "m", "--org", service.org) == 0
+    build = service.storage.builds.get(1)
+    assert (build.branch, build.commit, build.message) == ("b", "c0ffee", "m")
+
+
+def test_the_source_that_arrives_is_the_packed_tree(service: PlayedService, submit: Submit, tree: Path):
+    with service.playing(passing):
+        assert submit() == 0
+    assert service.storage.sources.path(service.storage.builds.get(1).uuid).read_bytes() == pack(tree).data
+
+
+def test_a_restart_of_the_service_ends_nothing(
+    service: PlayedService, submit: Submit, capsys: pytest.CaptureFixture[str]
+):
+    def restarting(stage: Stage) -> None:
+        stage.start("install")
+        stage.write("install", "before\n")
+        assert service.engine.watched.acquire(timeout=30), "nobody follows"
+        service.restart()
+        stage.write("install", "after\n")
+        stage.finish("install")
+        stage.run("lint", "")
+        stage.run("test", "")
+        stage.roll(BuildState.PASSED)
+
+    with service.playing(restarting):
+        assert submit() == 0
+    out = capsys.readouterr().out
+    assert out.count("Install | before\n") == 1
+    assert out.count("Install | after\n") == 1
+
+
+def test_more_jobs_than_readers_all_come_to_their_end(
+    service: PlayedService, submit: Submit, ir: Path, capsys: pytest.CaptureFixture[str]
+):
+    count = 30
+    steps = [{"type": "command", "key": f"job-{number}", "cmd": "true"} for number in range(count)]
+    ir.write_text(json.dumps({"version": "0", "steps": steps}))
+
+    def crowd(stage: Stage) -> None:
+        for number in range(count):
+            stage.start(f"job-{number}")
+            stage.write(f"job-{number}", f"line of {number}")
+        for number in reversed(range(count)):
+            stage.finish(f"job-{number}")
+        stage.roll(BuildState.PASSED)
+
+    with service.playing(crowd):
+        assert submit() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [lines.count(f"{f'job-{number}':6} | line of {number}") for number in range(count)] == [1] * count
+
+
+def test_ctrl_c_leaves_the_build_running_and_says_how_to_cancel_it(service: PlayedService, tree: Path, ir: Path):
+    argv = [sys.executable, "-m", "ci_daemon", "submit", str(tree), "--pipeline", "demo", "--ir", str(ir)]
+    environ = {**os.environ, "CI_DAEMON_URL": service.url, "CI_DAEMON_TOKEN": service.token}
+    with (
+        service.playing(lambda stage: stage.start("install")),
+        subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, text=True) as process,
+    ):
+        assert any(line == "Install | * running\n" for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+        assert process.wait(10) == 130
+    assert "build #1 goes on without you" in rest
+    assert f'-X PUT -H "Authorization: Bearer $CI_DAEMON_TOKEN" {service.url}' in rest
+    assert service.storage.builds.get(1).state is BuildState.RUNNING
+
+
+def test_a_rejected_pipeline_is_said_and_failed(submit: Submit, ir: Path, capsys: pytest.CaptureFixture[str]):
+    ir.write_text('{"version": "1"}')
+    assert submit() == 1
+    assert 'expected version "0", got "1"' in capsys.readouterr().err
+
+
+def test_an_empty_purse_is_said(service: PlayedService, submit: Submit, capsys: pytest.CaptureFixture[str]):
+    service.storage.ledger.append(1, -1000, LedgerSource.REFUND, None)
+    assert submit() == 1
+    assert "ci-daemon: " in capsys.readouterr().err
+
+
+def test_a_wrong_key_is_said(submit: Submit, capsys: pytest.CaptureFixture[str]):
+    assert submit("--token", "ci_wrong") == 1
+    assert "CI_DAEMON_TOKEN" in capsys.readouterr().err
+
+
+def test_no_key_is_said(submit: Submit, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.delenv("CI_DAEMON_TOKEN")
+    assert submit() == 1
+    assert "set CI_DAEMON_TOKEN" in capsys.readouterr().err
+
+
+def test_an_organization_that_is_not_there_is_said(submit: Submit, capsys: pytest.CaptureFixture[str]):
+    assert submit("--org", "no/body") == 1
+    assert "organization" in capsys.readouterr().err
+
+
+def test_a_name_that_is_no_slug_is_said_with_the_slug(
+    service: PlayedService, tree: Path, ir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("CI_DAEMON_URL", service.url)
+    monkeypatch.setenv("CI_DAEMON_TOKEN", service.token)
+    assert main(["submit", str(tree), "--pipeline", "My Demo", "--ir", str(ir)]) == 1
+    assert "give --pipeline my-demo" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_text_is_said(submit: Submit, ir: Path, capsys: pytest.CaptureFixture[str]):
+    ir.write_bytes(b"\xff\xfe\x00")
+    assert submit() == 1
+    assert "is no UTF-8 text" in capsys.readouterr().err
