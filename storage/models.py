@@ -72,7 +72,8 @@ class ChoiceField(peewee.TextField):
 
     def __init__(self, choices: type[StrEnum]) -> None:
         super().__init__()
-        self.read = {choice.value: choice for choice in choices}.__getitem__
+        self.by_value = {choice.value: choice for choice in choices}
+        self.read = self.by_value.__getitem__
 
 
 class OrganizationRow(peewee.Model):

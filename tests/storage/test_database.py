@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import apsw
+import peewee
+import pytest
+
+from storage import DatabaseBusy, StorageClosed, database
+from storage.database import Database
+from tests.storage.world import HandClock
+
+
+@pytest.fixture
+def numbers(tmp_path: Path, clock: HandClock):
+    """A database with one table of numbers."""
+    made = Database(tmp_path / "numbers.sqlite3", clock)
+    made.execute("CREATE TABLE numbers (n INTEGER PRIMARY KEY) STRICT")
+    yield made
+    made.close()
+
+
+def _all(numbers: Database) -> list[int]:
+    return [row[0] for row in numbers.execute("SELECT n FROM numbers ORDER BY n")]
+
+
+def _add(numbers: Database, n: int) -> None:
+    numbers.execute("INSERT INTO numbers VALUES (:n)", {"n": n})
+
+
+def _in_thread(work) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def test_connections_keep_foreign_keys_and_write_ahead(numbers: Database):
+    assert numbers.execute("PRAGMA foreign_keys").get == 1
+    assert numbers.execute("PRAGMA journal_mode").get == "wal"
+    assert numbers.execute("PRAGMA synchronous").get == 1
+
+
+def test_an_exception_undoes_all_that_a_write_did(numbers: Database):
+    with pytest.raises(KeyError), numbers.write():
+        _add(numbers, 1)
+        with numbers.write():
+            _add(numbers, 2)
+        raise KeyError
+    assert _all(numbers) == []
+    with numbers.write():
+        _add(numbers, 3)
+    assert _all(numbers) == [3]
+
+
+def test_a_failed_statement_undoes_the_write_and_the_next_one_works(numbers: Database):
+    with pytest.raises(peewee.IntegrityError), numbers.write():
+        _add(numbers, 1)
+        _add(numbers, 1)
+    with numbers.write():
+        _add(numbers, 1)
+    assert _all(numbers) == [1]
+
+
+def test_a_write_that_sqlite_itself_rolled_back_raises_its_reason(numbers: Database):
+    with pytest.raises(peewee.PeeweeException), numbers.write():
+        _add(numbers, 1)
+        numbers.execute("INSERT OR ROLLBACK INTO numbers VALUES (1)")
+    assert _all(numbers) == []
+
+
+def test_readers_do_not_wait_for_a_writer_and_see_nothing_of_it_before_its_end(numbers: Database):
+    seen: list[list[int]] = []
+    with numbers.write():
+        _add(numbers, 1)
+        _in_thread(lambda: seen.append(_all(numbers)))
+    _in_thread(lambda: seen.append(_all(numbers)))
+    assert seen == [[], [1]]
+
+
+def test_many_threads_write_one_after_the_other_and_lose_nothing(numbers: Database):
+    def add(start: int) -> None:
+        for _ in range(50):
+            with numbers.write():
+                n = numbers.execute("SELECT coalesce(max(n), 0) + 1 FROM numbers").get
+                _add(numbers, n)
+
+    threads = [threading.Thread(target=add, args=(start,)) for start in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert _all(numbers) == list(range(1, 401))
+
+
+def test_a_connection_closes_when_its_thread_ends(numbers: Database):
+    before = len(apsw.connections())
+    for _ in range(20):
+        _in_thread(lambda: _all(numbers))
+    assert len(apsw.connections()) == before
+
+
+def test_close_closes_the_connections_of_every_thread_and_may_come_twice(tmp_path: Path, clock: HandClock):
+    made = Database(tmp_path / "a.sqlite3", clock)
+    reading, closed = threading.Event(), threading.Event()
+    failures: list[type[Exception]] = []
+
+    def read() -> None:
+        made.execute("SELECT 1")
+        reading.set()
+        closed.wait()
+        try:
+            made.execute("SELECT 1")
+        except Exception as error:
+            failures.append(type(error))
+
+    before = len(apsw.connections())
+    thread = threading.Thread(target=read)
+    thread.start()
+    reading.wait()
+    made.execute("SELECT 1")
+    made.close()
+    made.close()
+    assert len(apsw.connections()) == before
+    closed.set()
+    thread.join()
+    assert failures == [peewee.ProgrammingError]
+    with pytest.raises(StorageClosed):
+        made.execute("SELECT 1")
+
+
+_HOLDER = """
+import sys, apsw
+connection = apsw.Connection(sys.argv[1])
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.readline()
+connection.execute("INSERT INTO numbers VALUES (99)")
+connection.execute("COMMIT")
+"""
+
+
+@pytest.fixture
+def holder(numbers: Database, tmp_path: Path):
+    """Another process that holds the database's write lock until it is told to let go."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, str(tmp_path / "numbers.sqlite3")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_write_waits_for_another_process(numbers: Database, holder):
+    timer = threading.Timer(0.2, lambda: holder.communicate("go\n"))
+    timer.start()
+    with numbers.write():
+        _add(numbers, 1)
+    timer.join()
+    assert _all(numbers) == [1, 99]
+
+
+def test_a_write_gives_up_on_a_process_that_never_lets_go(
+    tmp_path: Path, clock: HandClock, holder, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(database, "_BUSY_SECONDS", 0.05)
+    impatient = Database(tmp_path / "numbers.sqlite3", clock)
+    with pytest.raises(DatabaseBusy, match="try again"), impatient.write():
+        pytest.fail("the write began")
+    impatient.close()

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import pytest
+
+from storage import JobState, LeaseState, Shape, Storage
+from tests.storage.world import HandClock, World, new_job
+
+
+def test_a_job_gets_a_new_lease_before_its_vm_is_made(storage: Storage, world: World, clock: HandClock):
+    job = world.job(world.build(new_job(shape=Shape(1, 2, 3), network=False)))
+    lease = world.assign(job, lease_uuid="vm")
+    assert lease is not None
+    assert (lease.uuid, lease.state, lease.created_at) == ("vm", LeaseState.CREATING, clock.now())
+    assert (lease.job_id, lease.organization_id, lease.attempt) == (job.id, world.pipeline.organization_id, 1)
+    assert (lease.shape, lease.network, lease.image) == (Shape(1, 2, 3), False, "debian:12")
+    assert (lease.started_at, lease.finished_at, lease.amount_cents) == (None, None, 0)
+    assert world.state(job) is JobState.ASSIGNED
+    (attempt,) = storage.attempts.of_job(job.id)
+    assert (attempt.number, attempt.state, attempt.started_at) == (1, JobState.ASSIGNED, None)
+
+
+def test_a_job_that_waits_no_more_gets_none(storage: Storage, world: World):
+    job = world.job(world.build())
+    assert world.assign(job) is not None
+    assert world.assign(job) is None
+    assert len(storage.leases.live()) == 1
+    assert len(storage.attempts.of_job(job.id)) == 1
+
+
+def test_a_warm_vm_is_handed_to_a_job(storage: Storage, world: World):
+    warm = storage.leases.reserve_warm("vm", "sandbox", "debian:12", Shape())
+    assert (warm.state, warm.job_id, warm.organization_id, warm.network) == (LeaseState.CREATING, None, None, True)
+    assert storage.leases.warmed(warm.id)
+    assert not storage.leases.warmed(warm.id)
+    job = world.job(world.build())
+    lease = world.assign(job, warm_lease_id=warm.id, lease_uuid="unused")
+    assert lease is not None
+    assert (lease.id, lease.uuid, lease.state, lease.job_id, lease.attempt) == (
+        warm.id,
+        "vm",
+        LeaseState.ACTIVE,
+        job.id,
+        1,
+    )
+    assert lease.organization_id == world.pipeline.organization_id
+
+
+@pytest.mark.parametrize("state", ["creating", "active", "ended", "missing"])
+def test_a_vm_that_is_not_warm_any_more_leaves_the_job_in_the_queue(storage: Storage, world: World, state: str):
+    warm = storage.leases.reserve_warm("vm", "sandbox", "debian:12", Shape())
+    if state == "active":
+        storage.leases.active(warm.id)
+    if state == "ended":
+        storage.leases.end(warm.id)
+    job = world.job(world.build())
+    assert world.assign(job, warm_lease_id=99 if state == "missing" else warm.id) is None
+    assert world.state(job) is JobState.SCHEDULED
+    assert storage.attempts.of_job(job.id) == []
+
+
+def test_a_warm_vm_stays_warm_when_the_job_waits_no_more(storage: Storage, world: World):
+    warm = storage.leases.reserve_warm("vm", "sandbox", "debian:12", Shape())
+    storage.leases.warmed(warm.id)
+    job = world.job(world.build())
+    storage.jobs.move(job.id, JobState.SCHEDULED, JobState.CANCELED)
+    assert world.assign(job, warm_lease_id=warm.id) is None
+    assert storage.leases.counts() == {LeaseState.WARM: 1}
+
+
+def test_starting_sets_lease_attempt_and_job_at_one_instant(storage: Storage, world: World, clock: HandClock):
+    job = world.job(world.build())
+    lease = world.assign(job)
+    assert lease is not None
+    assert storage.leases.active(lease.id)
+    assert not storage.leases.active(lease.id)
+    started = clock.turn(seconds=2)
+    assert storage.leases.start(lease.id, job.id)
+    clock.turn(seconds=2)
+    assert not storage.leases.start(lease.id, job.id)
+    running = storage.leases.of_job(job.id)
+    found = storage.jobs.get(job.id)
+    assert running is not None
+    assert found is not None
+    (attempt,) = storage.attempts.of_job(job.id)
+    assert running.started_at == attempt.started_at == found.started_at == started
+    assert (found.state, attempt.state) == (JobState.RUNNING, JobState.RUNNING)
+
+
+def test_a_canceled_job_does_not_start_and_is_not_billed(storage: Storage, world: World):
+    job = world.job(world.build())
+    lease = world.assign(job)
+    assert lease is not None
+    storage.jobs.move(job.id, JobState.ASSIGNED, JobState.CANCELING)
+    assert not storage.leases.start(lease.id, job.id)
+    unchanged = storage.leases.get(lease.id)
+    assert unchanged is not None
+    assert unchanged.started_at is None
+
+
+def test_an_ended_lease_is_live_no_more(storage: Storage, world: World, clock: HandClock):
+    job = world.job(world.build())
+    lease = world.assign(job)
+    assert lease is not None
+    assert [live.id for live in storage.leases.live()] == [lease.id]
+    ended = clock.turn(seconds=1)
+    storage.leases.end(lease.id)
+    clock.turn(seconds=1)
+    storage.leases.end(lease.id)
+    after = storage.leases.by_uuid(lease.uuid)
+    assert after is not None
+    assert (after.state, after.finished_at) == (LeaseState.ENDED, ended)
+    assert storage.leases.live() == []
+    assert storage.leases.counts() == {}
+
+
+def test_the_latest_lease_of_a_job_is_the_one_of_its_last_attempt(storage: Storage, world: World):
+    job = world.job(world.build())
+    assert storage.leases.of_job(job.id) is None
+    first = world.start(job)
+    storage.jobs.retry(job.id, JobState.RUNNING, lease_id=first.id, billable=True, error_code=None, exit_code=1)
+    second = world.start(job)
+    latest = storage.leases.of_job(job.id)
+    assert latest is not None
+    assert latest.id == second.id
+    assert storage.leases.counts() == {LeaseState.ACTIVE: 2}
