@@ -18,6 +18,9 @@ __all__ = ["answer", "check_body", "json_path", "read_body", "read_json"]
 
 _Body = TypeVar("_Body", bound=BaseModel)
 
+_KEY = "[key]"
+"""How pydantic says that the fault is in an object's key, not in what stands under it."""
+
 _EXPECTED = {
     "missing": "expected a value, the field is required",
     "string_type": "expected a string",
@@ -69,7 +72,8 @@ def answer(resp: falcon.Response, record: BaseModel, status: int = 200) -> None:
 
 def json_path(location: Sequence[int | str]) -> str:
     """Write where in a document something stands: ``env.PATH``, ``items[3].name``, ``$`` for the document itself."""
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:100]}" for part in location)
+    named = location[:-1] if location and location[-1] == _KEY else location
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:100]}" for part in named)
     return path.removeprefix(".") or "$"
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from api.engine import Engine
     from api.log_access import LogAccess, ReadableLog
+    from api.request import ApiRequest
     from api.streams import Streams
     from storage import Clock, JobLog, Storage
 
@@ -39,9 +40,7 @@ class Logs:
         self._streams = streams
         self._clock = clock
 
-    def on_get(
-        self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str, job_id: str
-    ) -> None:
+    def on_get(self, req: ApiRequest, resp: falcon.Response, org: str, pipeline: str, number: str, job_id: str) -> None:
         """Answer with the range that was asked for, or the whole log as it is now."""
         readable = self._access.by_path(req, org, pipeline, number, job_id)
         log = self._storage.logs.reader(readable.build.uuid, readable.job.uuid)
@@ -63,9 +62,9 @@ class Logs:
             resp.stream = LogSpan(log, start, end)
             resp.content_length = end - start
 
-    def _settled(self, req: falcon.Request, readable: ReadableLog, log: JobLog, start: int) -> tuple[bool, int]:
+    def _settled(self, req: ApiRequest, readable: ReadableLog, log: JobLog, start: int) -> tuple[bool, int]:
         """Return whether the log is complete and its size, having waited for as long as the caller wants."""
-        until = self._clock.monotonic() + _wait_seconds(req.get_param("wait"))
+        until = self._clock.monotonic() + (0 if req.head else _wait_seconds(req.get_param("wait")))
         ended, size = self._look(readable, log)
         if ended or size > start or self._clock.monotonic() >= until:
             return ended, size

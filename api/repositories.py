@@ -6,8 +6,8 @@ import re
 
 __all__ = ["repo_name"]
 
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/]+/(?P<path>[^?#]*)", re.IGNORECASE)
-_SCP = re.compile(r"(?:[^@/:]+@)?(?:\[[^\]]+\]|[^/:@]+):(?P<path>[^?#]*)")
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/]+/(?P<path>[^?#]*)(?:[?#].*)?", re.IGNORECASE | re.DOTALL)
+_SCP = re.compile(r"(?:[^@/:]+@)?(?:\[[^\]]+\]|[^/:@]+):(?P<path>[^?#]*)(?:[?#].*)?", re.DOTALL)
 
 
 def repo_name(repository: str) -> str | None:

@@ -1,0 +1,50 @@
+"""A fresh service for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from api import HttpSettings, create_app
+from storage import Storage
+from tests.api.world import Account, DummyEngine, PipelinePath, TurnableClock, World
+
+
+@pytest.fixture
+def clock() -> TurnableClock:
+    return TurnableClock()
+
+
+@pytest.fixture
+def storage(tmp_path: Path, clock: TurnableClock) -> Iterator[Storage]:
+    storage = Storage.create(tmp_path / "state", clock)
+    yield storage
+    storage.close()
+
+
+@pytest.fixture
+def settings() -> HttpSettings:
+    return HttpSettings(base_url="https://ci.example.org/")
+
+
+@pytest.fixture
+def world(storage: Storage, clock: TurnableClock, settings: HttpSettings) -> World:
+    engine = DummyEngine(storage, clock)
+    return World(storage, engine, clock, create_app(storage, engine, settings, clock=clock))
+
+
+@pytest.fixture
+def ada(world: World) -> Account:
+    return world.join("ada@example.org", "Ada")
+
+
+@pytest.fixture
+def bob(world: World) -> Account:
+    return world.join("bob@example.org", "Bob")
+
+
+@pytest.fixture
+def pipeline(ada: Account) -> PipelinePath:
+    return ada.pipeline()

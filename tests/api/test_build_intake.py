@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from api import HttpSettings, create_app
+from storage import Rates, Storage
+from tests.api.world import HELLO, Account, DummyEngine, PipelinePath, TurnableClock, World
+
+ARCHIVE = b"\x1f\x8b any bytes: only base64 is checked here"
+B64 = base64.b64encode(ARCHIVE).decode()
+
+
+def code(answered: object) -> str:
+    text: str = answered.json["error"]["code"]  # type: ignore[attr-defined]
+    return text
+
+
+def nothing_was_created(pipeline: PipelinePath) -> bool:
+    listed = pipeline.account.client.simulate_get(f"{pipeline.path}/builds").json
+    return listed == {"data": [], "next_cursor": None} and pipeline.account.world.engine.added == 0
+
+
+def test_the_source_archive_is_kept_with_the_build(world: World, pipeline: PipelinePath):
+    build = pipeline.build(source_b64=B64, source_sha256=hashlib.sha256(ARCHIVE).hexdigest().upper())
+
+    assert build.stored.has_source
+    assert world.storage.sources.path(build.stored.uuid).read_bytes() == ARCHIVE
+
+
+def test_line_breaks_in_base64_are_no_fault(world: World, pipeline: PipelinePath):
+    build = pipeline.build(source_b64=f"{B64[:20]}\r\n{B64[20:]}\n")
+
+    assert world.storage.sources.path(build.stored.uuid).read_bytes() == ARCHIVE
+
+
+@pytest.mark.parametrize("given", [None, ""])
+def test_a_blank_source_is_none(pipeline: PipelinePath, given: object):
+    assert not pipeline.build(source_b64=given).stored.has_source
+
+
+@pytest.mark.parametrize("given", ["!!!", "abc", "YQ", "YQ=a", "=", "Y Q = =", "ünicode=", "-_-_", f"{B64}="])
+def test_what_is_not_base64_leaves_no_row(pipeline: PipelinePath, given: str):
+    answered = pipeline.post(source_b64=given)
+
+    assert answered.status_code == 422
+    assert code(answered) == "build_invalid"
+    assert nothing_was_created(pipeline)
+
+
+def test_an_archive_that_does_not_match_its_digest_leaves_no_row(pipeline: PipelinePath):
+    answered = pipeline.post(source_b64=B64, source_sha256="0" * 64)
+
+    assert answered.status_code == 422
+    assert code(answered) == "build_invalid"
+    assert hashlib.sha256(ARCHIVE).hexdigest() in answered.json["error"]["message"]
+    assert nothing_was_created(pipeline)
+
+
+def test_env_is_stored_for_the_build(world: World, pipeline: PipelinePath):
+    env = {"A": "1", "_b2": "", "LONG": "ü" * 100}
+    build = pipeline.build(env=env)
+
+    assert world.storage.builds.env(build.stored.id) == env
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"branch": ""}, "branch: expected a string that is not blank"),
+        ({"branch": "b" * 256}, "branch: expected at most 255 characters"),
+        ({"commit": None}, "commit: expected a string"),
+        ({"message": "m" * 10_001}, "message: expected at most 10000 characters"),
+        ({"env": []}, "env: expected an object"),
+        ({"env": {"A": 1}}, "env.A: expected a string"),
+        ({"env": {"A": None}}, "env.A: expected a string"),
+        ({"env": {"A": "x\0y"}}, "env.A: expected no NUL character"),
+        ({"env": {"": "x"}}, "env.: expected a name of letters, digits and underscores that starts with no digit"),
+        (
+            {"env": {"A=B": "x"}},
+            "env.A=B: expected a name of letters, digits and underscores that starts with no digit",
+        ),
+        ({"env": {"1": "x"}}, "env.1: expected a name of letters, digits and underscores that starts with no digit"),
+        ({"env": {"A": "x" * 65_536}}, "env: expected at most 65536 bytes of names and values in sum, not 65537"),
+        ({"source": "webhook"}, "source: expected 'api', 'ui' or 'cli'"),
+        ({"source": 1}, "source: expected 'api', 'ui' or 'cli'"),
+        ({"source": ["api"]}, "source: expected 'api', 'ui' or 'cli'"),
+        ({"pipeline_ir": {"version": "0"}}, "pipeline_ir: expected a string"),
+        ({"source_b64": 1}, "source_b64: expected a string"),
+        ({"source_url": "u" * 256}, "source_url: expected at most 255 characters"),
+        ({"source_sha256": "abc"}, "source_sha256: expected the SHA-256 as 64 hexadecimal digits"),
+        ({"source_sha256": "g" * 64}, "source_sha256: expected the SHA-256 as 64 hexadecimal digits"),
+    ],
+)
+def test_a_wrong_field_is_named_and_leaves_no_row(pipeline: PipelinePath, change: dict[str, object], message: str):
+    answered = pipeline.post(**change)
+
+    assert answered.status_code == 422
+    assert code(answered) == "invalid_body"
+    assert answered.json["error"]["message"] == message
+    assert nothing_was_created(pipeline)
+
+
+def test_nulls_are_defaults(pipeline: PipelinePath):
+    fields = ("message", "env", "source", "source_b64", "source_url", "source_sha256")
+    build = pipeline.build(**dict.fromkeys(fields))
+
+    assert build.get().json["source"] == "api"
+    assert build.get().json["message"] is None
+
+
+@pytest.mark.parametrize(
+    ("pipeline_ir", "error_code", "error_message"),
+    [
+        ("{", "invalid_json", "the pipeline IR is not valid JSON"),
+        ('{"version": "1"}', "bad_version", 'expected version "0", got "1"'),
+        ('{"version": "0", "steps": []}', "invalid_ir", "steps"),
+        (None, "render_failed", "no source to render from: give pipeline_ir, source_b64 or source_url"),
+        ("", "render_failed", "no source to render from: give pipeline_ir, source_b64 or source_url"),
+        (" \n", "render_failed", "no source to render from: give pipeline_ir, source_b64 or source_url"),
+    ],
+)
+def test_a_pipeline_that_cannot_be_planned_leaves_a_failed_build(
+    world: World, pipeline: PipelinePath, pipeline_ir: str | None, error_code: str, error_message: str
+):
+    answered = pipeline.post(pipeline_ir=pipeline_ir)
+
+    assert answered.status_code == 422
+    error = answered.json["error"]
+    assert error["code"] == "build_plan_rejected"
+    assert error["build_number"] == 1
+    record = pipeline.account.client.simulate_get(f"{pipeline.path}/builds/1").json
+    assert record["state"] == "failed"
+    assert record["error_code"] == error_code
+    assert error_message in record["error_message"]
+    assert record["error_message"] in error["message"]
+    assert record["finished_at"] is not None
+    assert world.engine.added == 0
+
+
+@pytest.mark.parametrize("source", [{"source_b64": B64}, {"source_url": "https://example.org/a.tar.gz"}])
+def test_a_source_without_ir_is_told_that_rendering_is_not_there(pipeline: PipelinePath, source: dict[str, str]):
+    answered = pipeline.post(pipeline_ir=None, **source)
+
+    assert code(answered) == "build_plan_rejected"
+    assert "does not render" in answered.json["error"]["message"]
+    assert "pipeline_ir" in answered.json["error"]["message"]
+
+
+def test_the_plans_time_out_is_the_builds(pipeline: PipelinePath):
+    ir = HELLO.replace('"version": "0"', '"version": "0", "timeout_seconds": 77')
+
+    assert pipeline.build(pipeline_ir=ir).stored.timeout_seconds == 77
+
+
+@pytest.mark.parametrize("source", [None, "api", "ui"])
+def test_manual_builds_may_be_switched_off(ada: Account, source: str | None):
+    pipeline = ada.pipeline(allow_manual=False)
+    answered = pipeline.post(source=source, branch=7)
+
+    assert answered.status_code == 403
+    assert code(answered) == "pipeline_manual_disabled"
+    assert nothing_was_created(pipeline)
+
+
+def test_the_command_line_is_no_manual_build(ada: Account):
+    pipeline = ada.pipeline(allow_manual=False)
+
+    assert pipeline.post(source="cli").status_code == 201
+    assert code(pipeline.post(source="hook")) == "invalid_body"
+
+
+def test_a_body_that_is_no_object_counts_as_a_manual_build(ada: Account):
+    pipeline = ada.pipeline(allow_manual=False)
+    answered = ada.client.simulate_post(f"{pipeline.path}/builds", json=["x"])
+
+    assert code(answered) == "pipeline_manual_disabled"
+
+
+@pytest.mark.parametrize("cents", [0, -5])
+def test_without_balance_nothing_is_built(world: World, cents: int):
+    poor = world.join("poor@example.org", cents=cents)
+    pipeline = poor.pipeline()
+    answered = pipeline.post(branch=7)
+
+    assert answered.status_code == 402
+    assert answered.json["error"]["type"] == "billing"
+    assert code(answered) == "billing_insufficient_balance"
+    assert nothing_was_created(pipeline)
+    poor.grant(1 - cents)
+    assert pipeline.post().status_code == 201
+
+
+def test_where_nothing_costs_anything_nobody_needs_money(tmp_path: Path, clock: TurnableClock):
+    storage = Storage.create(tmp_path / "free", clock, rates=Rates(0, 0, 0))
+    try:
+        engine = DummyEngine(storage, clock)
+        world = World(storage, engine, clock, create_app(storage, engine, HttpSettings(), clock=clock))
+        assert world.join("poor@example.org", cents=0).pipeline().post().status_code == 201
+    finally:
+        storage.close()
+
+
+def test_the_order_of_refusals(world: World, ada: Account, bob: Account):
+    pipeline = ada.pipeline(allow_manual=False)
+    ada.grant(-1000)
+    path = f"{pipeline.path}/builds"
+
+    assert code(world.anonymous.simulate_post(path, body="{")) == "unauthorized"
+    assert code(bob.client.simulate_post(path, body="{")) == "organization_not_found"
+    assert code(ada.client.simulate_post(f"{ada.path}/pipelines/none/builds", body="{")) == "pipeline_not_found"
+    assert code(ada.client.simulate_post(path, body="{", content_type="application/json")) == "malformed_json"
+    assert code(pipeline.post(branch=7)) == "pipeline_manual_disabled"
+    assert code(pipeline.post(branch=7, source="cli")) == "billing_insufficient_balance"
+    ada.grant(1)
+    assert code(pipeline.post(branch=7, source="cli", source_b64="!")) == "invalid_body"
+    assert code(pipeline.post(source="cli", source_b64="!", pipeline_ir="{")) == "build_invalid"
+    assert code(pipeline.post(source="cli", pipeline_ir="{")) == "build_plan_rejected"

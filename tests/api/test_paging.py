@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.api.world import Account, PipelinePath
+
+
+def pages(account: Account, path: str, limit: int) -> Iterator[list[dict[str, object]]]:
+    cursor: str | None = None
+    while True:
+        params = {"limit": str(limit)} | ({} if cursor is None else {"cursor": cursor})
+        answered = account.client.simulate_get(path, params=params)
+        assert answered.status_code == 200, answered.text
+        assert set(answered.json) == {"data", "next_cursor"}
+        yield answered.json["data"]
+        cursor = answered.json["next_cursor"]
+        if cursor is None:
+            return
+
+
+def test_pages_hold_every_row_once(ada: Account, pipeline: PipelinePath):
+    for _ in range(7):
+        pipeline.build()
+
+    sizes = [[row["number"] for row in page] for page in pages(ada, f"{pipeline.path}/builds", 3)]
+
+    assert sizes == [[7, 6, 5], [4, 3, 2], [1]]
+
+
+def test_a_full_last_page_is_the_last(ada: Account, pipeline: PipelinePath):
+    for _ in range(4):
+        pipeline.build()
+
+    assert [len(page) for page in pages(ada, f"{pipeline.path}/builds", 2)] == [2, 2]
+
+
+def test_rows_that_come_meanwhile_neither_repeat_nor_hide_others(ada: Account, pipeline: PipelinePath):
+    for _ in range(4):
+        pipeline.build()
+    seen = []
+    for page in pages(ada, f"{pipeline.path}/builds", 2):
+        seen += [row["number"] for row in page]
+        pipeline.build()
+
+    assert seen == [4, 3, 2, 1]
+
+
+def test_every_list_is_paged(ada: Account, pipeline: PipelinePath):
+    ada.client.simulate_post("/api/v0/organizations", json={"name": "second"})
+    ada.pipeline("second")
+    ada.grant(5)
+    pipeline.build()
+    pipeline.build()
+    lists = (
+        "/api/v0/organizations",
+        f"{ada.path}/pipelines",
+        f"{pipeline.path}/builds",
+        f"/api/v0/billing/transactions/{ada.org}",
+    )
+    for path in lists:
+        assert [len(page) for page in pages(ada, path, 1)] == [1, 1], path
+
+
+@pytest.mark.parametrize("limit", ["0", "101", "-1", "ten", "", "1.5", "1e1", " 5", "٣", "9" * 30])
+def test_a_limit_outside_its_range_is_refused(ada: Account, limit: str):
+    answered = ada.client.simulate_get("/api/v0/organizations", params={"limit": limit})
+
+    assert answered.status_code == 422
+    assert answered.json["error"]["code"] == "invalid_limit"
+
+
+@pytest.mark.parametrize("limit", ["1", "100", "007"])
+def test_a_limit_within_its_range_is_taken(ada: Account, limit: str):
+    assert ada.client.simulate_get("/api/v0/organizations", params={"limit": limit}).status_code == 200
+
+
+@pytest.mark.parametrize("cursor", ["", "1", "AAAA", "nonsense", "ü", "x" * 5000, "MTIz=", "%00"])
+def test_a_cursor_of_somebody_elses_making_is_refused(ada: Account, cursor: str):
+    answered = ada.client.simulate_get("/api/v0/organizations", params={"cursor": cursor})
+
+    assert answered.status_code == 422
+    assert answered.json["error"]["code"] == "invalid_cursor"
+
+
+def test_a_cursor_is_good_for_its_own_list_only(ada: Account, pipeline: PipelinePath):
+    other = ada.pipeline("other")
+    for _ in range(2):
+        pipeline.build()
+        other.build()
+    cursor = ada.client.simulate_get(f"{pipeline.path}/builds", params={"limit": "1"}).json["next_cursor"]
+
+    assert ada.client.simulate_get(f"{pipeline.path}/builds", params={"cursor": cursor}).status_code == 200
+    answered = ada.client.simulate_get(f"{other.path}/builds", params={"cursor": cursor})
+    assert answered.json["error"]["code"] == "invalid_cursor"
+
+
+def test_a_page_holds_fifty_rows_unless_said(ada: Account, pipeline: PipelinePath):
+    for _ in range(51):
+        ada.grant(1)
+
+    page = ada.client.simulate_get(f"/api/v0/billing/transactions/{ada.org}").json
+    assert len(page["data"]) == 50
+    assert page["next_cursor"] is not None

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.signing import Signer
+
+SIGNER = Signer(b"k" * 32)
+
+
+@given(st.binary(max_size=40), st.text(max_size=10))
+def test_what_was_signed_opens_for_its_purpose_only(payload: bytes, purpose: str):
+    text = SIGNER.sign(purpose, payload)
+
+    assert SIGNER.open(purpose, text) == payload
+    assert SIGNER.open(purpose + "x", text) is None
+    assert Signer(b"l" * 32).open(purpose, text) is None
+
+
+@given(st.text(max_size=80))
+def test_any_other_text_opens_nothing(text: str):
+    assert SIGNER.open("purpose", text) is None
+
+
+@given(st.binary(min_size=1, max_size=40), st.data())
+def test_a_changed_text_opens_nothing(payload: bytes, data: st.DataObject):
+    text = SIGNER.sign("purpose", payload)
+    cut = data.draw(st.integers(0, len(text) - 1))
+
+    assert SIGNER.open("purpose", text[:cut]) is None
