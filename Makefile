@@ -19,7 +19,7 @@ run: setup
 setup: $(VENV)/.complete
 	@mkdir -p $(RUN)
 	@$(CI_DAEMON) init >/dev/null
-	@$(CI_DAEMON) doctor --fix
+	@$(CI_DAEMON) doctor --fix --quiet
 	@$(CI_DAEMON) image build --if-missing
 
 $(VENV)/.complete: setup.cfg pyproject.toml .ci/venv

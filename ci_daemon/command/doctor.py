@@ -17,8 +17,9 @@ __all__ = ["doctor"]
 
 @click.command(cls=Command, short_help="Say what this machine lacks, with the command that mends it.")
 @click.option("--fix", is_flag=True, help="As root: run those commands, as far as they are safe to run.")
+@click.option("--quiet", is_flag=True, help="Say nothing of what is well.")
 @pass_session
-def doctor(session: Session, *, fix: bool) -> int:
+def doctor(session: Session, *, fix: bool, quiet: bool) -> int:
     """Examine the machine and the state directory.
 
     Each finding is one sentence, with the command that mends it. The exit code is 1 where something needed is missing.
@@ -31,7 +32,7 @@ def doctor(session: Session, *, fix: bool) -> int:
         session.answer([_document(check, as_root=as_root) for check in checks], "")
     else:
         console = Console(highlight=False, markup=False, emoji=False)
-        for check in checks:
+        for check in (each for each in checks if not (quiet and each.ok)):
             console.print(_line(check, as_root=as_root), soft_wrap=True)
     return 0 if all(check.ok or not check.needed for check in checks) else 1
 

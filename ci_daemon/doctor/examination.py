@@ -27,3 +27,4 @@ def examine(state_dir: Path, config: Config) -> Iterator[Check]:
     yield host.clock()
     yield state.room(state_dir)
     yield state.state_directory(state_dir)
+    yield from limits.limits()

@@ -18,13 +18,20 @@ from ci_daemon.doctor.check import Check, from_message, good
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["clock", "namespaces", "overlay", "packages", "python", "sub_ids", "tun"]
+__all__ = ["clock", "existing", "namespaces", "overlay", "packages", "python", "sub_ids", "tun"]
 
 _OLDEST_PYTHON = (3, 11)
 _TUN = Path("/dev/net/tun")
 _OPEN_TO_ALL = 0o666
+_PATIENCE = 20.0
 
-_OVERLAY = "mkdir lower upper work merged && mount -t overlay overlay -o userxattr,lowerdir=lower,upperdir=upper,workdir=work merged && echo written > merged/file && test -s upper/file"  # noqa: E501 - one shell line
+_MOUNT = """
+mkdir lower upper work merged
+mount -c -t overlay overlay -o userxattr,lowerdir=lower,upperdir=upper,workdir=work merged
+echo written > merged/file
+test -s upper/file
+"""
+"""As a VM does it; -c keeps mount from looking for the folder by a path that may be closed to the mapped ids."""
 
 
 def python() -> Check:
@@ -39,11 +46,10 @@ def packages() -> Iterator[Check]:
     """Programs, and the packages that they come in."""
     if os.geteuid() != 0:
         yield _program("uidmap", "newuidmap", "uidmap", "an ordinary user maps the ids of its VMs with it")
-    if shutil.which("pasta"):
-        yield good("network", "pasta connects VMs to the network")
+    if pasta := shutil.which("pasta"):
+        yield good("network", f"{pasta}: it connects VMs to the network")
     else:
         yield _program("network", "slirp4netns", "slirp4netns", "it connects VMs to the network")
-    yield _program("ip", "ip", "iproute2", "it closes the host off from its VMs")
     yield _program("mmdebstrap", "mmdebstrap", "mmdebstrap", "`ci-daemon image build` needs it", needed=False)
     yield _program("git", "git", "git", "`ci-daemon submit` asks it for branch and commit", needed=False)
 
@@ -78,21 +84,26 @@ def namespaces(sysctl: Path = Path("/proc/sys")) -> Check:
 
 
 def overlay(directory: Path) -> Check:
-    """Mount an overlay below ``directory`` as a VM does, in a user namespace and as root of it."""
+    """Mount an overlay below ``directory`` as a VM does: in a user namespace, as root of it."""
+    name = "overlay"
     try:
-        with tempfile.TemporaryDirectory(prefix=".doctor-", dir=_existing(directory)) as trial:
-            ids = IdMap.of_caller().with_caller()
-            argv = ["/bin/sh", "-c", f"mkdir trial && cd trial && exec unshare --mount /bin/sh -ec '{_OVERLAY}'"]
+        ids = IdMap.of_caller()
+        with tempfile.TemporaryDirectory(prefix=".doctor-", dir=existing(directory)) as folder:
+            # A folder that belongs to the VMs' ids is made and removed by whoever is root of those and the caller's.
+            around = {"idmap": ids.with_caller(), "cwd": Path(folder), "timeout": _PATIENCE}
+            run_mapped(["mkdir", "trial"], **around)
             try:
-                run_mapped(argv, idmap=ids, cwd=Path(trial), timeout=20)
+                argv = ["unshare", "--mount", "sh", "-ec", _MOUNT]
+                run_mapped(argv, idmap=ids, cwd=Path(folder, "trial"), timeout=_PATIENCE)
             finally:
-                run_mapped(["/bin/rm", "-rf", "trial"], idmap=ids, cwd=Path(trial), timeout=20)
+                run_mapped(["rm", "-rf", "trial"], **around)
     except NoSubIds:
-        return Check("overlay", ok=False, detail="an overlay cannot be tried before there are sub-ids", fixable=False)
+        return Check(name, ok=False, detail="overlays cannot be tried before there are sub-ids", fixable=False)
     except (VmError, OSError) as error:
-        detail = f"no overlay can be mounted below {directory} ({error}): put --state-dir on ext4, xfs, btrfs or tmpfs"
-        return Check("overlay", ok=False, detail=detail, fixable=False)
-    return good("overlay", f"overlays can be mounted below {directory}")
+        reason = str(error).splitlines()[-1]
+        detail = f"no overlay can be mounted below {directory} ({reason}): put --state-dir on ext4, xfs, btrfs or tmpfs"
+        return Check(name, ok=False, detail=detail, fixable=False)
+    return good(name, f"overlays can be mounted below {directory}")
 
 
 def tun(device: Path = _TUN) -> Check:
@@ -124,5 +135,6 @@ def _program(name: str, program: str, package: str, why: str, *, needed: bool = 
     return Check(name, ok=False, detail=detail, mend=mend, needed=needed)
 
 
-def _existing(directory: Path) -> Path:
+def existing(directory: Path) -> Path:
+    """Return the folder itself, or the nearest one above it that is there."""
     return next(folder for folder in (directory, *directory.absolute().parents) if folder.is_dir())

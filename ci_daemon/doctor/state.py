@@ -7,6 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from ci_daemon.doctor.check import Check, good
+from ci_daemon.doctor.host import existing
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -45,7 +46,7 @@ def state_directory(directory: Path) -> Check:
 
 def room(directory: Path) -> Check:
     """Free space where VMs write."""
-    folder = next(path for path in (directory, *directory.absolute().parents) if path.is_dir())
+    folder = existing(directory)
     free = shutil.disk_usage(folder).free / _GIB
     detail = f"{free:.1f} GiB are free below {folder}"
     if free >= _LEAST_GIB:

@@ -1,0 +1,24 @@
+"""What of a VM's shape this host can hold it to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.vms.sandbox.limits import Limits
+from ci_daemon.doctor.check import Check, good
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["limits"]
+
+
+def limits(processes: int) -> Iterator[Check]:
+    """Say of each part of a shape whether VMs are held to it, and how. What is not enforced fails nothing."""
+    for part in Limits.of_host(processes).describe():
+        name = f"limit on {part.resource}"
+        if part.enforced:
+            yield good(name, part.how)
+        else:
+            detail = f"{part.how}: run the service as root or as a systemd unit with Delegate=yes to have it enforced"
+            yield Check(name, ok=False, detail=detail, needed=False, fixable=False)

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ci_daemon.command import main
+from ci_daemon.doctor import Check, host, mend, state
+from ci_daemon.doctor.check import from_message
+from storage import Storage, SystemClock
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Path:
+    Storage.create(tmp_path / "state", SystemClock()).close()
+    return tmp_path / "state"
+
+
+def test_a_message_that_ends_in_a_command_becomes_a_finding_and_its_mend():
+    check = from_message("sub-ids", "ada has no range: run `sudo usermod --add-subuids 1-2 ada`")
+    assert (check.detail, check.mend) == ("ada has no range", "usermod --add-subuids 1-2 ada")
+    assert check.command(as_root=False) == "sudo usermod --add-subuids 1-2 ada"
+    assert check.command(as_root=True) == "usermod --add-subuids 1-2 ada"
+
+
+def test_a_message_without_a_command_is_a_finding_without_a_mend():
+    check = from_message("sub-ids", "user id 7 has no entry in /etc/passwd")
+    assert (check.ok, check.mend, check.fixable) == (False, None, False)
+
+
+def test_a_tun_device_that_only_root_may_open_is_found_and_mended(tmp_path: Path):
+    device = tmp_path / "tun"
+    device.touch(mode=0o600)
+    check = host.tun(device)
+    assert (check.ok, check.mend) == (False, f"chmod 0666 {device}")
+    assert [(done.command, done.fault) for done in mend([check])] == [(check.mend, None)]
+    assert host.tun(device).ok
+
+
+def test_a_tun_device_that_is_missing_is_found(tmp_path: Path):
+    check = host.tun(tmp_path / "net" / "tun")
+    assert not check.ok
+    assert "mknod -m 0666" in check.mend
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("user/max_user_namespaces", "0"), *([] if os.geteuid() == 0 else [("kernel/unprivileged_userns_clone", "0")])],
+)
+def test_a_kernel_that_forbids_user_namespaces_is_found_with_the_switch(tmp_path: Path, key: str, value: str):
+    assert host.namespaces(tmp_path).ok
+    (tmp_path / key).parent.mkdir()
+    (tmp_path / key).write_text(f"{value}\n")
+    check = host.namespaces(tmp_path)
+    assert not check.ok
+    assert f"sysctl -w {key.replace('/', '.')}=" in check.mend
+
+
+def test_a_clock_before_the_installation_is_found(tmp_path: Path):
+    landmark = tmp_path / "landmark"
+    landmark.touch()
+    os.utime(landmark, (2**40, 2**40))
+    assert not host.clock(landmark).ok
+    os.utime(landmark, (1, 1))
+    assert host.clock(landmark).ok
+
+
+def test_an_overlay_is_really_mounted_even_below_a_folder_that_is_closed_to_others(tmp_path: Path):
+    tmp_path.chmod(0o700)
+    assert host.overlay(tmp_path / "not" / "there" / "yet").detail.startswith("overlays can be mounted below")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_no_overlay_can_be_mounted_it_says_where_to_go():
+    check = host.overlay(Path("/proc"))
+    assert not check.ok
+    assert "put --state-dir on ext4" in check.detail
+
+
+def test_programs_that_are_missing_are_found_with_their_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "apt-get").write_text("#!/bin/sh\n")
+    (tmp_path / "apt-get").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = {check.name: check for check in host.packages()}
+    assert found["network"].mend == "apt-get install -y slirp4netns"
+    assert found["mmdebstrap"].mend == "apt-get install -y mmdebstrap"
+    assert not found["mmdebstrap"].needed
+    (tmp_path / "apt-get").unlink()
+    assert {check.mend for check in host.packages()} == {None}
+
+
+def test_a_state_directory_is_looked_at_as_its_owner_left_it(state_dir: Path):
+    assert state.state_directory(state_dir).ok
+    (state_dir / "secret.key").chmod(0o644)
+    opened = state.state_directory(state_dir)
+    assert opened.mend == f"chmod 0600 {state_dir}/secret.key"
+    assert not opened.root
+    list(mend([opened]))
+    assert state.state_directory(state_dir).ok
+    (state_dir / "secret.key").unlink()
+    assert "bring it back from a backup" in state.state_directory(state_dir).detail
+
+
+def test_no_state_directory_is_told_with_the_command_that_makes_it(tmp_path: Path):
+    check = state.state_directory(tmp_path)
+    assert check.command(as_root=False) == f"ci-daemon --state-dir {tmp_path} init"
+
+
+def test_a_missing_image_is_told_with_the_command_that_builds_it(tmp_path: Path):
+    assert state.default_image(["debian:12"], "debian:12", tmp_path).ok
+    check = state.default_image([], "debian:12", tmp_path)
+    assert check.mend == f"ci-daemon --state-dir {tmp_path} image build debian:12"
+
+
+def test_room_is_measured_where_the_state_directory_is_or_will_be(tmp_path: Path):
+    assert f"below {tmp_path}" in state.room(tmp_path / "not" / "yet").detail
+
+
+def test_a_mend_that_fails_says_what_the_command_said(tmp_path: Path):
+    done = list(mend([Check("x", ok=False, detail="", mend="sh -c 'echo first; echo no luck; exit 3'")]))
+    assert done[0].fault == "no luck"
+    assert next(mend([Check("x", ok=False, detail="", mend="false")])).fault == "ended with 1"
+    assert "No such file" in next(mend([Check("x", ok=False, detail="", mend=str(tmp_path / "none"))])).fault
+
+
+def test_an_installation_with_stale_lists_renews_them_and_tries_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    log = tmp_path / "log"
+    (tmp_path / "apt-get").write_text(f'#!/bin/sh\necho "$1" >> {log}\n[ "$1" = update ] || grep -q update {log}\n')
+    (tmp_path / "apt-get").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    done = list(mend([Check("x", ok=False, detail="", mend="apt-get install -y thing")]))
+    assert [each.fault for each in done] == [None]
+    assert log.read_text().split() == ["install", "update", "install"]
+
+
+def test_only_what_failed_and_is_safe_to_mend_is_mended():
+    checks = [
+        Check("well", ok=True, detail="", mend="false"),
+        Check("careful", ok=False, detail="", mend="false", fixable=False),
+        Check("hopeless", ok=False, detail=""),
+    ]
+    assert list(mend(checks)) == []
+
+
+def test_the_command_tells_everything_as_json(state_dir: Path, capsys: pytest.CaptureFixture[str]):
+    main(["--state-dir", str(state_dir), "doctor", "--json"])
+    found = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+    assert found["state"]["ok"]
+    assert set(found["python"]) == {"name", "ok", "needed", "detail", "mend"}
+    assert {"overlay", "tun", "sub-ids", "namespaces", "clock", "disk", "limit on memory"} <= set(found)
+
+
+def test_the_command_fails_where_something_needed_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["--state-dir", str(tmp_path), "doctor", "--quiet"]) == 1
+    out = capsys.readouterr().out
+    assert f"lacks state: {tmp_path} is no state directory yet: run `ci-daemon --state-dir {tmp_path} init`" in out
+    assert "python" not in out
+
+
+def test_fix_mends_what_it_may_and_looks_again(state_dir: Path, capsys: pytest.CaptureFixture[str]):
+    (state_dir / "secret.key").chmod(0o644)
+    main(["--state-dir", str(state_dir), "doctor", "--fix"])
+    said = capsys.readouterr()
+    assert f"ran: chmod 0600 {state_dir}/secret.key" in said.err
+    assert "ok    state:" in said.out
+
+
+def test_python_that_is_too_old_is_told_before_anything_else():
+    code = "import sys; sys.version_info = (3, 10, 1)\nfrom ci_daemon.doctor import host\nprint(host.python())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "Python 3.10.1 is too old" in done.stdout
