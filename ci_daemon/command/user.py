@@ -14,13 +14,10 @@ __all__ = ["user"]
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 
 
-class _Email(click.ParamType):
-    name = "email"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if not _EMAIL.fullmatch(value) or not value.isprintable():
-            self.fail(f'"{value}" is no e-mail address: give one like ada@example.org', param, ctx)
-        return value
+def _email(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    if not _EMAIL.fullmatch(value) or not value.isprintable():
+        raise click.BadParameter(f'"{value}" is no e-mail address: give one like ada@example.org')
+    return value
 
 
 @click.group(cls=Group)
@@ -29,7 +26,7 @@ def user() -> None:
 
 
 @user.command(short_help="Add a user with an organization and an API key.")
-@click.argument("email", type=_Email())
+@click.argument("email", callback=_email)
 @click.option("--name", required=True, help="The name to show.")
 @pass_session
 def add(session: Session, *, email: str, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_daemon.doctor import host, state
+from ci_daemon.doctor import host, limits, state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,4 +27,4 @@ def examine(state_dir: Path, config: Config) -> Iterator[Check]:
     yield host.clock()
     yield state.room(state_dir)
     yield state.state_directory(state_dir)
-    yield from limits.limits()
+    yield from limits.limits(config.sandbox.processes)

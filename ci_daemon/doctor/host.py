@@ -8,6 +8,7 @@ import stat
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,13 +91,13 @@ def overlay(directory: Path) -> Check:
         ids = IdMap.of_caller()
         with tempfile.TemporaryDirectory(prefix=".doctor-", dir=existing(directory)) as folder:
             # A folder that belongs to the VMs' ids is made and removed by whoever is root of those and the caller's.
-            around = {"idmap": ids.with_caller(), "cwd": Path(folder), "timeout": _PATIENCE}
-            run_mapped(["mkdir", "trial"], **around)
+            around = partial(run_mapped, idmap=ids.with_caller(), cwd=Path(folder), timeout=_PATIENCE)
+            around(["mkdir", "trial"])
             try:
                 argv = ["unshare", "--mount", "sh", "-ec", _MOUNT]
                 run_mapped(argv, idmap=ids, cwd=Path(folder, "trial"), timeout=_PATIENCE)
             finally:
-                run_mapped(["rm", "-rf", "trial"], **around)
+                around(["rm", "-rf", "trial"])
     except NoSubIds:
         return Check(name, ok=False, detail="overlays cannot be tried before there are sub-ids", fixable=False)
     except (VmError, OSError) as error:
