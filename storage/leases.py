@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import peewee
@@ -53,11 +54,6 @@ class Leases:
             database, leases.where(LeaseRow.job == slot("job_id")).order_by(LeaseRow.id.desc()).limit(1), _LEASE
         )
         self._live = Query(database, leases.where(live).order_by(LeaseRow.id), _LEASE)
-        self._counts = Query(
-            database,
-            LeaseRow.select(LeaseRow.state, peewee.fn.COUNT(LeaseRow.id)).where(live).group_by(LeaseRow.state),
-            lambda row: (LeaseState(row[0]), int(row[1])),
-        )
         self._insert = Command(database, insert_into(LeaseRow, "started_at", "finished_at"))
         self._move = Command(
             database, LeaseRow.update({LeaseRow.state: slot("to")}).where(this, LeaseRow.state == slot("frm"))
@@ -119,7 +115,7 @@ class Leases:
 
     def counts(self) -> dict[LeaseState, int]:
         """Return how many live leases are in each state; a state without leases is absent."""
-        return dict(self._counts.all())
+        return dict(Counter(lease.state for lease in self.live()))
 
     def reserve_warm(self, uuid: str, provider: str, image: str, shape: Shape) -> Lease:
         """Write the row of a VM that is about to be made for no job yet, with network."""

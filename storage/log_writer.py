@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from storage.instants import to_micros
 from storage.log_index import LogKind, LogRecord, read_records, record_count, record_offset
@@ -28,9 +28,10 @@ _LEADS = {2: range(0xC2, 0xE0), 3: range(0xE0, 0xF0), 4: range(0xF0, 0xF5)}
 class LogWriter:
     """Appends to the log of one attempt. Safe in any thread; one writer an attempt."""
 
-    def __init__(self, log: Path, index: Path, limit: int, clock: Clock) -> None:
-        """Open or continue a log that keeps output up to ``limit`` bytes."""
+    def __init__(self, log: Path, index: Path, limit: int, taken: int, clock: Clock) -> None:
+        """Open or continue a log whose job keeps ``limit`` bytes, of which earlier attempts took ``taken``."""
         self._limit = limit
+        self._room = max(0, limit - taken)
         self._clock = clock
         self._lock = threading.Lock()
         self._held = b""
@@ -39,14 +40,22 @@ class LogWriter:
         self._records, last = _last_whole(self._log, self._index)
         self._size = last.end
         self._stored = last.guest_end
-        self._limit_told = self._size > limit
+        self._limit_told = self._size > self._room
         os.ftruncate(self._log, self._size)
         os.ftruncate(self._index, record_offset(self._records))
 
+    def __enter__(self) -> Self:
+        """Return the writer itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the writer."""
+        self.close()
+
     @property
     def guest_offset(self) -> int:
-        """How many bytes of the command's output need not come again: stored, or dropped past the limit."""
-        return self._stored
+        """Where in the command's output the next ``output`` goes on. After a crash: past the last byte stored."""
+        return self._stored + len(self._held)
 
     @property
     def size(self) -> int:
@@ -56,13 +65,14 @@ class LogWriter:
     def output(self, data: bytes) -> None:
         """Append what the command put out. An incomplete UTF-8 character at the end waits for its rest.
 
-        Past the limit the output is dropped, after one notice that says so; ``guest_offset`` goes on counting.
+        Past the limit the output is dropped, after one notice that says so; ``guest_offset`` goes on counting. Raises
+        OSError where the disk is full: what was not stored is to come again, from ``guest_offset`` on.
         """
         with self._lock:
-            data = self._held + data
+            data, self._held = self._held + data, b""
             whole = len(data) - _incomplete_tail(data)
-            self._held = data[whole:]
             self._append_output(data[:whole])
+            self._held = data[whole:]
 
     def notice(self, text: str) -> None:
         """Append a sentence of the service, on a line of its own."""
@@ -83,7 +93,7 @@ class LogWriter:
                 self._log = self._index = -1
 
     def _append_output(self, data: bytes) -> None:
-        kept = data[: max(0, self._limit - self._size)]
+        kept = data[: max(0, self._room - self._size)]
         start = 0
         while start < len(kept):
             block = kept[start : start + _RECORD_BYTES]

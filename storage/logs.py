@@ -65,7 +65,7 @@ class LogFiles:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = directory / f"{attempt}.log"
         earlier = sum(part.size for part in _parts(directory) if part.log != log)
-        return LogWriter(log, log.with_suffix(".idx"), max(0, self._limit.bytes - earlier), self._clock)
+        return LogWriter(log, log.with_suffix(".idx"), self._limit.bytes, earlier, self._clock)
 
     def reader(self, build_uuid: str, job_uuid: str) -> JobLog:
         """Return a job's log, which may be empty, or grow while it is read."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.errors import MigrationFailed, SchemaTooNew
+from storage.errors import DatabaseUnreadable, MigrationFailed, SchemaTooNew
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from storage.database import Database
 
 __all__ = ["Migration", "migrate", "migrations"]
+
+
+_APPLICATION_ID = int.from_bytes(b"ci-d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +42,11 @@ def migrations() -> list[Migration]:
 def migrate(database: Database, steps: Sequence[Migration]) -> int:
     """Apply the steps that the database lacks; return its version.
 
-    Raises SchemaTooNew where it is past the last step, and MigrationFailed where a step fails, which changes nothing.
+    Raises DatabaseUnreadable where it is another program's, SchemaTooNew where it is past the last step, and
+    MigrationFailed where a step fails, which changes nothing.
     """
     known = steps[-1].number
+    _refuse_foreign(database)
     version = _version(database)
     if version > known:
         raise SchemaTooNew(
@@ -67,11 +72,18 @@ def _apply(database: Database, step: Migration) -> None:
                 raise MigrationFailed(
                     f"migration {step.name} leaves {len(broken)} rows that refer to none: {broken[:3]}"
                 )
+            database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             database.execute(f"PRAGMA user_version = {step.number}")
     except peewee.PeeweeException as error:
         raise MigrationFailed(f"migration {step.name} failed, the database is unchanged: {error}") from error
     finally:
         database.execute("PRAGMA foreign_keys = ON")
+
+
+def _refuse_foreign(database: Database) -> None:
+    tables = database.execute("SELECT count(*) FROM sqlite_schema").get
+    if tables and database.execute("PRAGMA application_id").get != _APPLICATION_ID:
+        raise DatabaseUnreadable("the database is of another program: choose another state directory")
 
 
 def _version(database: Database) -> int:

@@ -114,9 +114,7 @@ def insert_into(model: type[peewee.Model], *without: str) -> peewee.Insert:
 
 def _compiled(query: peewee.Query) -> str:
     context = peewee.SqliteDatabase(None).get_sql_context(value_literals=True)
-    sql, values = context.sql(query).query()  # type: ignore[no-untyped-call] # peewee's stubs leave it open
-    if values:
-        raise AssertionError(f"a statement binds values that are no slots: {values} in {sql}")
+    sql, _ = context.sql(query).query()  # type: ignore[no-untyped-call] # peewee's stubs leave it open
     return str(sql)
 
 

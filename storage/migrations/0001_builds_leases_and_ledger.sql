@@ -1,5 +1,3 @@
-PRAGMA application_id = 1667851617;
-
 CREATE TABLE organizations (
     id INTEGER PRIMARY KEY,
     uuid TEXT NOT NULL UNIQUE,
@@ -176,7 +174,7 @@ CREATE TABLE leases (
 ) STRICT;
 CREATE INDEX leases_job ON leases (job_id) WHERE job_id IS NOT NULL;
 CREATE INDEX leases_usage ON leases (organization_id, started_at, finished_at) WHERE started_at IS NOT NULL;
-CREATE INDEX leases_live ON leases (state) WHERE state <> 'ended';
+CREATE INDEX leases_live ON leases (id) WHERE state <> 'ended';
 
 CREATE TABLE ledger_entries (
     id INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -65,9 +65,7 @@ def test_jobs_keep_what_was_planned_in_their_order(world: World):
     assert (second.soft_failed, second.cache_hit) == (False, False)
 
 
-def test_jobs_without_prerequisites_are_scheduled_and_the_others_wait(
-    storage: Storage, world: World, clock: HandClock
-):
+def test_jobs_without_prerequisites_are_scheduled_and_the_others_wait(storage: Storage, world: World, clock: HandClock):
     build = world.build(
         new_job("a"),
         new_job("b", (0, BUILDS_IN, False)),

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from storage import JobState, LeaseState, Storage
+from storage import Job, JobState, LeaseState, Storage
 from tests.storage.world import HandClock, World, new_job
 
 TERMINAL = [state for state in JobState if state.terminal]
 
 
-def _reload(world: World, job):
+def _reload(world: World, job: Job) -> Job:
     found = world.storage.jobs.get(job.id)
     assert found is not None
     return found
@@ -32,9 +32,7 @@ def test_a_late_message_never_undoes_a_terminal_state(storage: Storage, world: W
     assert storage.jobs.move(job.id, JobState.SCHEDULED, terminal)
     for state in JobState:
         assert not storage.jobs.move(job.id, terminal, state)
-        assert not storage.jobs.retry(
-            job.id, terminal, lease_id=None, billable=True, error_code=None, exit_code=None
-        )
+        assert not storage.jobs.retry(job.id, terminal, lease_id=None, billable=True, error_code=None, exit_code=None)
     assert world.state(job) is terminal
 
 
@@ -96,6 +94,7 @@ def test_a_finish_that_comes_too_late_changes_nothing(storage: Storage, world: W
     clock.turn(seconds=100)
     assert not world.finish(job, lease, to=JobState.FAILED)
     assert not world.finish(job, lease, frm=JobState.PASSED, to=JobState.FAILED)
+    assert not world.finish(job, None)
     assert (_reload(world, job), storage.leases.live(), storage.attempts.of_job(job.id)) == before
     assert len(storage.ledger.page(world.pipeline.organization_id, 10, None).rows) == 1
 
@@ -174,9 +173,7 @@ def test_a_debit_of_nothing_is_written_too(storage: Storage, world: World):
     assert debit.amount_cents == 0
 
 
-def test_a_vm_that_is_gone_before_its_job_finishes_is_paid_to_its_end(
-    storage: Storage, world: World, clock: HandClock
-):
+def test_a_vm_that_is_gone_before_its_job_finishes_is_paid_to_its_end(storage: Storage, world: World, clock: HandClock):
     job = world.job(world.build())
     lease = world.start(job)
     clock.turn(seconds=240)
@@ -184,3 +181,13 @@ def test_a_vm_that_is_gone_before_its_job_finishes_is_paid_to_its_end(
     clock.turn(seconds=1000)
     assert world.finish(job, lease)
     assert storage.ledger.balance(world.pipeline.organization_id) == -10
+
+
+def test_a_job_finishes_and_retries_without_a_lease_too(storage: Storage, world: World):
+    job = world.job(world.build())
+    storage.jobs.move(job.id, JobState.SCHEDULED, JobState.ASSIGNED)
+    assert storage.jobs.retry(
+        job.id, JobState.ASSIGNED, lease_id=None, billable=False, error_code="lease_failed", exit_code=None
+    )
+    assert world.finish(job, None, frm=JobState.SCHEDULED, to=JobState.TIMED_OUT, error_code="pipeline_timeout")
+    assert _reload(world, job).error_code == "pipeline_timeout"

@@ -50,12 +50,18 @@ def test_pages_show_an_organizations_entries_newest_first(storage: Storage, worl
         "UPDATE ledger_entries SET amount_cents = 1",
         "UPDATE OR REPLACE ledger_entries SET description = 'x'",
         "DELETE FROM ledger_entries",
-        "INSERT OR REPLACE INTO ledger_entries SELECT id, uuid, organization_id, 1, source, NULL, NULL, 0"
-        " FROM ledger_entries",
-        "INSERT OR REPLACE INTO ledger_entries SELECT NULL, uuid, organization_id, 1, source, NULL, NULL, 0"
-        " FROM ledger_entries",
-        "REPLACE INTO ledger_entries SELECT NULL, 'u', organization_id, 1, 'vm_lease_debit', NULL, job_id, 0"
-        " FROM ledger_entries WHERE job_id IS NOT NULL",
+        (
+            "INSERT OR REPLACE INTO ledger_entries SELECT id, uuid, organization_id, 1, source, NULL, NULL, 0"
+            " FROM ledger_entries"
+        ),
+        (
+            "INSERT OR REPLACE INTO ledger_entries SELECT NULL, uuid, organization_id, 1, source, NULL, NULL, 0"
+            " FROM ledger_entries"
+        ),
+        (
+            "REPLACE INTO ledger_entries SELECT NULL, 'u', organization_id, 1, 'vm_lease_debit', NULL, job_id, 0"
+            " FROM ledger_entries WHERE job_id IS NOT NULL"
+        ),
     ],
 )
 def test_no_entry_is_ever_changed_deleted_or_replaced(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from storage import JobState, Shape, Storage
 from tests.storage.world import BUILDS_IN, DEPENDS_ON, HandClock, World, new_job
@@ -41,9 +42,7 @@ def test_a_queued_job_says_what_its_vm_must_be_like(storage: Storage, world: Wor
     assert (second.parent_snapshot_job_id, second.scheduled_at) == (parent.id, clock.now())
 
 
-def test_the_organization_that_used_least_within_the_hour_comes_first(
-    storage: Storage, world: World, clock: HandClock
-):
+def test_the_organization_that_used_least_within_the_hour_comes_first(storage: Storage, world: World, clock: HandClock):
     other = world.other_pipeline("Other")
     busy = world.job(world.build())
     lease = world.start(busy)
@@ -99,7 +98,7 @@ def test_ten_thousand_queued_jobs_cost_no_more_than_a_few(storage: Storage, worl
     assert many < few * 5
 
 
-def _seconds(work) -> float:
+def _seconds(work: Callable[[], object]) -> float:
     """Return the best of many runs, which is what the work itself takes on a busy machine."""
     best = float("inf")
     for _ in range(50):

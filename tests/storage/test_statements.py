@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import peewee
+import pytest
+
+from storage import Page, Storage
+from storage.database import Database
+from storage.models import JobRow
+from storage.statements import Command, Query, paged, slot, written
+from tests.storage.world import HandClock
+
+READS_ALL = {
+    "ledger._unbalanced": "verification reads everything",
+    "ledger._misbilled": "verification reads everything",
+    "snapshots._all": "the list has no bounds",
+    "snapshots._of_finished_builds": "snapshots are few: they go with their builds",
+}
+IN_AN_INDEX_OF_FEW = ("builds_unfinished", "leases_live")
+
+
+def _statements(storage: Storage) -> Iterator[tuple[str, Query | Command]]:
+    for noun, part in vars(storage).items():
+        for owner in (part, *(getattr(part, inner, None) for inner in ("_queue", "_planter", "_meter"))):
+            for name, statement in vars(owner).items() if hasattr(owner, "__dict__") else ():
+                if isinstance(statement, Query | Command):
+                    yield f"{noun}.{name}", statement
+
+
+def _plan(database: Database, sql: str) -> list[str]:
+    slots = dict.fromkeys(re.findall(r":(\w+)", sql), 1)
+    return [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", slots)]
+
+
+def test_every_statement_of_the_storage_uses_indexes_and_never_sorts(storage: Storage):
+    names = set()
+    for name, statement in _statements(storage):
+        names.add(name)
+        steps = _plan(storage._database, statement.sql)
+        scans = [
+            step for step in steps if step.startswith("SCAN") and not any(index in step for index in IN_AN_INDEX_OF_FEW)
+        ]
+        if name in READS_ALL:
+            assert scans, f"{name} reads all no more: strike it off the list"
+            continue
+        assert not scans, f"{name}: {steps}"
+        sorts = [step for step in steps if "TEMP B-TREE" in step]
+        assert not sorts or _sorts_prerequisites_only(sorts), f"{name}: {steps}"
+    assert names >= READS_ALL.keys() | {"tokens._by_hash", "jobs._heads", "builds._find", "builds._insert_job"}
+    assert len(names) > 50
+
+
+def _sorts_prerequisites_only(sorts: list[str]) -> bool:
+    return sorts == ["USE TEMP B-TREE FOR group_concat(ORDER BY)"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"),
+    [
+        ("builds._page", "builds"),
+        ("builds._unfinished", "builds_unfinished"),
+        ("pipelines._page", "pipelines_organization"),
+        ("organizations._page", "PRIMARY KEY"),
+        ("ledger._page", "ledger_entries_organization"),
+        ("leases._live", "leases_live"),
+        ("leases._of_job", "leases_job"),
+        ("jobs._heads", "jobs_queued"),
+        ("jobs._next_organization", "jobs_queued"),
+        ("jobs._usage", "leases_usage"),
+        ("usage._total", "leases_usage"),
+        ("snapshots._of_job", "snapshots_job"),
+    ],
+)
+def test_lists_and_the_queue_use_the_index_that_was_made_for_them(storage: Storage, statement: str, index: str):
+    (sql,) = (found.sql for name, found in _statements(storage) if name == statement)
+    assert any(index in step for step in _plan(storage._database, sql))
+
+
+def test_a_query_with_a_value_that_is_no_slot_has_it_written_into_the_sql(storage: Storage):
+    query = Query(storage._database, JobRow.select(JobRow.id).where(JobRow.state == "it's"), tuple)
+    assert "'it''s'" in query.sql
+    assert query.all() == []
+
+
+def test_a_slot_without_a_value_is_refused(storage: Storage):
+    query = Query(storage._database, JobRow.select(JobRow.id).where(JobRow.id == slot("id")), tuple)
+    with pytest.raises(peewee.PeeweeException, match="bindings"):
+        query.one()
+
+
+def test_a_page_that_ends_exactly_at_its_limit_is_the_last():
+    assert paged([1, 2], 2, lambda row: row) == Page((1, 2), None)
+    assert paged([1, 2, 3], 2, lambda row: row) == Page((1, 2), 2)
+    assert paged([], 2, lambda row: row) == Page((), None)
+
+
+def test_a_row_that_was_written_and_is_not_there_is_a_bug():
+    with pytest.raises(AssertionError):
+        written(None)
+
+
+def test_statements_hold_no_database_but_their_own(storage: Storage, tmp_path: Path, clock: HandClock):
+    other = Storage.create(tmp_path / "other", clock)
+    storage.users.create("a@b.c", "A")
+    assert other.users.by_email("a@b.c") is None
+    assert other.users.create("a@b.c", "B").name == "B"
+    assert storage.users.by_email("a@b.c").name == "A"
+    other.close()
+    assert storage.users.by_email("a@b.c") is not None
