@@ -64,13 +64,17 @@ class Server:
         self._thread.start()
 
     def close(self) -> None:
-        """Take no more connections, end the streams, let running requests finish, and wait for all of that."""
+        """Take no more connections, end the streams, let running requests finish, and wait for all of that.
+
+        Idempotent; to be called from one thread.
+        """
         self.streams.close()
-        self._closing.set()
         if self._listener is None or self._thread is None:
             self._socket.close()
             return
-        self._listener.pull_trigger()
+        if not self._closing.is_set():
+            self._closing.set()
+            self._listener.pull_trigger()
         self._thread.join()
 
     def _serve(self, listener: _Listener) -> None:
@@ -168,7 +172,7 @@ def _adjustments(settings: HttpSettings) -> Adjustments:
         ident="ci-daemon",
         threads=settings.threads,
         connection_limit=settings.max_connections,
-        cleanup_interval=_MAINTENANCE_SECONDS,
+        cleanup_interval=max(1, min(_MAINTENANCE_SECONDS, int(settings.receive_timeout))),
         channel_timeout=int(settings.idle_timeout),
         max_request_header_size=settings.max_header_bytes,
         max_request_body_size=settings.max_body_bytes + 1,

@@ -56,6 +56,7 @@ class DummyEngine:
         self.draining = False
         self.refusal: Exception | None = None
         self.added = 0
+        self.reading: list[DummyWatch] = []
         self.meanwhile: list[Callable[[], None]] = []
         """What happens while a reader waits: the first in its first wait, the second in its second, and so on."""
 
@@ -73,7 +74,12 @@ class DummyEngine:
     @contextmanager
     def watch(self, job_uuid: str) -> Iterator[DummyWatch]:
         changed = self._changed.setdefault(job_uuid, threading.Event())
-        yield DummyWatch(changed, self)
+        watch = DummyWatch(changed, self)
+        self.reading.append(watch)
+        try:
+            yield watch
+        finally:
+            self.reading.remove(watch)
 
     def stir(self, job_uuid: str) -> None:
         """Wake whoever reads the job's log."""
@@ -83,7 +89,7 @@ class DummyEngine:
         return "waiting for a VM: host is full (4 of 4)" if job.state is JobState.SCHEDULED else None
 
 
-@dataclass
+@dataclass(eq=False)
 class DummyWatch:
     changed: threading.Event
     engine: DummyEngine

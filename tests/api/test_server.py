@@ -1,0 +1,384 @@
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api import CannotListen, HttpSettings, Server, create_app
+from storage import Storage, SystemClock
+from tests.api.test_log_events import events
+from tests.api.world import Account, DummyEngine, JobPath, World
+
+MAX_BODY = 20_000
+
+
+@dataclass
+class Served:
+    """A world behind a real server, and connections to it."""
+
+    world: World
+    server: Server
+    ada: Account
+    opened: ExitStack = field(default_factory=ExitStack)
+
+    def connect(self, timeout: float = 10.0) -> socket.socket:
+        host, port = self.server.address.rsplit(":", 1)
+        return self.opened.enter_context(socket.create_connection((host, int(port)), timeout))
+
+    def send(self, data: bytes) -> http.client.HTTPResponse:
+        """Send bytes on a connection of their own; return the answer, its body not yet read."""
+        return answer(self.connect(), data)
+
+    def get(self, path: str, *headers: str, token: bool = True) -> http.client.HTTPResponse:
+        return self.send(self.request("GET", path, *headers, token=token))
+
+    def request(self, method: str, path: str, *headers: str, body: bytes = b"", token: bool = True) -> bytes:
+        lines = [f"{method} {path} HTTP/1.1", "Host: ci", *headers]
+        if token:
+            lines.append(f"Authorization: Bearer {self.ada.token}")
+        return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def answer(connection: socket.socket, data: bytes = b"") -> http.client.HTTPResponse:
+    connection.sendall(data)
+    response = http.client.HTTPResponse(connection)
+    response.begin()
+    return response
+
+
+def refusal(response: http.client.HTTPResponse) -> tuple[int, str]:
+    """Return status and code, having seen that it is a whole envelope."""
+    error = json.loads(response.read())["error"]
+    assert response.headers["Content-Type"] == "application/json"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["X-Request-Id"] == error["request_id"]
+    assert error["doc_url"].endswith(f"/docs/errors/{error['code']}")
+    return response.status, error["code"]
+
+
+def until(look: Callable[[], bool], seconds: float = 5.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < deadline, "not in time"
+        threading.Event().wait(0.02)
+
+
+@contextmanager
+def serving(directory: Path, **settings: Any) -> Iterator[Served]:
+    clock = SystemClock()
+    storage = Storage.create(directory, clock)
+    engine = DummyEngine(storage, None)
+    wanted = {"threads": 6, "max_streams": 3, "max_body_bytes": MAX_BODY, "max_header_bytes": 8000, **settings}
+    server = Server(HttpSettings(listen="127.0.0.1:0", **wanted))
+    app = create_app(storage, engine, server.settings, streams=server.streams, clock=clock)
+    world = World(storage, engine, clock, app)  # type: ignore[arg-type]
+    server.start(app)
+    served = Served(world, server, world.join("ada@example.org"))
+    try:
+        with served.opened:
+            yield served
+    finally:
+        server.close()
+        storage.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("waitress", "http"))]
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with serving(tmp_path / "state") as served:
+        yield served
+
+
+@pytest.fixture
+def job(served: Served) -> JobPath:
+    return served.ada.pipeline().build().job()
+
+
+def stream(served: Served, job: JobPath) -> http.client.HTTPResponse:
+    return served.get(f"/v0/jobs/{job.uuid}/logs?token={job.build.token()}", token=False)
+
+
+def organization(name: str) -> bytes:
+    return json.dumps({"name": name}).encode()
+
+
+def test_requests_are_answered_one_after_the_other_on_a_connection(served: Served):
+    connection = served.connect()
+    for _ in range(3):
+        response = answer(connection, served.request("GET", "/api/v0/user"))
+        assert json.loads(response.read())["email"] == "ada@example.org"
+
+
+def test_requests_sent_at_once_are_answered_in_order(served: Served):
+    connection = served.connect()
+    connection.sendall(served.request("GET", "/api/v0/user") + served.request("GET", "/api/v0/ping"))
+
+    assert b"ada@example.org" in answer(connection).read()
+    assert b"ok" in answer(connection).read()
+
+
+def test_error_pages_are_where_the_server_is(served: Served):
+    error = json.loads(served.get("/nothing").read())["error"]
+
+    assert error["doc_url"] == f"http://{served.server.address}/docs/errors/route_not_found"
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"nonsense\r\n\r\n",
+        b"get / HTTP/1.1\r\nHost: ci\r\n\r\n",
+        b"GET  / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost ci\r\n\r\n",
+        b"GET / HTTP/1.1\r\n: ci\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: ci\r\nA: b\rc\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: ci\nA: b\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 1, 2\r\n\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nnothex\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3;" + b"x" * 6000,
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"x: y\r\n" * 1000,
+        b"WEBSOCKET /api/v0/ping HTTP/1.1\r\nHost: ci\r\n\r\n",
+        b"BREW /api/v0/ping HTTP/1.1\r\nHost: ci\r\n\r\n",
+    ],
+)
+def test_a_request_that_is_no_http_is_answered_in_the_envelope(served: Served, request_bytes: bytes):
+    assert refusal(served.send(request_bytes)) == (400, "malformed_request")
+
+
+def test_a_refused_request_keeps_its_id(served: Served):
+    given = "an-id-of-twenty-chars"
+    response = served.send(f"POST / HTTP/1.1\r\nX-Request-Id: {given}\r\nContent-Length: x\r\n\r\n".encode())
+
+    assert response.headers["X-Request-Id"] == given
+    assert refusal(response) == (400, "malformed_request")
+
+
+def test_headers_have_a_limit(served: Served):
+    assert refusal(served.get("/api/v0/user", f"X-Long: {'x' * 9000}")) == (431, "headers_too_large")
+    assert refusal(served.send(b"GET /" + b"x" * 9000)) == (431, "headers_too_large")
+    assert served.get("/api/v0/user", f"X-Long: {'x' * 6000}").status == 200
+
+
+def test_a_body_at_the_limit_is_taken_and_one_byte_more_is_not(served: Served):
+    body = organization("x").ljust(MAX_BODY)
+    headers = ("Content-Type: application/json", f"Content-Length: {MAX_BODY}")
+    assert served.send(served.request("POST", "/api/v0/organizations", *headers, body=body)).status == 201
+
+    too_long = served.request("POST", "/api/v0/organizations", f"Content-Length: {MAX_BODY + 1}")
+    assert refusal(served.send(too_long)) == (413, "body_too_large")
+
+
+def test_a_body_that_is_too_large_is_not_invited(served: Served):
+    request = served.request("POST", "/x", f"Content-Length: {MAX_BODY + 1}", "Expect: 100-continue")
+    connection = served.connect()
+    connection.sendall(request)
+
+    assert connection.recv(12) == b"HTTP/1.1 413"
+
+
+def test_a_body_that_fits_is_invited(served: Served):
+    body = organization("invited")
+    headers = ("Content-Type: application/json", f"Content-Length: {len(body)}", "Expect: 100-continue")
+    connection = served.connect()
+    connection.sendall(served.request("POST", "/api/v0/organizations", *headers))
+    assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+
+    assert answer(connection, body).status == 201
+
+
+def test_a_client_that_sends_all_of_a_body_too_large_reads_the_answer(served: Served):
+    size = 30 * 2**20
+    connection = served.connect()
+    connection.sendall(served.request("POST", "/x", f"Content-Length: {size}"))
+    try:
+        for _ in range(size // 2**16):
+            connection.sendall(b"x" * 2**16)
+    except ConnectionError:
+        pytest.fail("the server reset the connection while the client was sending")
+
+    assert refusal(answer(connection)) == (413, "body_too_large")
+
+
+def test_chunked_bodies_are_taken_within_the_limit(served: Served):
+    headers = ("Content-Type: application/json", "Transfer-Encoding: chunked")
+    body = organization("in pieces")
+    pieces = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    assert served.send(served.request("POST", "/api/v0/organizations", *headers, body=pieces)).status == 201
+
+    block = b"1000\r\n" + b"x" * 4096 + b"\r\n"
+    request = served.request("POST", "/api/v0/organizations", *headers, body=block * 6 + b"0\r\n\r\n")
+    assert refusal(served.send(request)) == (413, "body_too_large")
+
+
+def test_a_refused_connection_is_closed(served: Served):
+    connection = served.connect()
+    assert refusal(answer(connection, b"nonsense\r\n\r\n")) == (400, "malformed_request")
+
+    assert connection.recv(1) == b""
+
+
+def test_a_client_that_takes_too_long_to_ask_is_hung_up_on(tmp_path: Path):
+    with serving(tmp_path / "state", receive_timeout=1.0) as served:
+        for start in (b"GET / HTTP/1.1\r\nX: ", b"POST / HTTP/1.1\r\nContent-Length: 1000\r\n\r\nx"):
+            connection = served.connect()
+            connection.sendall(start)
+            began = time.monotonic()
+            connection.settimeout(0.1)
+            while time.monotonic() < began + 8:
+                try:
+                    connection.sendall(b"x")
+                    if connection.recv(1) == b"":
+                        break
+                except TimeoutError:
+                    continue
+                except ConnectionError:
+                    break
+            else:
+                pytest.fail("the connection is still open")
+
+
+def test_events_arrive_as_they_happen(served: Served, job: JobPath):
+    job.write(b"one\n")
+    response = stream(served, job)
+    lines = iter(response.readline, b"")
+
+    assert next(line for line in lines if line.startswith(b"data: ")).startswith(b'data: {"chunks": [{"seq": 4')
+    for number in range(3):
+        began = time.monotonic()
+        job.write(b"line %d\n" % number)
+        data = next(line for line in lines if line.startswith(b"data: "))
+        assert f"line {number}" in json.loads(data.removeprefix(b"data: "))["content"]
+        assert time.monotonic() - began < 0.4
+    job.end()
+    assert [line for line in lines if line.strip()] == [b"event: done\n", b"data: {}\n"]
+
+
+def test_a_waiting_request_is_answered_when_bytes_come(served: Served, job: JobPath):
+    connection = served.connect()
+    connection.sendall(served.request("GET", f"{job.path}/log?wait=20"))
+    until(lambda: len(served.world.engine.reading) == 1)
+    job.write(b"here\n")
+
+    assert answer(connection).read() == b"here\n"
+
+
+def test_streams_never_starve_the_api(served: Served, job: JobPath):
+    streams = [stream(served, job) for _ in range(3)]
+    assert [each.status for each in streams] == [200, 200, 200]
+    assert refusal(stream(served, job)) == (503, "too_many_streams")
+
+    began = time.monotonic()
+    waiting = served.get(f"{job.path}/log?wait=30")
+    assert (waiting.status, waiting.read()) == (200, b"")
+    for _ in range(50):
+        assert served.get("/api/v0/user").status == 200
+    assert time.monotonic() - began < 3
+
+
+def test_a_client_that_hangs_up_frees_its_place(served: Served, job: JobPath):
+    for _ in range(3):
+        assert stream(served, job).status == 200
+    assert stream(served, job).status == 503
+    served.opened.close()
+
+    until(lambda: stream(served, job).status == 200)
+
+
+def test_a_waiting_client_that_hangs_up_frees_its_place(served: Served, job: JobPath):
+    for _ in range(3):
+        served.connect().sendall(served.request("GET", f"{job.path}/log?wait=30"))
+    until(lambda: len(served.world.engine.reading) == 3)
+    served.opened.close()
+
+    until(lambda: len(served.world.engine.reading) == 0)
+
+
+def test_slow_readers_of_large_logs_hold_no_thread(served: Served, job: JobPath):
+    whole = b"".join(b"%063d\n" % number for number in range(2**20 // 4))
+    job.write(*[whole[start : start + 2**20] for start in range(0, len(whole), 2**20)])
+    readers = [served.get(f"{job.path}/log") for _ in range(12)]
+
+    began = time.monotonic()
+    for _ in range(20):
+        assert served.get("/api/v0/user").status == 200
+    assert time.monotonic() - began < 2
+    for reader in readers:
+        assert reader.headers["Content-Length"] == str(len(whole))
+        assert reader.read() == whole
+
+
+def test_a_log_that_vanishes_while_it_is_sent_cuts_the_answer_short(served: Served, job: JobPath):
+    job.write(*[b"x" * 2**20] * 30)
+    reader = served.get(f"{job.path}/log")
+    state = served.world.storage.directory
+    (state / "logs" / job.build.stored.uuid / job.uuid / "1.log").unlink()
+
+    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+        reader.read()
+    assert served.get("/api/v0/user").status == 200
+
+
+def test_closing_ends_streams_with_a_hint_and_refuses_newcomers(served: Served, job: JobPath):
+    response = stream(served, job)
+    idle = served.connect()
+    began = time.monotonic()
+    served.server.close()
+
+    assert time.monotonic() - began < 3
+    text = response.read().decode()
+    assert text.endswith("\nretry: 1000\n\n")
+    assert [event.name for event in events(text)] == ["history"]
+    assert idle.recv(1) == b""
+    with pytest.raises(ConnectionError):
+        served.connect()
+
+
+def test_closing_lets_a_download_end(served: Served, job: JobPath):
+    job.write(*[b"x" * 2**20] * 30)
+    reader = served.get(f"{job.path}/log")
+    closing = threading.Thread(target=served.server.close)
+    closing.start()
+
+    assert len(reader.read()) == 30 * 2**20
+    closing.join(10)
+    assert not closing.is_alive()
+
+
+def test_closing_does_not_wait_for_a_client_that_does_not_read(tmp_path: Path):
+    with serving(tmp_path / "state", stop_timeout=0.5) as served:
+        job = served.ada.pipeline().build().job()
+        job.write(*[b"x" * 2**20] * 30)
+        reader = served.get(f"{job.path}/log")
+        began = time.monotonic()
+        served.server.close()
+        assert time.monotonic() - began < 3
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+            reader.read()
+
+
+def test_an_address_that_is_taken_is_said(served: Served):
+    with pytest.raises(CannotListen, match=f"cannot listen on {served.server.address}: Address already in use"):
+        Server(HttpSettings(listen=served.server.address))
+
+
+def test_an_address_that_is_not_there_is_said():
+    with pytest.raises(CannotListen, match=r"cannot listen on 203\.0\.113\.1:80"):
+        Server(HttpSettings(listen="203.0.113.1:80"))
+
+
+def test_a_server_that_was_never_started_can_be_closed():
+    server = Server(HttpSettings(listen="[::1]:0"))
+    assert server.settings.url.startswith("http://[::1]:")
+    server.close()
