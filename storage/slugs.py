@@ -26,6 +26,5 @@ def slugify(name: str) -> str:
 def slug_candidates(slug: str) -> Iterator[str]:
     """Yield a slug, then the same with ``-2``, ``-3`` and so on, each within the limit."""
     yield slug
-    for number in count(2):
-        suffix = f"-{number}"
-        yield slug[: MAX_SLUG - len(suffix)].rstrip("-") + suffix
+    suffixes = (f"-{number}" for number in count(2))
+    yield from (slug[: MAX_SLUG - len(suffix)].rstrip("-") + suffix for suffix in suffixes)

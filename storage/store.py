@@ -99,11 +99,12 @@ class Storage:
         database = Database(path, clock)
         try:
             migrate(database, migrations())
-        except peewee.PeeweeException as error:
+        except BaseException as error:
             database.close()
-            raise DatabaseUnreadable(f"cannot read {path}: {error}; check its owner, or restore a backup") from error
-        except BaseException:
-            database.close()
+            if isinstance(error, peewee.PeeweeException):
+                raise DatabaseUnreadable(
+                    f"cannot read {path}: {error}; check its owner, or restore a backup"
+                ) from error
             raise
         return cls(directory, database, vault, rates or Rates(), log_limit or LogLimit(), clock)
 

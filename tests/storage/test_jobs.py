@@ -139,6 +139,12 @@ def test_one_debit_covers_every_attempt_but_those_the_service_lost(storage: Stor
     assert world.finish(job, lease)
     assert storage.ledger.balance(world.pipeline.organization_id) == -(10 + 0 + 20)
     assert len(storage.ledger.page(world.pipeline.organization_id, 10, None).rows) == 1
+    attempts = storage.attempts.of_job(job.id)
+    assert [(attempt.state, attempt.exit_code) for attempt in attempts] == [
+        (JobState.FAILED, 1),
+        (JobState.FAILED, 1),
+        (JobState.PASSED, 0),
+    ]
 
 
 def test_a_retried_job_that_is_canceled_in_the_queue_still_pays_for_what_ran(

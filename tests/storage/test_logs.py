@@ -190,6 +190,13 @@ def test_a_writer_that_comes_back_does_not_tell_the_limit_again(tmp_path: Path):
     assert _text(logs) == stored
 
 
+def test_a_writer_that_comes_back_has_the_rest_of_the_room(tmp_path: Path):
+    logs = _limited(tmp_path, 10)
+    _write(logs, b"123456")
+    _write(logs, b"7890")
+    assert _text(logs) == b"1234567890"
+
+
 def test_the_limit_is_the_jobs_whatever_the_number_of_its_attempts(tmp_path: Path):
     logs = _limited(tmp_path, 10)
     _write(logs, b"1234567\n")

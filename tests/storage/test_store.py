@@ -84,9 +84,9 @@ def test_a_lost_key_is_told_before_anything_is_read(state: Path, clock: HandCloc
 def test_a_file_that_is_no_database_is_refused(state: Path, clock: HandClock):
     (state / "ci-daemon.sqlite3").write_bytes(b"no database at all, but long enough to be read as one" * 100)
     before = len(apsw.connections())
-    with pytest.raises(DatabaseUnreadable, match=r"ci-daemon\.sqlite3"):
+    with pytest.raises(DatabaseUnreadable, match=r"ci-daemon\.sqlite3") as refused:
         Storage.open(state, clock)
-    assert len(apsw.connections()) == before
+    assert len(apsw.connections()) == before, refused
 
 
 def test_somebody_elses_database_is_refused_and_gets_no_tables(state: Path, clock: HandClock):
@@ -107,9 +107,9 @@ def test_a_newer_database_is_refused_and_closed(state: Path, clock: HandClock):
     connection.execute("PRAGMA user_version = 99")
     connection.close()
     before = len(apsw.connections())
-    with pytest.raises(SchemaTooNew, match="99"):
+    with pytest.raises(SchemaTooNew, match="99") as refused:
         Storage.open(state, clock)
-    assert len(apsw.connections()) == before
+    assert len(apsw.connections()) == before, refused
 
 
 def test_closing_leaves_no_file_open_and_no_write_ahead_log(state: Path, clock: HandClock):
