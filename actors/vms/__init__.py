@@ -1,1 +1,59 @@
-"""VMs leased to jobs: providers that make them, and what is done in them over SSH."""
+"""VMs leased to jobs: providers that make them, and what is done in them over SSH (engine.md, "Leases")."""
+
+from __future__ import annotations
+
+from actors.vms.command import (
+    CommandSpec,
+    Exited,
+    Following,
+    GuestLost,
+    NotStarted,
+    follow,
+    start,
+    started,
+    terminate,
+    wait,
+)
+from actors.vms.connection import (
+    CommandTimeout,
+    Completed,
+    Connection,
+    ConnectionLost,
+    HostKeyMismatch,
+    OutputTooLong,
+    Stream,
+)
+from actors.vms.provider import Endpoint, ImageNotFound, Provider, SnapshotNotFound, VmError, VmLost, VmSpec
+from actors.vms.source import SourceError
+from actors.vms.source import check as check_source
+from actors.vms.source import lay as lay_source
+
+__all__ = [
+    "CommandSpec",
+    "CommandTimeout",
+    "Completed",
+    "Connection",
+    "ConnectionLost",
+    "Endpoint",
+    "Exited",
+    "Following",
+    "GuestLost",
+    "HostKeyMismatch",
+    "ImageNotFound",
+    "NotStarted",
+    "OutputTooLong",
+    "Provider",
+    "SnapshotNotFound",
+    "SourceError",
+    "Stream",
+    "VmError",
+    "VmLost",
+    "VmSpec",
+    "check_source",
+    "follow",
+    "lay_source",
+    "start",
+    "started",
+    "terminate",
+    "wait",
+]

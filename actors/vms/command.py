@@ -1,0 +1,223 @@
+"""The one command of a VM, which belongs to no connection: started, followed from any byte, awaited, ended.
+
+Under a supervisor in the VM (``guest/supervise.sh``) it outlives dropped connections and the daemon itself (engine.md,
+"A job attempt").
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from actors.vms.connection import CommandTimeout
+from actors.vms.guest import script
+from actors.vms.provider import VmError, VmLost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from actors.vms.connection import Connection
+
+__all__ = [
+    "CommandSpec",
+    "Exited",
+    "Following",
+    "GuestLost",
+    "NotStarted",
+    "follow",
+    "start",
+    "started",
+    "terminate",
+    "wait",
+]
+
+_ANSWER = 30.0
+_ARGUMENT = 30_000
+"""Characters of one argument: UTF-8 makes at most four bytes of each, and Linux takes 128 KiB."""
+
+_NEVER_STARTED, _SUPERVISOR_GONE, _IMMORTAL = 66, 65, 67
+_TIMED_OUT = {124, 143}
+_KILLED = 137
+
+
+class NotStarted(VmError):  # noqa: N818 - these two read as what is the matter
+    """No command was started in this VM."""
+
+
+class GuestLost(VmLost):
+    """The command's supervisor is gone, and with it the rest of the output and the exit code."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """What to run: ``bash -c command``, or ``sh`` where there is no bash, as root with just this environment.
+
+    Of the combined output ``output_limit`` bytes are kept, rounded up to 512. ``processes`` bounds its processes and
+    threads where it runs in a user namespace, so that room is left to end it. Raises ValueError for text that no
+    program can be given.
+    """
+
+    command: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = "/workspace"
+    output_limit: int = 100 << 20
+    processes: int = 4000
+
+    def __post_init__(self) -> None:
+        if any("\0" in text for text in (self.command, self.cwd, *self.env, *self.env.values())):
+            message = "a command, its folder and its environment cannot hold NUL characters"
+            raise ValueError(message)
+        if any(not name or "=" in name for name in self.env):
+            message = 'a variable\'s name cannot be empty or hold "="'
+            raise ValueError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """How a command ended: a signal N is 128 + N. ``size`` bytes of output were kept; ``truncated``: there was more."""
+
+    exit_code: int
+    size: int
+    truncated: bool
+
+
+def start(connection: Connection, spec: CommandSpec) -> None:
+    """Start the VM's command and return when it runs; where it was started before, it goes on and nothing else happens.
+
+    Raises VmError where the VM cannot run it, ConnectionLost or CommandTimeout where it may or may not have started.
+    """
+    said = b""
+    with connection.stream(
+        script("supervise", limit=spec.output_limit), stdin=_init(spec).encode(), timeout=_ANSWER
+    ) as answer:
+        for block in answer:
+            said += block
+            if said.startswith(b"started\n"):
+                return
+    message = f"the VM cannot start a command: {(said + answer.stderr).decode(errors='replace').strip()[-2000:]}"
+    raise VmError(message)
+
+
+def started(connection: Connection) -> bool:
+    """Tell whether the VM's command was started, whether or not it has ended since."""
+    done = connection.run("[ -e /run/ci-daemon/command ]", timeout=_ANSWER)
+    return done.exit_code == 0
+
+
+class Following:
+    """The command's output from byte ``offset`` on, within 100 ms of its being written, to its very end.
+
+    To be iterated once, by one thread; ``exited`` says afterwards how the command ended. Iterating raises NotStarted,
+    GuestLost and ConnectionLost; whoever follows again from ``offset``, which counts on, misses nothing.
+    """
+
+    def __init__(self, connection: Connection, offset: int) -> None:
+        self.offset = offset
+        self.exited: Exited | None = None
+        self._connection = connection
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield blocks as they come."""
+        while True:
+            begin = self.offset
+            with self._connection.stream(script("locate", "follow", offset=begin), timeout=None) as output:
+                for block in output:
+                    self.offset += len(block)
+                    yield block
+            exited = _outcome(output.exit_code, output.stderr)
+            if self.offset >= exited.size:
+                self.exited = exited
+                return
+            if self.offset == begin:
+                message = f"{exited.size - begin} bytes of the command's output are gone"
+                raise GuestLost(message)
+
+
+def follow(connection: Connection, offset: int = 0) -> Following:
+    """Return the command's output from byte ``offset`` on, to iterate over as it comes."""
+    return Following(connection, offset)
+
+
+def wait(connection: Connection, timeout: float | None = None) -> Exited | None:
+    """Return how the command ended, when it has; None where it has not after ``timeout`` seconds.
+
+    Raises NotStarted, GuestLost, ConnectionLost.
+    """
+    patience = "" if timeout is None else f"timeout {timeout:.3f}"
+    waiting = script("locate", "wait", patience=patience)
+    with connection.stream(waiting, timeout=None if timeout is None else timeout + _ANSWER) as answer:
+        for _ in answer:
+            pass
+    if timeout is not None and answer.exit_code in _TIMED_OUT:
+        return None
+    return _outcome(answer.exit_code, answer.stderr)
+
+
+def terminate(connection: Connection, grace: float = 10.0) -> None:
+    """End the command: TERM to it and all that came from it, after ``grace`` seconds KILL. Returns when all is dead.
+
+    What was never started or has ended is fine. Raises VmError where this cannot be done: then only the VM's end helps.
+    """
+    ending = script("locate", "terminate", grace=f"{grace:.3f}")
+    try:
+        done = connection.run(ending, timeout=grace + _ANSWER)
+    except CommandTimeout as error:
+        message = "the VM does not answer, so its command cannot be ended"
+        raise VmError(message) from error
+    if done.exit_code == _IMMORTAL:
+        message = "the command outlives KILL"
+        raise VmError(message)
+    if done.exit_code not in {0, _NEVER_STARTED, _SUPERVISOR_GONE}:
+        message = f"the VM cannot end its command: {done.stderr.decode(errors='replace').strip()}"
+        raise VmError(message)
+
+
+def _outcome(status: int, told: bytes) -> Exited:
+    """Read what ``tell`` of locate.sh says on stderr."""
+    if status == _NEVER_STARTED:
+        message = "no command was started in this VM"
+        raise NotStarted(message)
+    lines = [line.split() for line in told.decode(errors="replace").splitlines()]
+    facts = {line[0]: line[1:] for line in lines if line}
+    try:
+        size, dropped = map(int, facts["output"])
+        (exit_code,) = map(int, facts.get("exit", [_KILLED]))
+    except (KeyError, ValueError) as error:
+        message = "the supervisor of the VM's command is gone"
+        raise GuestLost(message) from error
+    return Exited(exit_code, size, truncated=dropped > 0)
+
+
+def _init(spec: CommandSpec) -> str:
+    """Return the script of the first process in the command's PID namespace.
+
+    It is one group, so that a shell which does not get all of it runs none of it. It hides the supervisor's files from
+    the command, makes the OOM killer prefer the command to the supervisor, and itself waits for the command.
+    """
+    environment = [f"{name}={value}" for name, value in spec.env.items()]
+    return f"""{{
+mount -t tmpfs -o ro,size=4k tmpfs /run/ci-daemon 2>/dev/null
+echo 100 >/proc/self/oom_score_adj
+ulimit -u {spec.processes} 2>/dev/null || ulimit -p {spec.processes} 2>/dev/null
+umask 022
+cd -- {shlex.quote(spec.cwd)} || exit
+for shell in /bin/bash /usr/bin/bash /usr/local/bin/bash /bin/sh; do
+    [ -x "$shell" ] && break
+done
+echo started >&4
+echo started >&8
+exec 2>/dev/null
+(exec setsid env -i -- {shlex.join(environment)} "$shell" {_command_line(spec.command)} </dev/null 2>&1 4>&- 8>&-)
+echo "exit $?" >&4
+exit
+}}
+"""
+
+
+def _command_line(command: str) -> str:
+    if len(command) <= _ARGUMENT:
+        return shlex.join(["-c", command])
+    parts = [command[start : start + _ARGUMENT] for start in range(0, len(command), _ARGUMENT)]
+    joined = "".join(f"${{{number}}}" for number in range(1, len(parts) + 1))
+    return shlex.join(["-c", f'eval "set --\n{joined}"', "sh", *parts])

@@ -1,0 +1,56 @@
+# Runs the VM's one command, keeps its output and exit code, and holds them until the VM ends.
+#
+# Set before: limit, the most bytes of output to keep, rounded up to blocks of 512. stdin: the script of the command's
+# init, see command.py. When the command has started this says `started` on stdout (descriptor 8), and where it cannot,
+# why. sshd makes it the leader of a session without a terminal and leaves it alone when its channel or connection ends.
+#
+# Others read what this process holds open, so that nothing is lost when the command, which is root, removes files:
+#   3  the combined output
+#   4  lines: `namespace PID`, `started`, `exit CODE`, `output SIZE DROPPED`; locked until all of them are there
+
+PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
+export PATH LC_ALL
+umask 077
+dir=/run/ci-daemon
+[ -d "$dir" ] || mkdir -m 700 "$dir"
+exec 5<&0 8>&1 </dev/null >/dev/null 2>&1
+exec 3<>"$dir/output.$$" 4<>"$dir/result.$$" 9<"$dir/result.$$"
+flock -x 9
+
+# Whoever makes this file first runs the command. Who comes later was sent by a daemon that did not live to note the first.
+set -C
+if ! echo "$$" >"$dir/command"; then
+    tries=0
+    while [ "$tries" -lt 500 ]; do
+        read -r pid <"$dir/command" && grep -q '^started' "/proc/$pid/fd/4" && echo started >&8 && exit
+        tries=$((tries + 1))
+        sleep 0.02
+    done
+    echo 'another process has been starting the command for 10 s' >&8
+    exit 1
+fi
+set +C
+
+# The command has a PID namespace of its own: when its init ends, the kernel kills whatever the command left behind.
+(
+    read -r self _ </proc/self/stat
+    echo "namespace $self" >&4
+    exec unshare --mount --pid --fork --mount-proc sh <&5 2>&1 3>&- 5<&- 9<&-
+) | (
+    exec 5<&- 8>&- 9<&-
+    dropped=0
+    if ! (ulimit -f "$(((limit + 511) / 512))" && exec cat >&3 2>/dev/null); then
+        dropped=$(($(wc -c) + 1))
+    fi
+    size=$(wc -c <"/proc/self/fd/3")
+    echo "output $size $dropped" >&4
+)
+
+while read -r word _; do
+    if [ "$word" = started ]; then
+        exec 9<&-
+        exec sleep 2147483 5<&- 8>&-
+    fi
+done <"/proc/self/fd/4"
+rm -f "$dir/command"
+cat "/proc/self/fd/3" >&8
