@@ -96,15 +96,17 @@ class Attempt:
     def follow(self) -> vms.Exited:
         """Bring the command's output into the log until it has ended, over as many connections as it takes."""
         log = self._opened_log()
+        offset = log.guest_offset
         while True:
             try:
-                connection = self._connected()
-                for block in vms.follow(connection, log.guest_offset):
+                following = vms.follow(self._connected(), offset)
+                for block in following:
                     log.output(block)
+                    offset = following.offset
                     self._on_output()
-                if exited := vms.wait(connection):
+                if following.exited is not None:
                     log.close()
-                    return exited
+                    return following.exited
             except vms.ConnectionLost:
                 self._reconnect()
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from actors.hub import Watch
 from actors.messages import CancelBuild, Demand, Drain
 from actors.root import RootSupervisor
-from actors.runtime import Crew, Runtime, post
+from actors.runtime import Crew, Images, Runtime, post
 from actors.timer import Timer
 from storage import Clock, Job, JobState, Storage
 
 if TYPE_CHECKING:
     from actors.settings import JobSettings, PoolSettings
-    from actors.vms import Images, Provider
+    from actors.vms import Provider
 
 __all__ = ["Engine", "EngineBusy"]
 

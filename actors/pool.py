@@ -90,7 +90,7 @@ class LeasePool(Supervised):
             self._grant_to(queued[0])
 
     def _grant_to(self, queued: QueuedJob) -> None:
-        image = self._runtime.images.resolve(queued.image).name
+        image = self._runtime.images.resolve(queued.image)
         warm = self._fitting_warm(queued, image)
         lease = self._runtime.storage.leases.assign(
             queued.job_id,
@@ -155,7 +155,7 @@ class LeasePool(Supervised):
 
     def _make_warm(self) -> Lease:
         runtime = self._runtime
-        image = runtime.images.resolve(None).name
+        image = runtime.images.resolve(None)
         lease = runtime.storage.leases.reserve_warm(
             str(uuid.uuid4()), provider=runtime.provider.name, image=image, shape=Shape()
         )

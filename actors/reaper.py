@@ -41,11 +41,15 @@ def reap(runtime: Runtime) -> None:
 
 
 def sweep(runtime: Runtime) -> None:
-    """Free the disks and source archives of builds that are over."""
+    """Free the disks and source archives of builds that are over, the newest disk first: it may stand on an older."""
     storage = runtime.storage
-    for snapshot in storage.snapshots.of_finished_builds():
-        runtime.provider.remove_snapshot(snapshot.name)
-        storage.snapshots.remove(snapshot.name)
+    for snapshot in reversed(storage.snapshots.of_finished_builds()):
+        try:
+            runtime.provider.remove_snapshot(snapshot.name)
+        except VmError as error:
+            _log.info("snapshot %s stays for now: %s", snapshot.name, error)
+        else:
+            storage.snapshots.remove(snapshot.name)
     for build_uuid in storage.sources.all():
         build = storage.builds.by_uuid(build_uuid)
         if build is not None and build.state.terminal:

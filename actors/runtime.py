@@ -5,19 +5,27 @@ from __future__ import annotations
 import contextlib
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
 
 if TYPE_CHECKING:
     from actors.settings import JobSettings, PoolSettings
     from actors.timer import Timer
-    from actors.vms import ImageStore, Provider
+    from actors.vms import Provider
     from storage import Clock, Storage
 
-__all__ = ["Address", "Board", "Crew", "Runtime", "post"]
+__all__ = ["Address", "Board", "Crew", "Images", "Runtime", "post"]
 
 Address = pykka.ActorRef[Any]
+
+
+class Images(Protocol):
+    """Says which image a job starts from."""
+
+    def resolve(self, name: str | None) -> str:
+        """Return the image of the store that a job's image stands for; of no image, the default."""
+        ...
 
 
 @dataclass(slots=True)
@@ -45,7 +53,7 @@ class Runtime:
 
     storage: Storage
     provider: Provider
-    images: ImageStore
+    images: Images
     clock: Clock
     pool: PoolSettings
     jobs: JobSettings
