@@ -23,6 +23,7 @@ from actors.vms.connection import (
     OutputTooLong,
     Stream,
 )
+from actors.vms.images import Image, ImageError, Images, ImageStore
 from actors.vms.provider import Endpoint, ImageNotFound, Provider, SnapshotNotFound, VmError, VmLost, VmSpec
 from actors.vms.source import SourceError
 from actors.vms.source import check as check_source
@@ -39,7 +40,11 @@ __all__ = [
     "Following",
     "GuestLost",
     "HostKeyMismatch",
+    "Image",
+    "ImageError",
     "ImageNotFound",
+    "ImageStore",
+    "Images",
     "NotStarted",
     "OutputTooLong",
     "Provider",

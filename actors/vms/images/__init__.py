@@ -1,0 +1,9 @@
+"""Images: root trees that VMs start from, unpacked once and never changed (engine.md, "Leases")."""
+
+from __future__ import annotations
+
+from actors.vms.images.debian import RELEASES
+from actors.vms.images.names import Images, Resolved, check_name, resolve
+from actors.vms.images.store import Image, ImageError, ImageStore
+
+__all__ = ["RELEASES", "Image", "ImageError", "ImageStore", "Images", "Resolved", "check_name", "resolve"]

@@ -1,0 +1,154 @@
+"""Debian and Ubuntu images, by mmdebstrap and without root."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING
+
+from actors.vms.images.host import apt_options, apt_sources, local_certificates
+from actors.vms.provider import VmError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+__all__ = ["RELEASES", "Recipe"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Release:
+    vendor: str
+    suite: str
+    keyring: str
+    components: str
+
+
+def _debian(suite: str) -> _Release:
+    return _Release("debian", suite, "debian-archive-keyring", "main")
+
+
+def _ubuntu(suite: str) -> _Release:
+    return _Release("ubuntu", suite, "ubuntu-keyring", "main,universe")
+
+
+RELEASES = MappingProxyType({
+    "debian:11": _debian("bullseye"),
+    "debian:12": _debian("bookworm"),
+    "debian:13": _debian("trixie"),
+    "ubuntu:22.04": _ubuntu("jammy"),
+    "ubuntu:24.04": _ubuntu("noble"),
+})  # fmt: skip
+"""What can be built, by name."""
+
+_PACKAGES = (
+    "ca-certificates", "curl", "git", "iproute2", "make", "mount", "openssh-server", "procps", "python3",
+    "python3-venv", "unzip", "xz-utils",
+)  # fmt: skip
+_NEVER_UNPACKED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*")
+_KEYRINGS = Path("/usr/share/keyrings")
+_CERTIFICATES = "/usr/local/share/ca-certificates"
+_LAST_LINES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How one release is made into an image."""
+
+    name: str
+    release: _Release
+    mirror: str | None
+
+    @classmethod
+    def of(cls, name: str, mirror: str | None = None) -> Recipe:
+        """Find the recipe of a name. Raises VmError where there is none, or the host lacks what it takes."""
+        release = RELEASES.get(name)
+        if release is None:
+            message = f'no recipe for an image "{name}" (there is: {", ".join(RELEASES)}): see `ci-daemon image import`'
+            raise VmError(message)
+        if shutil.which("mmdebstrap") is None:
+            message = "mmdebstrap is not installed: run `sudo apt-get install mmdebstrap`"
+            raise VmError(message)
+        if not (_KEYRINGS / f"{release.vendor}-archive-keyring.gpg").exists():
+            message = (
+                f"the keys of {release.vendor}'s archive are missing: run `sudo apt-get install {release.keyring}`"
+            )
+            raise VmError(message)
+        return cls(name, release, mirror)
+
+    def describe(self) -> str:
+        """Say where the image comes from."""
+        return f"mmdebstrap {self.release.suite}"
+
+    @contextmanager
+    def tar(self, progress: Callable[[str], None]) -> Iterator[IO[bytes]]:
+        """Give the tar of the root file system while it is made. Raises VmError at the end where that failed."""
+        with tempfile.TemporaryDirectory(prefix="ci-daemon-image-") as folder:
+            argv = [*self._argv(Path(folder)), *self._sources()]
+            environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "TMPDIR": "/var/tmp"}  # noqa: S108 - must be open to the mapped ids
+            with subprocess.Popen(
+                argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            ) as process:
+                assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 - pipes
+                last: deque[str] = deque(maxlen=_LAST_LINES)
+                listener = threading.Thread(target=_listen, args=(process.stderr, progress, last), daemon=True)
+                listener.start()
+                failure: VmError | None = None
+                try:
+                    yield process.stdout
+                except VmError as error:  # the echo of what failed in here, or its cause
+                    failure = error
+                except BaseException:
+                    process.terminate()
+                    raise
+                process.stdout.close()
+                listener.join()
+        if process.returncode != 0:
+            reasons = [*last, *([str(failure)] if failure else [])]
+            message = f"mmdebstrap could not make {self.name}: {'; '.join(reasons)}"
+            raise VmError(message) from failure
+        if failure is not None:
+            raise failure
+
+    def _argv(self, folder: Path) -> list[str]:
+        argv = ["mmdebstrap", "--mode=unshare", "--variant=minbase", "--format=tar"]
+        argv += [f"--include={','.join(_PACKAGES)}", f"--components={self.release.components}"]
+        argv += [f"--aptopt={line}" for line in ['Acquire::Languages "none";', *apt_options()]]
+        argv += ["--dpkgopt=force-unsafe-io"]
+        argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in _NEVER_UNPACKED]
+        argv += ["--dpkgopt=path-include=/usr/share/doc/*/copyright"]
+        argv += [f"--customize-hook={hook}" for hook in self._hooks(folder)]
+        return [*argv, self.release.suite, "-"]
+
+    def _hooks(self, folder: Path) -> Iterable[str]:
+        certificates = folder / "certificates"
+        certificates.mkdir()
+        for number, text in enumerate(local_certificates(), start=1):
+            (certificates / f"host-{number}.crt").write_text(text + "\n", encoding="ascii")
+        if any(certificates.iterdir()):
+            yield f"sync-in {certificates} {_CERTIFICATES}"
+            yield 'chroot "$1" update-ca-certificates'
+        yield 'rm -f "$1"/etc/ssh/ssh_host_*'
+        yield 'mkdir -p "$1/workspace"'
+        yield ': >"$1/etc/resolv.conf"; echo localhost >"$1/etc/hostname"'
+
+    def _sources(self) -> Sequence[str]:
+        if self.mirror is not None:
+            return [self.mirror]
+        return apt_sources(self.release.vendor, self.release.suite, self.release.components.replace(",", " "))
+
+
+def _listen(lines: IO[bytes], progress: Callable[[str], None], last: deque[str]) -> None:
+    for line in lines:
+        text = line.decode(errors="replace").strip()
+        if re.match(r"[IWE]: ", text):
+            progress(text[3:])
+        if text:
+            last.append(text)

@@ -1,0 +1,157 @@
+"""Root trees on disk, owned by the ids of VMs: unpacked, looked through, measured and removed inside the mapping."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+from actors.vms.provider import VmError
+from actors.vms.sandbox.userns import run_mapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from actors.vms.sandbox.userns import IdMap
+
+__all__ = ["Tree", "missing_programs"]
+
+_BLOCK = 1 << 20
+_MAGIC = {
+    b"\x1f\x8b": ("--gzip", "gzip"),
+    b"BZh": ("--bzip2", "bzip2"),
+    b"\xfd7zXZ": ("--xz", "xz-utils"),
+    b"\x28\xb5\x2f\xfd": ("--zstd", "zstd"),
+}
+_MAGIC_BYTES = 6
+_ONLY_DEVICES = ("Cannot mknod: Operation not permitted", "Exiting with failure status due to previous errors")
+_FOLDERS = ("usr/sbin", "usr/bin", "sbin", "bin")
+_PACKAGES = {
+    "sh": "dash",
+    "sshd": "openssh-server",
+    "env": "coreutils",
+    "tail": "coreutils",
+    "tar": "tar",
+    "gzip": "gzip",
+    "mount": "mount",
+    "setsid": "util-linux",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "flock": "util-linux",
+}
+"""What the service runs in a VM, and the Debian packages that have it."""
+_MAX_LINKS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A folder that is the root of a file system, or will be one."""
+
+    path: Path
+    idmap: IdMap
+
+    def make(self) -> None:
+        """Make the empty folder, owned by root of the VMs."""
+        run_mapped(["mkdir", "-m", "755", self.path.name], idmap=self.idmap.with_caller(), cwd=self.path.parent)
+
+    def unpack(self, blocks: IO[bytes]) -> None:
+        """Unpack a tar, plain or compressed by gzip, bzip2, xz or zstd, without its device nodes.
+
+        Raises VmError where it is none or does not fit.
+        """
+        head = blocks.read(_MAGIC_BYTES)
+        option, package = next((found for magic, found in _MAGIC.items() if head.startswith(magic)), ("", ""))
+        argv = ["tar", "--extract", "--file=-", "--numeric-owner", "--same-owner", "--preserve-permissions"]
+        argv += ["--exclude=./dev/*", "--exclude=dev/*", *([option] if option else [])]
+        with tempfile.TemporaryFile() as said:
+            with subprocess.Popen(
+                self.idmap.command(argv), cwd=self.path, env={"PATH": os.defpath, "LC_ALL": "C"},
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=said,
+            ) as tar:  # fmt: skip
+                _pour(head, blocks, tar)
+            said.seek(0)
+            lines = said.read().decode(errors="replace").splitlines()
+        if tar.returncode != 0 and not _harmless(lines):
+            if any("Cannot exec" in line for line in lines):
+                message = f"this archive needs {package} to be unpacked: run `sudo apt-get install {package}`"
+                raise VmError(message)
+            message = f"the archive cannot be unpacked: {'; '.join(lines[-5:])}"
+            raise VmError(message)
+
+    def size(self) -> int:
+        """Return the bytes it takes on disk."""
+        return int(run_mapped(["du", "--summarize", "--block-size=1", "."], idmap=self.idmap, cwd=self.path).split()[0])
+
+    def flush(self) -> None:
+        """Return when all of it would survive a loss of power."""
+        run_mapped(["sync", "--file-system", "."], idmap=self.idmap, cwd=self.path)
+
+    def remove(self) -> None:
+        """Remove it with everything in it."""
+        argv = ["rm", "-rf", "--", self.path.name]
+        run_mapped(argv, idmap=self.idmap.with_caller(), cwd=self.path.parent)
+
+
+def missing_programs(root: Path) -> dict[str, str]:
+    """Return what a VM needs and a tree lacks: programs, and the Debian packages that have them."""
+    return {
+        program: package
+        for program, package in _PACKAGES.items()
+        if not any(_is_program(root, f"{folder}/{program}") for folder in _FOLDERS)
+    }
+
+
+def _pour(head: bytes, blocks: IO[bytes], tar: subprocess.Popen[bytes]) -> None:
+    """Give ``tar`` everything, or as much as it takes: it says itself why it wants no more."""
+    assert tar.stdin is not None  # noqa: S101 - it is a pipe
+    try:
+        with tar.stdin as stdin:
+            for block in _chain(head, blocks):
+                stdin.write(block)
+    except BrokenPipeError:
+        return
+    except BaseException:
+        tar.kill()
+        raise
+
+
+def _chain(head: bytes, blocks: IO[bytes]) -> Iterator[bytes]:
+    yield head
+    while block := blocks.read(_BLOCK):
+        yield block
+
+
+def _harmless(lines: Iterable[str]) -> bool:
+    """Tell whether all that was amiss is device nodes, which nobody may make without being root of the host."""
+    said = list(lines)
+    return bool(said) and all(line.endswith(_ONLY_DEVICES) for line in said)
+
+
+def _is_program(root: Path, name: str) -> bool:
+    """Look a file up as if ``root`` were ``/``; its links may well be absolute."""
+    pending, place = name.split("/")[::-1], root
+    for _ in range(_MAX_LINKS * len(_FOLDERS)):
+        if not pending:
+            break
+        part = pending.pop()
+        if part in {"", "."}:
+            continue
+        if part == "..":
+            place = place.parent if place != root else root
+            continue
+        try:
+            mode = (place / part).lstat().st_mode
+            target = str((place / part).readlink()) if stat.S_ISLNK(mode) else ""
+        except OSError:
+            return False
+        if target:
+            place = root if target.startswith("/") else place
+            pending += target.split("/")[::-1]
+        else:
+            place /= part
+    mode = place.stat().st_mode
+    return not pending and stat.S_ISREG(mode) and bool(mode & 0o111)
