@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.vms.images.debian import RELEASES
-from actors.vms.images.names import Images, Resolved, check_name, resolve
+from actors.vms.images.names import Images, check_name, resolve
 from actors.vms.images.store import Image, ImageError, ImageStore
 
-__all__ = ["RELEASES", "Image", "ImageError", "ImageStore", "Images", "Resolved", "check_name", "resolve"]
+__all__ = ["RELEASES", "Image", "ImageError", "ImageStore", "Images", "check_name", "resolve"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from actors.vms.images.store import ImageStore
 
-__all__ = ["Images", "Resolved", "check_name", "folder_of", "name_of", "resolve"]
+__all__ = ["Images", "check_name", "folder_of", "name_of", "resolve"]
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*(:[a-zA-Z0-9][a-zA-Z0-9._-]*)?")
 _MAX_NAME = 200
@@ -22,24 +22,14 @@ _TO_FOLDER = str.maketrans({"/": "+", ":": "@"})
 _TO_NAME = str.maketrans({"+": "/", "@": ":"})
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """The image to use; ``mapped`` when it stands in for another that was asked for."""
-
-    name: str
-    mapped: bool
-
-
-def resolve(wanted: str | None, present: Collection[str], default: str, mapping: Mapping[str, str]) -> Resolved:
+def resolve(name: str | None, present: Collection[str], default: str, mapping: Mapping[str, str]) -> str:
     """Say which image a job gets: the default where it names none, its own where it is there, else what is mapped.
 
     An image that is neither there nor mapped is returned as it is: to look it up then fails with its name.
     """
-    if wanted is None:
-        return Resolved(default, mapped=False)
-    if wanted not in present and wanted in mapping:
-        return Resolved(mapping[wanted], mapped=True)
-    return Resolved(wanted, mapped=False)
+    if name is None:
+        return default
+    return name if name in present else mapping.get(name, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +40,9 @@ class Images:
     default: str
     mapping: Mapping[str, str]
 
-    def resolve(self, wanted: str | None) -> Resolved:
-        """Say which image a job gets that names ``wanted``; see `resolve`."""
-        return resolve(wanted, self.store.names(), self.default, self.mapping)
+    def resolve(self, name: str | None) -> str:
+        """Say which image a job gets that names this one, or none; see `resolve`."""
+        return resolve(name, self.store.names(), self.default, self.mapping)
 
     def path(self, name: str) -> Path:
         """Return the root of an image's tree. Raises ImageNotFound."""
