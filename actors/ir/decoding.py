@@ -1,0 +1,90 @@
+"""From text to a JSON document, or to the place where it stops being one."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from actors.ir.errors import IrError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["decode"]
+
+_WORD = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[-+.\w]++|[\[{}\]]', re.DOTALL)
+_PAIRED_ESCAPES = re.compile(
+    r"""(?: [^\\]++
+          | \\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w   # a pair: one character
+          | \\(?!u[dD][89a-fA-F]).                   # any escape but half of a pair
+        )*+""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class _NotJsonError(ValueError):
+    """Python's reader takes it, the standard does not."""
+
+
+def decode(text: str) -> object:
+    """Return the JSON document in ``text``, in which every string is valid Unicode.
+
+    Of a key that an object holds twice the last value stands, as JSON readers have it.
+
+    Raises:
+        IrError: ``invalid_json``, with line and column.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _invalid("not valid UTF-8", text, error.start) from None
+    try:
+        document: object = json.loads(text, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        raise _invalid(error.msg, text, error.pos) from None
+    except RecursionError:
+        raise _invalid("nested too deeply", text, _deepest(text)) from None
+    except _NotJsonError as error:
+        name = str(error)
+        raise _invalid(f"{name} is not a JSON number", text, _first(text, name)) from None
+    except ValueError:
+        too_long = rf"-?[0-9]{{{sys.get_int_max_str_digits() + 1},}}+(?!\.[0-9]|[eE][-+]?[0-9])"
+        raise _invalid("a number with too many digits", text, _first(text, too_long)) from None
+    paired = next(_PAIRED_ESCAPES.finditer(text)).end()
+    if paired < len(text):
+        raise _invalid("half of a surrogate pair", text, paired)
+    return document
+
+
+def _refuse(name: str) -> None:
+    raise _NotJsonError(name)
+
+
+def _invalid(why: str, text: str, offset: int) -> IrError:
+    line = text.count("\n", 0, offset) + 1
+    column = offset - text.rfind("\n", 0, offset)
+    return IrError("invalid_json", f"the pipeline IR is not valid JSON: {why}: line {line} column {column}")
+
+
+def _words(text: str) -> Iterator[tuple[str, int]]:
+    for match in _WORD.finditer(text):
+        yield match[0], match.start()
+
+
+def _first(text: str, pattern: str) -> int:
+    begins = re.compile(pattern).match
+    return next(offset for word, offset in _words(text) if begins(word))
+
+
+def _deepest(text: str) -> int:
+    depth = deepest = place = 0
+    for word, offset in _words(text):
+        if word in "[{":
+            depth += 1
+            if depth > deepest:
+                deepest, place = depth, offset
+        elif word in "]}":
+            depth -= 1
+    return place

@@ -1,0 +1,137 @@
+"""The flat shape: a list of commands and waits (pipeline-ir.md, "Flat shape")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from actors.ir.definition import Definition, Dependency
+from actors.ir.errors import IrError, shown
+from actors.ir.ordering import Dependencies, cycles_first
+from actors.ir.reading import Misfit, at, choice, environment, items, members, peek, record, size
+from actors.ir.step import Step, continues, image, seconds, step
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from actors.ir.limits import Limits
+
+__all__ = ["read_flat"]
+
+_Command: TypeAlias = "tuple[Step, Mapping[str, str], tuple[Dependency, ...]]"
+
+
+def read_flat(document: Mapping[str, object], limits: Limits) -> Definition:
+    """Read a document of the flat shape.
+
+    Raises:
+        Misfit, IrError: the first fault in document order. Where a cycle is all that is wrong, none is raised.
+    """
+    steps = _Steps(document, limits)
+
+    def make(
+        steps: Sequence[_Command], default_image: str | None = None, timeout_seconds: int | None = None, **_env: object
+    ) -> Definition:
+        jobs = (step.job(env, default_image, depends_on) for step, env, depends_on in steps)
+        return Definition(tuple(jobs), timeout_seconds)
+
+    env = environment(limits.max_env_bytes)
+    optional = {"env": env, "default_image": image, "timeout_seconds": seconds}
+    with cycles_first(steps.keys, steps.dependencies):
+        return record(make, {"steps": steps.read}, optional)(document)
+
+
+class _Steps:
+    """Reads the list of steps, each command with its env and what it depends on.
+
+    The document's env counts for each command, and all of them together have to fit where the document has to fit, as
+    they do in the graph shape: a short document cannot become jobs without bound.
+    """
+
+    def __init__(self, document: Mapping[str, object], limits: Limits) -> None:
+        steps = document.get("steps")
+        commands = [item for item in steps if peek(item, "type") == "command"] if isinstance(steps, list) else []
+        self.keys = [peek(command, "key") for command in commands]
+        self._places = {key: place for place, key in enumerate(self.keys) if isinstance(key, str)}
+        self._limits = limits
+        self._waits = _Waits(len(commands))
+        self._commands: list[_Command] = []
+        self._env = _document_env(document, limits)
+        self._env_bytes = 0
+        env = environment(limits.max_env_bytes, self._env)
+        self._command = step(limits, {"env": env, "builds_in": self._parent})
+
+    def read(self, value: object) -> Sequence[_Command]:
+        """Read the list."""
+        if len(self.keys) > self._limits.max_jobs:
+            raise Misfit(f"at most {self._limits.max_jobs} commands")
+        items(self._item)(value)
+        if not self._commands:
+            raise Misfit("at least one command")
+        return self._commands
+
+    def dependencies(self) -> Dependencies:
+        """Return what each command depends on; nothing for those that are not read yet."""
+        unread = len(self.keys) - len(self._commands)
+        return [depends_on for _, _, depends_on in self._commands] + [()] * unread
+
+    def _item(self, value: object) -> None:
+        if at("type", _kind, members(value).get("type")) == "wait":
+            self._waits.wait(len(self._commands), continue_on_failure=continues(value))
+            return
+        command = self._command(value)
+        env = self._env if command.env is None else command.env
+        self._env_bytes += size(env)
+        if self._env_bytes > self._limits.max_bytes:
+            raise Misfit(f"at most {self._limits.max_bytes} bytes of env in all steps together")
+        self._commands.append((command, env, self._waits.dependencies(command.builds_in)))
+
+    def _parent(self, value: object) -> int:
+        if not isinstance(value, str):
+            raise Misfit("the key of a step")
+        if value not in self._places:
+            child = shown(self.keys[len(self._commands)])
+            raise IrError("unknown_dependency", f"step {child} builds in unknown step {shown(value)}")
+        return self._places[value]
+
+
+class _Waits:
+    """What the waits read so far make the next command depend on.
+
+    A wait makes every later command depend on every earlier one. Of several waits between two commands each makes that
+    dependency, so any terminal state satisfies it only where all of them say so. Commands that follow the same waits
+    share one tuple: 1,000 commands may well have half a million dependencies.
+    """
+
+    def __init__(self, commands: int) -> None:
+        self._strict = tuple(Dependency(place) for place in range(commands))
+        self._lenient = tuple(Dependency(place, continue_on_failure=True) for place in range(commands))
+        self._strict_before = 0
+        self._awaited_before = 0
+        self._shared: tuple[Dependency, ...] | None = ()
+
+    def wait(self, commands: int, *, continue_on_failure: bool) -> None:
+        """Take in a wait that stands after so many commands."""
+        self._awaited_before = commands
+        if not continue_on_failure:
+            self._strict_before = commands
+        self._shared = None
+
+    def dependencies(self, parent: int | None) -> tuple[Dependency, ...]:
+        """Return the dependencies of a command that builds in ``parent``, sorted by position."""
+        if self._shared is None:
+            strict, awaited = self._strict_before, self._awaited_before
+            self._shared = self._strict[:strict] + self._lenient[strict:awaited]
+        if parent is None:
+            return self._shared
+        return (*self._shared[:parent], Dependency(parent, builds_in=True), *self._shared[parent + 1 :])
+
+
+def _document_env(document: Mapping[str, object], limits: Limits) -> Mapping[str, str]:
+    """Return the document's env, which the steps' are laid over; a fault in it is reported when its turn comes."""
+    try:
+        return environment(limits.max_env_bytes)(document.get("env"))
+    except Misfit:
+        return {}
+
+
+_kind = choice("command", "wait")

@@ -1,0 +1,26 @@
+"""How much one pipeline may ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+from storage import Shape
+
+__all__ = ["Limits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of one pipeline IR; past any of them it is ``invalid_ir`` (pipeline-ir.md, "Validation").
+
+    ``max_env_bytes`` counts the UTF-8 bytes of the names and values that one job gets from the IR. ``default_shape``
+    fills what a step's ``runner_args`` leave out; ``max_shape`` is the most they may ask for, both inclusive.
+    """
+
+    max_bytes: int = 4 * 1024 * 1024
+    max_jobs: int = 1000
+    max_command_bytes: int = 256 * 1024
+    max_env_bytes: int = 64 * 1024
+    default_shape: Shape = field(default_factory=Shape)
+    max_shape: Shape = field(default_factory=partial(Shape, cpu=16, memory_gb=64, disk_gb=200))

@@ -1,0 +1,209 @@
+"""Readers: functions that take a JSON value and return what it means, or say what was expected in its place.
+
+A reader never looks outside its value. Where the value stands is put together on the way up: each container that a
+`Misfit` passes through adds its own member, so that reading what is right costs nothing extra.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from actors.ir.errors import IrError, shown
+
+__all__ = [
+    "Misfit",
+    "Reader",
+    "at",
+    "choice",
+    "command",
+    "environment",
+    "flag",
+    "items",
+    "line",
+    "members",
+    "peek",
+    "record",
+    "size",
+    "text",
+    "variable",
+    "whole",
+]
+
+T = TypeVar("T")
+Reader = Callable[[object], T]
+
+_MAX_CHARS = 255
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
+
+
+class Misfit(Exception):  # noqa: N818 - half an error: becomes an IrError once its place is known
+    """A value is not what was expected. ``path`` grows from the value outwards: names of members, indexes of items."""
+
+    def __init__(self, expected: str) -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.path: list[str | int] = []
+
+    def error(self) -> IrError:
+        """Return the error that says it to the caller, with the whole JSON path."""
+        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in reversed(self.path))
+        return IrError("invalid_ir", f"{''.join(steps).removeprefix('.') or '$'}: expected {self.expected}")
+
+
+def at(step: str | int, reader: Reader[T], value: object) -> T:
+    """Read ``value``, which is the member or item ``step`` of the value at hand."""
+    try:
+        return reader(value)
+    except Misfit as fault:
+        fault.path.append(step)
+        raise
+
+
+def members(value: object) -> Mapping[str, object]:
+    """Read any object."""
+    if not isinstance(value, dict):
+        raise Misfit("an object")
+    return value
+
+
+def peek(value: object, *path: str) -> object:
+    """Return what stands at ``path`` in ``value``, unread, or None."""
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def record(
+    make: Callable[..., T], required: Mapping[str, Reader[object]], optional: Mapping[str, Reader[object]]
+) -> Reader[T]:
+    """Return a reader of objects that calls ``make`` with the members it knows, by name.
+
+    Members are read in the order of the document and what is missing is found out last. ``null`` counts as absent
+    where absence is allowed, and unknown members are ignored.
+    """
+
+    def read(value: object) -> T:
+        found: dict[str, object] = {}
+        for name, member in members(value).items():
+            reader = required.get(name) or (None if member is None else optional.get(name))
+            if reader is not None:
+                found[name] = at(name, reader, member)
+        for name, reader in required.items():
+            if name not in found:
+                found[name] = at(name, reader, None)
+        return make(**found)
+
+    return read
+
+
+def items(reader: Reader[T]) -> Reader[tuple[T, ...]]:
+    """Return a reader of lists of what ``reader`` reads."""
+
+    def read(value: object) -> tuple[T, ...]:
+        if not isinstance(value, list):
+            raise Misfit("a list")
+        return tuple(at(index, reader, item) for index, item in enumerate(value))
+
+    return read
+
+
+def text(value: object) -> str:
+    """Read a name of any kind: not blank, one line, at most 255 characters."""
+    if not isinstance(value, str) or not value.strip():
+        raise Misfit("a non-empty string")
+    return line(value)
+
+
+def line(value: object) -> str:
+    """Read a string of one line, at most 255 characters, that may be empty."""
+    if not isinstance(value, str):
+        raise Misfit("a string")
+    if len(value) > _MAX_CHARS:
+        raise Misfit(f"at most {_MAX_CHARS} characters")
+    if _CONTROL.search(value):
+        raise Misfit("no control characters")
+    return value
+
+
+def variable(value: object) -> str:
+    """Read the name of an environment variable."""
+    if not isinstance(value, str) or not _VARIABLE.fullmatch(value):
+        raise Misfit(f'a variable name of letters, digits and "_" in place of {shown(value)}')
+    return value
+
+
+def command(max_bytes: int) -> Reader[str]:
+    """Return a reader of shell commands of at most ``max_bytes`` of UTF-8."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not value.strip():
+            raise Misfit("a non-empty string")
+        if "\0" in value:
+            raise Misfit("no NUL character")
+        if len(value.encode()) > max_bytes:
+            raise Misfit(f"at most {max_bytes} bytes")
+        return value
+
+    return read
+
+
+def environment(max_bytes: int, base: Mapping[str, str] | None = None) -> Reader[Mapping[str, str]]:
+    """Return a reader of environment variables that lays them over ``base``; ``max_bytes`` counts names and values."""
+
+    def read(value: object) -> Mapping[str, str]:
+        env = dict(base or {})
+        for name, content in members(value).items():
+            variable(name)
+            env[name] = at(name, _content, content)
+        if size(env) > max_bytes:
+            raise Misfit(f"at most {max_bytes} bytes of names and values")
+        return env
+
+    return read
+
+
+def size(env: Mapping[str, str]) -> int:
+    """Return the bytes of the names and values of environment variables in UTF-8."""
+    return sum(len(name) + len(content.encode()) for name, content in env.items())
+
+
+def _content(value: object) -> str:
+    if not isinstance(value, str):
+        raise Misfit("a string")
+    if "\0" in value:
+        raise Misfit("no NUL character")
+    return value
+
+
+def whole(minimum: int, maximum: int) -> Reader[int]:
+    """Return a reader of whole numbers within bounds, both inclusive; ``true`` and ``1.0`` are none."""
+
+    def read(value: object) -> int:
+        if type(value) is not int or not minimum <= value <= maximum:
+            raise Misfit(f"a whole number from {minimum} to {maximum}")
+        return value
+
+    return read
+
+
+def flag(value: object) -> bool:
+    """Read ``true`` or ``false``."""
+    if not isinstance(value, bool):
+        raise Misfit("true or false")
+    return value
+
+
+def choice(*options: str) -> Reader[str]:
+    """Return a reader of one of some strings."""
+    quoted = [f'"{option}"' for option in options]
+    expected = f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or value not in options:
+            raise Misfit(expected)
+        return value
+
+    return read
