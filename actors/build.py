@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from actors.attempt import Assignment
 from actors.job import JobActor
-from actors.messages import BuildTimedOut, CancelBuild, ChildStopped, Demand, Granted, Idle, JobChanged, Stirred, Sweep
+from actors.messages import BuildTimedOut, CancelBuild, ChildStopped, Demand, Granted, Idle, JobChanged, Stirred
 from actors.runtime import Address, Runtime, post
 from actors.states import JobEvent, Progress, blocks, next_state, roll_up, satisfies
 from actors.supervision import Supervised
@@ -53,7 +53,7 @@ class BuildSupervisor(Supervised):
         storage = self._runtime.storage
         build = storage.builds.get(self._build_id)
         if build is None:
-            post(self._parent, Idle(self._build_id, self._received))
+            post(self._parent, Idle(self._build_id, self.actor_urn, self._received, finished=True))
             return
         self._build = build
         for job in storage.jobs.of_build(build.id):
@@ -213,7 +213,7 @@ class BuildSupervisor(Supervised):
                 post(self._runtime.crew.pool, Demand())
 
     def _roll_up(self) -> None:
-        """Bring the build's own state up to date with its jobs'; when it is final, let its disks go."""
+        """Bring the build's own state up to date with its jobs'."""
         storage, build = self._runtime.storage, self._build
         if build.state.terminal:
             return
@@ -228,8 +228,6 @@ class BuildSupervisor(Supervised):
             self._build = storage.builds.get(build.id) or build
         if not started:
             self._set_alarm()
-        if self._build.state.terminal:
-            post(self._parent, Sweep())
 
     def _job_actor_stopped(self, urn: str) -> None:
         """Forget an actor whose job is done; put a new one in the place of one that died too early."""
@@ -266,4 +264,5 @@ class BuildSupervisor(Supervised):
 
     def _say_if_idle(self) -> None:
         if not self._actors:
-            post(self._parent, Idle(self._build_id, self._received))
+            finished = self._build.state.terminal
+            post(self._parent, Idle(self._build_id, self.actor_urn, self._received, finished))

@@ -27,7 +27,6 @@ __all__ = [
     "StepTimedOut",
     "Stirred",
     "Subscribe",
-    "Sweep",
     "TaskDone",
     "TaskFailed",
     "Unsubscribe",
@@ -103,7 +102,9 @@ class Idle:
     """Build supervisor to root: nothing runs here after the ``received``-th message that you sent me."""
 
     build_id: int
+    urn: str
     received: int
+    finished: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +127,6 @@ class Refill:
 @dataclass(frozen=True, slots=True)
 class Drain:
     """To the pool: grant nothing more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """To root: builds finished, so that disks and archives may be free to go."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,11 +81,13 @@ class LeasePool(Supervised):
         A large job is not overtaken by smaller ones behind it: it would wait for ever.
         """
         while not self._draining:
-            queued = self._runtime.storage.jobs.next_scheduled(exclude_orgs=self._organizations_at_cap(), limit=1)
-            if not queued:
-                return
-            if full := self._lacks_room(queued[0].shape):
-                self._runtime.board.waiting_for = f"waiting for a VM: {full}"
+            at_cap = self._organizations_at_cap()
+            queued = self._runtime.storage.jobs.next_scheduled(exclude_orgs=at_cap, limit=1)
+            short_of = self._lacks_room(queued[0].shape if queued else Shape())
+            if short_of is None and not queued and at_cap:
+                short_of = f"its organization has all {self._capacity.vms_per_organization} that it may have"
+            self._runtime.board.waiting_for = f"waiting for a VM: {short_of}" if short_of else "waiting for a VM"
+            if short_of or not queued:
                 return
             self._grant_to(queued[0])
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from actors.build import BuildSupervisor
 from actors.hub import LogHub
-from actors.messages import BuildTimedOut, CancelBuild, ChildStopped, Demand, Granted, Idle, Reap, Sweep, TaskFailed
+from actors.messages import BuildTimedOut, CancelBuild, ChildStopped, Demand, Granted, Idle, Reap, TaskFailed
 from actors.pool import LeasePool
 from actors.reaper import reap, sweep
 from actors.runtime import Address, Runtime, post
@@ -68,10 +68,8 @@ class RootSupervisor(Supervised):
                 child = self._builds.get(build_id) or self._supervise(build_id)
                 child.sent += 1
                 post(child.address, message)
-            case Idle(build_id, received):
-                self._dismiss(build_id, received)
-            case Sweep():
-                self.work("sweep", lambda: sweep(self._runtime))
+            case Idle():
+                self._dismiss(message)
             case Reap():
                 if not self._reaping:
                     self._reaping = True
@@ -93,11 +91,18 @@ class RootSupervisor(Supervised):
         child = self._builds[build_id] = _Child(BuildSupervisor.start(self._runtime, build_id))
         return child
 
-    def _dismiss(self, build_id: int, received: int) -> None:
-        child = self._builds.get(build_id)
-        if child is not None and child.sent == received:
-            del self._builds[build_id]
-            child.address.stop(block=False)
+    def _dismiss(self, idle: Idle) -> None:
+        """Stop a supervisor that has nothing to do; when its build is over, free what the build kept on disk.
+
+        A predecessor's word does not count, nor one from before a message that is still on its way.
+        """
+        child = self._builds.get(idle.build_id)
+        if child is None or child.address.actor_urn != idle.urn or child.sent != idle.received:
+            return
+        del self._builds[idle.build_id]
+        child.address.stop(block=False)
+        if idle.finished:
+            self.work("sweep", lambda: sweep(self._runtime))
 
     def _replace(self, urn: str) -> None:
         """Start a successor for a child that died; it finds its state in the storage."""

@@ -12,7 +12,7 @@ from storage import BuildState, JobState
 TERMINAL = [state for state in JobState if state.terminal]
 
 
-@pytest.mark.parametrize(("state", "event"), itertools.product(TERMINAL, JobEvent))
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(TERMINAL, JobEvent)))
 def test_nothing_follows_a_terminal_state(state: JobState, event: JobEvent):
     assert next_state(state, event) is None
 

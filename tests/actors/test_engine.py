@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import threading
+
+import pykka
+import pytest
+
+from actors.build import BuildSupervisor
+from actors.hub import LogHub
+from actors.job import JobActor
+from actors.pool import LeasePool
+from actors.supervision import Supervised
+from actors.vms import VmSpec
+from tests.actors.conftest import Host, until
+from tests.e2e.pipelines import Graph, one
+
+LOUD = "for i in 1 2 3 4 5 6 7 8 9 10; do echo line $i; sleep 0.2; done"
+LINES = b"".join(b"line %d\n" % number for number in range(1, 11))
+
+
+def the(kind: type[Supervised]) -> pykka.ActorRef[Supervised]:
+    """Return the one running actor of a kind."""
+    (found,) = pykka.ActorRegistry.get_by_class(kind)
+    return found
+
+
+def test_a_build_runs_to_its_end_and_leaves_nothing(host: Host):
+    graph = Graph().step("parent", "echo made > file").step("child", "cat file", builds_in="parent")
+    build = host.build(graph.ir())
+    assert host.finish(build).state == "passed"
+    assert host.log(build, "child") == b"made\n"
+    until(lambda: True if not list(host.provider.list()) else None, "every VM gone")
+    until(lambda: True if not list(host.provider.snapshots()) else None, "every snapshot gone")
+    until(lambda: True if not host.storage.leases.live() else None, "every lease ended")
+    until(lambda: True if not pykka.ActorRegistry.get_by_class(BuildSupervisor) else None, "no supervisor left")
+
+
+@pytest.mark.parametrize("kind", [JobActor, BuildSupervisor, LeasePool, LogHub])
+def test_an_actor_that_is_killed_is_replaced_and_the_build_ends_rightly(host: Host, kind: type[Supervised]):
+    build = host.build(Graph().step("first", LOUD).step("second", "echo after", after=("first",)).ir())
+    host.says(build, b"line 3", "first")
+    the(kind).stop(block=False)
+    assert host.finish(build).state == "passed"
+    assert host.log(build, "first") == LINES
+    assert host.log(build, "second") == b"after\n"
+    assert [host.job(build, key).attempt for key in ("first", "second")] == [1, 1]
+
+
+def test_a_job_actor_that_dies_of_an_error_is_replaced_too(host: Host, monkeypatch: pytest.MonkeyPatch):
+    build = host.build(one(LOUD))
+    host.says(build, b"line 3")
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(JobActor, "on_error", broken)
+    monkeypatch.setattr(JobActor, "handle", broken)
+    the(JobActor).tell("anything")
+    monkeypatch.undo()
+    assert host.finish(build).state in {"passed", "failed"}
+
+
+def test_the_next_process_attaches_to_running_commands_without_a_hole_or_a_repeat_in_the_log(host: Host):
+    build = host.build(one(LOUD))
+    host.says(build, b"line 3")
+    host.restart()
+    assert host.finish(build).state == "passed"
+    assert host.log(build) == LINES
+    assert host.job(build).attempt == 1
+
+
+def test_a_job_whose_vm_is_lost_is_tried_again_unbilled(host: Host):
+    build = host.build(one("echo attempt $CI_ATTEMPT; test $CI_ATTEMPT = 2 || sleep 600"))
+    host.says(build, b"attempt 1")
+    (lease,) = host.storage.leases.live()
+    host.provider.destroy(lease.uuid)
+    assert host.finish(build).state == "passed"
+    assert host.job(build).attempt == 2
+    lost = host.storage.leases.by_uuid(lease.uuid)
+    assert lost is not None
+    assert lost.amount_cents == 0
+
+
+def test_a_job_whose_vm_is_lost_again_and_again_fails(host: Host):
+    build = host.build(one("echo attempt $CI_ATTEMPT; sleep 600"))
+    for attempt in (1, 2, 3):
+        host.says(build, b"attempt %d" % attempt)
+        (lease,) = host.storage.leases.live()
+        host.provider.destroy(lease.uuid)
+    assert host.finish(build).state == "failed"
+    assert host.job(build).error_code == "vm_lost"
+
+
+def test_queued_jobs_cost_no_threads(host: Host):
+    before = threading.active_count()
+    many = Graph()
+    for number in range(900):
+        many.step(f"job-{number}", "sleep 600")
+    builds = [host.build(many.ir()) for _ in range(3)]
+    until(lambda: True if len(host.storage.leases.live()) == 4 else None, "a full host")
+    assert threading.active_count() - before < 60
+    for build in builds:
+        host.engine.cancel(build.id)
+    for build in builds:
+        assert host.finish(build).state == "canceled"
+
+
+def test_a_cancel_while_the_vm_is_made_leaves_none(host: Host):
+    build = host.build(one("true"))
+    host.engine.cancel(build.id)
+    assert host.finish(build).state in {"canceled", "passed"}
+    until(lambda: True if not host.storage.leases.live() else None, "every lease ended")
+    until(lambda: True if not list(host.provider.list()) else None, "every VM gone")
+
+
+def test_a_vm_that_no_lease_names_is_reaped_at_the_start(host: Host):
+    host.engine.stop()
+    host.provider.create(VmSpec(id="0b8f6f0e-0f7f-4a6e-b1ac-000000000000", image="debian:12"))
+    host.restart()
+    until(lambda: True if not list(host.provider.list()) else None, "every VM gone")
+
+
+def test_waiting_jobs_say_why(host: Host):
+    builds = [host.build(one("sleep 600")) for _ in range(5)]
+    until(lambda: True if len(host.storage.leases.live()) == 4 else None, "a full host")
+    full = "waiting for a VM: host is full (4 of 4)"
+    until(lambda: True if host.engine.pending_reason(host.job(builds[4])) == full else None, full)
+    for build in builds:
+        host.engine.cancel(build.id)
+    for build in builds:
+        host.finish(build)
+    assert host.engine.pending_reason(host.job(builds[4])) is None
