@@ -1,0 +1,189 @@
+"""Control groups, of either version: where groups for VMs may be made on this host, and how they are made and removed.
+
+A VM's group stands beside the service's own, never in it, so that the one can go while the other stays.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["CONTROLLERS", "Group", "Hierarchy", "find_hierarchies", "remove_groups"]
+
+CONTROLLERS = ("cpu", "memory", "pids")
+
+_TOP = "ci-daemon"
+_LEAF = "daemon"
+_PERIOD = 100_000
+_REMOVE_SECONDS = 5.0
+_PAUSE_SECONDS = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What one VM may use: whole CPUs, bytes of memory, processes."""
+
+    cpu: int
+    memory: int
+    pids: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hierarchy:
+    """A tree of control groups in which this process may make some: ``controllers`` of ``version``, below ``parent``.
+
+    In version 2 controllers are handed down: ``enable_in`` names the folders where that is done, outermost first. A
+    group that does so holds no processes itself: those of ``emptied`` move to a leaf of it.
+    """
+
+    version: int
+    controllers: tuple[str, ...]
+    parent: Path
+    enable_in: tuple[Path, ...] = ()
+    emptied: Path | None = None
+
+    def folder(self, name: str) -> Path:
+        """Where the group of that name is, made or not."""
+        return self.parent / name
+
+    def door(self, name: str) -> Path:
+        """The file by which a process of one thread takes itself into the group of that name.
+
+        In version 1 that is ``tasks``: ``cgroup.procs`` would wait 15 ms for all CPUs to see that nobody forks.
+        """
+        return self.folder(name) / ("tasks" if self.version == 1 else "cgroup.procs")
+
+    def make(self, name: str, group: Group) -> None:
+        """Make a group. Raises OSError."""
+        self._hand_down()
+        folder = self.folder(name)
+        folder.mkdir()
+        for file, value in self._settings(group):
+            _write(folder / file, value)
+
+    def _hand_down(self) -> None:
+        if self.emptied:
+            leaf = self.emptied / _LEAF
+            leaf.mkdir(exist_ok=True)
+            for pid in _read(self.emptied / "cgroup.procs"):
+                with suppress(ProcessLookupError):
+                    _write(leaf / "cgroup.procs", pid)
+        for folder in self.enable_in:
+            folder.mkdir(exist_ok=True)
+            if missing := set(self.controllers) - set(_read(folder / "cgroup.subtree_control")):
+                _write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(missing)))
+
+    def _settings(self, group: Group) -> Iterator[tuple[str, str]]:
+        first = self.version == 1
+        if "pids" in self.controllers:
+            yield "pids.max", str(group.pids)
+        if "memory" in self.controllers:
+            yield ("memory.limit_in_bytes" if first else "memory.max"), str(group.memory)
+            yield ("memory.memsw.limit_in_bytes", str(group.memory)) if first else ("memory.swap.max", "0")
+        if "cpu" in self.controllers:
+            quota = str(group.cpu * _PERIOD)
+            yield ("cpu.cfs_quota_us", quota) if first else ("cpu.max", f"{quota} {_PERIOD}")
+
+
+def find_hierarchies(proc: Path = Path("/proc/self")) -> list[Hierarchy]:
+    """Find where this process may make control groups, without changing anything."""
+    mounts = list(_mounts(proc))
+    found: list[Hierarchy] = []
+    for line in (proc / "cgroup").read_text(encoding="utf-8").splitlines():
+        _, names, path = line.split(":", 2)
+        version = 1 if names else 2
+        for mount in mounts:
+            if mount.version == version and (not names or set(names.split(",")) <= mount.options):
+                own = mount.folder_of(path)
+                found += _first(own, names.split(",")) if names else _second(own, mount.folder)
+    return found
+
+
+def remove_groups(folders: Iterable[Path]) -> None:
+    """Remove groups whose processes have ended; groups that are gone are fine. Raises OSError when one stays in use."""
+    deadline = time.monotonic() + _REMOVE_SECONDS
+    for folder in folders:
+        while folder.exists():
+            try:
+                folder.rmdir()
+            except FileNotFoundError:
+                break
+            except OSError as error:
+                if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(_PAUSE_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mount:
+    folder: Path
+    root: str
+    version: int
+    options: frozenset[str]
+
+    def folder_of(self, path: str) -> Path:
+        """Where a group of ``/proc/PID/cgroup`` is; in a container the mount shows only a part of the tree."""
+        inside = path.removeprefix(self.root.rstrip("/")).lstrip("/")
+        return self.folder / inside
+
+
+def _mounts(proc: Path) -> Iterator[_Mount]:
+    for line in (proc / "mountinfo").read_text(encoding="utf-8").splitlines():
+        fields, _, rest = line.partition(" - ")
+        kind, _, options = rest.split(" ", 2)
+        if kind in {"cgroup", "cgroup2"}:
+            root, folder = fields.split(" ")[3:5]
+            version = 2 if kind == "cgroup2" else 1
+            yield _Mount(Path(folder), root, version, frozenset(options.split(",")))
+
+
+def _first(own: Path, controllers: list[str]) -> list[Hierarchy]:
+    wanted = tuple(name for name in CONTROLLERS if name in controllers)
+    top = own.parent if (own.parent / "cgroup.procs").exists() else own
+    return [Hierarchy(1, wanted, top)] if wanted and os.access(top, os.W_OK) else []
+
+
+def _second(own: Path, root: Path) -> list[Hierarchy]:
+    """Find the parent of groups: what the service was put in by name, or is alone in, or, for root, one of our own."""
+    emptied: Path | None = None
+    enable_in: tuple[Path, ...]
+    if own.name == _LEAF and own != root and _may_use(own.parent):
+        enable_in = (own.parent,)
+    elif own != root and _may_use(own) and _read(own / "cgroup.procs") == [str(os.getpid())]:
+        enable_in, emptied = (own,), own
+    elif _may_use(root):
+        enable_in = (root, root / _TOP)
+    else:
+        return []
+    available = _read(enable_in[0] / "cgroup.controllers")
+    wanted = tuple(name for name in CONTROLLERS if name in available)
+    return [Hierarchy(2, wanted, enable_in[-1], enable_in, emptied)] if wanted else []
+
+
+def _may_use(folder: Path) -> bool:
+    files = (folder, folder / "cgroup.procs", folder / "cgroup.subtree_control")
+    return all(os.access(file, os.W_OK) for file in files)
+
+
+def _read(file: Path) -> list[str]:
+    return file.read_text(encoding="ascii").split()
+
+
+def _write(file: Path, value: str) -> None:
+    """Set a value; one that the kernel or a group further up leaves no room for is a limit already."""
+    try:
+        file.write_text(value, encoding="ascii")
+    except FileNotFoundError:
+        if "sw" not in file.name:
+            raise
+    except OSError as error:
+        if error.errno != errno.EINVAL or not file.name.startswith("cpu."):
+            raise

@@ -1,0 +1,192 @@
+"""The disks of VMs: layers on an image, frozen into snapshots that others start from (engine.md, "Leases").
+
+Everything here lies in one folder of the VMs' own root user, so all that writes runs inside the mapping. A disk is one
+folder from its making to its end, and becomes a snapshot, or rubbish, by a single rename:
+
+    disks/ID/          what a VM runs on: upper (what it wrote), work and root (overlayfs's own), chain, netns
+    snapshots/NAME/    what a VM left: upper, chain; or flat, the sum of its layers, where there got too many
+    trash/…            of both, what is being removed
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+import re
+import subprocess
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from actors.vms.provider import SnapshotNotFound, VmError, VmLost
+from actors.vms.sandbox.program import ENVIRONMENT, command
+from actors.vms.sandbox.userns import IdMap, run_mapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["Chain", "Disks", "SnapshotInUse"]
+
+MOST_LAYERS: Final = 64
+"""Layers of snapshots that a VM starts from at most; a mount takes some more, for the case of a crash in between."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+_FREEZE = 'mv -T -- "disks/$1" "snapshots/$2" && rm -rf -- "snapshots/$2/work" "snapshots/$2/root" "snapshots/$2/netns"'
+_REMOVE = """\
+if [ -e "$1/$2" ]; then rm -rf -- "trash/$1/$2"; mv -T -- "$1/$2" "trash/$1/$2" || [ ! -e "$1/$2" ]; fi
+exec rm -rf -- "trash/$1/$2"
+"""
+
+
+class SnapshotInUse(VmError):  # noqa: N818 - reads as what is wrong
+    """A VM or another snapshot starts from this one, so it cannot be removed yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What a disk starts from: layers of snapshots, newest first, as ``NAME/upper`` or ``NAME/flat``, over an image.
+
+    ``stamp`` tells the image from another one of the same name.
+    """
+
+    image: str
+    stamp: str
+    layers: tuple[str, ...] = ()
+
+    def dumps(self) -> bytes:
+        """Return the chain as the content of its file."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def load(cls, file: Path) -> Chain:
+        """Read a chain's file. Raises FileNotFoundError."""
+        fields = json.loads(file.read_bytes())
+        return cls(fields["image"], fields["stamp"], tuple(fields["layers"]))
+
+    @property
+    def snapshots(self) -> set[str]:
+        """The snapshots that have to stay."""
+        return {layer.partition("/")[0] for layer in self.layers}
+
+
+class Disks:
+    """All disks and snapshots of one provider. Every call may block; none needs a lock."""
+
+    def __init__(self, folder: Path, idmap: IdMap) -> None:
+        """Use ``folder``, and make it for the VMs' root where it is not there yet. Raises VmError."""
+        self.folder = folder
+        self._idmap = idmap
+        parts = [f"{folder.name}/{part}" for part in ("disks", "snapshots", "trash", "trash/disks", "trash/snapshots")]
+        if not all((folder.parent / part).is_dir() for part in parts):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            install = ["install", "-d", "-m", "755", "--", folder.name, *parts]
+            run_mapped(install, idmap=idmap.with_caller(), cwd=folder.parent)
+
+    def names(self) -> set[str]:
+        """Name every VM that has a disk, or the rest of one."""
+        return {path.name for place in ("disks", "trash/disks") for path in (self.folder / place).iterdir()}
+
+    def snapshots(self) -> set[str]:
+        """Name every snapshot, or the rest of one."""
+        return {path.name for place in ("snapshots", "trash/snapshots") for path in (self.folder / place).iterdir()}
+
+    def chain_on(self, snapshot: str) -> Chain:
+        """Return what a disk starts from that starts from this snapshot. Raises SnapshotNotFound."""
+        check_name(snapshot)
+        folder = self.folder / "snapshots" / snapshot
+        try:
+            below = Chain.load(folder / "chain")
+        except FileNotFoundError as error:
+            message = f"no snapshot {snapshot!r} is in the store: the job that made it has to run again"
+            raise SnapshotNotFound(message) from error
+        if (folder / "flat").is_dir():
+            return replace(below, layers=(f"{snapshot}/flat",))
+        return replace(below, layers=(f"{snapshot}/upper", *below.layers))
+
+    def layer_paths(self, chain: Chain) -> list[Path]:
+        """Return the folders of the chain's layers, newest first."""
+        return [self.folder / "snapshots" / layer for layer in chain.layers]
+
+    def used_bytes(self, vm_id: str) -> int:
+        """Return the bytes that a VM's own layer takes on the host's disk. Raises VmLost where there is none."""
+        upper = f"disks/{check_name(vm_id)}/upper"
+        if not (self.folder / upper).is_dir():
+            message = f"VM {vm_id} has no disk"
+            raise VmLost(message)
+        printed = self._run("sh", "-c", 'du -sxB1 -- "$1" 2>/dev/null; true', "sh", upper)
+        return int(printed.split()[0]) if printed else 0
+
+    def freeze(self, vm_id: str, snapshot: str) -> None:
+        """Make a snapshot of the disk of a VM that has ended. Again after a crash is fine. Raises VmError."""
+        check_name(vm_id)
+        check_name(snapshot)
+        if (self.folder / "snapshots" / snapshot).exists():
+            if (self.folder / "disks" / vm_id).exists():
+                message = f"there is a snapshot {snapshot!r} already"
+                raise VmError(message)
+        elif not (self.folder / "disks" / vm_id / "chain").exists():
+            message = f"VM {vm_id} has no disk to take a snapshot of"
+            raise VmLost(message)
+        else:
+            self._run("sh", "-c", _FREEZE, "sh", vm_id, snapshot)
+        chain = self.chain_on(snapshot)
+        if len(chain.layers) >= MOST_LAYERS:
+            self._flatten(snapshot, chain)
+
+    def remove_snapshot(self, snapshot: str) -> None:
+        """Free a snapshot; unknown names are fine. Raises SnapshotInUse, and VmError when files stay."""
+        check_name(snapshot)
+        if user := next((name for name, chain in self._chains() if snapshot in chain.snapshots), None):
+            message = f"snapshot {snapshot!r} is what {user} starts from"
+            raise SnapshotInUse(message)
+        if snapshot in self.snapshots():
+            self._run("sh", "-c", _REMOVE, "sh", "snapshots", snapshot)
+
+    def remove(self, vm_id: str) -> None:
+        """Free the disk of a VM that has ended, whatever is left of it. Raises VmError when files stay."""
+        check_name(vm_id)
+        if vm_id in self.names():
+            self._run("sh", "-c", _REMOVE, "sh", "disks", vm_id)
+
+    def _chains(self) -> Iterator[tuple[str, Chain]]:
+        for place in ("disks", "snapshots"):
+            for path in (self.folder / place).iterdir():
+                try:
+                    chain = Chain.load(path / "chain")
+                except FileNotFoundError:
+                    continue
+                if not (path / "flat").is_dir():
+                    yield f"{place.removesuffix('s')} {path.name}", chain
+
+    def _flatten(self, snapshot: str, chain: Chain) -> None:
+        """Replace a snapshot's layers by their sum. It costs links, not copies, so its size hardly matters."""
+        spec = {
+            "snapshot": snapshot,
+            "layers": chain.layers,
+            "uid_map": str(self._idmap.uids[0]),
+            "gid_map": str(self._idmap.gids[0]),
+        }
+        done = subprocess.run(
+            command("flatten"),
+            cwd=self.folder / "snapshots",
+            env=ENVIRONMENT,
+            input=marshal.dumps(spec),
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            reason = done.stderr.decode(errors="replace").strip()[-1000:]
+            message = f"the layers of snapshot {snapshot!r} cannot be summed up: {reason}"
+            raise VmError(message)
+
+    def _run(self, *argv: str) -> bytes:
+        return run_mapped(argv, idmap=self._idmap, cwd=self.folder)
+
+
+def check_name(name: str) -> str:
+    """Return a name that is safe as that of a file. Raises VmError."""
+    if not _NAME.fullmatch(name):
+        message = f"{name!r} is no name for a VM or a snapshot: letters, digits, '.', '_' and '-', 128 at most"
+        raise VmError(message)
+    return name

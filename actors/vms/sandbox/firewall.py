@@ -1,0 +1,163 @@
+"""What a VM may reach, as one batch of nftables messages (engine.md, "Leases": "Network").
+
+Routes alone would not do: a socket bound to the interface goes past them, and it takes no privilege to bind one. Rules
+on the way out of the VM's network namespace see every packet, and to change them takes ``net_admin``, which nothing in
+the VM has. The messages are made here because `nft` is not on every host and would take longer than all of this.
+"""
+
+from __future__ import annotations
+
+import struct
+from ipaddress import IPv4Network
+from itertools import count
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["CLOSED", "ruleset"]
+
+CLOSED = tuple(
+    IPv4Network(block)
+    for block in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "224.0.0.0/4",
+        "240.0.0.0/4",
+    )
+)
+"""This host, private and link-local networks, carrier-grade NAT, benchmarks, multicast and what is reserved."""
+
+_TABLE, _CHAIN = "ci-daemon", "out"
+_IPV4, _IPV6, _UNSPECIFIED = 2, 10, 0
+_LOCAL_OUT = 3
+_DROP, _ACCEPT = 0, 1
+_LOOPBACK_INDEX = 1
+_TCP, _UDP = 6, 17
+_DNS = 53
+_DESTINATION, _DESTINATION_PORT = (1, 16, 4), (2, 2, 2)
+_META_OUT_INTERFACE, _META_PROTOCOL = 5, 16
+_ICMP_UNREACHABLE, _TCP_RESET = 0, 1
+_PROHIBITED = 13
+
+_SUBSYSTEM = 10
+_NEW_TABLE, _NEW_CHAIN, _NEW_RULE = 0, 3, 6
+_BATCH_BEGIN, _BATCH_END = 0x10, 0x11
+_REQUEST, _ACK, _CREATE, _APPEND = 0x001, 0x004, 0x400, 0x800
+_NESTED = 0x8000
+_REGISTER = 1
+
+
+def ruleset(resolver: str, allow: Iterable[IPv4Network], closed: Iterable[IPv4Network], *, dns_over_tcp: bool) -> bytes:
+    """Return the batch that gives a network namespace these rules for what goes out; the first that fits decides.
+
+    Over ``lo`` everything; over IPv6 nothing; to the resolver DNS; to ``allow`` everything; to ``closed`` nothing,
+    refused at once rather than by a time-out; elsewhere everything. The kernel acknowledges the last message.
+    """
+    loopback = [_meta(_META_OUT_INTERFACE), _equals(struct.pack("=I", _LOOPBACK_INDEX)), _verdict(_ACCEPT)]
+    rules = [loopback]
+    for protocol in (_UDP, _TCP) if dns_over_tcp else (_UDP,):
+        port = [_payload(*_DESTINATION_PORT), _equals(struct.pack(">H", _DNS))]
+        rules.append([*_to(IPv4Network(resolver)), *_protocol(protocol), *port, _verdict(_ACCEPT)])
+    rules += [[*_to(block), _verdict(_ACCEPT)] for block in allow]
+    for block in closed:
+        rules.append([*_to(block), *_protocol(_TCP), _reject(_TCP_RESET)])
+        rules.append([*_to(block), _reject(_ICMP_UNREACHABLE)])
+    messages = [*_chain(_IPV6, _DROP), _rule(_IPV6, loopback), *_chain(_IPV4, _ACCEPT)]
+    messages += [_rule(_IPV4, rule) for rule in rules]
+    return _batch(messages)
+
+
+_Message = tuple[int, int, bytes]
+"""Kind, protocol family, attributes."""
+
+
+def _batch(messages: list[_Message]) -> bytes:
+    numbers = count(1)
+    parts = [_header(_BATCH_BEGIN, _REQUEST, next(numbers), _UNSPECIFIED, b"", resource=_SUBSYSTEM)]
+    for place, (kind, family, attributes) in enumerate(messages, start=1):
+        flags = _REQUEST | _CREATE | _APPEND | (_ACK if place == len(messages) else 0)
+        parts.append(_header(_SUBSYSTEM << 8 | kind, flags, next(numbers), family, attributes))
+    parts.append(_header(_BATCH_END, _REQUEST, next(numbers), _UNSPECIFIED, b"", resource=_SUBSYSTEM))
+    return b"".join(parts)
+
+
+def _header(kind: int, flags: int, number: int, family: int, attributes: bytes, resource: int = 0) -> bytes:
+    return (
+        struct.pack("=IHHII", 20 + len(attributes), kind, flags, number, 0)
+        + struct.pack(">BBH", family, 0, resource)
+        + attributes
+    )
+
+
+def _chain(family: int, policy: int) -> list[_Message]:
+    hook = _nested(4, _number(1, _LOCAL_OUT), _number(2, 0))
+    chain = _text(1, _TABLE) + _text(3, _CHAIN) + hook + _number(5, policy) + _text(7, "filter")
+    return [(_NEW_TABLE, family, _text(1, _TABLE)), (_NEW_CHAIN, family, chain)]
+
+
+def _rule(family: int, expressions: list[bytes]) -> _Message:
+    return _NEW_RULE, family, _text(1, _TABLE) + _text(2, _CHAIN) + _nested(4, *expressions)
+
+
+def _to(block: IPv4Network) -> list[bytes]:
+    mask = _expression(
+        "bitwise",
+        _number(1, _REGISTER),
+        _number(2, _REGISTER),
+        _number(3, 4),
+        _nested(4, _attribute(1, block.netmask.packed)),
+        _nested(5, _attribute(1, bytes(4))),
+    )
+    return [_payload(*_DESTINATION), mask, _equals(block.network_address.packed)]
+
+
+def _protocol(number: int) -> list[bytes]:
+    return [_meta(_META_PROTOCOL), _equals(bytes([number]))]
+
+
+def _payload(base: int, offset: int, length: int) -> bytes:
+    return _expression("payload", _number(1, _REGISTER), _number(2, base), _number(3, offset), _number(4, length))
+
+
+def _meta(key: int) -> bytes:
+    return _expression("meta", _number(1, _REGISTER), _number(2, key))
+
+
+def _equals(value: bytes) -> bytes:
+    return _expression("cmp", _number(1, _REGISTER), _number(2, 0), _nested(3, _attribute(1, value)))
+
+
+def _verdict(code: int) -> bytes:
+    return _expression("immediate", _number(1, 0), _nested(2, _nested(2, _number(1, code))))
+
+
+def _reject(kind: int) -> bytes:
+    return _expression("reject", _number(1, kind), _attribute(2, bytes([_PROHIBITED])))
+
+
+def _expression(name: str, *attributes: bytes) -> bytes:
+    return _nested(1, _text(1, name), _nested(2, *attributes))
+
+
+def _number(kind: int, value: int) -> bytes:
+    return _attribute(kind, struct.pack(">I", value))
+
+
+def _text(kind: int, value: str) -> bytes:
+    return _attribute(kind, value.encode() + b"\0")
+
+
+def _nested(kind: int, *attributes: bytes) -> bytes:
+    return _attribute(kind | _NESTED, b"".join(attributes))
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)

@@ -1,0 +1,27 @@
+"""The two key pairs of a VM: one that proves the VM to the service, one that proves the service to the VM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+__all__ = ["KeyPair"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """An ed25519 pair: ``private`` in OpenSSH PEM form, ``public`` as ``"ssh-ed25519 AAAA..."``."""
+
+    private: str
+    public: str
+
+    @classmethod
+    def make(cls) -> KeyPair:
+        """Make a new pair."""
+        key = Ed25519PrivateKey.generate()
+        return cls(
+            private=key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode(),
+            public=key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode(),
+        )

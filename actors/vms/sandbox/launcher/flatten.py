@@ -1,0 +1,112 @@
+"""Sum up the layers of a snapshot into one that means the same, by links: nothing is copied but folders.
+
+A layer says what became of the one below it: an entry replaces its namesake, a folder adds to it, an opaque folder
+replaces it, and a device 0/0, a whiteout, removes it. The sum still lies on the image, so whiteouts stay in it.
+"""
+
+from __future__ import annotations
+
+import errno
+import marshal
+import os
+import shutil
+import stat
+import sys
+from typing import Any
+
+from .ids import become_root, map_ids
+from .kernel import CLONE_NEWUSER, unshare
+
+_OPAQUE = "user.overlay.opaque"
+
+
+def main() -> int:
+    """Make ``flat`` of the spec's layers (newest first) in the snapshot's folder; return an exit status."""
+    spec = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
+    mapped, say_mapped = os.pipe()
+    entered, say_entered = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(say_mapped)
+        unshare(CLONE_NEWUSER)
+        os.write(say_entered, b"1")
+        if os.read(mapped, 1) != b"1":
+            return 1
+        become_root()
+        os.umask(0)
+        _flatten(spec)
+        return 0
+    os.close(say_entered)
+    if os.read(entered, 1) == b"1":
+        map_ids(child, spec["uid_map"], spec["gid_map"])
+        os.write(say_mapped, b"1")
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _flatten(spec: dict[str, Any]) -> None:
+    snapshot = spec["snapshot"]
+    unfinished = f"{snapshot}/flat.unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    os.mkdir(unfinished)
+    for layer in reversed(spec["layers"]):
+        _add(layer, unfinished)
+    os.rename(unfinished, f"{snapshot}/flat")
+    shutil.rmtree(f"{snapshot}/upper")
+
+
+def _add(layer: str, total: str) -> None:
+    """Put a layer on top of the sum of those below it."""
+    folders = [(layer, total)]
+    for source, target in folders:
+        for entry in os.scandir(source):
+            below = f"{target}/{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                _add_folder(entry.path, below)
+                folders.append((entry.path, below))
+            else:
+                _remove(below)
+                _link(entry.path, below)
+    for source, target in reversed(folders):
+        found = os.lstat(source)
+        os.chown(target, found.st_uid, found.st_gid)
+        shutil.copystat(source, target)
+
+
+def _add_folder(source: str, target: str) -> None:
+    if os.path.isdir(target) and not os.path.islink(target) and not _is_opaque(source):
+        return
+    hides = os.path.lexists(target)
+    _remove(target)
+    os.mkdir(target)
+    if hides:
+        os.setxattr(target, _OPAQUE, b"y")
+
+
+def _is_opaque(folder: str) -> bool:
+    try:
+        return os.getxattr(folder, _OPAQUE) == b"y"
+    except OSError:
+        return False
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        shutil.rmtree(path)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno != errno.EMLINK:
+            raise
+        found = os.lstat(source)
+        if stat.S_ISCHR(found.st_mode):
+            os.mknod(target, found.st_mode, found.st_rdev)
+        else:
+            shutil.copy2(source, target, follow_symlinks=False)
+            os.chown(target, found.st_uid, found.st_gid, follow_symlinks=False)

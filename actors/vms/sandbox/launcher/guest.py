@@ -1,0 +1,145 @@
+"""The VM from inside: its file systems, its machine's identity, and what sshd needs (engine.md, "Leases").
+
+All paths here are the guest's own: the host's tree is out of reach of names as soon as the guest's is the root, so
+whatever links a snapshot holds, they lead nowhere but into the same VM.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any
+
+from .kernel import (
+    CLONE_NEWNS,
+    MS_BIND,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_RDONLY,
+    mount,
+    pivot_root,
+    set_hostname,
+    unmount,
+    unshare,
+)
+
+SSHD = "/usr/sbin/sshd"
+SSHD_CONFIG = "/run/ci-daemon/ssh/sshd_config"
+
+_HOSTNAME = "vm"
+_TMP_MODE = 0o1777
+_HOSTS = f"127.0.0.1 localhost {_HOSTNAME}\n::1 localhost ip6-localhost ip6-loopback\n"
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_LINKS = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}
+_SSHD_CONFIG = """\
+HostKey /run/ci-daemon/ssh/host_key
+AuthorizedKeysFile /run/ci-daemon/ssh/authorized_keys
+AuthenticationMethods publickey
+PermitRootLogin prohibit-password
+AllowUsers root
+StrictModes no
+UsePAM no
+UseDNS no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitUserRC no
+PermitUserEnvironment no
+X11Forwarding no
+AllowAgentForwarding no
+PrintMotd no
+PrintLastLog no
+MaxSessions 1000
+MaxAuthTries 100
+LoginGraceTime 0
+LogLevel QUIET
+PidFile none
+Subsystem sftp internal-sftp
+"""
+
+
+def enter(spec: dict[str, Any], root: str) -> None:
+    """Make ``root`` this process's whole world and furnish it. Raises OSError."""
+    os.chdir(root)
+    unshare(CLONE_NEWNS)
+    host = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+    pivot_root(".", ".")
+    os.fchdir(host)
+    os.umask(0)
+    _mount_all(spec["tmpfs_bytes"])
+    unmount(".")
+    os.chdir("/")
+    os.close(host)
+    os.umask(0o022)
+    _identify(spec["resolver"])
+    _prepare_sshd(spec["host_key"], spec["authorized_key"])
+
+
+def _mount_all(tmpfs_bytes: int) -> None:
+    size = f"size={tmpfs_bytes}"
+    for path in ("/proc", "/sys", "/dev", "/run", "/tmp", "/workspace"):  # noqa: S108 - the guest's own
+        _directory(path, 0o755)
+    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    try:
+        mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
+    except OSError:
+        mount("tmpfs", "/sys", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
+    mount("tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=1m")
+    for name in _DEVICES:
+        os.close(os.open(f"/dev/{name}", os.O_CREAT | os.O_WRONLY, 0o666))
+        mount(f"dev/{name}", f"/dev/{name}", flags=MS_BIND)
+    for name, target in _LINKS.items():
+        os.symlink(target, f"/dev/{name}")
+    os.mkdir("/dev/pts", 0o755)
+    mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=666,mode=620,gid=5")
+    os.mkdir("/dev/shm", _TMP_MODE)  # noqa: S108
+    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,{size}")  # noqa: S108
+    mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=755,{size}")
+    os.mkdir("/run/lock", _TMP_MODE)
+
+
+def _identify(resolver: str | None) -> None:
+    if stat.S_IMODE(os.stat("/tmp").st_mode) != _TMP_MODE:  # noqa: S108
+        os.chmod("/tmp", _TMP_MODE)  # noqa: S108
+    _directory("/etc", 0o755)
+    _file("/etc/hosts", _HOSTS)
+    _file("/etc/hostname", f"{_HOSTNAME}\n")
+    _file("/etc/resolv.conf", f"nameserver {resolver}\noptions edns0\n" if resolver else "")
+    set_hostname(_HOSTNAME)
+
+
+def _prepare_sshd(host_key: str, authorized_key: str) -> None:
+    if not os.access(SSHD, os.X_OK):
+        message = f"the image has no {SSHD}: install openssh-server in it"
+        raise OSError(message)
+    os.mkdir("/run/sshd", 0o755)
+    os.mkdir("/run/ci-daemon", 0o700)
+    os.mkdir("/run/ci-daemon/ssh", 0o700)
+    _file("/run/ci-daemon/ssh/host_key", host_key, 0o600)
+    _file("/run/ci-daemon/ssh/authorized_keys", f"{authorized_key}\n", 0o600)
+    _file(SSHD_CONFIG, _SSHD_CONFIG, 0o600)
+
+
+def _directory(path: str, mode: int) -> None:
+    if not os.path.isdir(path):
+        os.mkdir(path, mode)
+
+
+def _file(path: str, text: str, mode: int = 0o644) -> None:
+    """Write a file whose text is not this yet, in place of whatever has its name, so that forks write nothing."""
+    content = text.encode()
+    if os.path.isfile(path) and not os.path.islink(path):
+        with open(path, "rb") as file:
+            if file.read(len(content) + 1) == content:
+                return
+    if os.path.lexists(path):
+        os.unlink(path)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    os.write(descriptor, content)
+    os.close(descriptor)

@@ -1,0 +1,109 @@
+"""System calls that Python 3.11 has no function for. Each raises OSError that says what was tried."""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
+import ctypes
+import os
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_BIND = 4096
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
+MNT_DETACH = 2
+
+PR_SET_DUMPABLE = 4
+PR_SET_NAME = 15
+PR_CAPBSET_DROP = 24
+
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "armv7l": 218, "ppc64le": 203, "s390x": 217}
+_CAPABILITY_VERSION_3 = 0x20080522
+_ARG_START, _ARG_END = 45, 46
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def unshare(flags: int) -> None:
+    """Leave the namespaces that ``flags`` name for new ones."""
+    _checked(_libc.unshare(flags), "unshare")
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+    """Mount; ``target`` is followed where it is a link."""
+    done = _libc.mount(
+        os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), os.fsencode(data)
+    )
+    _checked(done, f"mount {kind or source} on {target}")
+
+
+def unmount(target: str) -> None:
+    """Take a mount and all below it out of sight at once."""
+    _checked(_libc.umount2(os.fsencode(target), MNT_DETACH), f"unmount {target}")
+
+
+def pivot_root(new_root: str, put_old: str) -> None:
+    """Make ``new_root`` the root of this mount namespace."""
+    number = _PIVOT_ROOT[os.uname().machine]
+    _checked(_libc.syscall(number, os.fsencode(new_root), os.fsencode(put_old)), "pivot_root")
+
+
+def set_hostname(name: str) -> None:
+    """Name this UTS namespace's machine."""
+    _checked(_libc.sethostname(name.encode(), len(name)), "sethostname")
+
+
+def restore_signals() -> None:
+    """Undo what Python and ``forget_children`` do to the dispositions of signals."""
+    for number in (_signal.SIGCHLD, _signal.SIGINT, _signal.SIGPIPE, _signal.SIGXFSZ):
+        _signal.signal(number, _signal.SIG_DFL)
+
+
+def forget_children() -> None:
+    """Have the kernel reap this process's children."""
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
+
+
+def set_dumpable(*, dumpable: bool) -> None:
+    """Let processes of the same user look into this one, or nobody but root of the host."""
+    _checked(_libc.prctl(PR_SET_DUMPABLE, int(dumpable), 0, 0, 0), "prctl")
+
+
+def set_title(title: bytes) -> None:
+    """Show ``title`` as this process's name and command line, which tell nothing of the host then."""
+    with open("/proc/self/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
+    ctypes.memset(start, 0, end - start)
+    ctypes.memmove(start, title, min(len(title), end - start - 1))
+    _checked(_libc.prctl(PR_SET_NAME, title, 0, 0, 0), "prctl")
+
+
+def drop_capabilities(numbers: tuple[int, ...]) -> None:
+    """Give up capabilities, for this process and, whatever they execute, for all its children."""
+    for number in numbers:
+        _checked(_libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0), "drop a capability")
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    sets = (ctypes.c_uint32 * 6)()
+    _checked(_libc.capget(header, sets), "capget")
+    for number in numbers:
+        word, bit = divmod(number, 32)
+        for kind in range(3):
+            sets[word * 3 + kind] &= ~(1 << bit) & 0xFFFFFFFF
+    _checked(_libc.capset(header, sets), "capset")
+
+
+def _checked(status: int, what: str) -> None:
+    if status != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")

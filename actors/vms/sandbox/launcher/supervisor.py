@@ -1,0 +1,106 @@
+"""The process that a VM is from outside: it makes the VM's namespaces and disk, and when it ends, all of the VM ends.
+
+It is PID 1 of a process namespace that holds the VM's own PID 1 and the program behind its network, so whatever kills
+it, kills them; and where one of the two ends, it ends too.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NoReturn
+
+from . import guest, init, network
+from .ids import become_root
+from .kernel import (
+    CLONE_NEWCGROUP,
+    CLONE_NEWIPC,
+    CLONE_NEWNET,
+    CLONE_NEWPID,
+    CLONE_NEWUTS,
+    MS_PRIVATE,
+    MS_REC,
+    mount,
+    unshare,
+)
+
+
+def run(spec: dict[str, Any], mapped: int, report: int, log: int) -> NoReturn:
+    """Be the VM, from the moment its user namespace is there. Says ``ready`` or ``failed WHY`` on ``report``."""
+    try:
+        _make(spec, mapped, report, log)
+        os.write(report, b"ready\n")
+        _let_go(keep=spec["lock"])
+    except Exception as error:  # noqa: BLE001 - the rim of this process
+        os.write(report, f"failed {error}\n".encode())
+    else:
+        os.wait()
+    finally:
+        os._exit(1)
+
+
+def _make(spec: dict[str, Any], mapped: int, report: int, log: int) -> None:
+    mount("none", "/", flags=MS_REC | MS_PRIVATE)
+    layers = [os.open(path, os.O_PATH) for path in spec["layers"]]
+    disks = os.open(spec["disks"], os.O_PATH)
+    if os.read(mapped, 1) != b"1":
+        os._exit(1)
+    become_root()
+    os.umask(0o022)
+    disk = _make_disk(disks, spec["id"], spec["chain"])
+    connecting = network.Connecting(spec["network"], disk, log) if spec["network"] else None
+    unshare(CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
+    network.raise_loopback()
+    if connecting:
+        network.set_rules(spec["network"]["rules"])
+        network.publish(disk)
+        connecting.go()
+    _mount_disk(disk, layers)
+    _start_guest(spec, f"{disk}/root", report)
+    if connecting:
+        connecting.wait()
+
+
+def _make_disk(disks: int, name: str, chain: bytes) -> str:
+    """Make the VM's folder and what overlayfs wants in it; return a name for it that needs no way through the host."""
+    os.mkdir(name, 0o755, dir_fd=disks)
+    disk = f"/proc/self/fd/{os.open(name, os.O_PATH, dir_fd=disks)}"
+    for part in ("upper", "work", "root"):
+        os.mkdir(f"{disk}/{part}", 0o755)
+    with open(f"{disk}/chain", "wb") as file:
+        file.write(chain)
+    return disk
+
+
+def _mount_disk(disk: str, layers: list[int]) -> None:
+    lower = ":".join(f"/proc/self/fd/{layer}" for layer in layers)
+    options = f"userxattr,volatile,upperdir={disk}/upper,workdir={disk}/work,lowerdir={lower}"
+    mount("overlay", f"{disk}/root", "overlay", data=options)
+
+
+def _start_guest(spec: dict[str, Any], root: str, report: int) -> None:
+    """Start the VM's PID 1 and return when nothing can go wrong in it any more. Raises OSError."""
+    read, write = os.pipe()
+    if os.fork() == 0:
+        try:
+            guest.enter(spec, root)
+            init.limit(spec["limits"])
+            os.write(write, b"1")
+            init.serve(spec["listener"])
+        except Exception as error:  # noqa: BLE001 - the rim of this process
+            os.write(report, f"failed {error}\n".encode())
+        finally:
+            os._exit(1)
+    os.close(write)
+    if os.read(read, 1) != b"1":
+        os._exit(1)
+    os.close(read)
+
+
+def _let_go(keep: int) -> None:
+    """Hold nothing but the VM's lock, and no folder of the host."""
+    os.chdir("/")
+    null = os.open("/dev/null", os.O_RDWR)
+    for standard in range(3):
+        os.dup2(null, standard)
+    os.closerange(3, keep)
+    os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))

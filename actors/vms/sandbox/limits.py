@@ -1,0 +1,93 @@
+"""How far a VM's shape is enforced on this host: control groups where some may be made, resource limits elsewhere."""
+
+from __future__ import annotations
+
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actors.vms.provider import VmError
+from actors.vms.sandbox.cgroups import CONTROLLERS, Group, Hierarchy, find_hierarchies
+
+if TYPE_CHECKING:
+    from storage import Shape
+
+__all__ = ["Enforcement", "Limits"]
+
+_GB = 1 << 30
+_OPEN_FILES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Enforcement:
+    """Whether VMs are held to one part of their shape, and ``how``, as a phrase for the operator."""
+
+    resource: str
+    enforced: bool
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Makes the limits of VMs: ``processes`` is the most that one may have, ``hierarchies`` is where groups go."""
+
+    processes: int
+    hierarchies: tuple[Hierarchy, ...]
+
+    @classmethod
+    def of_host(cls, processes: int, proc: Path = Path("/proc/self")) -> Limits:
+        """Find what this process may use here. Changes nothing."""
+        return cls(processes, tuple(find_hierarchies(proc)))
+
+    def describe(self) -> list[Enforcement]:
+        """Say of each part of a shape how it is enforced, for `ci-daemon doctor` and the start-up log."""
+        fallbacks = {
+            "cpu": Enforcement("cpu", enforced=False, how="no control group may be made here"),
+            "memory": Enforcement("memory", enforced=False, how="each process has the limit, their sum has none"),
+            "pids": Enforcement("pids", enforced=True, how="RLIMIT_NPROC, for each user of a VM"),
+        }
+        by_group = {
+            name: Enforcement(name, enforced=True, how=f"cgroup v{hierarchy.version} below {hierarchy.parent}")
+            for hierarchy in self.hierarchies
+            for name in hierarchy.controllers
+        }
+        disk = Enforcement("disk", enforced=True, how="measured while a job runs; no file grows past the disk's size")
+        return [*({**fallbacks, **by_group}[name] for name in CONTROLLERS), disk]
+
+    def groups(self, vm_id: str) -> tuple[Path, ...]:
+        """Name the folders of the VM's control groups, made or not."""
+        return tuple(hierarchy.folder(_group_name(vm_id)) for hierarchy in self.hierarchies)
+
+    def doors(self, vm_id: str) -> list[Path]:
+        """Name the files by which a process takes itself into the VM's control groups."""
+        return [hierarchy.door(_group_name(vm_id)) for hierarchy in self.hierarchies]
+
+    def make_groups(self, vm_id: str, shape: Shape) -> None:
+        """Make the VM's control groups. Raises VmError; what was made by then is for whoever frees the VM."""
+        group = Group(cpu=shape.cpu, memory=shape.memory_gb * _GB, pids=self.processes)
+        try:
+            for hierarchy in self.hierarchies:
+                hierarchy.make(_group_name(vm_id), group)
+        except OSError as error:
+            message = f"no control group can be made for a VM: {error}"
+            raise VmError(message) from error
+
+    def of_processes(self, shape: Shape) -> list[tuple[int, int, int]]:
+        """Return the resource limits of a VM's processes as (which, soft, hard)."""
+        controlled = {name for hierarchy in self.hierarchies for name in hierarchy.controllers}
+        most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        limits = {
+            resource.RLIMIT_NOFILE: min(most_files, _OPEN_FILES) if most_files > 0 else _OPEN_FILES,
+            resource.RLIMIT_FSIZE: shape.disk_gb * _GB,
+            resource.RLIMIT_CORE: 0,
+        }
+        if "pids" not in controlled:
+            limits[resource.RLIMIT_NPROC] = self.processes
+        if "memory" not in controlled:
+            limits[resource.RLIMIT_DATA] = shape.memory_gb * _GB
+        return [(which, value, value) for which, value in limits.items()]
+
+
+def _group_name(vm_id: str) -> str:
+    return f"ci-daemon-{vm_id}"

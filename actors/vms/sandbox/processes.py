@@ -1,0 +1,64 @@
+"""Processes that no one else's can be mistaken for: an id together with the time of its start."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Identity"]
+
+_STATE, _STARTED = 0, 19
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A process of this host; ``started`` is in clock ticks since the host's start, as in ``/proc/PID/stat``."""
+
+    pid: int
+    started: int
+
+    @classmethod
+    def parse(cls, line: str) -> Identity | None:
+        """Read ``PID STARTED``; None for a line that was not written to its end."""
+        fields = line.split(" ")
+        return cls(int(fields[0]), int(fields[1])) if len(fields) == 2 and line.endswith("\n") else None  # noqa: PLR2004
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process runs; one that only waits to be reaped does not."""
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_bytes()
+        except OSError:
+            return False
+        fields = stat.rpartition(b")")[2].split()
+        return int(fields[_STARTED]) == self.started and fields[_STATE] not in (b"Z", b"X")
+
+    def kill(self, seconds: float) -> bool:
+        """Kill this process, never another one, and wait for its end; False when it still lives after ``seconds``."""
+        with self._held() as descriptor:
+            if descriptor is None:
+                return True
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            return bool(poll.poll(seconds * 1000))
+
+    @contextmanager
+    def _held(self) -> Iterator[int | None]:
+        """Give a descriptor of this very process, or None when it is gone."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            yield None
+            return
+        with closing(os.fdopen(descriptor, "rb", buffering=0)):
+            yield descriptor if self.alive else None

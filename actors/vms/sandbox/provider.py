@@ -1,0 +1,192 @@
+"""VMs as sandboxes: namespaces, layers on an image and an sshd, without privileges (engine.md, "Leases")."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from actors.vms.provider import Endpoint, SnapshotNotFound, VmError, VmLost, VmSpec
+from actors.vms.sandbox.cgroups import remove_groups
+from actors.vms.sandbox.disks import Chain, Disks, check_name
+from actors.vms.sandbox.keys import KeyPair
+from actors.vms.sandbox.launch import launch
+from actors.vms.sandbox.limits import Limits
+from actors.vms.sandbox.network import RESOLVER, NetworkSettings, plan_network
+from actors.vms.sandbox.vm import Record, Vm
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterable, Sequence
+
+    from actors.vms.sandbox.userns import IdMap
+    from storage import Clock
+
+__all__ = ["ImageRoots", "SandboxProvider", "SandboxSettings"]
+
+_GB = 1 << 30
+_CONNECT_SECONDS = 10.0
+_END_SECONDS = 30.0
+
+
+class ImageRoots(Protocol):
+    """Where images come from."""
+
+    def path(self, name: str) -> Path:
+        """Return the root of an unpacked image, owned by the VMs' ids. Raises ImageNotFound."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSettings:
+    """What may be configured: the time for making a VM, the most processes in one, and what VMs may reach."""
+
+    create_seconds: float = 120.0
+    processes: int = 4096
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+
+
+class SandboxProvider:
+    """Makes VMs in a folder, as root or as anyone who has a range of sub-ids. See Provider for what each call means.
+
+    Nothing is remembered but the connections on which new VMs proved that they answer: the first ``connect`` gets it.
+    """
+
+    name = "sandbox"
+
+    def __init__(
+        self,
+        folder: Path,
+        images: ImageRoots,
+        idmap: IdMap,
+        clock: Clock,
+        settings: SandboxSettings = SandboxSettings(),
+    ) -> None:
+        """Keep all VMs, disks and snapshots in ``folder``, which is made where it is not there yet. Raises VmError."""
+        self.limits = Limits.of_host(settings.processes)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._vms = folder / "vms"
+        self._vms.mkdir(exist_ok=True)
+        self._disks = Disks(folder / "trees", idmap)
+        self._images = images
+        self._idmap = idmap
+        self._clock = clock
+        self._settings = settings
+        self._greeted: dict[str, socket.socket] = {}
+
+    def create(self, spec: VmSpec) -> None:
+        """Make a VM and return when its sshd speaks, or raise and leave nothing behind."""
+        deadline = self._clock.monotonic() + self._settings.create_seconds
+        vm = self._vm(spec.id)
+        chain, layers = self._ground(spec)
+        network = plan_network(self._settings.network) if spec.network else None
+        vm.make()
+        try:
+            host, caller = KeyPair.make(), KeyPair.make()
+            vm.write(Record(caller.private, host.public, tuple(map(str, self.limits.groups(spec.id)))))
+            self.limits.make_groups(spec.id, spec.shape)
+            launched = {
+                "id": spec.id,
+                "disks": str(self._disks.folder / "disks"),
+                "layers": [str(layer) for layer in layers],
+                "chain": chain.dumps(),
+                "cgroups": [str(door) for door in self.limits.doors(spec.id)],
+                "limits": self.limits.of_processes(spec.shape),
+                "tmpfs_bytes": spec.shape.memory_gb * _GB // 2,
+                "uid_map": str(self._idmap.uids[0]),
+                "gid_map": str(self._idmap.gids[0]),
+                "network": network,
+                "resolver": RESOLVER if network else None,
+                "host_key": host.private,
+                "authorized_key": caller.public,
+            }
+            self._greeted[spec.id] = launch(vm, launched, self._clock, deadline)
+        except BaseException:
+            self.destroy(spec.id)
+            raise
+
+    def connect(self, vm_id: str) -> Endpoint:
+        """Open the place where the VM speaks SSH; works again after a restart of the daemon."""
+        vm = self._vm(vm_id)
+        record = vm.record()
+        if not vm.alive:
+            message = f"VM {vm_id} has ended"
+            raise VmLost(message)
+        opened = self._greeted.pop(vm_id, None)
+        if opened is None:
+            try:
+                opened = vm.connect(_CONNECT_SECONDS)
+            except OSError as error:
+                message = f"VM {vm_id} does not answer: {error}"
+                raise VmError(message) from error
+            opened.settimeout(None)
+        return Endpoint(opened, record.private_key, record.host_key)
+
+    def alive(self, vm_id: str) -> bool:
+        """Tell whether the VM still runs."""
+        return self._vm(vm_id).alive
+
+    def disk_bytes(self, vm_id: str) -> int:
+        """Return the bytes that the VM has written to its disk beyond what it started from."""
+        return self._disks.used_bytes(vm_id)
+
+    def snapshot(self, vm_id: str, name: str) -> None:
+        """Keep the VM's disk as it is under ``name``; the VM ends with it, and the rest of it waits for ``destroy``."""
+        vm = self._vm(vm_id)
+        self._hang_up(vm_id)
+        vm.end(_END_SECONDS)
+        self._disks.freeze(vm_id, name)
+
+    def snapshots(self) -> Iterable[str]:
+        """Name every snapshot in the store."""
+        return sorted(self._disks.snapshots())
+
+    def remove_snapshot(self, name: str) -> None:
+        """Free a snapshot; unknown names are fine. Raises SnapshotInUse while a VM or a snapshot starts from it."""
+        self._disks.remove_snapshot(name)
+
+    def destroy(self, vm_id: str) -> None:
+        """End the VM and free all it held, whatever state it is in; ``list`` names it until the very end."""
+        vm = self._vm(vm_id)
+        self._hang_up(vm_id)
+        vm.end(_END_SECONDS)
+        remove_groups(self._groups(vm))
+        self._disks.remove(vm_id)
+        vm.remove()
+
+    def _vm(self, vm_id: str) -> Vm:
+        return Vm(self._vms / check_name(vm_id))
+
+    def _ground(self, spec: VmSpec) -> tuple[Chain, Sequence[Path]]:
+        """Return what the VM's disk starts from, and its layers' folders, newest first."""
+        if spec.snapshot is None:
+            root = self._images.path(spec.image)
+            return Chain(spec.image, _stamp(root)), [root]
+        chain = self._disks.chain_on(spec.snapshot)
+        root = self._images.path(chain.image)
+        if chain.stamp != _stamp(root):
+            message = f"snapshot {spec.snapshot!r} was made on an image {chain.image!r} that has been replaced since"
+            raise SnapshotNotFound(message)
+        return chain, [*self._disks.layer_paths(chain), root]
+
+    def _groups(self, vm: Vm) -> set[Path]:
+        """Where the VM's control groups are or would be, wherever the process that made them stood."""
+        groups = set(self.limits.groups(vm.id))
+        with suppress(VmLost):
+            groups |= {Path(group) for group in vm.record().groups}
+        return groups
+
+    def _hang_up(self, vm_id: str) -> None:
+        if opened := self._greeted.pop(vm_id, None):
+            opened.close()
+
+    def list(self) -> Iterable[str]:
+        """Name every VM that has anything left on the host, running or not."""
+        return sorted(self._disks.names() | {path.name for path in self._vms.iterdir()})
+
+
+def _stamp(root: Path) -> str:
+    """Tell an image from another one that takes its name later."""
+    found = root.stat()
+    return f"{found.st_ino}-{found.st_ctime_ns}"

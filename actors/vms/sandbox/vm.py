@@ -1,0 +1,161 @@
+"""One VM as the service keeps it: a folder by its id, from before the VM is made until nothing is left of it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from actors.vms.provider import VmError, VmLost
+from actors.vms.sandbox.processes import Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["Record", "Vm"]
+
+_BACKLOG = 128
+_PAUSE_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What has to be known of a VM to speak with it and to free it, by whichever process."""
+
+    private_key: str
+    host_key: str
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Vm:
+    """The folder of a VM: ``record``, ``lock`` (held while anything of the VM lives), ``ssh`` (the socket), ``log``."""
+
+    folder: Path
+
+    @property
+    def id(self) -> str:
+        """The VM's name."""
+        return self.folder.name
+
+    def make(self) -> None:
+        """Make the folder. Raises VmError when the VM exists already."""
+        try:
+            self.folder.mkdir(mode=0o700)
+        except FileExistsError as error:
+            message = f"there is a VM {self.id} already"
+            raise VmError(message) from error
+
+    def remove(self) -> None:
+        """Remove the folder and all in it; it may be gone, or go meanwhile."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder.exists():
+            message = f"the folder of VM {self.id} cannot be removed: see {self.folder}"
+            raise VmError(message)
+
+    def write(self, record: Record) -> None:
+        """Note what the VM is, before any of it is made."""
+        descriptor = os.open(self.folder / "record", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(asdict(record), file)
+
+    def record(self) -> Record:
+        """Return what was noted. Raises VmLost."""
+        try:
+            fields = json.loads((self.folder / "record").read_bytes())
+        except (FileNotFoundError, json.JSONDecodeError) as error:
+            message = f"there is no VM {self.id}"
+            raise VmLost(message) from error
+        return Record(fields["private_key"], fields["host_key"], tuple(fields["groups"]))
+
+    def lock(self) -> int:
+        """Take the VM's lock before its first process, and return the descriptor to hand on to it."""
+        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return descriptor
+
+    def log(self) -> str:
+        """Return the end of what the VM's own programs complained about."""
+        try:
+            return (self.folder / "log").read_text(encoding="utf-8", errors="replace").strip()[-1000:]
+        except FileNotFoundError:
+            return ""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the VM runs, or is about to."""
+        return any(process.alive for process in self._processes())
+
+    def listen(self) -> socket.socket:
+        """Make the socket on which the VM will answer."""
+        listener = socket.socket(socket.AF_UNIX)
+        with self._address() as address:
+            listener.bind(address)
+        listener.listen(_BACKLOG)
+        return listener
+
+    def connect(self, seconds: float) -> socket.socket:
+        """Open a connection to the VM. Raises OSError."""
+        opened = socket.socket(socket.AF_UNIX)
+        opened.settimeout(seconds)
+        try:
+            with self._address() as address:
+                opened.connect(address)
+        except OSError:
+            opened.close()
+            raise
+        return opened
+
+    def end(self, seconds: float) -> None:
+        """Kill all of the VM and return when nothing of it lives. Raises VmError when something still does then."""
+        deadline = time.monotonic() + seconds
+        try:
+            descriptor = os.open(self.folder / "lock", os.O_RDWR)
+        except FileNotFoundError:
+            return
+        try:
+            while not _try_lock(descriptor):
+                left = deadline - time.monotonic()
+                if left < 0:
+                    message = f"VM {self.id} does not die: see {self.folder / 'lock'}"
+                    raise VmError(message)
+                running = [process for process in self._processes() if process.alive]
+                for process in running:
+                    process.kill(left)
+                if not running:
+                    time.sleep(_PAUSE_SECONDS)
+        finally:
+            os.close(descriptor)
+
+    def _processes(self) -> Iterator[Identity]:
+        try:
+            lines = (self.folder / "lock").read_text(encoding="ascii").splitlines(keepends=True)
+        except FileNotFoundError:
+            return
+        for line in lines:
+            if process := Identity.parse(line):
+                yield process
+
+    @contextmanager
+    def _address(self) -> Iterator[str]:
+        """Name the socket in a way that is short wherever the folder is: the kernel takes 107 bytes."""
+        descriptor = os.open(self.folder, os.O_PATH)
+        try:
+            yield f"/proc/self/fd/{descriptor}/ssh"
+        finally:
+            os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
