@@ -12,7 +12,8 @@ import pytest
 
 from actors import Engine, JobSettings, PoolSettings, plan_jobs
 from actors.ir import Limits
-from actors.vms import ImageStore, SandboxProvider
+from actors.vms import Images, ImageStore, SandboxProvider
+from actors.vms.sandbox.userns import IdMap
 from storage import Build, Job, NewBuild, NewPipeline, Pipeline, Storage, SystemClock
 
 T = TypeVar("T")
@@ -24,8 +25,9 @@ class Host:
     def __init__(self, directory: Path, images_dir: Path) -> None:
         self.clock = SystemClock()
         self.storage = Storage.create(directory / "state", self.clock)
-        self.images = ImageStore(images_dir)
-        self.provider = SandboxProvider(directory / "state", self.images, self.clock)
+        idmap = IdMap.of_caller()
+        self.images = Images(ImageStore(images_dir, idmap), "debian:12", {"ubuntu:24.04": "debian:12"})
+        self.provider = SandboxProvider(directory / "state" / "sandbox", self.images, idmap, self.clock)
         self.engine = self._engine()
         user = self.storage.users.create("ada@example.org", "Ada")
         organization = self.storage.organizations.by_slug(user.personal_org_slug)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.e2e.daemon import Client, Daemon, Pipeline
 
 _numbers = itertools.count(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.e2e.daemon import Daemon, Pipeline, until
 from tests.e2e.pipelines import Graph, one
 

@@ -1,0 +1,83 @@
+"""Real VMs for the tests of what is done in them: sandboxes made from the default image."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from actors.vms import Connection, Endpoint, ImageStore, VmSpec
+from actors.vms.sandbox.provider import SandboxProvider
+from actors.vms.sandbox.userns import IdMap, run_mapped
+from storage import SystemClock
+
+IMAGE = "debian:12"
+
+
+@dataclass(frozen=True)
+class Vm:
+    """A VM under test."""
+
+    provider: SandboxProvider
+    id: str
+
+    def endpoint(self) -> Endpoint:
+        return self.provider.connect(self.id)
+
+    def connect(self) -> Connection:
+        return Connection(self.endpoint(), SystemClock())
+
+
+@pytest.fixture(scope="session")
+def idmap() -> IdMap:
+    return IdMap.of_caller()
+
+
+@pytest.fixture(scope="session")
+def image_store(images_dir: Path, idmap: IdMap) -> ImageStore:
+    """The checkout's image store; makes the default image where `make setup` has not."""
+    store = ImageStore(images_dir, idmap)
+    store.build(IMAGE)
+    return store
+
+
+@pytest.fixture(scope="session")
+def sandboxes(
+    image_store: ImageStore, idmap: IdMap, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SandboxProvider]:
+    folder = tmp_path_factory.mktemp("sandboxes")
+    provider = SandboxProvider(folder / "state", image_store, idmap, SystemClock())
+    yield provider
+    for name in provider.list():
+        provider.destroy(name)
+    run_mapped(["rm", "-rf", "state"], idmap=idmap.with_caller(), cwd=folder)
+
+
+@pytest.fixture
+def make_vm(sandboxes: SandboxProvider) -> Iterator[Callable[[], Vm]]:
+    """Make VMs that are destroyed with the test."""
+    numbers = itertools.count(1)
+    made: list[str] = []
+
+    def make() -> Vm:
+        made.append(f"vm-{next(numbers)}")
+        sandboxes.create(VmSpec(made[-1], IMAGE, network=False))
+        return Vm(sandboxes, made[-1])
+
+    yield make
+    for name in made:
+        sandboxes.destroy(name)
+
+
+@pytest.fixture
+def vm(make_vm: Callable[[], Vm]) -> Vm:
+    return make_vm()
+
+
+@pytest.fixture
+def connection(vm: Vm) -> Iterator[Connection]:
+    with vm.connect() as connection:
+        yield connection

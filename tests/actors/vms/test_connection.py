@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from actors.vms import (
+    CommandTimeout,
+    Connection,
+    ConnectionLost,
+    Endpoint,
+    HostKeyMismatch,
+    OutputTooLong,
+    VmError,
+)
+from actors.vms.sandbox.keys import KeyPair
+from storage import SystemClock
+from tests.actors.vms.conftest import Vm
+
+PATIENCE = 20.0
+MIB = 1 << 20
+
+
+def test_a_command_gives_its_output_its_errors_and_its_exit_code(connection: Connection):
+    done = connection.run("echo out; echo err >&2; exit 7", timeout=PATIENCE)
+    assert (done.exit_code, done.stdout, done.stderr) == (7, b"out\n", b"err\n")
+
+
+def test_scripts_are_read_by_sh_whatever_shell_root_has(connection: Connection):
+    connection.run("usermod --shell /usr/bin/python3 root; usermod --shell /bin/bash root", timeout=PATIENCE)
+    done = connection.run(
+        "set -- 'it'\"'\"'s' \"a  b\" '\\'; printf '%s|' \"$@\"; readlink /proc/$$/exe", timeout=PATIENCE
+    )
+    assert done.stdout == b"it's|a  b|\\|/usr/bin/dash\n"
+
+
+def test_what_is_given_on_stdin_arrives_and_ends(connection: Connection):
+    blocks = [os.urandom(100_000) for _ in range(50)]
+    done = connection.run("sha256sum", stdin=iter(blocks), timeout=PATIENCE)
+    assert done.stdout.split()[0].decode() == hashlib.sha256(b"".join(blocks)).hexdigest()
+
+
+def test_input_and_output_larger_than_any_window_do_not_block_each_other(connection: Connection):
+    data = os.urandom(9 * MIB)
+    done = connection.run("tee /dev/stderr", stdin=data, timeout=PATIENCE)
+    assert done.stdout == data
+    assert done.stderr == data[-len(done.stderr) :]
+
+
+def test_a_command_that_does_not_read_its_input_ends_all_the_same(connection: Connection):
+    assert connection.run("exit 3", stdin=b"x" * (9 * MIB), timeout=PATIENCE).exit_code == 3
+
+
+def test_an_input_that_fails_raises_its_own_error_and_spares_the_connection(connection: Connection):
+    def broken() -> Iterator[bytes]:
+        yield b"x"
+        message = "the disk is gone"
+        raise OSError(message)
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        connection.run("cat", stdin=broken(), timeout=PATIENCE)
+    assert connection.run("true", timeout=PATIENCE).exit_code == 0
+
+
+def test_200_mb_are_read_in_seconds(connection: Connection):
+    began = time.monotonic()
+    with connection.stream("head -c 200000000 /dev/zero", timeout=PATIENCE) as output:
+        assert sum(map(len, output)) == 200_000_000
+    assert output.exit_code == 0
+    assert time.monotonic() - began < 6
+
+
+def test_many_threads_share_a_connection(connection: Connection):
+    def echo(number: int) -> bytes:
+        return connection.run(f"sleep 0.02; echo {number}", timeout=PATIENCE).stdout
+
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(echo, range(100))) == [f"{number}\n".encode() for number in range(100)]
+
+
+def test_a_command_that_takes_too_long_is_given_up_and_the_connection_stays(connection: Connection):
+    began = time.monotonic()
+    with pytest.raises(CommandTimeout, match=r"within 0\.3 s"):
+        connection.run("sleep 60", timeout=0.3)
+    with pytest.raises(CommandTimeout):
+        connection.run("sleep 60", stdin=b"x" * (9 * MIB), timeout=0.3)
+    assert time.monotonic() - began < 3
+    assert connection.run("true", timeout=PATIENCE).exit_code == 0
+
+
+def test_a_vm_that_has_stopped_listening_cannot_hold_its_caller(vm: Vm):
+    with vm.connect() as frozen, vm.connect() as other:
+        session = frozen.run("echo $PPID", timeout=PATIENCE).stdout.decode().strip()
+        other.run(f"kill -STOP {session}", timeout=PATIENCE)
+        began = time.monotonic()
+        with pytest.raises(CommandTimeout):
+            frozen.run("cat", stdin=b"x" * (9 * MIB), timeout=0.5)
+        assert time.monotonic() - began < 3
+
+
+def test_a_command_that_answers_without_end_is_cut_off(connection: Connection):
+    with pytest.raises(OutputTooLong, match="more than 1000 bytes"):
+        connection.run("yes", timeout=PATIENCE, limit=1000)
+    assert connection.run("true", timeout=PATIENCE).exit_code == 0
+
+
+def test_a_command_killed_from_outside_has_no_exit_code(connection: Connection):
+    with pytest.raises(ConnectionLost, match="without an exit status"):
+        connection.run("kill -KILL $$", timeout=PATIENCE)
+    assert connection.alive
+
+
+def test_a_dropped_connection_says_so_and_another_can_be_made(vm: Vm):
+    with vm.connect() as connection:
+        with pytest.raises(ConnectionLost):
+            connection.run("kill -KILL $PPID; sleep 60", timeout=PATIENCE)
+        with pytest.raises(ConnectionLost):
+            connection.run("true", timeout=PATIENCE)
+        assert not connection.alive
+    with vm.connect() as connection:
+        assert connection.run("true", timeout=PATIENCE).exit_code == 0
+
+
+def test_a_vm_that_ends_ends_its_connections(vm: Vm):
+    with vm.connect() as connection, connection.stream("echo up; sleep 60", timeout=None) as output:
+        blocks = iter(output)
+        assert next(blocks) == b"up\n"
+        vm.provider.destroy(vm.id)
+        with pytest.raises(ConnectionLost):
+            next(blocks)
+
+
+def test_closing_a_stream_ends_whoever_reads_it(connection: Connection):
+    with connection.stream("echo up; sleep 60", timeout=None) as output:
+        blocks = iter(output)
+        assert next(blocks) == b"up\n"
+        closing = threading.Timer(0.1, output.close)
+        closing.start()
+        assert list(blocks) == []
+        closing.join()
+
+
+def test_a_stranger_in_the_place_of_the_vm_is_refused(vm: Vm):
+    endpoint = replace(vm.endpoint(), host_key=KeyPair.make().public)
+    with pytest.raises(HostKeyMismatch, match="not its own"):
+        Connection(endpoint, SystemClock())
+
+
+def test_a_key_of_another_lease_is_refused(vm: Vm):
+    endpoint = replace(vm.endpoint(), private_key=KeyPair.make().private)
+    with pytest.raises(ConnectionLost, match="refuses the key"):
+        Connection(endpoint, SystemClock())
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n" * 200, os.urandom(5000)])
+def test_a_peer_that_speaks_no_ssh_is_given_up(said: bytes):
+    ours, theirs = socket.socketpair()
+    keys = KeyPair.make()
+    with ours, theirs:
+        theirs.sendall(said)
+        began = time.monotonic()
+        with pytest.raises(ConnectionLost):
+            Connection(Endpoint(ours, keys.private, keys.public), SystemClock(), timeout=1.0)
+        assert time.monotonic() - began < 3
+
+
+def test_a_closed_socket_is_a_lost_connection():
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    ours.close()
+    keys = KeyPair.make()
+    with pytest.raises(VmError):
+        Connection(Endpoint(ours, keys.private, keys.public), SystemClock())
+
+
+def test_over_tcp_small_packets_are_not_held_back(vm: Vm):
+    endpoint = vm.endpoint()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        outer = socket.create_connection(listener.getsockname())
+        inner, _ = listener.accept()
+    pumps = [threading.Thread(target=_pump, args=pair) for pair in ((inner, endpoint.socket), (endpoint.socket, inner))]
+    for pump in pumps:
+        pump.start()
+    with Connection(replace(endpoint, socket=outer), SystemClock()) as connection:
+        assert connection.run("echo over tcp", timeout=PATIENCE).stdout == b"over tcp\n"
+        assert outer.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    for pump in pumps:
+        pump.join()
+    inner.close()
+    endpoint.socket.close()
+
+
+def test_closing_twice_is_fine_and_leaves_no_thread(vm: Vm):
+    before = threading.active_count()
+    connection = vm.connect()
+    connection.run("cat", stdin=b"x" * MIB, timeout=PATIENCE)
+    connection.close()
+    connection.close()
+    assert [thread.name for thread in threading.enumerate()][before:] == []
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    while block := source.recv(65536):
+        sink.sendall(block)
+    sink.shutdown(socket.SHUT_WR)
