@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 import time
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from waitress.adjustments import Adjustments
     from waitress.server import BaseWSGIServer
+    from waitress.utilities import Error
     from waitress.wasyncore import _SocketMap
 
 __all__ = ["Channel", "Refusing"]
@@ -76,9 +78,7 @@ class RefusalTask(ErrorTask):
         """Write the envelope. Runs in a worker thread."""
         channel = cast("Channel", self.channel)
         request = cast("HTTPRequestParser", self.request)
-        error = request.error
-        if error is None:
-            raise AssertionError("a refusal without an error")
+        error = cast("Error", request.error)
         request_id = enter_request(request.headers.get("X_REQUEST_ID"))
         code = _CODES.get(error.code, "malformed_request")
         _log.info("refused a request of %s: %s", channel.addr[0], code)
@@ -111,7 +111,9 @@ class Channel(HTTPChannel):
         super().__init__(server, sock, addr, adj, map)
         self.sendbuf_len = _SEND_BLOCK
         self.refused = False
-        self._turn: int | None = None
+        self._watched = False
+        self._loop = threading.get_ident()
+        self._turn = _TURN_BYTES
         self._linger_until: float | None = None
 
     @property
@@ -128,10 +130,25 @@ class Channel(HTTPChannel):
         """Whether nothing is being received, served or sent."""
         return not self.requests and self.request is None and not self.total_outbufs_len
 
+    def service(self) -> None:
+        """Answer one request. Runs in a worker thread."""
+        self._watched = False
+        super().service()
+
+    def check_client_disconnected(self) -> bool:  # type: ignore[override] # the stubs know of no answer
+        """Tell whether the client hung up. Called by an app that waits, in its worker thread.
+
+        Only from the first call on does the loop look out for that: it costs other requests half of their speed.
+        """
+        if not self._watched:
+            self._watched = True
+            self.server.pull_trigger()
+        return not self.connected
+
     def readable(self) -> bool:
         """Tell the server's loop whether to read."""
         if self._linger_until is None:
-            return super().readable()
+            return (self._watched or not self.requests) and super().readable()
         if time.monotonic() < self._linger_until:
             return True
         super().handle_close()
@@ -152,14 +169,13 @@ class Channel(HTTPChannel):
             super().handle_close()
 
     def handle_write(self) -> None:
-        """Send what is waiting, in the server's loop, and no more than a share of it where others wait for the loop."""
+        """Send what is waiting, in the server's loop, and no more of it than is fair to those who wait for the loop."""
         self._turn = _TURN_BYTES
         super().handle_write()
-        self._turn = None
 
     def send(self, data: bytes, do_close: bool = True) -> int:  # noqa: FBT001, FBT002 - waitress's signature
         """Hand bytes to the kernel; 0 where it takes none now, or the loop's turn is over."""
-        if self._turn is None:
+        if threading.get_ident() != self._loop:
             return super().send(data, do_close)
         if self._turn <= 0:
             return 0

@@ -13,7 +13,7 @@ from api.follow import Patience
 from api.streams import StreamBody, Streams
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     import falcon
 
@@ -78,7 +78,7 @@ class LogEvents:
         patience = Patience.of(req, self._clock, self._streams)
         resp.stream = StreamBody(self._blocks(readable, after, patience), place)
 
-    def _blocks(self, readable: ReadableLog, after: int, patience: Patience) -> Iterator[bytes]:
+    def _blocks(self, readable: ReadableLog, after: int, patience: Patience) -> Generator[bytes]:
         """Yield the stream, each block whole events. Runs in the request's thread, in which it waits."""
         log = self._storage.logs.reader(readable.build.uuid, readable.job.uuid)
         with self._engine.watch(readable.job.uuid) as watch:

@@ -101,10 +101,6 @@ class LogSpan(io.RawIOBase):
         self._size = end - start
         self._at = 0
 
-    def readable(self) -> bool:
-        """It is."""
-        return True
-
     def seekable(self) -> bool:
         """It is."""
         return True

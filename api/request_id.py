@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-import uuid
+import secrets
 from contextvars import ContextVar
 
-__all__ = ["RequestIdFilter", "current_request_id", "enter_request"]
+__all__ = ["RequestIdFilter", "enter_request"]
 
 _ACCEPTED = re.compile(r"[A-Za-z0-9._-]{20,200}", re.ASCII)
 _CURRENT: ContextVar[str] = ContextVar("request_id", default="-")
@@ -15,14 +15,9 @@ _CURRENT: ContextVar[str] = ContextVar("request_id", default="-")
 
 def enter_request(given: str | None) -> str:
     """Name the request that this thread now serves: by the caller's own ``X-Request-Id`` where that is usable."""
-    request_id = given if given is not None and _ACCEPTED.fullmatch(given) else uuid.uuid4().hex
+    request_id = given if given is not None and _ACCEPTED.fullmatch(given) else secrets.token_hex(16)
     _CURRENT.set(request_id)
     return request_id
-
-
-def current_request_id() -> str:
-    """Return the name of the request that this thread serves, ``-`` outside of one."""
-    return _CURRENT.get()
 
 
 class RequestIdFilter(logging.Filter):

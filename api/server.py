@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
 import time
@@ -14,12 +13,12 @@ from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
 from waitress.server import TcpWSGIServer
-from waitress.task import ThreadedTaskDispatcher
 
 from api.channel import Channel
 from api.errors import ApiError, ErrorAnswers
 from api.headers import standard_headers
 from api.streams import Streams
+from api.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +57,6 @@ class Server:
 
     def start(self, app: Callable[..., Any]) -> None:
         """Answer requests through the app, in threads of the server's own."""
-        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
         self._listener = _Listener(app, self._socket, self.settings)
         self._thread = threading.Thread(target=self._serve, args=(self._listener,), name="http", daemon=True)
         self._thread.start()
@@ -94,8 +92,7 @@ class _Listener(TcpWSGIServer):
     channel_class = Channel
 
     def __init__(self, app: Callable[..., Any], sock: socket.socket, settings: HttpSettings) -> None:
-        dispatcher = ThreadedTaskDispatcher()
-        dispatcher.set_thread_count(settings.threads)
+        self.workers = Workers(settings.threads)
         self.map: dict[int, Any] = {}
         self._settings = settings
         self._errors = ErrorAnswers(settings.url)
@@ -103,7 +100,7 @@ class _Listener(TcpWSGIServer):
             app,
             map=self.map,
             _sock=sock,
-            dispatcher=dispatcher,
+            dispatcher=self.workers,  # type: ignore[arg-type] # waitress calls add_task alone
             adj=_adjustments(settings),
             sockinfo=(sock.family, sock.type, sock.proto, sock.getsockname()),
             bind_socket=False,
@@ -157,16 +154,16 @@ class _Listener(TcpWSGIServer):
         """
         for channel in self.channels():
             HTTPChannel.handle_close(channel)
-        self.task_dispatcher.shutdown(timeout=1)
-        if not self.task_dispatcher.threads:
+        self.workers.close(timeout=1.0)
+        if not self.workers.alive:
             cast("trigger", self.trigger).close()
 
 
 def _adjustments(settings: HttpSettings) -> Adjustments:
     """Return waitress's settings.
 
-    Reading one request ahead is what lets the server see that a client hung up. What a stream has buffered for a slow
-    client stays in memory, so it is kept small.
+    Reading one request ahead is what lets the server see that a client hung up (see Channel). What a stream has
+    buffered for a slow client stays in memory, so it is kept small.
     """
     return Adjustments(
         ident="ci-daemon",

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
 __all__ = ["Place", "StreamBody", "Streams"]
 
@@ -53,7 +53,7 @@ class Place:
 class StreamBody:
     """The body of a streaming answer: frees its place when the server is done with it, even if it was never begun."""
 
-    def __init__(self, blocks: Iterator[bytes], place: Place) -> None:
+    def __init__(self, blocks: Generator[bytes], place: Place) -> None:
         self._blocks = blocks
         self._place = place
 
@@ -63,8 +63,6 @@ class StreamBody:
     def close(self) -> None:
         """End the stream. The server calls this after the last block, and when the client is gone."""
         try:
-            close = getattr(self._blocks, "close", None)
-            if close is not None:
-                close()
+            self._blocks.close()
         finally:
             self._place.free()

@@ -174,6 +174,13 @@ def test_a_client_that_hung_up_ends_the_stream(world: World, job: JobPath):
     assert [event.name for event in events(text)] == ["history"]
 
 
+def test_a_client_that_hung_up_gets_no_more_of_a_long_log(job: JobPath):
+    job.write(*[b"x" * 65_536] * 40)
+    text = stream(job, extras={"waitress.client_disconnected": lambda: True}).text
+
+    assert [event.name for event in events(text)] == ["history", "chunk"]
+
+
 def test_streams_are_limited_and_give_their_place_back(world: World, pipeline: PipelinePath):
     streams = Streams(1)
     app = create_app(world.storage, world.engine, HttpSettings(), clock=world.clock, streams=streams)

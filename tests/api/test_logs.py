@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api import HttpSettings, create_app
+from api.logs import LogSpan
 from api.ranges import ByteRange, parse_range
 from api.streams import Streams
 from storage import JobState
@@ -195,6 +196,28 @@ def test_a_closing_server_lets_nobody_wait(world: World, pipeline: PipelinePath)
 
     assert testing.TestClient(app).simulate_get(f"{job.path}/log", params=params).status_code == 200
     assert world.clock.monotonic() < 1001
+
+
+def test_a_part_of_a_log_is_a_file(world: World, job: JobPath):
+    span = LogSpan(world.storage.logs.reader(job.build.stored.uuid, job.uuid), 10, 110)
+
+    assert span.seekable()
+    assert span.seek(0, 2) == 100
+    assert span.seek(-5, 1) == 95
+    assert span.read() == TEXT[105:110]
+    assert span.read(7) == b""
+    assert span.seek(20) == span.tell() == 20
+    assert span.read(5) == TEXT[30:35]
+
+
+def test_a_log_that_got_shorter_is_an_error_and_no_endless_wait(world: World, job: JobPath):
+    file = world.storage.directory / "logs" / job.build.stored.uuid / job.uuid / "1.log"
+    span = LogSpan(world.storage.logs.reader(job.build.stored.uuid, job.uuid), 10, len(TEXT))
+    with file.open("r+b") as log:
+        log.truncate(30)
+
+    with pytest.raises(OSError, match="shorter"):
+        span.read()
 
 
 def test_a_public_log_is_read_without_a_token(world: World, ada: Account, bob: Account):

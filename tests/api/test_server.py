@@ -5,7 +5,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,7 @@ import pytest
 from api import CannotListen, HttpSettings, Server, create_app
 from storage import Storage, SystemClock
 from tests.api.test_log_events import events
-from tests.api.world import Account, DummyEngine, JobPath, World
+from tests.api.world import Account, DummyEngine, JobPath, World, until
 
 MAX_BODY = 20_000
 
@@ -65,13 +65,6 @@ def refusal(response: http.client.HTTPResponse) -> tuple[int, str]:
     return response.status, error["code"]
 
 
-def until(look: Callable[[], bool], seconds: float = 5.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < deadline, "not in time"
-        threading.Event().wait(0.02)
-
-
 @contextmanager
 def serving(directory: Path, **settings: Any) -> Iterator[Served]:
     clock = SystemClock()
@@ -89,7 +82,7 @@ def serving(directory: Path, **settings: Any) -> Iterator[Served]:
     finally:
         server.close()
         storage.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("waitress", "http"))]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("http")]
 
 
 @pytest.fixture
@@ -124,6 +117,26 @@ def test_requests_sent_at_once_are_answered_in_order(served: Served):
 
     assert b"ada@example.org" in answer(connection).read()
     assert b"ok" in answer(connection).read()
+
+
+def test_many_clients_at_once_are_all_answered(served: Served):
+    failures: list[BaseException] = []
+
+    def ask() -> None:
+        connection = served.connect()
+        try:
+            for _ in range(200):
+                assert b"ada@example.org" in answer(connection, served.request("GET", "/api/v0/user")).read()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the test's thread tells it
+            failures.append(error)
+
+    clients = [threading.Thread(target=ask) for _ in range(12)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+
+    assert not failures
 
 
 def test_error_pages_are_where_the_server_is(served: Served):
@@ -227,6 +240,20 @@ def test_a_refused_connection_is_closed(served: Served):
     assert refusal(answer(connection, b"nonsense\r\n\r\n")) == (400, "malformed_request")
 
     assert connection.recv(1) == b""
+
+
+def test_a_refused_client_that_does_not_leave_is_left(served: Served):
+    connection = served.connect()
+    assert refusal(answer(connection, b"nonsense\r\n\r\n")) == (400, "malformed_request")
+
+    def closed() -> bool:
+        try:
+            connection.sendall(b"more")
+        except ConnectionError:
+            return True
+        return False
+
+    until(closed)
 
 
 def test_a_client_that_takes_too_long_to_ask_is_hung_up_on(tmp_path: Path):

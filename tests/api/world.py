@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -103,6 +104,14 @@ class DummyWatch:
         changed = self.changed.wait(timeout)
         self.changed.clear()
         return changed
+
+
+def until(look: Callable[[], bool], seconds: float = 5.0) -> None:
+    """Look again and again until it is so."""
+    deadline = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < deadline, "not in time"
+        threading.Event().wait(0.01)
 
 
 @dataclass
