@@ -21,6 +21,8 @@ RESOLVER = "10.0.2.3"
 
 _ADDRESS, _PREFIX, _GATEWAY = "10.0.2.100", "24", "10.0.2.2"
 _SECONDS = 20.0
+_TUN = Path("/dev/net/tun")
+_FOR_ALL = 0o006
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ def plan_network(settings: NetworkSettings) -> NetworkPlan:
     slirp4netns is up in 4 ms, pasta in 14; DNS over TCP is a thing of the former alone. Raises VmError where neither is
     installed, or a network to allow is none.
     """
+    _check_tun(_TUN)
     netns, interface = "./netns", "eth0"
     if slirp := shutil.which("slirp4netns"):
         caution = ["--disable-host-loopback", "--enable-sandbox", "--enable-seccomp"]
@@ -74,6 +77,17 @@ def host_addresses(table: Path = Path("/proc/net/fib_trie")) -> Iterable[IPv4Net
         elif line.split()[:3] == ["/32", "host", "LOCAL"]:
             found.add(IPv4Network(address))
     return sorted(found)
+
+
+def _check_tun(device: Path) -> None:
+    try:
+        mode = device.stat().st_mode
+    except FileNotFoundError as error:
+        message = f"there is no {device}: run `sudo modprobe tun`"
+        raise VmError(message) from error
+    if mode & _FOR_ALL != _FOR_ALL:
+        message = f"{device} is not for all, as it is elsewhere: run `sudo chmod 0666 {device}`"
+        raise VmError(message)
 
 
 def _rules(settings: NetworkSettings, *, dns_over_tcp: bool) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,7 +94,7 @@ class SandboxProvider:
                 "chain": chain.dumps(),
                 "cgroups": [str(door) for door in self.limits.doors(spec.id)],
                 "limits": self.limits.of_processes(spec.shape),
-                "tmpfs_bytes": spec.shape.memory_gb * _GB // 2,
+                "memory_bytes": spec.shape.memory_gb * _GB,
                 "uid_map": str(self._idmap.uids[0]),
                 "gid_map": str(self._idmap.gids[0]),
                 "network": network,
@@ -114,7 +115,7 @@ class SandboxProvider:
             message = f"VM {vm_id} has ended"
             raise VmLost(message)
         opened = self._greeted.pop(vm_id, None)
-        if opened is None:
+        if opened is None or _is_closed(opened):
             try:
                 opened = vm.connect(_CONNECT_SECONDS)
             except OSError as error:
@@ -184,6 +185,12 @@ class SandboxProvider:
     def list(self) -> Iterable[str]:
         """Name every VM that has anything left on the host, running or not."""
         return sorted(self._disks.names() | {path.name for path in self._vms.iterdir()})
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(connection, 0)
+    return bool(poll.poll(0))
 
 
 def _stamp(root: Path) -> str:

@@ -72,7 +72,7 @@ def enter(spec: dict[str, Any], root: str) -> None:
     pivot_root(".", ".")
     os.fchdir(host)
     os.umask(0)
-    _mount_all(spec["tmpfs_bytes"])
+    _mount_all(spec["memory_bytes"])
     unmount(".")
     os.chdir("/")
     os.close(host)
@@ -81,8 +81,7 @@ def enter(spec: dict[str, Any], root: str) -> None:
     _prepare_sshd(spec["host_key"], spec["authorized_key"])
 
 
-def _mount_all(tmpfs_bytes: int) -> None:
-    size = f"size={tmpfs_bytes}"
+def _mount_all(memory_bytes: int) -> None:
     for path in ("/proc", "/sys", "/dev", "/run", "/tmp", "/workspace"):  # noqa: S108 - the guest's own
         _directory(path, 0o755)
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
@@ -99,8 +98,8 @@ def _mount_all(tmpfs_bytes: int) -> None:
     os.mkdir("/dev/pts", 0o755)
     mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=666,mode=620,gid=5")
     os.mkdir("/dev/shm", _TMP_MODE)  # noqa: S108
-    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,{size}")  # noqa: S108
-    mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=755,{size}")
+    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,size={memory_bytes // 2}")  # noqa: S108
+    mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=755,size={memory_bytes // 4}")
     os.mkdir("/run/lock", _TMP_MODE)
 
 

@@ -14,7 +14,7 @@ import time
 from typing import NoReturn
 
 from .guest import SSHD, SSHD_CONFIG
-from .kernel import drop_capabilities, forget_children, restore_signals, set_dumpable, set_title
+from .kernel import drop_capabilities, forget_children, leave_keyring, restore_signals, set_dumpable, set_title
 
 _SSHD = (SSHD, "-i", "-f", SSHD_CONFIG)
 _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -45,6 +45,7 @@ def limit(limits: list[tuple[int, int, int]]) -> None:
     for which, soft, hard in limits:
         resource.setrlimit(which, (soft, hard))
     drop_capabilities(_FORBIDDEN)
+    leave_keyring()
 
 
 def serve(listener: int) -> NoReturn:

@@ -28,6 +28,9 @@ PR_SET_NAME = 15
 PR_CAPBSET_DROP = 24
 
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "armv7l": 218, "ppc64le": 203, "s390x": 217}
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "armv7l": 311, "ppc64le": 271, "s390x": 280}
+_KEYCTL_JOIN_SESSION_KEYRING = 1
+_SIGNALS = 65
 _CAPABILITY_VERSION_3 = 0x20080522
 _ARG_START, _ARG_END = 45, 46
 
@@ -58,15 +61,24 @@ def pivot_root(new_root: str, put_old: str) -> None:
     _checked(_libc.syscall(number, os.fsencode(new_root), os.fsencode(put_old)), "pivot_root")
 
 
+def leave_keyring() -> None:
+    """Leave the session keyring of whoever started the service for an empty one; fine where there are none."""
+    _libc.syscall(_KEYCTL[os.uname().machine], _KEYCTL_JOIN_SESSION_KEYRING, None)
+
+
 def set_hostname(name: str) -> None:
     """Name this UTS namespace's machine."""
     _checked(_libc.sethostname(name.encode(), len(name)), "sethostname")
 
 
 def restore_signals() -> None:
-    """Undo what Python and ``forget_children`` do to the dispositions of signals."""
-    for number in (_signal.SIGCHLD, _signal.SIGINT, _signal.SIGPIPE, _signal.SIGXFSZ):
-        _signal.signal(number, _signal.SIG_DFL)
+    """Give every signal its default and block none, whatever Python, the service or its starter had set."""
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+    for number in range(1, _SIGNALS):
+        try:
+            _signal.signal(number, _signal.SIG_DFL)
+        except (OSError, ValueError):
+            continue
 
 
 def forget_children() -> None:
@@ -86,7 +98,7 @@ def set_title(title: bytes) -> None:
     start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
     ctypes.memset(start, 0, end - start)
     ctypes.memmove(start, title, min(len(title), end - start - 1))
-    _checked(_libc.prctl(PR_SET_NAME, title, 0, 0, 0), "prctl")
+    _checked(_libc.prctl(PR_SET_NAME, title, 0, 0, 0), "prctl")  # the kernel takes 15 bytes of it
 
 
 def drop_capabilities(numbers: tuple[int, ...]) -> None:

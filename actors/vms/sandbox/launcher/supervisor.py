@@ -20,6 +20,7 @@ from .kernel import (
     MS_PRIVATE,
     MS_REC,
     mount,
+    set_title,
     unshare,
 )
 
@@ -30,6 +31,7 @@ def run(spec: dict[str, Any], mapped: int, report: int, log: int) -> NoReturn:
         _make(spec, mapped, report, log)
         os.write(report, b"ready\n")
         _let_go(keep=spec["lock"])
+        set_title(f"ci-daemon VM {spec['id']}".encode())
     except Exception as error:  # noqa: BLE001 - the rim of this process
         os.write(report, f"failed {error}\n".encode())
     else:
