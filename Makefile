@@ -20,7 +20,7 @@ setup: $(VENV)/.complete
 	@mkdir -p $(RUN)
 	@$(CI_DAEMON) init >/dev/null
 	@$(CI_DAEMON) doctor --fix --quiet
-	@$(CI_DAEMON) image build --if-missing
+	@$(CI_DAEMON) image build
 
 $(VENV)/.complete: setup.cfg pyproject.toml .ci/venv
 	@.ci/venv $(VENV)

@@ -59,8 +59,9 @@ class Notifier:
         self._send("STOPPING=1", f"STATUS={_line(status)}")
 
     def alive(self) -> None:
-        """Answer the watchdog."""
-        self._send("WATCHDOG=1")
+        """Answer the watchdog, where there is one."""
+        if self.watchdog_seconds is not None:
+            self._send("WATCHDOG=1")
 
     def _send(self, *assignments: str) -> None:
         if self.address is None:

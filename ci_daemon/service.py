@@ -48,7 +48,7 @@ def serve(directory: Path, config: Config, notifier: Notifier, *, wait: bool) ->
         storage = Storage.open(directory, clock, rates=config.billing, log_limit=limit)
         opened.callback(storage.close)
         images = open_images(directory, config)
-        provider = open_provider(directory, config, images)
+        provider = open_provider(directory, config, images, clock)
         server = Server(config.http)
         settings = server.settings
         engine = Engine(storage, provider, images, clock, config.pool, config.jobs, settings.url)

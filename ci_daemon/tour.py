@@ -133,6 +133,8 @@ class Tour:
 def main(folder: Path) -> int:
     """Give the tour and return the exit code."""
     folder.mkdir(parents=True, exist_ok=True)
+    # Whoever ends the tour ends what it started, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         return Tour(folder.absolute()).run()
     except TourError as fault:

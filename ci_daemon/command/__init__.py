@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_HEADINGS = {
+_HEADINGS: dict[str, list[click.Command]] = {
     "Set up": [init, doctor, image],
     "Run": [serve, status, lease],
     "People and money": [user, ledger],

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ci_daemon.command.instants import on_the_wire
 from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import Group
 from ci_daemon.providers import open_images, open_provider
+from storage import SystemClock
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from storage import Lease, Storage
 
 __all__ = ["lease"]
@@ -47,7 +47,7 @@ def kill(session: Session, *, lease_id: str | None, every: bool) -> None:
         raise click.UsageError("give either the ID of a lease or --all")
     config = session.config()
     with session.storage() as storage:
-        provider = open_provider(session.state_dir, config, open_images(session.state_dir, config))
+        provider = open_provider(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
         live = {each.uuid: each for each in storage.leases.live()}
         if lease_id is not None and lease_id not in live:
             raise Failure(f"no live lease has the id {lease_id}: `ci-daemon lease list` shows those there are")
@@ -73,10 +73,6 @@ def _document(each: Lease, storage: Storage) -> dict[str, object]:
         "memory_gb": each.shape.memory_gb,
         "disk_gb": each.shape.disk_gb,
         "network": each.network,
-        "created_at": _instant(each.created_at),
-        "started_at": _instant(each.started_at),
+        "created_at": on_the_wire(each.created_at),
+        "started_at": each.started_at and on_the_wire(each.started_at),
     }
-
-
-def _instant(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat(timespec="microseconds").replace("+00:00", "Z")

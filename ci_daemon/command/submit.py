@@ -83,28 +83,27 @@ def submit(
     origin = origin_of(tree)
     archive = pack(tree)
     client = Client(url, token)
+    organization = org or client.personal_organization()
+    if not client.has_pipeline(organization, pipeline):
+        _make_pipeline(client, organization, pipeline, origin)
+        screen.say(f"made the pipeline {pipeline} in {organization}")
+    body = {
+        "branch": branch or origin.branch,
+        "commit": commit or origin.commit,
+        "message": message or origin.message,
+        "source": "cli",
+        "pipeline_ir": _read(ir_file),
+    }
+    build = client.create_build(organization, pipeline, body, archive)
+    screen.say(f"build #{build.number} of {organization}/{pipeline}: {archive.files} files packed")
+    path = f"{pipeline_path(organization, pipeline)}/builds/{build.number}"
     try:
-        organization = org or client.personal_organization()
-        if not client.has_pipeline(organization, pipeline):
-            _make_pipeline(client, organization, pipeline, origin)
-            screen.say(f"made the pipeline {pipeline} in {organization}")
-        body = {
-            "branch": branch or origin.branch,
-            "commit": commit or origin.commit,
-            "message": message or origin.message,
-            "source": "cli",
-            "pipeline_ir": _read(ir_file),
-        }
-        build = client.create_build(organization, pipeline, body, archive)
-        screen.say(f"build #{build.number} of {organization}/{pipeline}: {archive.files} files packed")
-        path = f"{pipeline_path(organization, pipeline)}/builds/{build.number}"
-        try:
-            summary = _follow(client, path, organization, pipeline, screen)
-        except KeyboardInterrupt:
-            screen.say(f"\nbuild #{build.number} goes on without you; to cancel it:\n  {_curl(url, path, 'cancel')}")
-            return _INTERRUPTED
-    finally:
-        client.close()
+        summary = _follow(client, path, organization, pipeline, screen)
+    except KeyboardInterrupt:
+        screen.say(f"\nbuild #{build.number} goes on without you; to cancel it:\n  {_curl(url, path, 'cancel')}")
+        return _INTERRUPTED
+    # A log may still be waited for where following failed; only here is the client nobody's any more.
+    client.close()
     if session.json:
         click.echo(json.dumps(summary.as_json(), indent=2))
     else:

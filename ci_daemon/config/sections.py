@@ -11,6 +11,7 @@ from pydantic import ConfigDict, with_config
 
 from actors import JobSettings, PoolSettings
 from actors.ir import Limits
+from actors.vms.sandbox.provider import SandboxSettings
 from api import HttpSettings
 from ci_daemon.journal import JournalSettings
 from storage import Rates
@@ -43,3 +44,4 @@ class Config:
     jobs: JobSettings = field(default_factory=JobSettings)
     journal: JournalSettings = field(default_factory=JournalSettings)
     pool: PoolSettings = field(default_factory=PoolSettings)
+    sandbox: SandboxSettings = field(default_factory=SandboxSettings)

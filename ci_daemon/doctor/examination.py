@@ -27,4 +27,5 @@ def examine(state_dir: Path, config: Config) -> Iterator[Check]:
     yield host.clock()
     yield state.room(state_dir)
     yield state.state_directory(state_dir)
+    yield state.default_image(state_dir, config)
     yield from limits.limits(config.sandbox.processes)

@@ -6,12 +6,15 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+from actors.vms.sandbox.userns import NoSubIds
 from ci_daemon.doctor.check import Check, good
 from ci_daemon.doctor.host import existing
+from ci_daemon.providers import open_images
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
     from pathlib import Path
+
+    from ci_daemon.config import Config
 
 __all__ = ["default_image", "room", "state_directory"]
 
@@ -54,10 +57,17 @@ def room(directory: Path) -> Check:
     return Check("disk", ok=False, detail=f"{detail}, less than {_LEAST_GIB}: free some", needed=False, fixable=False)
 
 
-def default_image(names: Collection[str], default: str, directory: Path) -> Check:
+def default_image(state_dir: Path, config: Config) -> Check:
     """The image that steps without one start from."""
-    if default in names:
-        return good("image", f"the image {default} is there")
+    name, default = "image", config.images.default
+    try:
+        there = open_images(state_dir, config).store.names()
+    except NoSubIds:
+        return Check(
+            name, ok=False, detail="no image can be made before there are sub-ids", needed=False, fixable=False
+        )
+    if default in there:
+        return good(name, f"the image {default} is there")
     detail = f"there is no image {default}, from which most steps start"
-    mend = f"ci-daemon --state-dir {directory} image build {default}"
-    return Check("image", ok=False, detail=detail, mend=mend, root=False, fixable=False)
+    mend = f"ci-daemon --state-dir {state_dir} image build {default}"
+    return Check(name, ok=False, detail=detail, mend=mend, needed=False, root=False, fixable=False)

@@ -79,7 +79,7 @@ class Follower:
         self._path = path
         self._readers = readers
         self._found: queue.Queue[Line | _LogEnded] = queue.Queue(maxsize=1000)
-        self._to_read: queue.Queue[JobRecord] = queue.Queue()
+        self._to_read: queue.Queue[JobRecord | None] = queue.Queue()
         self._threads: list[threading.Thread] = []
         self._followed: set[str] = set()
         self._read: set[str] = set()
@@ -109,6 +109,8 @@ class Follower:
                     self._follow(job)
             yield from self._changed(jobs)
             if build.over and all(job.over and self._all_read(job) for job in jobs):
+                for _ in self._threads:
+                    self._to_read.put(None)
                 yield BuildChanged(build)
                 return
             if build.state != state and not build.over:
@@ -153,9 +155,8 @@ class Follower:
             thread.start()
 
     def _read_logs(self) -> None:
-        """Read one log after the other. Runs on a thread of its own."""
-        while True:
-            job = self._to_read.get()
+        """Read one log after the other, until there are no more to come. Runs on a thread of its own."""
+        while (job := self._to_read.get()) is not None:
             try:
                 self._read_log(job)
             except (ApiError, ServiceUnreachable) as fault:

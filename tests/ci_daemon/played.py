@@ -4,30 +4,64 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from api import HttpSettings, Server, create_app
 from storage import Build, BuildState, Job, JobState, LedgerSource, Shape, Storage
-from tests.api.world import DummyEngine, TurnableClock
 
 PATIENCE = 30.0
 
 Script = Callable[["Stage"], None]
 
 
-class PlayedEngine(DummyEngine):
-    """Tells a script of every build that comes."""
+class TurnableClock:
+    """A clock that stands still until a script turns it."""
 
-    def __init__(self, storage: Storage) -> None:
-        super().__init__(storage, None)
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def now(self) -> datetime:
+        return datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC) + timedelta(seconds=self._seconds)
+
+    def monotonic(self) -> float:
+        return self._seconds
+
+    def turn(self, seconds: float) -> None:
+        self._seconds += seconds
+
+
+class PlayedEngine:
+    """The simplest live service: it says what happens to it, and a script does the rest."""
+
+    draining = False
+
+    def __init__(self) -> None:
         self.called = threading.Semaphore(0)
+        self.watched = threading.Semaphore(0)
+        self._changed: defaultdict[str, threading.Event] = defaultdict(threading.Event)
 
     def jobs_added(self) -> None:
-        super().jobs_added()
         self.called.release()
+
+    def cancel(self, build_id: int) -> None:
+        raise AssertionError(f"nobody asked for the end of build {build_id}")
+
+    @contextmanager
+    def watch(self, job_uuid: str) -> Iterator[threading.Event]:
+        self.watched.release()
+        yield self._changed[job_uuid]
+        self._changed[job_uuid].clear()
+
+    def stir(self, job_uuid: str) -> None:
+        self._changed[job_uuid].set()
+
+    def pending_reason(self, job: Job) -> str | None:
+        return "waiting for a VM" if job.state is JobState.SCHEDULED else None
 
 
 @dataclass
@@ -95,6 +129,13 @@ class Stage:
         self.service.clock.turn(seconds)
         self.finish(key)
 
+    def abandon(self) -> None:
+        """End everything somehow, so that whoever follows it comes to an end."""
+        for job in self.service.storage.jobs.of_build(self.build.id):
+            if not job.state.terminal:
+                self.move(job.step_key, JobState.CANCELED)
+        self.roll(BuildState.CANCELED)
+
     def roll(self, state: BuildState) -> None:
         now = self.service.storage.builds.get(self.build.id)
         assert now is not None
@@ -122,12 +163,15 @@ class PlayedService:
         failure: list[BaseException] = []
 
         def play() -> None:
+            if not self.engine.called.acquire(timeout=PATIENCE):
+                failure.append(AssertionError("no build came"))
+                return
+            stage = Stage(self, self.storage.builds.unfinished()[-1])
             try:
-                assert self.engine.called.acquire(timeout=PATIENCE), "no build came"
-                build = self.storage.builds.unfinished()[-1]
-                script(Stage(self, build))
+                script(stage)
             except BaseException as error:  # noqa: BLE001 - raised again in the test's own thread
                 failure.append(error)
+                stage.abandon()
 
         thread = threading.Thread(target=play)
         thread.start()
@@ -135,8 +179,8 @@ class PlayedService:
             yield
         finally:
             thread.join(PATIENCE)
-        if failure:
-            raise failure[0]
+            if failure:
+                raise failure[0]
 
     def restart(self) -> None:
         """End the API and start it again at the same address."""
@@ -153,7 +197,7 @@ class PlayedService:
 def played_service(directory: Path, **settings: object) -> Iterator[PlayedService]:
     clock = TurnableClock()
     storage = Storage.create(directory / "state", clock)
-    engine = PlayedEngine(storage)
+    engine = PlayedEngine()
     server = Server(replace(HttpSettings(listen="127.0.0.1:0"), **settings))
     user = storage.users.create("ada@example.org", "Ada")
     _, token = storage.tokens.create_api_key(user.id, "tests")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ci_daemon.command import main
+from ci_daemon.config import Config, ImageSettings
 from ci_daemon.doctor import Check, host, mend, state
 from ci_daemon.doctor.check import from_message
 from storage import Storage, SystemClock
@@ -110,10 +111,11 @@ def test_no_state_directory_is_told_with_the_command_that_makes_it(tmp_path: Pat
     assert check.command(as_root=False) == f"ci-daemon --state-dir {tmp_path} init"
 
 
-def test_a_missing_image_is_told_with_the_command_that_builds_it(tmp_path: Path):
-    assert state.default_image(["debian:12"], "debian:12", tmp_path).ok
-    check = state.default_image([], "debian:12", tmp_path)
+def test_a_missing_image_is_told_with_the_command_that_builds_it(tmp_path: Path, images_dir: Path):
+    assert state.default_image(tmp_path, Config(images=ImageSettings(dir=images_dir))).ok
+    check = state.default_image(tmp_path, Config())
     assert check.mend == f"ci-daemon --state-dir {tmp_path} image build debian:12"
+    assert not check.needed
 
 
 def test_room_is_measured_where_the_state_directory_is_or_will_be(tmp_path: Path):

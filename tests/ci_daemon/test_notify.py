@@ -30,7 +30,7 @@ def received(sock: socket.socket) -> str:
 
 def test_says_ready_status_stopping_and_alive_in_the_managers_words(manager: tuple[str, socket.socket]):
     address, sock = manager
-    notifier = Notifier(address)
+    notifier = Notifier(address, watchdog_seconds=3.0)
     notifier.ready("serving\non http://127.0.0.1:1")
     assert received(sock) == "READY=1\nSTATUS=serving on http://127.0.0.1:1"
     notifier.status("3 jobs")
@@ -39,6 +39,14 @@ def test_says_ready_status_stopping_and_alive_in_the_managers_words(manager: tup
     assert received(sock) == "WATCHDOG=1"
     notifier.stopping("draining")
     assert received(sock) == "STOPPING=1\nSTATUS=draining"
+
+
+def test_nobody_is_told_of_life_who_did_not_ask(manager: tuple[str, socket.socket]):
+    address, sock = manager
+    notifier = Notifier(address)
+    notifier.alive()
+    notifier.status("here")
+    assert received(sock) == "STATUS=here"
 
 
 def test_says_nothing_without_a_manager():

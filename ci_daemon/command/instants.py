@@ -1,0 +1,15 @@
+"""Points in time as the API writes them (wire-decisions.md, "Everywhere")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = ["on_the_wire"]
+
+
+def on_the_wire(at: datetime) -> str:
+    """Return an aware UTC instant as ISO 8601 with six digits and a Z."""
+    return at.isoformat(timespec="microseconds").replace("+00:00", "Z")

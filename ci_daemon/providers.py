@@ -1,0 +1,29 @@
+"""The concrete makers of VMs, as the configuration has them: for the service and for the owner's commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.vms.images import Images, ImageStore
+from actors.vms.sandbox.provider import SandboxProvider
+from actors.vms.sandbox.userns import IdMap
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actors.vms import Provider
+    from ci_daemon.config import Config
+    from storage import Clock
+
+__all__ = ["open_images", "open_provider"]
+
+
+def open_images(state_dir: Path, config: Config) -> Images:
+    """Return the image store. Raises NoSubIds."""
+    store = ImageStore(config.images.dir or state_dir / "images", IdMap.of_caller())
+    return Images(store, config.images.default, config.images.map)
+
+
+def open_provider(state_dir: Path, config: Config, images: Images, clock: Clock) -> Provider:
+    """Return what makes the VMs of a state directory, and finds those that are there. Raises NoSubIds."""
+    return SandboxProvider(state_dir / "sandbox", images, IdMap.of_caller(), clock, config.sandbox)

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.vms import Provider, VmSpec
+from ci_daemon.command import main
+from ci_daemon.config import Config, ImageSettings
+from ci_daemon.providers import open_images, open_provider
+from storage import Shape, Storage, SystemClock
+
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    Storage.create(tmp_path / "state", SystemClock()).close()
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def storage(state: Path) -> Iterator[Storage]:
+    storage = Storage.open(state, SystemClock())
+    yield storage
+    storage.close()
+
+
+@pytest.fixture
+def run(state: Path, monkeypatch: pytest.MonkeyPatch, images_dir: Path) -> Run:
+    monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(images_dir))
+    return lambda *arguments: main(["--state-dir", str(state), *arguments])
+
+
+@pytest.fixture
+def provider(state: Path, images_dir: Path) -> Iterator[Provider]:
+    config = Config(images=ImageSettings(dir=images_dir))
+    provider = open_provider(state, config, open_images(state, config), SystemClock())
+    yield provider
+    for vm_id in provider.list():
+        provider.destroy(vm_id)
+
+
+@pytest.fixture
+def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path:
+    """A store of the test's own with one image in it."""
+    store = tmp_path / "store"
+    image = store / "mine@1"
+    (image / "tree").mkdir(parents=True)
+    facts = {"name": "mine:1", "size": 3 * 2**20, "source": "made up", "created": "2026-01-02T03:04:05+00:00"}
+    (image / "image.json").write_text(json.dumps(facts))
+    monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(store))
+    return store
+
+
+def lease_a_vm(storage: Storage, provider: Provider) -> str:
+    """Make a VM as the pool makes a warm one, and return its id."""
+    vm_id = str(uuid.uuid4())
+    lease = storage.leases.reserve_warm(vm_id, provider.name, "debian:12", Shape())
+    provider.create(VmSpec(vm_id, "debian:12", network=False))
+    assert storage.leases.warmed(lease.id)
+    return vm_id
+
+
+def test_the_images_of_the_store_are_listed(run: Run, own_store: Path, capsys: pytest.CaptureFixture[str]):
+    assert run("image", "list") == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == [
+        "mine:1",
+        "3",
+        "made",
+        "up",
+        "2026-01-02T03:04:05.000000Z",
+    ]
+    assert run("image", "list", "--json") == 0
+    assert [image["bytes"] for image in json.loads(capsys.readouterr().out)] == [3 * 2**20]
+
+
+def test_a_store_without_images_says_how_to_get_one(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(tmp_path / "empty"))
+    assert run("image", "list") == 0
+    assert "run `ci-daemon image build`" in capsys.readouterr().out
+
+
+def test_an_image_that_is_there_is_not_built_again(run: Run, capsys: pytest.CaptureFixture[str]):
+    assert run("image", "build") == 0
+    assert capsys.readouterr().out == "the image debian:12 is there already\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["build", "plan9:4"], 'no recipe for an image "plan9:4"'),
+        (["remove", "nothing:1"], 'no image "nothing:1" on this host'),
+        (["remove", "../../etc"], "is no name for an image"),
+    ],
+)
+def test_what_cannot_be_done_with_an_image_is_said(
+    run: Run, own_store: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+):
+    assert run("image", *arguments) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_an_image_is_removed(run: Run, own_store: Path, capsys: pytest.CaptureFixture[str]):
+    assert run("image", "remove", "mine:1", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"removed": "mine:1"}
+    assert not (own_store / "mine@1").exists()
+
+
+def test_an_image_that_a_lease_stands_on_stays(
+    run: Run, own_store: Path, storage: Storage, capsys: pytest.CaptureFixture[str]
+):
+    vm_id = str(uuid.uuid4())
+    storage.leases.reserve_warm(vm_id, "sandbox", "mine:1", Shape())
+    assert run("image", "remove", "mine:1") == 1
+    assert f'image "mine:1" is in use by lease {vm_id}' in capsys.readouterr().err
+    assert (own_store / "mine@1").exists()
+
+
+def test_a_shared_store_needs_no_state_directory(run: Run, own_store: Path, tmp_path: Path):
+    assert main(["--state-dir", str(tmp_path / "elsewhere"), "image", "remove", "mine:1"]) == 0
+
+
+def test_an_import_that_no_vm_could_start_from_says_what_it_lacks(
+    run: Run, own_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    archive = tmp_path / "root.tar"
+    with tarfile.open(archive, "w") as tar:
+        tar.addfile(tarfile.TarInfo("hello"), io.BytesIO())
+    assert run("image", "import", "small:1", str(archive)) == 1
+    assert "lacks sh, sshd" in capsys.readouterr().err
+    assert [path.name for path in own_store.iterdir() if not path.name.startswith(".")] == ["mine@1"]
+
+
+def test_a_leased_vm_is_listed_and_killed(
+    run: Run, storage: Storage, provider: Provider, capsys: pytest.CaptureFixture[str]
+):
+    vm_id = lease_a_vm(storage, provider)
+    assert run("lease", "list", "--json") == 0
+    [listed] = json.loads(capsys.readouterr().out)
+    assert (listed["id"], listed["state"], listed["job"]) == (vm_id, "warm", None)
+    assert run("lease", "kill", vm_id, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"killed": [vm_id]}
+    assert storage.leases.live() == []
+    assert list(provider.list()) == []
+
+
+def test_kill_all_ends_vms_that_no_lease_knows_of_too(
+    run: Run, storage: Storage, provider: Provider, capsys: pytest.CaptureFixture[str]
+):
+    leased = lease_a_vm(storage, provider)
+    lost = str(uuid.uuid4())
+    provider.create(VmSpec(lost, "debian:12", network=False))
+    assert run("lease", "kill", "--all", "--json") == 0
+    assert set(json.loads(capsys.readouterr().out)["killed"]) == {leased, lost}
+    assert list(provider.list()) == []
+
+
+def test_a_lease_that_is_not_there_is_said(run: Run, capsys: pytest.CaptureFixture[str]):
+    assert run("lease", "kill", "nobody") == 1
+    assert "no live lease has the id nobody" in capsys.readouterr().err

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+PATIENCE = 30.0
+
+
+@dataclass
+class Daemon:
+    """`ci-daemon serve` as a service manager starts it, and the manager's end of its socket."""
+
+    process: subprocess.Popen[bytes]
+    manager: socket.socket
+    url: str
+    log: Path
+
+    def told(self) -> list[str]:
+        return self.manager.recv(4096).decode().splitlines()
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+
+def command(state: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "ci_daemon", "--state-dir", str(state), *arguments]
+
+
+def call(state: Path, *arguments: str) -> dict[str, object]:
+    done = subprocess.run(command(state, "--json", *arguments), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, object] = json.loads(done.stdout)
+    return answer
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    call(tmp_path / "state", "init")
+    return tmp_path / "state"
+
+
+@contextmanager
+def served(state: Path, *options: str, **environ: str) -> Iterator[Daemon]:
+    address = state.parent / "manager"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.settimeout(PATIENCE)
+        manager.bind(str(address))
+        log = state.parent / "log"
+        with log.open("a") as stderr:
+            process = subprocess.Popen(
+                command(state, "serve", "--listen", "127.0.0.1:0", *options),
+                env={**os.environ, "CI_DAEMON_POOL_WARM": "0", "NOTIFY_SOCKET": str(address), **environ},
+                stderr=stderr,
+            )
+        try:
+            daemon = Daemon(process, manager, "", log)
+            ready, status = daemon.told()
+            assert ready == "READY=1"
+            daemon.url = status.removeprefix("STATUS=serving on ")
+            yield daemon
+        finally:
+            process.kill()
+            process.wait()
+    address.unlink()
+
+
+def test_says_when_it_answers_and_when_it_stops_and_leaves_in_seconds(state: Path):
+    with served(state) as daemon:
+        assert httpx.get(f"{daemon.url}/healthz").text == "ok"
+        assert daemon.stop() == 0
+        assert daemon.told() == ["STOPPING=1", "STATUS=draining"]
+
+
+def test_ctrl_c_is_an_orderly_stop_too(state: Path):
+    with served(state) as daemon:
+        daemon.process.send_signal(signal.SIGINT)
+        assert daemon.process.wait(PATIENCE) == 0
+
+
+def test_an_open_connection_does_not_hold_up_the_stop(state: Path):
+    with served(state) as daemon, httpx.Client(base_url=daemon.url) as client:
+        assert client.get("/healthz").status_code == 200
+        assert daemon.stop() == 0
+
+
+def test_the_owners_commands_work_beside_it_and_status_knows_it(state: Path):
+    with served(state) as daemon:
+        user = call(state, "user", "add", "ada@example.org", "--name", "Ada")
+        answer = httpx.get(f"{daemon.url}/api/v0/user", headers={"Authorization": f"Bearer {user['token']}"})
+        assert answer.json()["uuid"] == user["uuid"]
+        status = call(state, "status")
+        assert (status["pid"], status["url"]) == (daemon.process.pid, daemon.url)
+        daemon.stop()
+    assert call(state, "status")["pid"] is None
+
+
+def test_a_second_service_on_the_same_state_is_refused(state: Path):
+    with served(state) as daemon:
+        second = subprocess.run(
+            command(state, "serve", "--listen", "127.0.0.1:0"), capture_output=True, text=True, check=False
+        )
+        assert second.returncode == 1
+        assert f"process {daemon.process.pid} serves {state} already" in second.stderr
+        assert httpx.get(f"{daemon.url}/healthz").text == "ok"
+
+
+def test_after_kill_9_the_next_one_starts(state: Path):
+    with served(state) as daemon:
+        daemon.process.kill()
+        daemon.process.wait()
+    with served(state) as daemon:
+        assert httpx.get(f"{daemon.url}/healthz").text == "ok"
+
+
+def test_an_address_that_is_taken_is_said(state: Path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = subprocess.run(command(state, "serve", "--listen", listen), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"ci-daemon: cannot listen on {listen}" in done.stderr
+
+
+def test_the_watchdog_is_answered_in_half_its_time(state: Path):
+    with served(state, WATCHDOG_USEC="1000000") as daemon:
+        assert daemon.told() == ["WATCHDOG=1"]
+        assert daemon.told() == ["WATCHDOG=1"]
+
+
+def test_with_nothing_to_wait_for_waiting_is_leaving(state: Path):
+    with served(state, "--wait") as daemon:
+        assert daemon.stop() == 0
+
+
+def test_its_log_names_the_request_on_every_line(state: Path):
+    name = "a-request-of-twenty-characters"
+    with served(state) as daemon:
+        httpx.post(f"{daemon.url}/api/v0/organizations", headers={"X-Request-Id": name})
+        daemon.stop()
+        log = daemon.log.read_text()
+    assert f"request_id={name}" in log
+    assert all(" info " in line or " warning " in line for line in log.splitlines())
