@@ -19,6 +19,7 @@ run: setup
 setup: $(VENV)/.complete
 	@mkdir -p $(RUN)
 	@$(CI_DAEMON) init >/dev/null
+	@[ -e $(STATE)/ci-daemon.toml ] || printf '[images]\ndir = "%s"\n' "$$CI_DAEMON_IMAGES_DIR" >$(STATE)/ci-daemon.toml
 	@$(CI_DAEMON) doctor --fix --quiet
 	@$(CI_DAEMON) image build
 

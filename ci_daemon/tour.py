@@ -90,7 +90,8 @@ class Tour:
             ear.bind(str(address))
             process = subprocess.Popen(
                 self.command("serve", "--listen", f"127.0.0.1:{_free_port()}"),
-                env={**os.environ, "NOTIFY_SOCKET": str(address)},
+                # No VM is kept warm, so that nothing is left running when the tour is over.
+                env={"CI_DAEMON_POOL_WARM": "0", **os.environ, "NOTIFY_SOCKET": str(address)},
                 stderr=journal,
                 # Ctrl-C is for whoever follows the build; the service is stopped below, in order.
                 start_new_session=True,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lease"]
 
-_COLUMNS = ("id", "state", "job", "image", "cpu", "memory_gb", "disk_gb", "created_at")
+_COLUMNS = ("id", "state", "job", "image", "created_at")
 
 
 @click.group(cls=Group)

@@ -24,6 +24,9 @@ __all__ = ["DEFAULT_STATE_DIR", "Failure", "Session", "pass_session"]
 DEFAULT_STATE_DIR = Path("/var/lib/ci-daemon")
 
 
+_WIDEST = 500
+
+
 class Failure(click.ClickException):
     """The command could not do it; the message is one sentence that says what to do."""
 
@@ -61,10 +64,12 @@ class Session:
         else:
             table = Table(box=None, pad_edge=False, header_style="bold")
             for column in columns:
-                table.add_column(column.replace("_", " "), overflow="fold")
+                table.add_column(column.replace("_", " "), overflow="fold", no_wrap=column == columns[0])
             for document in documents:
                 table.add_row(*("" if document[column] is None else str(document[column]) for column in columns))
-            Console(highlight=False, markup=False, emoji=False).print(table)
+            console = Console(highlight=False, markup=False, emoji=False)
+            # A row is a line for whoever reads the output with another program.
+            console.print(table, width=None if console.is_terminal else _WIDEST, crop=console.is_terminal)
 
 
 pass_session = click.make_pass_decorator(Session, ensure=True)

@@ -100,7 +100,8 @@ def submit(
     try:
         summary = _follow(client, path, organization, pipeline, screen)
     except KeyboardInterrupt:
-        screen.say(f"\nbuild #{build.number} goes on without you; to cancel it:\n  {_curl(url, path, 'cancel')}")
+        screen.say(f"build #{build.number} goes on without you; to cancel it:")
+        screen.say(_curl(url, f"{path}/cancel", method="PUT"))
         return _INTERRUPTED
     # A log may still be waited for where following failed; only here is the client nobody's any more.
     client.close()
@@ -133,11 +134,9 @@ def _read(ir_file: Path) -> str:
         raise Failure(f"{ir_file} is no UTF-8 text: give --ir the JSON that the pipeline renders to") from error
 
 
-def _curl(url: str, path: str, cancel: str = "") -> str:
-    method = "-X PUT " if cancel else ""
-    return (
-        f'curl {method}-H "Authorization: Bearer $CI_DAEMON_TOKEN" {url.rstrip("/")}{path}{"/" * bool(cancel)}{cancel}'
-    )
+def _curl(url: str, path: str, method: str = "") -> str:
+    how = f"-X {method} " if method else ""
+    return f'curl {how}-H "Authorization: Bearer $CI_DAEMON_TOKEN" {url.rstrip("/")}{path}'
 
 
 def _next_steps(url: str, path: str, summary: Summary) -> tuple[str, ...]:

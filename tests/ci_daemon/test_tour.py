@@ -1,0 +1,51 @@
+"""`make run`, word for word: a service of one's own, the example built on real VMs, and again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ci_daemon.lock import served_by
+
+
+@pytest.fixture
+def folder(tmp_path: Path, images_dir: Path) -> Iterator[Path]:
+    yield tmp_path / "run"
+    kill = ["--state-dir", str(tmp_path / "run" / "state"), "lease", "kill", "--all"]
+    environ = {**os.environ, "CI_DAEMON_IMAGES_DIR": str(images_dir)}
+    subprocess.run([sys.executable, "-m", "ci_daemon", *kill], env=environ, check=True, capture_output=True)
+
+
+def tour(folder: Path, images_dir: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ci_daemon.tour", str(folder)],
+        env={**os.environ, "CI_DAEMON_IMAGES_DIR": str(images_dir)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_builds_the_example_and_ends_as_the_build_ends_and_again(folder: Path, images_dir: Path):
+    first = tour(folder, images_dir)
+    assert first.returncode == 0, first.stdout + first.stderr + (folder / "service.log").read_text()
+    lines = first.stdout.splitlines()
+    assert "Install | installed ordinal into /usr/local/lib/python3.11/dist-packages/ordinal" in lines
+    assert any(line.startswith("Report  | Hello, Ada!") for line in lines)
+    for name in ("Install", "Lint", "Test", "Report"):
+        assert any(line.split()[:2] == [name, "passed"] for line in lines)
+    assert "build #1 passed" in first.stdout
+    assert lines[-2].startswith("Start the service again: ")
+    assert lines[-1].startswith("Then build a tree of your own: ")
+    assert served_by(folder / "state") is None
+    assert (folder / "token").stat().st_mode & 0o777 == 0o600
+
+    second = tour(folder, images_dir)
+    assert second.returncode == 0
+    assert "build #2 passed" in second.stdout
