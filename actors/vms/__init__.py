@@ -25,6 +25,7 @@ from actors.vms.connection import (
 )
 from actors.vms.images import Image, ImageError, Images, ImageStore
 from actors.vms.provider import Endpoint, ImageNotFound, Provider, SnapshotNotFound, VmError, VmLost, VmSpec
+from actors.vms.sandbox.provider import SandboxProvider
 from actors.vms.source import SourceError
 from actors.vms.source import check as check_source
 from actors.vms.source import lay as lay_source
@@ -48,6 +49,7 @@ __all__ = [
     "NotStarted",
     "OutputTooLong",
     "Provider",
+    "SandboxProvider",
     "SnapshotNotFound",
     "SourceError",
     "Stream",

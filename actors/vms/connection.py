@@ -6,6 +6,7 @@ import io
 import shlex
 import socket
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -34,6 +35,9 @@ _STDIN_BLOCK = 1 << 16
 _STDERR_KEPT = 1 << 16
 _KEEPALIVE = 15
 _UNANSWERED_MS = 60_000
+_DROPPED = (paramiko.SSHException, OSError, EOFError)
+"""What paramiko raises when the other side is gone, or a channel is closed."""
+
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")
 
 
@@ -129,7 +133,7 @@ class Connection:
             channel = self._transport.open_session(timeout=starting.remaining())
             channel.event = _Patience(starting)
             channel.exec_command(f"exec /bin/sh -c {shlex.quote(script)}")
-        except (paramiko.SSHException, OSError, EOFError) as error:
+        except _DROPPED as error:
             if starting.remaining() == 0:
                 message = "the VM did not start a command in time"
                 raise CommandTimeout(message) from error
@@ -160,7 +164,7 @@ class Connection:
         except paramiko.AuthenticationException as error:
             message = f"the VM refuses the key of its lease: {error}"
             raise ConnectionLost(message) from error
-        except (paramiko.SSHException, OSError, EOFError) as error:
+        except _DROPPED as error:
             message = f"the VM did not complete the SSH handshake: {_reason(error)}"
             raise ConnectionLost(message) from error
         transport.set_keepalive(_KEEPALIVE)
@@ -184,10 +188,13 @@ class Stream:
         self._arrived = threading.Event()
         channel.in_buffer.set_event(self._arrived)
         channel.in_stderr_buffer.set_event(self._arrived)
+        self._feeder: threading.Thread | None = None
         if (first := next(stdin, None)) is None:
-            channel.shutdown_write()
+            with suppress(*_DROPPED):
+                channel.shutdown_write()
         else:
-            threading.Thread(target=self._feed, args=(first, stdin), name="ssh-stdin", daemon=True).start()
+            self._feeder = threading.Thread(target=self._feed, args=(first, stdin), name="ssh-stdin", daemon=True)
+            self._feeder.start()
 
     def __enter__(self) -> Self:
         return self
@@ -216,7 +223,8 @@ class Stream:
     def close(self) -> None:
         """Close the channel; the command in the VM is not told. Idempotent."""
         self._closed = True
-        self._channel.close()
+        with suppress(*_DROPPED):
+            self._channel.close()
 
     def _take_exit_code(self) -> None:
         if not self._closed and not self._channel.status_event.wait(self._deadline.remaining()):
@@ -227,6 +235,9 @@ class Stream:
         if self.exit_code == -1 and not self._closed:
             message = "a command in the VM ended without an exit status: the connection dropped or it was killed"
             raise ConnectionLost(message)
+        if self._feeder is not None:
+            self.close()
+            self._feeder.join(1.0)
 
     def _give_up(self) -> None:
         # A VM that has stopped reading would keep a plain close() waiting for room in the socket.
@@ -237,21 +248,16 @@ class Stream:
         raise CommandTimeout(message)
 
     def _feed(self, block: bytes | None, stdin: Iterator[bytes]) -> None:
-        while block is not None:
-            try:
+        with suppress(*_DROPPED):  # the command has ended and wants no more
+            while block is not None:
                 self._channel.sendall(block)
-            except (OSError, paramiko.SSHException):
-                return  # the command has ended and wants no more
-            try:
-                block = next(stdin, None)
-            except Exception as error:  # noqa: BLE001 - handed to the thread that reads the stream
-                self._stdin_failure = error
-                self._channel.close()
-                return
-        try:
+                try:
+                    block = next(stdin, None)
+                except Exception as error:  # noqa: BLE001 - handed to the thread that reads the stream
+                    self._stdin_failure = error
+                    self._channel.close()
+                    return
             self._channel.shutdown_write()
-        except (OSError, paramiko.SSHException):
-            return
 
 
 class _Deadline:

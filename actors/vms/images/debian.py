@@ -134,7 +134,7 @@ class Recipe:
             (certificates / f"host-{number}.crt").write_text(text + "\n", encoding="ascii")
         if any(certificates.iterdir()):
             yield f"sync-in {certificates} {_CERTIFICATES}"
-            yield 'chroot "$1" update-ca-certificates'
+            yield f'chown -R 0:0 "$1{_CERTIFICATES}"; chroot "$1" update-ca-certificates'
         yield 'rm -f "$1"/etc/ssh/ssh_host_*'
         yield 'mkdir -p "$1/workspace"'
         yield ': >"$1/etc/resolv.conf"; echo localhost >"$1/etc/hostname"'
