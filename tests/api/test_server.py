@@ -395,6 +395,20 @@ def test_closing_does_not_wait_for_a_client_that_does_not_read(tmp_path: Path):
             reader.read()
 
 
+def test_closing_does_not_wait_for_a_stream_that_nobody_reads(tmp_path: Path):
+    with serving(tmp_path / "state", stop_timeout=0.5) as served:
+        job = served.ada.pipeline().build().job()
+        job.write(*[b"x" * 2**20] * 30)
+        response = stream(served, job)
+        assert response.readline() == b"event: history\n"
+        listener = served.server._listener
+        assert listener is not None
+        until(lambda: any(channel.total_outbufs_len > 512 * 2**10 for channel in listener.channels()))
+        began = time.monotonic()
+        served.server.close()
+        assert time.monotonic() - began < 3
+
+
 def test_an_address_that_is_taken_is_said(served: Served):
     with pytest.raises(CannotListen, match=f"cannot listen on {served.server.address}: Address already in use"):
         Server(HttpSettings(listen=served.server.address))
