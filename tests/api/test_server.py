@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from select import select
 from typing import Any
 
 import pytest
@@ -403,7 +404,8 @@ def test_closing_does_not_wait_for_a_stream_that_nobody_reads(tmp_path: Path):
         assert response.readline() == b"event: history\n"
         listener = served.server._listener
         assert listener is not None
-        until(lambda: any(channel.total_outbufs_len > 512 * 2**10 for channel in listener.channels()))
+        (channel,) = [each for each in listener.channels() if each.requests]
+        until(lambda: channel.total_outbufs_len > 512 * 2**10 and not select([], [channel.socket], [], 0)[1])
         began = time.monotonic()
         served.server.close()
         assert time.monotonic() - began < 3
