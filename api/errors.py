@@ -9,7 +9,7 @@ import falcon
 from pydantic import BaseModel
 
 from api.catalog import CATALOG
-from storage import DatabaseBusy
+from storage import DatabaseUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,7 +94,7 @@ class ErrorAnswers:
         """Make the app answer every exception through this."""
         app.add_error_handler(Exception, self._crashed)
         app.add_error_handler(falcon.HTTPError, self._refused_by_falcon)
-        app.add_error_handler(DatabaseBusy, self._held_up)
+        app.add_error_handler(DatabaseUnavailable, self._held_up)
         app.add_error_handler(ApiError, self._refused)
 
     def _refused(self, req: ApiRequest, resp: falcon.Response, error: ApiError, _params: dict[str, Any]) -> None:
@@ -116,7 +116,9 @@ class ErrorAnswers:
         }.get(code, error.description or error.title or "the request is not understood")
         self._refused(req, resp, ApiError(code, message, headers=headers), params)
 
-    def _held_up(self, req: ApiRequest, resp: falcon.Response, error: DatabaseBusy, params: dict[str, Any]) -> None:
+    def _held_up(
+        self, req: ApiRequest, resp: falcon.Response, error: DatabaseUnavailable, params: dict[str, Any]
+    ) -> None:
         self._refused(req, resp, ApiError("busy", str(error), headers={"Retry-After": "1"}), params)
 
     def _crashed(self, req: ApiRequest, resp: falcon.Response, error: Exception, params: dict[str, Any]) -> None:

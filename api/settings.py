@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 __all__ = ["HttpSettings"]
+
+_HIGHEST_PORT = 65535
+_URL = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)
+_ORIGIN = re.compile(r"https?://[^\s/?#*]+/?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +35,19 @@ class HttpSettings:
     cors_origins: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in ("max_connections", "max_body_bytes", "max_header_bytes", "receive_timeout", "idle_timeout"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
         if not 0 < self.max_streams < self.threads:
             raise ValueError(f"max_streams must be from 1 to {self.threads - 1}, below threads ({self.threads})")
         host, _, port = self.listen.rpartition(":")
-        if not host or not port.isascii() or not port.isdecimal() or int(port) > 65535:  # noqa: PLR2004 - highest port
+        if not host or not port.isascii() or not port.isdecimal() or int(port) > _HIGHEST_PORT:
             raise ValueError(f'listen must be HOST:PORT, for example "127.0.0.1:8800", not "{self.listen}"')
+        if self.base_url is not None and not _URL.fullmatch(self.base_url):
+            raise ValueError(f'base_url must be such as "https://ci.example.org", not "{self.base_url}"')
+        for origin in self.cors_origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise ValueError(f'cors_origins must hold origins such as "https://app.example.org", not "{origin}"')
 
     @property
     def url(self) -> str:

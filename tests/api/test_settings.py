@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from api import HttpSettings
@@ -22,3 +24,23 @@ def test_an_address_is_host_and_port(listen: str):
 def test_streams_leave_the_api_a_thread(threads: int, streams: int):
     with pytest.raises(ValueError, match="max_streams must be from 1 to"):
         HttpSettings(threads=threads, max_streams=streams)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_body_bytes": 0}, "max_body_bytes must be at least 1"),
+        ({"receive_timeout": -1.0}, "receive_timeout must be at least 1"),
+        ({"base_url": "ci.example.org"}, "base_url must be such as"),
+        ({"base_url": "https://ci.example.org/?x"}, "base_url must be such as"),
+        ({"cors_origins": ("https://ok.example", "*")}, r'cors_origins must hold origins .* not "\*"'),
+        ({"cors_origins": ("https://app.example/page",)}, "cors_origins must hold origins"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused(settings: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        HttpSettings(**settings)
+
+
+def test_a_service_may_live_below_a_path():
+    assert HttpSettings(base_url="https://example.org/ci/").url == "https://example.org/ci"
