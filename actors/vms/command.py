@@ -119,6 +119,7 @@ class Following:
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield blocks as they come."""
+        ended = False
         while True:
             begin = self.offset
             with self._connection.stream(script("locate", "follow", offset=begin), timeout=None) as output:
@@ -129,9 +130,10 @@ class Following:
             if self.offset >= exited.size:
                 self.exited = exited
                 return
-            if self.offset == begin:
+            if ended and self.offset == begin:
                 message = f"{exited.size - begin} bytes of the command's output are gone"
                 raise GuestLost(message)
+            ended = True
 
 
 def follow(connection: Connection, offset: int = 0) -> Following:

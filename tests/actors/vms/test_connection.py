@@ -34,8 +34,7 @@ def test_a_command_gives_its_output_its_errors_and_its_exit_code(connection: Con
     assert (done.exit_code, done.stdout, done.stderr) == (7, b"out\n", b"err\n")
 
 
-def test_scripts_are_read_by_sh_whatever_shell_root_has(connection: Connection):
-    connection.run("usermod --shell /usr/bin/python3 root; usermod --shell /bin/bash root", timeout=PATIENCE)
+def test_scripts_are_read_by_sh_as_they_are_written(connection: Connection):
     done = connection.run(
         "set -- 'it'\"'\"'s' \"a  b\" '\\'; printf '%s|' \"$@\"; readlink /proc/$$/exe", timeout=PATIENCE
     )

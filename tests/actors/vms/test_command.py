@@ -1,0 +1,367 @@
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from actors.vms import (
+    CommandSpec,
+    Connection,
+    ConnectionLost,
+    Exited,
+    GuestLost,
+    NotStarted,
+    VmError,
+    follow,
+    start,
+    started,
+    terminate,
+    wait,
+)
+from actors.vms import (
+    command as command_module,
+)
+from tests.actors.vms.conftest import Vm
+
+PATIENCE = 20.0
+SUPERVISOR = "read -r pid </run/ci-daemon/command"
+
+
+def output_of(connection: Connection, command: str, **settings: object) -> bytes:
+    """Run a command to its end and return all of its output."""
+    start(connection, CommandSpec(command, **settings))  # type: ignore[arg-type] # whatever a test sets
+    return b"".join(follow(connection))
+
+
+def left_running(connection: Connection) -> list[str]:
+    """Name the programs that run in the command's namespace, or in one made there."""
+    listing = """
+        for process in /proc/[0-9]*; do
+            [ $process = /proc/1 ] && continue
+            [ "$(readlink $process/ns/pid)" = "$(readlink /proc/$$/ns/pid)" ] || cat $process/comm
+        done 2>/dev/null
+    """
+    return connection.run(listing, timeout=PATIENCE).stdout.decode().split()
+
+
+@contextmanager
+def later(seconds: float, action: Callable[[], object]) -> Iterator[None]:
+    timer = threading.Timer(seconds, action)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+
+
+class TestStarting:
+    def test_a_command_runs_in_bash_with_its_environment_and_no_other(self, connection: Connection):
+        env = {"PATH": "/bin:/usr/bin", "TEXT": "a 'b' \"c\"\n$d `e` \\", "-odd.name": "1", "UNICODE": "é ✓"}
+        shown = output_of(connection, "env -0; echo $BASH_VERSION", env=env)
+        variables = dict(line.split("=", 1) for line in shown.decode().split("\0")[:-1])
+        assert {name: variables[name] for name in env} == env
+        assert set(variables) - set(env) <= {"PWD", "SHLVL", "_"}
+        assert shown.decode().split("\0")[-1].startswith("5.")
+
+    def test_a_command_is_root_in_the_workspace_with_nothing_to_read(self, connection: Connection):
+        shown = output_of(connection, "id -u; pwd; umask; cat; readlink /proc/self/fd/0; ls /proc/self/fd | wc -l")
+        assert shown.decode().split() == ["0", "/workspace", "0022", "/dev/null", "4"]
+
+    def test_a_command_leads_a_session_and_a_process_group(self, connection: Connection):
+        leader, group, session = output_of(connection, "ps -o pid=,pgid=,sid= $$").split()
+        assert leader == group == session
+
+    def test_a_command_inherits_no_ignored_signal(self, connection: Connection):
+        assert output_of(connection, "grep -E 'SigIgn|SigBlk' /proc/self/status").split()[1::2] == [b"0" * 16] * 2
+
+    def test_without_bash_a_command_runs_in_sh(self, vm: Vm, connection: Connection):
+        connection.run("sed -i '/^root:/s/bash/sh/' /etc/passwd; rm /bin/bash", timeout=PATIENCE)
+        with vm.connect() as another:
+            assert output_of(another, "readlink /proc/$$/exe") == b"/usr/bin/dash\n"
+
+    @pytest.mark.parametrize("length", [1, 30_000, 30_001, 250_000])
+    def test_a_command_may_be_long(self, connection: Connection, length: int):
+        command = f"echo {'é' * (length // 2)} | wc -c; echo $# $0; exit 5"
+        assert output_of(connection, command).split()[0] == str(length // 2 * 2 + 1).encode()
+        assert wait(connection) == Exited(5, wait_size(connection), truncated=False)
+
+    def test_an_environment_may_be_large(self, connection: Connection):
+        env = {"PATH": "/bin:/usr/bin", **{f"V{number}": "x" * 6_000 for number in range(10)}}
+        assert output_of(connection, "echo $V0$V9 | wc -c", env=env) == b"12001\n"
+
+    def test_starting_again_leaves_the_one_command_alone(self, vm: Vm, connection: Connection):
+        start(connection, CommandSpec("echo first; sleep 0.2; echo done"))
+        with vm.connect() as another:
+            start(another, CommandSpec("echo second"))
+        assert b"".join(follow(connection)) == b"first\ndone\n"
+        start(connection, CommandSpec("echo third"))
+        assert b"".join(follow(connection)) == b"first\ndone\n"
+
+    def test_two_that_start_at_once_start_one_command(self, vm: Vm, connection: Connection):
+        with vm.connect() as another:
+            threads = [
+                threading.Thread(
+                    target=start, args=(each, CommandSpec("echo once >>/tmp/runs; sleep 0.1; cat /tmp/runs"))
+                )
+                for each in (connection, another)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert b"".join(follow(connection)) == b"once\n"
+
+    def test_whether_a_command_was_started_can_be_asked(self, connection: Connection):
+        assert not started(connection)
+        start(connection, CommandSpec("true"))
+        assert started(connection)
+        wait(connection)
+        assert started(connection)
+
+    def test_what_cannot_be_started_says_why_and_may_be_tried_again(self, connection: Connection):
+        with pytest.raises(VmError, match="can't cd to /nowhere"):
+            start(connection, CommandSpec("true", cwd="/nowhere"))
+        assert not started(connection)
+        assert output_of(connection, "echo fine") == b"fine\n"
+
+    def test_a_start_of_which_only_a_part_arrives_runs_nothing(self, vm: Vm, connection: Connection):
+        half = command_module._init(CommandSpec("touch /tmp/ran; echo $X", env={"X": "y" * 100}))[:-20]
+        script = command_module.script("supervise", limit=1000)
+        assert b"yntax error" in connection.run(script, stdin=half.encode(), timeout=PATIENCE).stdout
+        assert connection.run("[ -e /tmp/ran ]", timeout=PATIENCE).exit_code == 1
+        assert not started(connection)
+
+    @pytest.mark.parametrize(
+        "wrong", [{"command": "a\0b"}, {"env": {"": "1"}}, {"env": {"a=b": "1"}}, {"env": {"a": "\0"}}]
+    )
+    def test_what_no_program_can_be_given_is_refused(self, wrong: dict[str, object]):
+        with pytest.raises(ValueError, match="cannot"):
+            CommandSpec(**{"command": "true", **wrong})  # type: ignore[arg-type] # wrong on purpose
+
+
+class TestEnding:
+    @pytest.mark.parametrize(
+        ("command", "code"),
+        [
+            ("exit 0", 0),
+            ("exit 3", 3),
+            ("exit 255", 255),
+            ("nonsense-program", 127),
+            ("kill -KILL $$", 137),
+            ("kill $$", 143),
+        ],
+    )
+    def test_exit_codes_are_those_of_a_shell(self, connection: Connection, command: str, code: int):
+        start(connection, CommandSpec(command))
+        exited = wait(connection, PATIENCE)
+        assert exited is not None
+        assert exited.exit_code == code
+
+    def test_waiting_can_be_limited_and_taken_up_again(self, connection: Connection):
+        start(connection, CommandSpec("sleep 0.5; exit 4"))
+        assert wait(connection, 0.1) is None
+        assert wait(connection, PATIENCE) == Exited(4, 0, truncated=False)
+        assert wait(connection) == Exited(4, 0, truncated=False)
+
+    def test_what_a_command_leaves_behind_dies_with_it(self, connection: Connection):
+        left = "nohup tail -f /dev/null & (setsid tail -f /dev/null >/dev/null 2>&1 &); trap '' TERM HUP; exec true"
+        began = time.monotonic()
+        output_of(connection, left)
+        assert time.monotonic() - began < 5
+        assert left_running(connection) == []
+
+    def test_a_command_that_kills_all_it_sees_kills_itself(self, connection: Connection):
+        start(connection, CommandSpec("exec 2>&-; kill -KILL -- -1; kill -KILL 1; kill -KILL 0; echo alive"))
+        assert wait(connection, PATIENCE) == Exited(137, 0, truncated=False)
+
+    def test_the_oom_killer_takes_a_command_before_its_supervisor(self, connection: Connection):
+        assert output_of(connection, "cat /proc/self/oom_score_adj") == b"100\n"
+
+    @pytest.mark.parametrize("ask", [wait, lambda connection: list(follow(connection))])
+    def test_of_a_command_never_started_nothing_is_known(
+        self, connection: Connection, ask: Callable[[Connection], object]
+    ):
+        with pytest.raises(NotStarted):
+            ask(connection)
+
+
+class TestOutput:
+    def test_output_comes_while_the_command_runs(self, connection: Connection):
+        start(connection, CommandSpec("for i in 1 2 3 4 5; do date +%s.%N; sleep 0.2; done"))
+        lags = [time.time() - float(block.split()[-1]) for block in follow(connection)]
+        assert len(lags) == 5
+        assert sorted(lags)[2] < 0.1
+
+    def test_output_and_errors_come_in_their_order(self, connection: Connection):
+        assert output_of(connection, "for i in 1 2 3; do echo o$i; echo e$i >&2; done") == b"o1\ne1\no2\ne2\no3\ne3\n"
+
+    def test_every_byte_comes_once_wherever_it_is_taken_up(self, connection: Connection):
+        command = (
+            "seq 20000; sleep 0.1; head -c 300000 /dev/urandom | tee /tmp/random; sleep 0.01; seq 90000; printf end"
+        )
+        whole = output_of(connection, command)
+        assert whole.startswith(b"1\n2\n")
+        assert whole.endswith(b"90000\nend")
+        assert connection.run("cat /tmp/random", timeout=PATIENCE).stdout in whole
+        for offset in (0, 1, 100_000, len(whole) - 1, len(whole), *random.sample(range(len(whole)), 5)):
+            again = follow(connection, offset)
+            assert b"".join(again) == whole[offset:]
+            assert again.offset == len(whole)
+            assert again.exited == Exited(0, len(whole), truncated=False)
+
+    def test_200_mb_come_in_seconds(self, connection: Connection):
+        began = time.monotonic()
+        start(connection, CommandSpec("head -c 200000000 /dev/zero", output_limit=1 << 30))
+        assert sum(map(len, follow(connection))) == 200_000_000
+        assert time.monotonic() - began < 8
+
+    def test_output_past_the_limit_is_dropped_and_the_command_goes_on(self, connection: Connection):
+        output = output_of(connection, "yes | head -c 300000000; echo >&2 done; exit 6", output_limit=100_000)
+        assert output == b"y\n" * (len(output) // 2)
+        assert 100_000 <= len(output) < 100_512
+        assert wait(connection) == Exited(6, len(output), truncated=True)
+        spool = connection.run("du --bytes --total /run/ci-daemon | tail -n 1", timeout=PATIENCE).stdout.split()[0]
+        assert int(spool) < 200_000
+
+    def test_output_of_just_the_limit_is_all_of_it(self, connection: Connection):
+        assert len(output_of(connection, "head -c 1024 /dev/zero", output_limit=1024)) == 1024
+        assert wait(connection) == Exited(0, 1024, truncated=False)
+
+    def test_a_full_run_folder_costs_output_and_no_more(self, connection: Connection):
+        connection.run("mount -o remount,size=1m tmpfs /run", timeout=PATIENCE)
+        output = output_of(connection, "head -c 5000000 /dev/zero; exit 9")
+        assert len(output) < 1 << 20
+        assert wait(connection) == Exited(9, len(output), truncated=True)
+
+    def test_removing_and_truncating_all_of_run_harms_nothing(self, connection: Connection):
+        wreck = "echo before; rm -rf /run/* /run/ci-daemon/*; ls -A /run/ci-daemon; echo after; exit 2"
+        assert output_of(connection, wreck).splitlines()[-1] == b"after"
+        assert wait(connection).exit_code == 2  # type: ignore[union-attr] # it has ended
+
+    def test_removing_the_spool_behind_the_supervisors_back_harms_nothing(self, connection: Connection):
+        start(connection, CommandSpec("echo before; sleep 0.3; echo after"))
+        connection.run("rm /run/ci-daemon/output.* /run/ci-daemon/result.*", timeout=PATIENCE)
+        assert b"".join(follow(connection)) == b"before\nafter\n"
+
+    def test_a_command_cannot_see_its_supervisor(self, connection: Connection):
+        assert output_of(connection, "ls -A /run/ci-daemon; ps -e -o pid=").split()[0] == b"1"
+
+
+class TestSurviving:
+    def test_a_dropped_connection_is_taken_up_where_it_was(self, vm: Vm, connection: Connection):
+        start(connection, CommandSpec("for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.1; done; exit 3"))
+        following = follow(connection)
+        got = b""
+        with later(0.35, connection.close), suppress(ConnectionLost):
+            for block in following:
+                got += block
+        assert following.exited is None
+        assert len(got) == following.offset < 16
+        with vm.connect() as another:
+            following = follow(another, following.offset)
+            assert got + b"".join(following) == b"1\n2\n3\n4\n5\n6\n7\n8\n"
+            assert following.exited == Exited(3, 16, truncated=False)
+
+    def test_a_killed_sshd_leaves_the_command_alone(self, vm: Vm, connection: Connection):
+        start(connection, CommandSpec("sleep 0.3; echo survived"))
+        with pytest.raises(ConnectionLost):
+            connection.run("kill -KILL $PPID; sleep 10", timeout=PATIENCE)
+        with vm.connect() as another:
+            assert b"".join(follow(another)) == b"survived\n"
+
+    def test_a_command_outlives_the_process_that_started_it(self, vm: Vm, tmp_path: Path):
+        endpoint = vm.endpoint()
+        keys = {name: value for name, value in asdict_of(endpoint).items() if name != "socket"}
+        program = (
+            "import os, signal, socket, sys\n"
+            "from actors.vms import CommandSpec, Connection, Endpoint, start\n"
+            "from storage import SystemClock\n"
+            f"endpoint = Endpoint(socket.socket(fileno={endpoint.socket.fileno()}), **{keys!r})\n"
+            "start(Connection(endpoint, SystemClock()), CommandSpec('sleep 0.5; echo alone; exit 8'))\n"
+            "os.kill(os.getpid(), signal.SIGKILL)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", program], pass_fds=[endpoint.socket.fileno()], check=False)
+        assert done.returncode == -9
+        endpoint.socket.close()
+        with vm.connect() as connection:
+            assert b"".join(follow(connection)) == b"alone\n"
+            assert wait(connection) == Exited(8, 6, truncated=False)
+
+    def test_a_killed_supervisor_is_told_and_nobody_waits_for_it(self, vm: Vm, connection: Connection):
+        start(connection, CommandSpec("echo hi; sleep 60"))
+        with vm.connect() as killer:
+            kill = later(0.3, lambda: killer.run(f"{SUPERVISOR}; kill -KILL $pid", timeout=PATIENCE))
+            with kill, pytest.raises(GuestLost):
+                list(follow(connection))
+        for ask in (wait, lambda connection: list(follow(connection))):
+            with pytest.raises(GuestLost):
+                ask(connection)
+        terminate(connection)
+
+    def test_a_supervisors_file_that_names_another_is_told(self, connection: Connection):
+        start(connection, CommandSpec("umount /run/ci-daemon && echo 1 >/run/ci-daemon/command; exec sleep 60"))
+        connection.run("until grep -qx 1 /run/ci-daemon/command; do sleep 0.01; done", timeout=PATIENCE)
+        with pytest.raises(GuestLost):
+            wait(connection)
+
+
+class TestTerminating:
+    def test_a_command_gets_its_grace(self, connection: Connection):
+        start(connection, CommandSpec("trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.05; done"))
+        blocks = iter(follow(connection))
+        assert next(blocks) == b"up\n"
+        terminate(connection)
+        assert b"".join(blocks).endswith(b"bye\n")
+        assert wait(connection).exit_code == 3  # type: ignore[union-attr] # it has ended
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            "trap '' TERM; echo up; while :; do sleep 1; done",
+            "trap '' TERM HUP; (setsid sh -c 'while :; do sleep 1; done' &); echo up; while :; do sleep 1; done",
+            "echo up; kill -STOP $$",
+            "trap '' TERM; echo up; while :; do :; done",
+        ],
+        ids=["ignores TERM", "leaves its session", "is stopped", "is busy"],
+    )
+    def test_what_ignores_its_grace_is_killed(self, connection: Connection, command: str):
+        start(connection, CommandSpec(command))
+        assert next(iter(follow(connection))) == b"up\n"
+        began = time.monotonic()
+        terminate(connection, grace=0.3)
+        assert 0.2 < time.monotonic() - began < 5
+        assert wait(connection).exit_code == 137  # type: ignore[union-attr] # it has ended
+        assert left_running(connection) == []
+
+    def test_a_fork_bomb_is_ended(self, connection: Connection):
+        bomb = "trap '' TERM; bomb() { bomb | bomb & }; echo up; bomb 2>/dev/null; while :; do sleep 1; done"
+        start(connection, CommandSpec(bomb, processes=300))
+        assert next(iter(follow(connection))) == b"up\n"
+        connection.run("while [ $(ls -d /proc/[0-9]* | wc -l) -lt 200 ]; do sleep 0.05; done", timeout=PATIENCE)
+        terminate(connection, grace=0.3)
+        assert wait(connection).exit_code == 137  # type: ignore[union-attr] # it has ended
+        assert left_running(connection) == []
+
+    def test_ending_what_has_ended_or_never_began_is_fine(self, connection: Connection):
+        terminate(connection)
+        start(connection, CommandSpec("exit 5"))
+        wait(connection)
+        terminate(connection)
+        assert wait(connection) == Exited(5, 0, truncated=False)
+
+
+def wait_size(connection: Connection) -> int:
+    exited = wait(connection)
+    assert exited is not None
+    return exited.size
+
+
+def asdict_of(endpoint: object) -> dict[str, object]:
+    return {name: getattr(endpoint, name) for name in ("socket", "private_key", "host_key", "user")}
