@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actors.vms.provider import VmError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -23,7 +25,6 @@ CONTROLLERS = ("cpu", "memory", "pids")
 _TOP = "ci-daemon"
 _LEAF = "daemon"
 _PERIOD = 100_000
-_REMOVE_SECONDS = 5.0
 _PAUSE_SECONDS = 0.005
 
 
@@ -107,9 +108,12 @@ def find_hierarchies(proc: Path = Path("/proc/self")) -> list[Hierarchy]:
     return found
 
 
-def remove_groups(folders: Iterable[Path]) -> None:
-    """Remove groups whose processes have ended; groups that are gone are fine. Raises OSError when one stays in use."""
-    deadline = time.monotonic() + _REMOVE_SECONDS
+def remove_groups(folders: Iterable[Path], seconds: float = 5.0) -> None:
+    """Remove groups whose processes have ended; groups that are gone are fine.
+
+    Raises VmError when one stays in use for so many seconds.
+    """
+    deadline = time.monotonic() + seconds
     for folder in folders:
         while folder.exists():
             try:
@@ -118,7 +122,8 @@ def remove_groups(folders: Iterable[Path]) -> None:
                 break
             except OSError as error:
                 if error.errno != errno.EBUSY or time.monotonic() > deadline:
-                    raise
+                    message = f"the control group {folder} of a VM that has ended cannot be removed: {error.strerror}"
+                    raise VmError(message) from error
                 time.sleep(_PAUSE_SECONDS)
 
 

@@ -93,6 +93,10 @@ class Disks:
         """Name every snapshot, or the rest of one."""
         return {path.name for place in ("snapshots", "trash/snapshots") for path in (self.folder / place).iterdir()}
 
+    def images(self) -> set[str]:
+        """Name every image that a disk or a snapshot lies on."""
+        return {chain.image for _, chain in self._chains()}
+
     def chain_on(self, snapshot: str) -> Chain:
         """Return what a disk starts from that starts from this snapshot. Raises SnapshotNotFound."""
         check_name(snapshot)
@@ -156,14 +160,15 @@ class Disks:
             self._run("sh", "-c", _REMOVE, "sh", "disks", vm_id)
 
     def _chains(self) -> Iterator[tuple[str, Chain]]:
+        """Return what each disk and snapshot lies on, by a phrase for it; a flat one needs nothing but its image."""
         for place in ("disks", "snapshots"):
             for path in (self.folder / place).iterdir():
                 try:
                     chain = Chain.load(path / "chain")
                 except FileNotFoundError:
                     continue
-                if not (path / "flat").is_dir():
-                    yield f"{place.removesuffix('s')} {path.name}", chain
+                flat = (path / "flat").is_dir()
+                yield f"{place.removesuffix('s')} {path.name}", replace(chain, layers=()) if flat else chain
 
     def _flatten(self, snapshot: str, chain: Chain) -> None:
         """Replace a snapshot's layers by their sum. It costs links, not copies, so its size hardly matters."""

@@ -55,20 +55,20 @@ class Limits:
         disk = Enforcement("disk", enforced=True, how="measured while a job runs; no file grows past the disk's size")
         return [*({**fallbacks, **by_group}[name] for name in CONTROLLERS), disk]
 
-    def groups(self, vm_id: str) -> tuple[Path, ...]:
-        """Name the folders of the VM's control groups, made or not."""
-        return tuple(hierarchy.folder(_group_name(vm_id)) for hierarchy in self.hierarchies)
+    def groups(self, name: str) -> tuple[Path, ...]:
+        """Where the control groups of that name are, made or not."""
+        return tuple(hierarchy.folder(name) for hierarchy in self.hierarchies)
 
-    def doors(self, vm_id: str) -> list[Path]:
-        """Name the files by which a process takes itself into the VM's control groups."""
-        return [hierarchy.door(_group_name(vm_id)) for hierarchy in self.hierarchies]
+    def doors(self, name: str) -> tuple[Path, ...]:
+        """Where a process takes itself into the control groups of that name."""
+        return tuple(hierarchy.door(name) for hierarchy in self.hierarchies)
 
-    def make_groups(self, vm_id: str, shape: Shape) -> None:
-        """Make the VM's control groups. Raises VmError; what was made by then is for whoever frees the VM."""
+    def make_groups(self, name: str, shape: Shape) -> None:
+        """Make a VM's control groups. Raises VmError; what was made by then is for whoever frees the VM."""
         group = Group(cpu=shape.cpu, memory=shape.memory_gb * _GB, pids=self.processes)
         try:
             for hierarchy in self.hierarchies:
-                hierarchy.make(_group_name(vm_id), group)
+                hierarchy.make(name, group)
         except OSError as error:
             message = f"no control group can be made for a VM: {error}"
             raise VmError(message) from error
@@ -88,6 +88,3 @@ class Limits:
             limits[resource.RLIMIT_DATA] = shape.memory_gb * _GB
         return [(which, value, value) for which, value in limits.items()]
 
-
-def _group_name(vm_id: str) -> str:
-    return f"ci-daemon-{vm_id}"

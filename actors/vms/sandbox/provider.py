@@ -85,14 +85,15 @@ class SandboxProvider:
         vm.make()
         try:
             host, caller = KeyPair.make(), KeyPair.make()
-            vm.write(Record(caller.private, host.public, tuple(map(str, self.limits.groups(spec.id)))))
-            self.limits.make_groups(spec.id, spec.shape)
+            group = self._group_name(spec.id)
+            vm.write(Record(caller.private, host.public, tuple(map(str, self.limits.groups(group)))))
+            self.limits.make_groups(group, spec.shape)
             launched = {
                 "id": spec.id,
                 "disks": str(self._disks.folder / "disks"),
                 "layers": [str(layer) for layer in layers],
                 "chain": chain.dumps(),
-                "cgroups": [str(door) for door in self.limits.doors(spec.id)],
+                "cgroups": [str(door) for door in self.limits.doors(group)],
                 "limits": self.limits.of_processes(spec.shape),
                 "memory_bytes": spec.shape.memory_gb * _GB,
                 "uid_map": str(self._idmap.uids[0]),
@@ -147,12 +148,17 @@ class SandboxProvider:
         """Free a snapshot; unknown names are fine. Raises SnapshotInUse while a VM or a snapshot starts from it."""
         self._disks.remove_snapshot(name)
 
+    def images_in_use(self) -> set[str]:
+        """Name the images that VMs and snapshots lie on, which have to stay."""
+        return self._disks.images()
+
     def destroy(self, vm_id: str) -> None:
         """End the VM and free all it held, whatever state it is in; ``list`` names it until the very end."""
         vm = self._vm(vm_id)
         self._hang_up(vm_id)
         vm.end(_END_SECONDS)
-        remove_groups(self._groups(vm))
+        with suppress(VmLost):
+            remove_groups(Path(group) for group in vm.record().groups)
         self._disks.remove(vm_id)
         vm.remove()
 
@@ -171,12 +177,9 @@ class SandboxProvider:
             raise SnapshotNotFound(message)
         return chain, [*self._disks.layer_paths(chain), root]
 
-    def _groups(self, vm: Vm) -> set[Path]:
-        """Where the VM's control groups are or would be, wherever the process that made them stood."""
-        groups = set(self.limits.groups(vm.id))
-        with suppress(VmLost):
-            groups |= {Path(group) for group in vm.record().groups}
-        return groups
+    def _group_name(self, vm_id: str) -> str:
+        """Name a VM's control groups, which share one place with those of other folders."""
+        return f"ci-daemon-{self._vms.stat().st_ino:x}-{vm_id}"
 
     def _hang_up(self, vm_id: str) -> None:
         if opened := self._greeted.pop(vm_id, None):

@@ -1,0 +1,138 @@
+"""Sandboxes of a test's own, and a look at the host afterwards: nothing of them may be left on it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from actors.vms import Completed, Connection, ImageStore, VmSpec
+from actors.vms.sandbox import IdMap, Limits, SandboxProvider, SandboxSettings, run_mapped
+from storage import Shape, SystemClock
+
+IMAGE = "debian:12"
+
+
+@dataclass
+class Host:
+    """A folder with one provider's VMs; other providers may be opened on it, as after a restart."""
+
+    folder: Path
+    images: ImageStore
+    idmap: IdMap
+    names: set[str] = field(default_factory=set)
+
+    def provider(self, settings: SandboxSettings | None = None) -> SandboxProvider:
+        return SandboxProvider(self.folder, self.images, self.idmap, SystemClock(), settings or SandboxSettings())
+
+    def name(self) -> str:
+        """Return a name for a VM or a snapshot that nothing else on the machine has."""
+        name = str(uuid.uuid4())
+        self.names.add(name)
+        return name
+
+    def processes(self) -> list[int]:
+        """Find the VMs' supervisors, by what they have mounted, and all that descends from them."""
+        parents = {int(path.name): _parent(path) for path in Path("/proc").glob("[0-9]*")}
+        found = [pid for pid in parents if pid != os.getpid() and str(self.folder) in _mountinfo(pid)]
+        for pid in found:
+            found += [child for child, parent in parents.items() if parent == pid and child not in found]
+        return found
+
+    def groups(self) -> list[Path]:
+        places = [hierarchy.parent for hierarchy in Limits.of_host(1).hierarchies]
+        return [path for place in places for path in place.glob("ci-daemon-*") if path.name[-36:] in self.names]
+
+    def mounts(self) -> list[str]:
+        return [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(self.folder) in line]
+
+
+def _parent(process: Path) -> int:
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def _mountinfo(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/mountinfo").read_text()
+    except OSError:
+        return ""
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.fixture
+def host(tmp_path: Path, image_store: ImageStore, idmap: IdMap) -> Iterator[Host]:
+    """A folder for VMs. Whatever the test did: destroying what `list` names frees the host of all of it."""
+    open_files = open_descriptors()
+    host = Host(tmp_path / "sandbox", image_store, idmap)
+    try:
+        yield host
+    finally:
+        provider = host.provider()
+        for vm in provider.list():
+            provider.destroy(vm)
+    remaining = [path for place in ("disks", "trash/disks") for path in (host.folder / "trees" / place).iterdir()]
+    run_mapped(["rm", "-rf", host.folder.name], idmap=idmap.with_caller(), cwd=tmp_path)
+    assert remaining == []
+    assert host.processes() == []
+    assert host.groups() == []
+    assert host.mounts() == []
+    assert open_descriptors() == open_files
+
+
+@dataclass
+class Guest:
+    """A VM under test, and one connection to it."""
+
+    provider: SandboxProvider
+    id: str
+    connection: Connection
+
+    def run(self, script: str, stdin: bytes = b"", timeout: float = 20.0) -> Completed:
+        return self.connection.run(script, stdin=stdin, timeout=timeout)
+
+    def says(self, script: str) -> str:
+        """Run a script that has to end well; return what it printed."""
+        done = self.run(script)
+        assert done.exit_code == 0, done
+        return done.stdout.decode().strip()
+
+    def python(self, program: str) -> str:
+        done = self.run("python3 -", stdin=program.encode())
+        assert done.exit_code == 0, done
+        return done.stdout.decode().strip()
+
+
+Boot = Callable[..., Guest]
+
+
+@pytest.fixture
+def boot(host: Host) -> Iterator[Boot]:
+    """Make VMs and connect to them: ``boot(snapshot=…, network=…, shape=…, settings=…)``."""
+    connections = []
+
+    def make(
+        *,
+        snapshot: str | None = None,
+        network: bool = False,
+        shape: Shape | None = None,
+        provider: SandboxProvider | None = None,
+    ) -> Guest:
+        provider = provider or host.provider()
+        spec = VmSpec(host.name(), IMAGE, snapshot, shape or Shape(memory_gb=1), network)
+        provider.create(spec)
+        connections.append(Connection(provider.connect(spec.id), SystemClock()))
+        return Guest(provider, spec.id, connections[-1])
+
+    yield make
+    for connection in connections:
+        connection.close()

@@ -1,0 +1,225 @@
+"""Disks of layers: forks see what their parent left and nothing of each other, however long the line of ancestors."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from actors.vms import SnapshotNotFound, VmError, VmLost, VmSpec
+from actors.vms.sandbox import IdMap, SandboxProvider, SnapshotInUse, disks, run_mapped
+from storage import SystemClock
+from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Guest, Host
+
+Snapshot = Callable[[Guest], str]
+
+
+@pytest.fixture
+def snapshot(host: Host) -> Snapshot:
+    """End a VM and keep its disk."""
+
+    def take(vm: Guest) -> str:
+        name = host.name()
+        vm.provider.snapshot(vm.id, name)
+        vm.provider.destroy(vm.id)
+        return name
+
+    return take
+
+
+def test_a_fork_sees_its_parent_s_files_and_not_its_sibling_s(boot: Boot, snapshot: Snapshot) -> None:
+    parent = boot()
+    parent.says("echo parent > /workspace/parent; rm /etc/issue; mkdir -p /workspace/deep/er")
+    taken = snapshot(parent)
+    first, second = boot(snapshot=taken), boot(snapshot=taken)
+    first.says("echo first > /workspace/first; echo changed > /workspace/parent; rm -r /workspace/deep")
+    assert second.says("ls /workspace; cat /workspace/parent; ls /etc/issue 2>&1 | wc -l") == "deep\nparent\nparent\n1"
+    assert first.says("ls /workspace; cat /workspace/parent") == "first\nparent\nchanged"
+
+
+def test_a_snapshot_ends_its_vm_and_is_named(boot: Boot, host: Host) -> None:
+    vm = boot()
+    name = host.name()
+    vm.provider.snapshot(vm.id, name)
+    assert not vm.provider.alive(vm.id)
+    assert list(vm.provider.snapshots()) == [name]
+    assert list(vm.provider.list()) == [vm.id]
+    with pytest.raises(VmLost):
+        vm.provider.connect(vm.id)
+
+
+def test_a_snapshot_asked_for_again_after_a_crash_is_there(boot: Boot, host: Host) -> None:
+    vm = boot()
+    name = host.name()
+    for _ in range(2):
+        vm.provider.snapshot(vm.id, name)
+    assert list(vm.provider.snapshots()) == [name]
+
+
+def test_a_snapshot_s_name_is_taken_once(boot: Boot, host: Host) -> None:
+    first, second = boot(), boot()
+    name = host.name()
+    first.provider.snapshot(first.id, name)
+    with pytest.raises(VmError, match="already"):
+        second.provider.snapshot(second.id, name)
+
+
+def test_a_vm_that_was_never_made_has_no_snapshot(host: Host) -> None:
+    with pytest.raises(VmLost):
+        host.provider().snapshot(host.name(), host.name())
+    assert list(host.provider().snapshots()) == []
+
+
+def test_a_snapshot_in_use_stays_and_goes_with_its_last_user(boot: Boot, snapshot: Snapshot) -> None:
+    grandparent = snapshot(boot())
+    parent = snapshot(boot(snapshot=grandparent))
+    vm = boot(snapshot=parent)
+    provider = vm.provider
+    for name in (grandparent, parent):
+        with pytest.raises(SnapshotInUse):
+            provider.remove_snapshot(name)
+    assert vm.says("echo well") == "well"
+    provider.destroy(vm.id)
+    with pytest.raises(SnapshotInUse):
+        provider.remove_snapshot(grandparent)
+    for name in (parent, grandparent, "never-made"):
+        provider.remove_snapshot(name)
+    assert list(provider.snapshots()) == []
+    with pytest.raises(SnapshotNotFound):
+        boot(snapshot=parent)
+
+
+def test_a_removal_that_was_cut_short_is_finished(host: Host, idmap: IdMap) -> None:
+    provider, name = host.provider(), host.name()
+    run_mapped(["mkdir", "-p", f"trash/snapshots/{name}/upper"], idmap=idmap, cwd=host.folder / "trees")
+    assert list(provider.snapshots()) == [name]
+    provider.remove_snapshot(name)
+    assert list(provider.snapshots()) == []
+
+
+def test_images_that_disks_and_snapshots_lie_on_are_told(boot: Boot, snapshot: Snapshot, host: Host) -> None:
+    assert host.provider().images_in_use() == set()
+    vm = boot()
+    assert vm.provider.images_in_use() == {IMAGE}
+    snapshot(vm)
+    assert vm.provider.images_in_use() == {IMAGE}
+
+
+def test_a_snapshot_does_not_come_to_lie_on_another_image_of_the_same_name(
+    host: Host, boot: Boot, snapshot: Snapshot, tmp_path: Path, idmap: IdMap
+) -> None:
+    class Replaced:
+        def path(self, _: str) -> Path:
+            return tmp_path / "replaced"
+
+    taken = snapshot(boot())
+    run_mapped(["mkdir", "replaced"], idmap=idmap.with_caller(), cwd=tmp_path)
+    provider = SandboxProvider(host.folder, Replaced(), idmap, SystemClock())
+    try:
+        with pytest.raises(SnapshotNotFound, match="replaced"):
+            provider.create(VmSpec(host.name(), IMAGE, taken, network=False))
+    finally:
+        run_mapped(["rm", "-r", "replaced"], idmap=idmap.with_caller(), cwd=tmp_path)
+
+
+def test_what_a_vm_wrote_is_measured(boot: Boot) -> None:
+    vm = boot()
+    assert vm.provider.disk_bytes(vm.id) < 1 << 20
+    vm.says("head -c 50M /dev/zero > /workspace/data")
+    assert 50 << 20 <= vm.provider.disk_bytes(vm.id) < 51 << 20
+
+
+def test_empty_files_count_as_the_inodes_that_they_take(boot: Boot) -> None:
+    vm = boot()
+    vm.says("mkdir /workspace/many; cd /workspace/many; seq 3000 | xargs touch")
+    assert vm.provider.disk_bytes(vm.id) >= 3000 * 16384
+
+
+def test_a_disk_that_fights_back_is_measured_kept_forked_and_freed(boot: Boot, snapshot: Snapshot) -> None:
+    vm = boot()
+    vm.python(
+        "import os\n"
+        "os.chdir('/workspace')\n"
+        "for name in ('new\\nline', '-rf', '*', '\\x01', 'a' * 255): os.mkdir(name, 0)\n"
+        "for _ in range(3000):\n"
+        "    os.mkdir('d'); os.chdir('d')\n"
+        "os.mkfifo('/workspace/fifo'); os.chmod('/', 0o700)\n"
+        "os.symlink('/proc/1/root/../../..', '/workspace/up')\n"
+    )
+    vm.run("ln -sfn /workspace/elsewhere /srv; rm -rf /mnt && ln -s ../../../../../tmp /mnt")
+    assert vm.provider.disk_bytes(vm.id) > 3000 * 4096
+    fork = boot(snapshot=snapshot(vm))
+    assert fork.says("ls /workspace | wc -l; readlink /mnt") == "9\n../../../../../tmp"
+
+
+@pytest.mark.parametrize("place", ["proc", "sys", "dev", "run", "tmp", "workspace", "etc"])
+def test_a_place_that_a_snapshot_made_a_link_leads_nowhere_outside(
+    host: Host, boot: Boot, snapshot: Snapshot, tmp_path: Path, place: str
+) -> None:
+    vm = boot()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    outside.chmod(0o777)
+    vm.run("rm -rf /workspace /tmp")
+    vm.provider.snapshot(vm.id, taken := host.name())
+    script = 'rm -rf "$1" && ln -s "$2" "$1"'
+    trees = host.folder / "trees"
+    upper = f"snapshots/{taken}/upper"
+    run_mapped(["sh", "-c", script, "sh", f"{upper}/{place}", str(outside)], idmap=host.idmap, cwd=trees)
+    with contextlib.suppress(VmError):
+        boot(snapshot=taken)
+    assert list(outside.iterdir()) == []
+
+
+LAYERS = (
+    "cd /workspace; mkdir -p keep/sub gone/sub; echo 1 > keep/a; echo 1 > keep/sub/b; echo 1 > gone/c; ln keep/a hard",
+    "cd /workspace; rm -r gone; echo 2 > keep/sub/b; ln -s keep link; rm -r /usr/share/doc; chmod 700 keep",
+    "cd /workspace; mkdir gone; echo 3 > gone/new; rm link; mkdir link; echo 3 > link/inside; touch -d @1 keep",
+    "cd /workspace; rm -r keep/sub; echo 4 > keep/sub; mkdir /usr/share/doc; echo 4 > /usr/share/doc/only",
+    "cd /workspace; rm keep/sub; mkdir keep/sub; echo 5 > keep/sub/z; rm -r /usr/share/doc; chown daemon:daemon keep",
+    "cd /workspace; rm -r link; mkfifo link; rm /etc/issue; mkdir /etc/issue; setfattr -n user.a -v b keep || true",
+)
+LOOK = """\
+import os, stat
+for top in ("/workspace", "/usr/share/doc", "/etc/issue", "/usr/share/doc-base"):
+    for folder, _, files in os.walk(top):
+        for path in [folder, *(os.path.join(folder, file) for file in files)]:
+            found = os.lstat(path)
+            content = open(path).read() if stat.S_ISREG(found.st_mode) else ""
+            print(path, oct(found.st_mode), found.st_uid, found.st_gid, int(found.st_mtime) == 1, repr(content[:20]))
+"""
+
+
+def test_the_sum_of_layers_means_what_the_layers_mean(
+    boot: Boot, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+    for most in (100, 2):
+        monkeypatch.setattr(disks, "MOST_LAYERS", most)
+        taken = None
+        for script in LAYERS:
+            vm = boot(snapshot=taken)
+            vm.says(script)
+            taken = snapshot(vm)
+        looks.append(sorted(boot(snapshot=taken).python(LOOK).splitlines()))
+    assert looks[0] == looks[1]
+    assert len(looks[0]) > 5
+
+
+def test_a_line_of_a_hundred_and_fifty_ancestors_is_no_obstacle(host: Host, boot: Boot) -> None:
+    provider, taken = host.provider(), None
+    for generation in range(150):
+        if generation % 10 == 0:
+            vm = boot(snapshot=taken, provider=provider)
+            vm.says(f"echo {generation} > /workspace/{generation}; rm -f /workspace/{generation - 20}")
+            vm.connection.close()
+        else:
+            vm = VmSpec(host.name(), IMAGE, taken, network=False)
+            provider.create(vm)
+        name = host.name()
+        provider.snapshot(vm.id, name)
+        provider.destroy(vm.id)
+        taken = name
+    assert boot(snapshot=taken).says("ls /workspace; cat /workspace/*") == "130\n140\n130\n140"

@@ -1,0 +1,232 @@
+"""A VM's life as its provider sees it: made, found again, ended, whoever made it and however far that got."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from actors.vms import Connection, ConnectionLost, ImageNotFound, SnapshotNotFound, VmError, VmLost, VmSpec
+from actors.vms.sandbox import IdMap, SandboxProvider, SandboxSettings, run_mapped
+from storage import SystemClock
+from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Host
+
+CREATE = """\
+import sys
+from pathlib import Path
+from actors.vms import ImageStore, VmSpec
+from actors.vms.sandbox import IdMap, SandboxProvider
+from storage import SystemClock
+folder, images, name = sys.argv[1:]
+idmap = IdMap.of_caller()
+provider = SandboxProvider(Path(folder), ImageStore(Path(images), idmap), idmap, SystemClock())
+print("begins", flush=True)
+provider.create(VmSpec(name, "debian:12", network=False))
+print("made", flush=True)
+"""
+
+
+def creator(host: Host, images_dir: Path, name: str) -> subprocess.Popen[bytes]:
+    """Start another process that makes a VM, and return when it is about to."""
+    argv = [sys.executable, "-c", CREATE, str(host.folder), str(images_dir), name]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=Path(__file__).parents[4])
+    assert process.stdout
+    assert process.stdout.readline() == b"begins\n"
+    return process
+
+
+def test_a_new_vm_answers_its_first_command_as_root(boot: Boot) -> None:
+    assert boot().says("id -u; pwd") == "0\n/root"
+
+
+def test_a_vm_is_listed_and_alive_until_it_is_destroyed(host: Host, boot: Boot) -> None:
+    vm = boot()
+    assert list(vm.provider.list()) == [vm.id]
+    assert vm.provider.alive(vm.id)
+    vm.provider.destroy(vm.id)
+    assert list(vm.provider.list()) == []
+    assert not vm.provider.alive(vm.id)
+    with pytest.raises(ConnectionLost):
+        vm.run("true")
+
+
+def test_every_connection_meets_the_same_pinned_host_key(boot: Boot) -> None:
+    vm = boot()
+    first, second = vm.provider.connect(vm.id), vm.provider.connect(vm.id)
+    assert first.host_key == second.host_key
+    for endpoint in (first, second):
+        with Connection(endpoint, SystemClock()) as connection:
+            assert connection.run("true", timeout=5).exit_code == 0
+
+
+def test_a_connection_on_which_the_vm_hung_up_is_replaced(host: Host) -> None:
+    provider = host.provider()
+    vm = VmSpec(host.name(), IMAGE, network=False)
+    provider.create(vm)
+    with Connection(host.provider().connect(vm.id), SystemClock()) as other:
+        other.run("for p in $(pgrep sshd); do [ $p = $PPID ] || kill -9 $p; done", timeout=5)
+    with Connection(provider.connect(vm.id), SystemClock()) as connection:
+        assert connection.run("true", timeout=5).exit_code == 0
+
+
+def test_destroying_is_idempotent_and_unknown_names_are_fine(boot: Boot) -> None:
+    vm = boot()
+    for _ in range(2):
+        vm.provider.destroy(vm.id)
+    vm.provider.destroy("never-made")
+
+
+def test_a_vm_that_ended_is_lost_not_hanging(boot: Boot) -> None:
+    vm = boot()
+    vm.provider.destroy(vm.id)
+    with pytest.raises(VmLost):
+        vm.provider.connect(vm.id)
+    with pytest.raises(VmLost):
+        vm.provider.disk_bytes(vm.id)
+
+
+def test_two_vms_cannot_have_one_name(boot: Boot) -> None:
+    vm = boot()
+    with pytest.raises(VmError, match="already"):
+        vm.provider.create(VmSpec(vm.id, IMAGE, network=False))
+    assert vm.says("echo still here") == "still here"
+
+
+@pytest.mark.parametrize("name", ["", "../other", "a/b", ".", "-rf", "a" * 200, "a\nb"])
+def test_a_name_that_is_none_for_a_file_is_refused(host: Host, name: str) -> None:
+    with pytest.raises(VmError, match="no name"):
+        host.provider().create(VmSpec(name, IMAGE, network=False))
+    with pytest.raises(VmError, match="no name"):
+        host.provider().destroy(name)
+
+
+def test_unknown_images_and_snapshots_are_told_apart_and_leave_nothing(host: Host) -> None:
+    provider = host.provider()
+    with pytest.raises(ImageNotFound):
+        provider.create(VmSpec(host.name(), "none:1", network=False))
+    with pytest.raises(SnapshotNotFound):
+        provider.create(VmSpec(host.name(), IMAGE, "none", network=False))
+    assert list(provider.list()) == []
+
+
+def test_an_image_without_sshd_is_refused_by_name_and_leaves_nothing(host: Host, tmp_path: Path, idmap: IdMap) -> None:
+    class Bare:
+        def path(self, _: str) -> Path:
+            return tmp_path / "bare"
+
+    run_mapped(["install", "-d", "bare", "bare/etc"], idmap=idmap.with_caller(), cwd=tmp_path)
+    provider = SandboxProvider(host.folder, Bare(), idmap, SystemClock())
+    try:
+        with pytest.raises(VmError, match="install openssh-server"):
+            provider.create(VmSpec(host.name(), "bare", network=False))
+        assert list(provider.list()) == []
+    finally:
+        run_mapped(["rm", "-rf", "bare"], idmap=idmap.with_caller(), cwd=tmp_path)
+
+
+def test_making_a_vm_has_a_deadline_and_leaves_nothing_then(host: Host) -> None:
+    provider = host.provider(SandboxSettings(create_seconds=0.0))
+    with pytest.raises(VmError, match="in time"):
+        provider.create(VmSpec(host.name(), IMAGE, network=False))
+    assert list(provider.list()) == []
+
+
+def test_destroying_a_vm_that_is_being_made_ends_the_making(host: Host) -> None:
+    provider, name = host.provider(), host.name()
+    failed = threading.Event()
+
+    def create() -> None:
+        try:
+            provider.create(VmSpec(name, IMAGE, network=False))
+        except VmError:
+            failed.set()
+
+    thread = threading.Thread(target=create)
+    thread.start()
+    while not (host.folder / "vms" / name / "lock").exists():
+        pass
+    provider.destroy(name)
+    thread.join(20)
+    assert failed.is_set()
+    assert list(provider.list()) == []
+
+
+def test_a_vm_outlives_the_process_that_made_it(host: Host, images_dir: Path) -> None:
+    name = host.name()
+    with creator(host, images_dir, name) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"made\n"
+    assert process.returncode == 0
+    with Connection(host.provider().connect(name), SystemClock()) as connection:
+        assert connection.run("true", timeout=5).exit_code == 0
+
+
+@pytest.mark.parametrize("delay_ms", [0, 4, 8, 12, 16, 24, 32, 48])
+def test_a_vm_whose_maker_was_killed_on_the_way_is_freed_all_the_same(
+    host: Host, images_dir: Path, delay_ms: int
+) -> None:
+    name = host.name()
+    with creator(host, images_dir, name) as process:
+        threading.Event().wait(delay_ms / 1000)
+        process.send_signal(signal.SIGKILL)
+    provider = host.provider()
+    for left in provider.list():
+        assert left == name
+        provider.destroy(left)
+    assert list(provider.list()) == []
+    assert host.processes() == []
+
+
+@pytest.mark.parametrize("left", ["folder", "record", "lock", "disk", "trash", "half a line"])
+def test_whatever_a_crash_left_is_listed_and_freed(host: Host, idmap: IdMap, left: str) -> None:
+    provider, name = host.provider(), host.name()
+    trees = host.folder / "trees"
+    if left in {"folder", "record", "lock", "half a line"}:
+        (host.folder / "vms" / name).mkdir()
+    if left == "record":
+        (host.folder / "vms" / name / "record").write_text('{"private_key": "')
+    if left == "lock":
+        (host.folder / "vms" / name / "lock").write_text(f"{os.getpid()} 1\n")
+    if left == "half a line":
+        (host.folder / "vms" / name / "lock").write_text(f"{os.getpid()} 1\n12")
+    if left in {"disk", "trash"}:
+        place = {"disk": "disks", "trash": "trash/disks"}[left]
+        script = 'mkdir -p "$1/$2/work/work" && chmod 0 "$1/$2/work/work" && echo x > "$1/$2/file"'
+        run_mapped(["sh", "-c", script, "sh", place, name], idmap=idmap, cwd=trees)
+    assert list(provider.list()) == [name]
+    assert not provider.alive(name)
+    provider.destroy(name)
+    assert list(provider.list()) == []
+
+
+def test_twenty_vms_at_once(host: Host) -> None:
+    provider = host.provider()
+    names = [host.name() for _ in range(20)]
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(lambda name: provider.create(VmSpec(name, IMAGE, network=False)), names))
+        assert sorted(provider.list()) == sorted(names)
+
+        def ask(name: str) -> bytes:
+            with Connection(provider.connect(name), SystemClock()) as connection:
+                return connection.run("echo $$", timeout=20).stdout
+
+        assert len(list(pool.map(ask, names))) == 20
+        list(pool.map(provider.destroy, names))
+    assert list(provider.list()) == []
+
+
+def test_providers_in_two_folders_do_not_see_each_other(host: Host, boot: Boot) -> None:
+    vm = boot()
+    other = Host(host.folder.with_name("other"), host.images, host.idmap)
+    provider = other.provider()
+    assert list(provider.list()) == []
+    provider.create(VmSpec(vm.id, IMAGE, network=False))
+    provider.destroy(vm.id)
+    assert vm.says("echo still here") == "still here"
+    run_mapped(["rm", "-rf", "other"], idmap=host.idmap.with_caller(), cwd=host.folder.parent)

@@ -1,0 +1,227 @@
+"""A VM's shape bites, by control groups or without, and what bites is a process of the VM, not the VM."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+
+from actors.vms import VmError
+from actors.vms.sandbox import Limits, SandboxProvider, SandboxSettings
+from actors.vms.sandbox.cgroups import Group, Hierarchy, find_hierarchies, remove_groups
+from storage import Shape
+from tests.actors.vms.sandbox.conftest import Boot, Host
+
+BOMB = """\
+import os, time
+children = 0
+try:
+    while children < 2000:
+        if os.fork() == 0:
+            os.closerange(0, 3)
+            time.sleep(60)
+            os._exit(0)
+        children += 1
+except OSError:
+    pass
+print(children)
+"""
+
+HOG = """\
+blocks = []
+while len(blocks) < 4096:
+    blocks.append(bytearray(os.urandom(1) * (1 << 20)))
+print("took", len(blocks), "MiB")
+"""
+
+
+@pytest.fixture(params=["groups", "resource limits"])
+def provider(request: pytest.FixtureRequest, host: Host) -> SandboxProvider:
+    """A provider on this host, and one on a host where no control group may be made."""
+    provider = host.provider(SandboxSettings(processes=100))
+    if request.param == "resource limits":
+        provider.limits = Limits(100, ())
+    return provider
+
+
+def test_a_fork_bomb_is_bounded_and_the_vm_stays(boot: Boot, provider: SandboxProvider) -> None:
+    vm = boot(provider=provider)
+    children = int(vm.python(BOMB))
+    assert 50 < children < 100
+    assert vm.provider.alive(vm.id)
+
+
+def test_a_bomb_in_one_vm_leaves_another_alone(boot: Boot, provider: SandboxProvider) -> None:
+    bombed, other = boot(provider=provider), boot(provider=provider)
+    assert int(bombed.python(BOMB)) < 100
+    assert other.says("for i in 1 2 3 4 5 6 7 8 9; do (sleep 0.1 &) ; done; echo well") == "well"
+
+
+def test_a_memory_hog_is_ended_and_the_vm_stays(boot: Boot, provider: SandboxProvider) -> None:
+    vm = boot(provider=provider, shape=Shape(memory_gb=1))
+    done = vm.run("python3 -", stdin=f"import os\n{HOG}".encode())
+    assert done.exit_code != 0
+    assert b"took" not in done.stdout
+    assert vm.says("echo well") == "well"
+
+
+def test_no_file_grows_past_the_disk(boot: Boot) -> None:
+    vm = boot(shape=Shape(memory_gb=1, disk_gb=1))
+    done = vm.run("truncate -s 2G /workspace/large || dd if=/dev/zero of=/workspace/large bs=1 count=1 seek=2G")
+    assert done.exit_code != 0
+    assert vm.says("echo well") == "well"
+
+
+def test_a_full_temporary_file_system_does_not_end_the_vm(boot: Boot) -> None:
+    vm = boot(shape=Shape(memory_gb=1))
+    assert vm.run("cat /dev/zero > /run/full").exit_code != 0
+    assert vm.run("cat /dev/zero > /dev/shm/full").exit_code != 0
+    vm.run("rm /dev/shm/full /run/full")
+    assert vm.says("echo well") == "well"
+
+
+def test_all_of_a_vm_is_in_its_groups(host: Host, boot: Boot) -> None:
+    vm = boot(network=True)
+    vm.says("setsid -f sleep 60 > /dev/null 2>&1")
+    groups = [Path(group) for group in vm.provider._vm(vm.id).record().groups]
+    assert len(groups) == len(vm.provider.limits.hierarchies)
+    for group in groups:
+        inside = set((group / "cgroup.procs").read_text().split())
+        assert {str(pid) for pid in host.processes() if Path(f"/proc/{pid}").exists()} <= inside
+
+
+def test_what_is_enforced_is_said_for_every_part_of_a_shape() -> None:
+    assert [each.resource for each in Limits.of_host(100).describe()] == ["cpu", "memory", "pids", "disk"]
+    without = {each.resource: each.enforced for each in Limits(100, ()).describe()}
+    assert without == {"cpu": False, "memory": False, "pids": True, "disk": True}
+
+
+def describe_host(folder: Path, *, cgroup: str, mounts: list[str], files: dict[str, str] | None = None) -> Path:
+    """Write a ``/proc/self`` and the files of control groups as some host has them."""
+    proc = folder / "proc"
+    proc.mkdir()
+    (proc / "cgroup").write_text(cgroup)
+    (proc / "mountinfo").write_text("".join(f"{line}\n" for line in mounts))
+    for name, content in (files or {}).items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    return proc
+
+
+def second_version(at: str, controllers: str = "cpuset cpu io memory pids", processes: str = "") -> dict[str, str]:
+    return {
+        f"{at}/cgroup.controllers": controllers,
+        f"{at}/cgroup.subtree_control": "",
+        f"{at}/cgroup.procs": processes,
+    }
+
+
+def test_version_1_groups_stand_beside_the_service_s_own(tmp_path: Path) -> None:
+    proc = describe_host(
+        tmp_path,
+        cgroup="4:memory:/system/ci.service\n3:cpu,cpuacct:/system/ci.service\n1:name=systemd:/x\n0::/\n",
+        mounts=[
+            f"30 20 0:1 / {tmp_path}/memory rw - cgroup cgroup rw,memory",
+            f"31 20 0:1 / {tmp_path}/cpu rw - cgroup cgroup rw,cpu,cpuacct",
+            f"32 20 0:1 / {tmp_path}/unified rw - cgroup2 cgroup2 rw",
+        ],
+        files={"memory/system/cgroup.procs": "", "cpu/system/cgroup.procs": "", **second_version("unified", "hugetlb")},
+    )
+    assert find_hierarchies(proc) == [
+        Hierarchy(1, ("memory",), tmp_path / "memory/system"),
+        Hierarchy(1, ("cpu",), tmp_path / "cpu/system"),
+    ]
+
+
+def test_a_container_that_sees_only_its_own_part_of_the_tree_makes_groups_there(tmp_path: Path) -> None:
+    proc = describe_host(
+        tmp_path,
+        cgroup="4:pids:/docker/abc\n",
+        mounts=[f"30 20 0:1 /docker/abc {tmp_path}/pids rw - cgroup cgroup rw,pids"],
+        files={"pids/cgroup.procs": ""},
+    )
+    assert find_hierarchies(proc) == [Hierarchy(1, ("pids",), tmp_path / "pids")]
+
+
+def test_a_service_that_systemd_delegates_to_makes_its_own_group_the_parent(tmp_path: Path) -> None:
+    service = "unified/system.slice/ci.service"
+    proc = describe_host(
+        tmp_path,
+        cgroup="0::/system.slice/ci.service\n",
+        mounts=[f"30 20 0:1 / {tmp_path}/unified rw - cgroup2 cgroup2 rw"],
+        files={**second_version("unified"), **second_version(service, processes=f"{os.getpid()}\n")},
+    )
+    own = tmp_path / service
+    (found,) = find_hierarchies(proc)
+    assert found == Hierarchy(2, ("cpu", "memory", "pids"), own, (own,), own)
+    (own / "daemon").mkdir()
+    (own / "daemon" / "cgroup.procs").write_text("")
+    with contextlib.suppress(FileNotFoundError):
+        found.make("vm", Group(cpu=2, memory=1 << 30, pids=64))
+    assert (own / "daemon" / "cgroup.procs").read_text() == str(os.getpid())
+    assert (own / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
+
+
+def test_a_service_in_a_leaf_of_what_was_delegated_makes_groups_beside_it(tmp_path: Path) -> None:
+    service = "unified/system.slice/ci.service"
+    proc = describe_host(
+        tmp_path,
+        cgroup="0::/system.slice/ci.service/daemon\n",
+        mounts=[f"30 20 0:1 / {tmp_path}/unified rw - cgroup2 cgroup2 rw"],
+        files={**second_version(service), **second_version(f"{service}/daemon", processes="1\n2\n")},
+    )
+    assert find_hierarchies(proc) == [
+        Hierarchy(2, ("cpu", "memory", "pids"), tmp_path / service, (tmp_path / service,)),
+    ]
+
+
+def test_root_without_a_delegated_group_makes_one_at_the_top(tmp_path: Path) -> None:
+    proc = describe_host(
+        tmp_path,
+        cgroup="0::/user.slice/session-1.scope\n",
+        mounts=[f"30 20 0:1 / {tmp_path}/unified rw - cgroup2 cgroup2 rw"],
+        files={**second_version("unified"), **second_version("unified/user.slice/session-1.scope", processes="1\n2\n")},
+    )
+    top = tmp_path / "unified"
+    assert find_hierarchies(proc) == [
+        Hierarchy(2, ("cpu", "memory", "pids"), top / "ci-daemon", (top, top / "ci-daemon")),
+    ]
+
+
+def test_where_nothing_may_be_written_there_are_no_groups(tmp_path: Path) -> None:
+    proc = describe_host(
+        tmp_path,
+        cgroup="4:memory:/a/b\n0::/a\n",
+        mounts=[
+            f"30 20 0:1 / {tmp_path}/nowhere rw - cgroup cgroup rw,memory",
+            f"31 20 0:1 / {tmp_path}/nowhere2 rw - cgroup2 cgroup2 rw",
+        ],
+    )
+    assert find_hierarchies(proc) == []
+
+
+def test_settings_of_version_2(tmp_path: Path) -> None:
+    parent = tmp_path / "parent"
+    group = parent / "vm"
+    hierarchy = Hierarchy(2, ("cpu", "memory", "pids"), parent)
+    parent.mkdir()
+    hierarchy.make("vm", Group(cpu=3, memory=1 << 30, pids=64))
+    written = {path.name: path.read_text() for path in group.iterdir()}
+    assert written == {
+        "cpu.max": "300000 100000",
+        "memory.max": str(1 << 30),
+        "memory.swap.max": "0",
+        "pids.max": "64",
+    }
+
+
+def test_a_group_in_use_is_not_removed_in_silence(boot: Boot) -> None:
+    vm = boot()
+    groups = [Path(group) for group in vm.provider._vm(vm.id).record().groups]
+    if groups:
+        with pytest.raises(VmError, match="cannot be removed"):
+            remove_groups(groups, seconds=0.0)
+    assert vm.says("echo well") == "well"

@@ -1,0 +1,53 @@
+"""A process is known by its id and the time of its start, so that no other one is ever killed for it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.vms.sandbox.processes import Identity
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def started(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
+def test_a_process_is_killed_and_waited_for(sleeper: subprocess.Popen[bytes]) -> None:
+    identity = Identity(sleeper.pid, started(sleeper.pid))
+    assert identity.alive
+    assert identity.kill(5)
+    assert not identity.alive
+    assert identity.kill(5)
+    assert sleeper.wait(5) == -9
+
+
+def test_a_later_process_of_the_same_id_is_left_alone(sleeper: subprocess.Popen[bytes]) -> None:
+    earlier = Identity(sleeper.pid, started(sleeper.pid) - 1)
+    assert not earlier.alive
+    assert earlier.kill(5)
+    assert sleeper.poll() is None
+
+
+def test_a_process_that_is_gone_needs_no_killing(sleeper: subprocess.Popen[bytes]) -> None:
+    identity = Identity(sleeper.pid, started(sleeper.pid))
+    sleeper.kill()
+    sleeper.wait(5)
+    assert not identity.alive
+    assert identity.kill(5)
+
+
+@pytest.mark.parametrize(
+    ("line", "parsed"), [("12 34\n", Identity(12, 34)), ("12 34", None), ("12\n", None), ("", None), ("12 3", None)]
+)
+def test_a_line_counts_when_it_was_written_to_its_end(line: str, parsed: Identity | None) -> None:
+    assert Identity.parse(line) == parsed
