@@ -27,14 +27,14 @@ _ACQUIRE_WAITS = (0.2, 1.0, 3.0, 10.0)
 class Assignment:
     """A job, its lease, and what its build's graph says of its disk.
 
-    ``parent`` names the job in whose disk this one builds. ``heirs``: other jobs build in this one's disk;
+    ``parent`` is the job in whose disk this one builds. ``heirs``: other jobs build in this one's disk;
     ``heirs_of_failure``: even when it fails.
     """
 
     build: Build
     job: Job
     lease: Lease
-    parent: str | None
+    parent: Job | None
     heirs: bool
     heirs_of_failure: bool
 
@@ -69,12 +69,17 @@ class Attempt:
 
     def acquire(self) -> None:
         """Make the VM, or find it, and connect. Raises ImageNotFound, SnapshotNotFound, VmError, VmLost, Abandoned."""
-        provider, vm = self._runtime.provider, self._lease.uuid
-        if not provider.alive(vm):
-            if self._lease.started_at is not None:
-                message = "the VM in which the command ran is gone"
-                raise vms.VmLost(message)
-            self._create()
+        if self._lease.started_at is not None:
+            self._reconnect()
+            return
+        if self._runtime.provider.alive(self._lease.uuid):
+            try:
+                self._connect()
+            except vms.VmError:  # half made by a process that is gone
+                self.disconnect()
+            else:
+                return
+        self._create()
         self._connect()
 
     def prepare(self) -> None:
@@ -120,10 +125,13 @@ class Attempt:
         return DiskUse(self._runtime.provider.disk_bytes(self._lease.uuid), free)
 
     def snapshot(self) -> None:
-        """Keep the disk under the job's id for those who build in it; the VM ends with that."""
+        """Keep the disk for those who build in it, under the lease's id; the VM ends with that.
+
+        The snapshot's row comes first, so that what is in the provider's store always has one.
+        """
         self.disconnect()
-        self._runtime.storage.snapshots.add(self._job.uuid, self._job.id, self._runtime.provider.name)
-        self._runtime.provider.snapshot(self._lease.uuid, self._job.uuid)
+        self._runtime.storage.snapshots.add(self._lease.uuid, self._job.id, self._runtime.provider.name)
+        self._runtime.provider.snapshot(self._lease.uuid, self._lease.uuid)
 
     def release(self) -> None:
         """Destroy the VM; returns when it is gone."""
@@ -152,12 +160,13 @@ class Attempt:
     def _create(self) -> None:
         """Make the VM, again and again with pauses until the acquire time-out is over."""
         provider, clock = self._runtime.provider, self._runtime.clock
+        spec = spec_of(self._lease, self._parent_disk())
         deadline = clock.monotonic() + self._runtime.jobs.acquire_timeout
         waits = iter(_ACQUIRE_WAITS)
         while True:
             provider.destroy(self._lease.uuid)
             try:
-                provider.create(spec_of(self._lease, self._assignment.parent))
+                provider.create(spec)
             except (vms.ImageNotFound, vms.SnapshotNotFound):
                 raise
             except vms.VmError:
@@ -168,6 +177,17 @@ class Attempt:
                     raise Abandoned from None
             else:
                 return
+
+    def _parent_disk(self) -> str | None:
+        """Name the snapshot to start from, None for the image. Raises SnapshotNotFound."""
+        parent = self._assignment.parent
+        if parent is None:
+            return None
+        snapshot = self._runtime.storage.snapshots.of_job(parent.id)
+        if snapshot is None:
+            message = f'the step "{parent.name}" left no disk to build in'
+            raise vms.SnapshotNotFound(message)
+        return snapshot.name
 
     def _connect(self) -> vms.Connection:
         connection = vms.Connection(self._runtime.provider.connect(self._lease.uuid), self._runtime.clock)
@@ -190,7 +210,7 @@ class Attempt:
         """Connect again for as long as the VM lives and does not refuse for good. Raises VmLost or ConnectionLost."""
         self.disconnect()
         for wait in _RECONNECT_WAITS:
-            if self._abandoned.wait(wait):
+            if self._abandoned.is_set():
                 raise Abandoned
             if not self._runtime.provider.alive(self._lease.uuid):
                 message = "the VM in which the command ran is gone"
@@ -198,8 +218,9 @@ class Attempt:
             try:
                 self._connect()
             except vms.ConnectionLost:
-                continue
-            return
+                self._abandoned.wait(wait)
+            else:
+                return
         message = "the VM runs but no longer answers on SSH"
         raise vms.VmLost(message)
 

@@ -12,7 +12,7 @@ from actors.messages import BuildTimedOut, CancelBuild, ChildStopped, Demand, Gr
 from actors.runtime import Address, Runtime, post
 from actors.states import JobEvent, Progress, blocks, next_state, roll_up, satisfies
 from actors.supervision import Supervised
-from storage import Build, Edge, EdgeKind, Job, JobState, Lease
+from storage import Build, BuildState, Edge, EdgeKind, Job, JobState, Lease
 
 __all__ = ["BuildSupervisor"]
 
@@ -38,7 +38,7 @@ class BuildSupervisor(Supervised):
     """
 
     def __init__(self, runtime: Runtime, build_id: int) -> None:
-        super().__init__(runtime.crew.root)
+        super().__init__(runtime.timer, runtime.crew.root)
         self._runtime = runtime
         self._build_id = build_id
         self._received = 0
@@ -48,7 +48,7 @@ class BuildSupervisor(Supervised):
         self._build: Build
         self._nodes: dict[int, _Node] = {}
 
-    def on_start(self) -> None:
+    def begin(self) -> None:
         """Read the build from the storage, attach to what runs, and do what an earlier supervisor left undone."""
         storage = self._runtime.storage
         build = storage.builds.get(self._build_id)
@@ -97,6 +97,18 @@ class BuildSupervisor(Supervised):
                 self._job_actor_stopped(urn)
         self._say_if_idle()
 
+    def on_error(self, message: object, error: Exception) -> None:
+        """Fail the build for an error of the service's own, and end what still runs of it."""
+        self._stop_all(JobEvent.CANCEL)
+        self._runtime.storage.builds.move(
+            self._build.id,
+            self._build.state,
+            BuildState.FAILED,
+            error_code="internal_error",
+            error_message=f"the service could not handle an event of this build: {error}",
+        )
+        self._build = self._runtime.storage.builds.get(self._build_id) or self._build
+
     def _set_alarm(self) -> None:
         """Have the build's time-out come, counted from its first job's start."""
         build, clock = self._build, self._runtime.clock
@@ -129,7 +141,7 @@ class BuildSupervisor(Supervised):
             build=self._build,
             job=job,
             lease=lease,
-            parent=self._nodes[parent.from_id].job.uuid if parent else None,
+            parent=self._nodes[parent.from_id].job if parent else None,
             heirs=bool(heirs),
             heirs_of_failure=any(edge.continue_on_failure for edge in heirs),
         )

@@ -76,9 +76,9 @@ class Engine:
         return self._runtime.crew
 
     def start(self) -> None:
-        """Start the actors and attach to whatever an earlier process left running."""
+        """Start the actors and attach to whatever an earlier process left running; returns when that is done."""
         self._runtime.timer.start()
-        RootSupervisor.start(self._runtime)
+        RootSupervisor.start(self._runtime).ask(Demand())
 
     def drain(self) -> None:
         """Grant no more leases. What runs goes on."""
@@ -95,7 +95,7 @@ class Engine:
 
     def jobs_added(self) -> None:
         """Say that there are new scheduled jobs in the storage. Returns at once."""
-        post(self._runtime.crew.pool, Demand())
+        post(self._runtime.crew.root, Demand())
 
     def cancel(self, build_id: int) -> None:
         """Cancel a build. On return it is recorded: jobs that waited are canceled, running ones are being ended.

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from actors.messages import Stirred, Subscribe, Unsubscribe
 from actors.runtime import Crew, post
 from actors.supervision import Supervised
+
+if TYPE_CHECKING:
+    from actors.timer import Timer
 
 __all__ = ["LogHub", "Watch"]
 
@@ -16,8 +19,8 @@ __all__ = ["LogHub", "Watch"]
 class LogHub(Supervised):
     """Knows who reads which job's log right now. Logs themselves are files; the hub only says that one changed."""
 
-    def __init__(self, crew: Crew) -> None:
-        super().__init__(crew.root)
+    def __init__(self, timer: Timer, crew: Crew) -> None:
+        super().__init__(timer, crew.root)
         self._readers: defaultdict[str, set[threading.Event]] = defaultdict(set)
 
     def handle(self, message: object) -> None:

@@ -6,11 +6,20 @@ from typing import TYPE_CHECKING
 
 from actors.attempt import Assignment, Attempt
 from actors.messages import JobChanged, MeasureDisk, Released, StepTimedOut, Stirred, TaskDone, TaskFailed
-from actors.outcome import DiskUse, Ending, Fault, disk_fault, ending_of_exit, ending_of_fault, fault_of
+from actors.outcome import (
+    DiskUse,
+    Ending,
+    Fault,
+    disk_fault,
+    ending_of_exit,
+    ending_of_fault,
+    fault_of,
+    seconds_to_full,
+)
 from actors.runtime import Address, Runtime, post
 from actors.states import JobEvent, Progress, next_state
 from actors.supervision import Supervised
-from actors.vms import Exited
+from actors.vms import Exited, VmLost
 from storage import JobState
 
 if TYPE_CHECKING:
@@ -20,6 +29,7 @@ __all__ = ["JobActor"]
 
 _STOPPING = frozenset({JobState.CANCELING, JobState.TIMING_OUT})
 _RECORD_AGAIN = 1.0
+_MEASURE_AGAIN = 1.0
 
 
 class JobActor(Supervised):
@@ -30,7 +40,7 @@ class JobActor(Supervised):
     """
 
     def __init__(self, runtime: Runtime, parent: Address, assignment: Assignment) -> None:
-        super().__init__(parent)
+        super().__init__(runtime.timer, parent)
         self._runtime = runtime
         self._assignment = assignment
         self._job, self._lease = assignment.job, assignment.lease
@@ -46,9 +56,12 @@ class JobActor(Supervised):
         self._ending: Ending | None = None
         self._vm_gone = False
 
-    def on_start(self) -> None:
-        """Begin the attempt, or attach to it."""
-        if self._state in _STOPPING:
+    def begin(self) -> None:
+        """Begin the attempt, or go on with it from where the storage says that it is."""
+        exit_code = self._recorded_exit()
+        if exit_code is not None and self._state not in _STOPPING:
+            self._exited(exit_code)
+        elif self._state in _STOPPING and self._lease.started_at is None:
             self._release()
         else:
             self.work("acquire", self._attempt.acquire)
@@ -75,9 +88,9 @@ class JobActor(Supervised):
                 self._task_failed(task, error)
             case JobEvent():
                 self._stop_command(message)
-            case StepTimedOut():
+            case StepTimedOut() if self._following:
                 self._stop_command(JobEvent.STEP_TIMEOUT)
-            case MeasureDisk() if not self._measuring and self._ending is None:
+            case MeasureDisk() if self._following and not self._measuring:
                 self._measuring = True
                 self.work("measure", self._attempt.measure)
             case Ending():
@@ -104,7 +117,7 @@ class JobActor(Supervised):
         match task:
             case "measure":
                 self._measuring = False
-                self._alarm(self._runtime.jobs.disk_check_interval, MeasureDisk())
+                self._alarm(_MEASURE_AGAIN, MeasureDisk())
             case "kill":
                 self.log.warning("job %s: its command cannot be killed, so its VM goes: %s", self._job.uuid, error)
                 self._attempt.abandon()
@@ -113,31 +126,37 @@ class JobActor(Supervised):
                 self._released()
             case "autopsy":
                 self._judge(None)
-            case "snapshot" if self._ending is not None:
+            case "snapshot" if self._ending is not None and not isinstance(error, VmLost):
                 self._conclude(self._ending.without_disk(str(error)))
             case _:
                 self._step_failed(error)
 
     def _acquired(self) -> None:
-        if self._state in _STOPPING:
-            self._release()
-        else:
+        if self._state not in _STOPPING:
             self._runtime.storage.leases.active(self._lease.id)
             self.work("prepare", self._attempt.prepare)
+        elif self._lease.started_at is not None:
+            self._follow()
+            self.work("kill", self._attempt.kill)
+        else:
+            self._release()
 
     def _started(self) -> None:
         """Record that the command runs, which is when its time and its bill begin."""
         if self._state in _STOPPING:
             self._release()
             return
-        clock, settings = self._runtime.clock, self._runtime.jobs
         if self._state is JobState.ASSIGNED:
             self._runtime.storage.leases.start(self._lease.id, self._job.id)
             self._change(JobState.RUNNING)
-        spent = (clock.now() - self._lease.started_at).total_seconds() if self._lease.started_at else 0.0
-        timeout = self._job.timeout_seconds or settings.step_timeout
+        started = self._lease.started_at
+        spent = (self._runtime.clock.now() - started).total_seconds() if started else 0.0
+        timeout = self._job.timeout_seconds or self._runtime.jobs.step_timeout
         self._alarm(max(0.0, timeout - spent), StepTimedOut())
-        self._alarm(settings.disk_check_interval, MeasureDisk())
+        self._alarm(_MEASURE_AGAIN, MeasureDisk())
+        self._follow()
+
+    def _follow(self) -> None:
         self._following = True
         self.work("follow", self._attempt.follow)
 
@@ -146,9 +165,9 @@ class JobActor(Supervised):
         target = next_state(self._state, event)
         if target is None:
             return
-        if target is JobState.TIMING_OUT:
-            self._timeout = self._time_fault(event)
-        if self._runtime.storage.jobs.move(self._job.id, self._state, target):
+        fault = self._timeout = self._time_fault(event) if target is JobState.TIMING_OUT else None
+        code, why = (fault.code, fault.message) if fault else (None, None)
+        if self._runtime.storage.jobs.move(self._job.id, self._state, target, error_code=code, error_message=why):
             self._change(target)
             if self._following:
                 self.work("kill", self._attempt.kill)
@@ -169,7 +188,7 @@ class JobActor(Supervised):
             self._fault = fault
             self.work("kill", self._attempt.kill)
         else:
-            self._alarm(self._runtime.jobs.disk_check_interval, MeasureDisk())
+            self._alarm(seconds_to_full(use, self._lease.shape, min_free=self._min_free), MeasureDisk())
 
     def _exited(self, exit_code: int) -> None:
         """Take the exit code; where it is bad and nobody killed the command, look whether the disk is full."""
@@ -181,10 +200,15 @@ class JobActor(Supervised):
             self.work("autopsy", self._attempt.measure)
 
     def _judge(self, fault: Fault | None) -> None:
-        """Decide what the exit means, and keep the disk for those who build in it."""
+        """Decide what the exit means, and keep the disk for those who build in it.
+
+        Keeping the disk ends the VM, and with it what it knows of the exit: so that is recorded before.
+        """
         ending = ending_of_exit(self._exit_code, self._job, fault or self._timeout, lost_before=self._lost_before())
         keep = self._assignment.heirs and (ending.satisfies or self._assignment.heirs_of_failure)
         if keep and ending.event is not JobEvent.RETRY and self._state is not JobState.CANCELING:
+            if self._exit_code is not None:
+                self._runtime.storage.attempts.exited(self._job.id, self._exit_code)
             self._ending = ending
             self.work("snapshot", self._attempt.snapshot)
         else:
@@ -193,12 +217,18 @@ class JobActor(Supervised):
     def _step_failed(self, error: Exception) -> None:
         """A step before the command's end broke: the job fails, or is tried again where that is the service's fault."""
         self._following = False
+        self._ending = None
         if self._state in _STOPPING:
             self._release()
             return
         fault = self._fault or fault_of(error)
         retries = self._runtime.jobs.service_retries
         self._conclude(ending_of_fault(fault, self._job, lost_before=self._lost_before(), retries=retries))
+
+    def _recorded_exit(self) -> int | None:
+        """Return the exit code that an earlier actor took, where it did not live to settle what follows."""
+        attempts = self._runtime.storage.attempts.of_job(self._job.id)
+        return attempts[-1].exit_code if attempts and attempts[-1].finished_at is None else None
 
     def _lost_before(self) -> int:
         """Count the earlier attempts that were lost to the service: those that closed with an error code."""

@@ -22,6 +22,7 @@ __all__ = [
     "JobChanged",
     "MeasureDisk",
     "Reap",
+    "Recount",
     "Refill",
     "Released",
     "StepTimedOut",
@@ -117,6 +118,11 @@ class Released:
     """To the pool: this lease's VM is gone."""
 
     lease_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recount:
+    """To the pool: look in the storage who holds what, in case that a message was lost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,22 @@ if TYPE_CHECKING:
 
     from storage import Job, Shape
 
-__all__ = ["DiskUse", "Ending", "Fault", "disk_fault", "ending_of_exit", "ending_of_fault", "fault_of"]
+__all__ = [
+    "DiskUse",
+    "Ending",
+    "Fault",
+    "disk_fault",
+    "ending_of_exit",
+    "ending_of_fault",
+    "fault_of",
+    "seconds_to_full",
+]
 
 _GB = 2**30
 _NEARLY_FULL = 0.95
 _HOG = 256 * 2**20
+_FAST_WRITER = 2 * _GB
+_LOOK_SOONEST, _LOOK_LATEST = 1.0, 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +97,12 @@ def disk_fault(use: DiskUse, shape: Shape, *, min_free: int) -> Fault | None:
     if use.free < min_free and use.written >= _HOG:
         return Fault("disk_full", f"the host's disk has only {use.free / _GB:.1f} GB left")
     return None
+
+
+def seconds_to_full(use: DiskUse, shape: Shape, *, min_free: int) -> float:
+    """Return when to look again: before even a fast writer can have filled the disk, but not all the time."""
+    room = min(shape.disk_gb * _GB - use.written, use.free - min_free)
+    return min(max(room / _FAST_WRITER, _LOOK_SOONEST), _LOOK_LATEST)
 
 
 def ending_of_exit(exit_code: int | None, job: Job, fault: Fault | None, *, lost_before: int = 0) -> Ending:

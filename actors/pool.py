@@ -6,11 +6,11 @@ import uuid
 from dataclasses import dataclass
 
 from actors.attempt import spec_of
-from actors.messages import Demand, Drain, Granted, Refill, Released, TaskDone, TaskFailed
+from actors.messages import Demand, Drain, Granted, Recount, Refill, Released, TaskDone, TaskFailed
 from actors.runtime import Runtime, post
 from actors.supervision import Supervised
 from actors.vms import VmError
-from storage import Lease, LeaseState, QueuedJob, Shape
+from storage import JobState, Lease, LeaseState, QueuedJob, Shape
 
 __all__ = ["LeasePool"]
 
@@ -32,7 +32,7 @@ class LeasePool(Supervised):
     """
 
     def __init__(self, runtime: Runtime) -> None:
-        super().__init__(runtime.crew.root)
+        super().__init__(runtime.timer, runtime.crew.root)
         self._runtime = runtime
         self._capacity = runtime.pool.capacity()
         self._held: dict[int, _Held] = {}
@@ -40,11 +40,12 @@ class LeasePool(Supervised):
         self._warming = 0
         self._draining = False
 
-    def on_start(self) -> None:
+    def begin(self) -> None:
         """Take over what an earlier pool left: leases that jobs hold, and warm VMs that still live."""
+        self._recount()
         for lease in self._runtime.storage.leases.live():
-            if lease.job_id is not None and lease.organization_id is not None:
-                self._held[lease.id] = _Held(lease.organization_id, lease.shape)
+            if lease.job_id is not None:
+                self._tell_again(lease.job_id, lease)
             elif lease.state is LeaseState.WARM and self._runtime.provider.alive(lease.uuid):
                 self._warm.append(lease)
             else:
@@ -60,6 +61,9 @@ class LeasePool(Supervised):
             case Released(lease_id):
                 self._held.pop(lease_id, None)
                 self._grant()
+            case Recount():
+                self._recount()
+                self._grant()
             case Refill():
                 self._refill()
             case Drain():
@@ -74,6 +78,20 @@ class LeasePool(Supervised):
                 self._runtime.timer.tell_after(_REFILL_AGAIN, self.actor_ref, Refill())
             case TaskFailed("destroy", error):
                 self.log.warning("cannot destroy a warm VM, the reaper will: %s", error)
+
+    def _recount(self) -> None:
+        """Read which leases jobs hold, whatever news of them was lost on the way to a pool that died."""
+        self._held = {
+            lease.id: _Held(lease.organization_id, lease.shape)
+            for lease in self._runtime.storage.leases.live()
+            if lease.organization_id is not None
+        }
+
+    def _tell_again(self, job_id: int, lease: Lease) -> None:
+        """Tell of a grant that may have been told to nobody; to know it already does no harm."""
+        job = self._runtime.storage.jobs.get(job_id)
+        if job is not None and job.state is JobState.ASSIGNED:
+            post(self._runtime.crew.root, Granted(job.build_id, lease))
 
     def _grant(self) -> None:
         """Give VMs to the queue's first jobs for as long as the host has room for the very next of them.

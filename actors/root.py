@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from actors.build import BuildSupervisor
 from actors.hub import LogHub
-from actors.messages import BuildTimedOut, CancelBuild, ChildStopped, Demand, Granted, Idle, Reap, TaskFailed
+from actors.messages import BuildTimedOut, CancelBuild, ChildStopped, Demand, Granted, Idle, Reap, Recount, TaskFailed
 from actors.pool import LeasePool
 from actors.reaper import reap, sweep
 from actors.runtime import Address, Runtime, post
 from actors.supervision import Supervised
 from storage import BuildState
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 __all__ = ["RootSupervisor"]
 
@@ -37,29 +41,41 @@ class RootSupervisor(Supervised):
     """
 
     def __init__(self, runtime: Runtime) -> None:
-        super().__init__(None)
+        super().__init__(runtime.timer, None)
         self._runtime = runtime
         self._builds: dict[int, _Child] = {}
+        self._leaving: dict[str, Address] = {}
         self._restarts: deque[float] = deque(maxlen=_RESTARTS)
         self._reaping = False
 
-    def on_start(self) -> None:
+    def begin(self) -> None:
         """Start the hub and the pool, and a supervisor for every build that was under way."""
         crew = self._runtime.crew
         crew.root = self.actor_ref
-        crew.hub = LogHub.start(crew)
+        crew.hub = LogHub.start(self._runtime.timer, crew)
         for build in self._runtime.storage.builds.unfinished():
             if build.state is not BuildState.SCHEDULED or build.cancel_requested:
                 self._supervise(build.id)
-        crew.pool = LeasePool.start(self._runtime)
+        self._start_pool()
         post(self.actor_ref, Reap())
 
     def teardown(self) -> None:
         """Stop the others, last started first. VMs and their commands run on."""
         crew = self._runtime.crew
-        for address in (crew.pool, *(child.address for child in self._builds.values()), crew.hub):
+        supervisors = (*(child.address for child in self._builds.values()), *self._leaving.values())
+        for address in (crew.pool, *supervisors, crew.hub):
             if address is not None and address.is_alive():
                 address.stop(block=True)
+
+    def on_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Have the process end: nobody is there to start another root."""
+        self._runtime.give_up.set()
+        super().on_failure(exception_type, exception_value, traceback)
 
     def handle(self, message: object) -> None:
         """Pass messages to the build that they are about; look after the children."""
@@ -74,8 +90,11 @@ class RootSupervisor(Supervised):
                 if not self._reaping:
                     self._reaping = True
                     self.work("reap", lambda: reap(self._runtime))
+            case Demand():
+                post(self._runtime.crew.pool, message)
             case ChildStopped(urn):
-                self._replace(urn)
+                if self._leaving.pop(urn, None) is None:
+                    self._replace(urn)
             case _:
                 self._after_task(message)
 
@@ -86,6 +105,11 @@ class RootSupervisor(Supervised):
         if task == "reap":
             self._reaping = False
             self._runtime.timer.tell_after(_REAP_INTERVAL, self.actor_ref, Reap())
+
+    def _start_pool(self) -> None:
+        """Start the pool; what others could not tell it before its address was known, it finds in the storage."""
+        self._runtime.crew.pool = LeasePool.start(self._runtime)
+        post(self._runtime.crew.pool, Recount())
 
     def _supervise(self, build_id: int) -> _Child:
         child = self._builds[build_id] = _Child(BuildSupervisor.start(self._runtime, build_id))
@@ -100,6 +124,7 @@ class RootSupervisor(Supervised):
         if child is None or child.address.actor_urn != idle.urn or child.sent != idle.received:
             return
         del self._builds[idle.build_id]
+        self._leaving[idle.urn] = child.address
         child.address.stop(block=False)
         if idle.finished:
             self.work("sweep", lambda: sweep(self._runtime))
@@ -109,10 +134,10 @@ class RootSupervisor(Supervised):
         crew = self._runtime.crew
         if crew.hub is not None and crew.hub.actor_urn == urn:
             self._count_restart("log hub")
-            crew.hub = LogHub.start(crew)
+            crew.hub = LogHub.start(self._runtime.timer, crew)
         elif crew.pool is not None and crew.pool.actor_urn == urn:
             self._count_restart("lease pool")
-            crew.pool = LeasePool.start(self._runtime)
+            self._start_pool()
         else:
             for build_id, child in self._builds.items():
                 if child.address.actor_urn == urn:

@@ -58,7 +58,6 @@ class JobSettings:
     acquire_timeout: float = 120.0
     source_timeout: float = 120.0
     kill_grace: float = 10.0
-    disk_check_interval: float = 2.0
     min_free_disk_gb: float = 1.0
     service_retries: int = 2
     log_limit_bytes: int = 100 * 2**20

@@ -11,14 +11,18 @@ import pykka
 
 from actors.messages import ChildStopped, TaskDone, TaskFailed
 from actors.runtime import Address, post
+from storage import DatabaseUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from actors.timer import Timer
+
 __all__ = ["Supervised"]
 
 _WORKER_PATIENCE = 5.0
+_STORAGE_PAUSE = 1.0
 
 
 class Supervised(pykka.ThreadingActor):
@@ -30,15 +34,19 @@ class Supervised(pykka.ThreadingActor):
 
     use_daemon_thread = True
 
-    def __init__(self, parent: Address | None) -> None:
+    def __init__(self, timer: Timer, parent: Address | None) -> None:
         super().__init__()
+        self._timer = timer
         self._parent = parent
         self._workers: set[threading.Thread] = set()
         self.log = logging.getLogger(type(self).__module__)
 
+    def begin(self) -> None:
+        """Set up, before the first message."""
+
     @abstractmethod
     def handle(self, message: object) -> None:
-        """Handle one message. In the actor's thread; must not block."""
+        """Handle one message. In the actor's thread; must not block. May be called again with the same message."""
 
     def on_error(self, message: object, error: Exception) -> None:
         """Make good for a message whose handling raised: fail the job or build that it was about."""
@@ -46,10 +54,24 @@ class Supervised(pykka.ThreadingActor):
     def teardown(self) -> None:
         """Let go of everything held. In the actor's thread, at its end, whatever ended it."""
 
+    def on_start(self) -> None:
+        """Begin, or end: who cannot begin tells the parent, as pykka would not."""
+        try:
+            self.begin()
+        except Exception:
+            self._end()
+            raise
+
     def on_receive(self, message: object) -> None:
-        """Hand the message on, and survive what comes of it."""
+        """Hand the message on, and survive what comes of it.
+
+        What the storage cannot take now it is asked to take again a second later: nothing is lost to a full disk.
+        """
         try:
             self.handle(message)
+        except DatabaseUnavailable as error:
+            self.log.error("%s waits for the storage: %s", self, error)
+            self._timer.tell_after(_STORAGE_PAUSE, self.actor_ref, message)
         except Exception as error:  # the actor's rim: a message that cannot be handled must not end the actor
             self.log.exception("%s could not handle %r", self, message)
             self.on_error(message, error)

@@ -7,6 +7,7 @@ from storage.clock import Clock, SystemClock
 from storage.errors import (
     AlreadyInitialized,
     DatabaseBusy,
+    DatabaseUnavailable,
     DatabaseUnreadable,
     EmailTaken,
     KeyUnreadable,
@@ -64,6 +65,7 @@ __all__ = [
     "Caller",
     "Clock",
     "DatabaseBusy",
+    "DatabaseUnavailable",
     "DatabaseUnreadable",
     "Discrepancy",
     "Edge",

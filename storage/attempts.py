@@ -30,6 +30,7 @@ class Attempts:
     """The tries at each job, one a lease. Written inside the transactions of jobs and leases. Safe in any thread."""
 
     def __init__(self, database: Database) -> None:
+        self._database = database
         of_job = AttemptRow.job == slot("job_id")
         unfinished = AttemptRow.finished_at.is_null()
         self._of_job = Query(
@@ -43,6 +44,9 @@ class Attempts:
             AttemptRow.update({AttemptRow.state: JobState.RUNNING, AttemptRow.started_at: slot("now")}).where(
                 of_job, unfinished
             ),
+        )
+        self._exited = Command(
+            database, AttemptRow.update({AttemptRow.exit_code: slot("exit_code")}).where(of_job, unfinished)
         )
         self._close = Command(
             database,
@@ -67,6 +71,11 @@ class Attempts:
     def start(self, job_id: int, now: int) -> None:
         """Note that the open attempt's command runs."""
         self._start.run(job_id=job_id, now=now)
+
+    def exited(self, job_id: int, exit_code: int) -> None:
+        """Note the exit code of the open attempt's command, while what follows from it is not settled yet."""
+        with self._database.write():
+            self._exited.run(job_id=job_id, exit_code=exit_code)
 
     def close(self, job_id: int, state: JobState, exit_code: int | None, error_code: str | None, now: int) -> None:
         """Note what became of the open attempt, where there is one."""

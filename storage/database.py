@@ -7,23 +7,23 @@ import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import peewee
 from playhouse.apsw_ext import APSWDatabase
 
-from storage.errors import DatabaseBusy, StorageClosed
+from storage.errors import DatabaseBusy, DatabaseUnavailable, StorageClosed
 from storage.instants import to_micros
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    import apsw
-
     from storage.clock import Clock
 
 __all__ = ["Database"]
 
 _BUSY_SECONDS = 10
+_UNAVAILABLE = (apsw.FullError, apsw.ReadOnlyError, apsw.IOError, apsw.PermissionsError)
 _PRAGMAS = {
     "journal_mode": "wal",
     "synchronous": "normal",
@@ -51,13 +51,18 @@ class Database:
         return to_micros(self._clock.now())
 
     def execute(self, sql: str, slots: Mapping[str, Any] | None = None) -> apsw.Cursor:
-        """Run one statement in this thread's connection, with values for its ``:name`` slots."""
-        cursor: apsw.Cursor = self._connections.execute_sql(sql, slots)
-        return cursor
+        """Run one statement in this thread's connection, with values for its ``:name`` slots.
+
+        Raises DatabaseUnavailable where the disk is full, read-only or broken.
+        """
+        with _telling_what_is_wrong():
+            cursor: apsw.Cursor = self._connections.execute_sql(sql, slots)
+            return cursor
 
     def execute_many(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Run one statement once for each row."""
-        self._connections.connection().executemany(sql, rows)
+        """Run one statement once for each row. Raises DatabaseUnavailable."""
+        with _telling_what_is_wrong():
+            self._connections.connection().executemany(sql, rows)
 
     def changes(self) -> int:
         """Return how many rows this thread's last statement changed."""
@@ -81,10 +86,7 @@ class Database:
             if connection.in_transaction:
                 yield
                 return
-            try:
-                self.execute("BEGIN IMMEDIATE")
-            except peewee.OperationalError as error:
-                raise DatabaseBusy(f"another process has held the database for {_BUSY_SECONDS} s: try again") from error
+            self.execute("BEGIN IMMEDIATE")
             try:
                 yield
                 self.execute("COMMIT")
@@ -96,6 +98,20 @@ class Database:
     def close(self) -> None:
         """Close every thread's connection. Called when no other thread uses the database any more. Idempotent."""
         self._connections.close_all()
+
+
+@contextmanager
+def _telling_what_is_wrong() -> Iterator[None]:
+    try:
+        yield
+    except (peewee.DatabaseError, apsw.Error) as error:
+        cause = error.__context__ if isinstance(error, peewee.DatabaseError) else error
+        if isinstance(cause, apsw.BusyError):
+            busy = f"another process has held the database for {_BUSY_SECONDS} s: try again"
+            raise DatabaseBusy(busy) from error
+        if isinstance(cause, _UNAVAILABLE):
+            raise DatabaseUnavailable(f"the database cannot be used now: {cause}") from error
+        raise
 
 
 class _Connections(APSWDatabase):  # type: ignore[misc] # playhouse comes without types

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "AlreadyInitialized",
     "DatabaseBusy",
+    "DatabaseUnavailable",
     "DatabaseUnreadable",
     "EmailTaken",
     "KeyUnreadable",
@@ -43,7 +44,11 @@ class DatabaseUnreadable(StorageError):  # noqa: N818
     """The database file cannot be opened, or is no database of this service."""
 
 
-class DatabaseBusy(StorageError):  # noqa: N818
+class DatabaseUnavailable(StorageError):  # noqa: N818
+    """The database cannot be read or written now: its disk is full, read-only or broken. Worth another try, later."""
+
+
+class DatabaseBusy(DatabaseUnavailable):
     """Another process holds the database's write lock for too long. Worth another try."""
 
 

@@ -8,6 +8,8 @@ import pytest
 from actors.hub import LogHub, Watch
 from actors.messages import Stirred
 from actors.runtime import Crew
+from actors.timer import Timer
+from storage import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def crew() -> Iterator[Crew]:
     crew = Crew()
-    crew.hub = LogHub.start(crew)
+    crew.hub = LogHub.start(Timer(SystemClock()), crew)
     yield crew
     pykka.ActorRegistry.stop_all()
 

@@ -9,6 +9,8 @@ import pytest
 
 from actors.messages import ChildStopped, TaskDone, TaskFailed
 from actors.supervision import Supervised
+from actors.timer import Timer
+from storage import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +31,7 @@ class Child(Supervised):
     """Puts what it handles into a queue, raises what it is sent, and works on what can be called."""
 
     def __init__(self, parent: Address | None, seen: queue.Queue[object]) -> None:
-        super().__init__(parent)
+        super().__init__(Timer(SystemClock()), parent)
         self._seen = seen
 
     def handle(self, message: object) -> None:

@@ -10,7 +10,7 @@ import apsw
 import peewee
 import pytest
 
-from storage import DatabaseBusy, StorageClosed, database
+from storage import DatabaseBusy, DatabaseUnavailable, StorageClosed, database
 from storage.database import Database
 from tests.storage.world import HandClock
 
@@ -187,3 +187,18 @@ def test_a_write_gives_up_on_a_process_that_never_lets_go(
     with pytest.raises(DatabaseBusy, match="try again"), impatient.write():
         pytest.fail("the write began")
     impatient.close()
+
+
+def test_a_full_disk_and_a_read_only_database_are_told_from_other_errors(numbers: Database):
+    numbers.execute("CREATE TABLE notes (text)")
+    numbers.execute("PRAGMA max_page_count = 3")
+    with pytest.raises(DatabaseUnavailable, match="full"), numbers.write():
+        for _ in range(100):
+            numbers.execute("INSERT INTO notes VALUES (:text)", {"text": "x" * 4000})
+    numbers.execute("PRAGMA max_page_count = 1000000")
+    numbers.execute("PRAGMA query_only = on")
+    with pytest.raises(DatabaseUnavailable, match="read"), numbers.write():
+        numbers.execute("INSERT INTO notes VALUES ('more')")
+    numbers.execute("PRAGMA query_only = off")
+    with numbers.write():
+        numbers.execute("INSERT INTO notes VALUES ('again')")
