@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,9 +68,9 @@ class Session:
                 table.add_column(column.replace("_", " "), overflow="fold", no_wrap=column == columns[0])
             for document in documents:
                 table.add_row(*("" if document[column] is None else str(document[column]) for column in columns))
-            console = Console(highlight=False, markup=False, emoji=False)
-            # A row is a line for whoever reads the output with another program.
-            console.print(table, width=None if console.is_terminal else _WIDEST, crop=console.is_terminal)
+            # A row is one line for whoever reads the output with another program.
+            width = None if sys.stdout.isatty() else _WIDEST
+            Console(width=width, highlight=False, markup=False, emoji=False).print(table)
 
 
 pass_session = click.make_pass_decorator(Session, ensure=True)

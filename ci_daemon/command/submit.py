@@ -28,6 +28,12 @@ _EXIT_CODES = {"passed": 0, "failed": 1, "canceled": 3}
 _INTERRUPTED = 130
 
 
+def _url(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    if not value.startswith(("http://", "https://")):
+        raise click.BadParameter(f"{value} is no address: give one that begins with http:// or https://")
+    return value.rstrip("/")
+
+
 @click.command(cls=Command, short_help="Run a pipeline over a tree and follow it.")
 @click.argument("tree", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--pipeline", metavar="SLUG", required=True, help="The pipeline; made where there is none of that slug.")
@@ -49,6 +55,7 @@ _INTERRUPTED = 130
     default="http://127.0.0.1:8800",
     show_default=True,
     show_envvar=True,
+    callback=_url,
     help="Where the service is.",
 )
 @click.option("--token", envvar="CI_DAEMON_TOKEN", show_envvar=True, help="Your API key; rather set the variable.")
@@ -136,7 +143,7 @@ def _read(ir_file: Path) -> str:
 
 def _curl(url: str, path: str, method: str = "") -> str:
     how = f"-X {method} " if method else ""
-    return f'curl {how}-H "Authorization: Bearer $CI_DAEMON_TOKEN" {url.rstrip("/")}{path}'
+    return f'curl {how}-H "Authorization: Bearer $CI_DAEMON_TOKEN" {url}{path}'
 
 
 def _next_steps(url: str, path: str, summary: Summary) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import json
 import re
 import tomllib
 from dataclasses import dataclass, field, is_dataclass
+from functools import reduce
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["ConfigError", "Reader"]
 
 Keys = tuple[str, ...]
+_SECTION_AND_KEY = 2
 T = TypeVar("T")
 
 
@@ -63,6 +65,7 @@ class Reader(Generic[T]):
 
     def __init__(self, sections: type[T], prefix: str, reserved: frozenset[str]) -> None:
         self._adapter = TypeAdapter(sections)
+        self._defaults = sections()
         self._prefix = prefix
         self._reserved = reserved
         self._hints = dict(_keys(sections))
@@ -79,6 +82,7 @@ class Reader(Generic[T]):
         given = _Given(_parse(file) if file else {}, file)
         self._resolve_paths(given)
         self._overlay(given, environ)
+        self._complete(given)
         try:
             return self._adapter.validate_json(to_json(given.tables))
         except ValidationError as error:
@@ -105,6 +109,13 @@ class Reader(Generic[T]):
                 given.variables[keys] = name
         if unknown:
             raise ConfigError("\n".join(unknown))
+
+    def _complete(self, given: _Given) -> None:
+        """Fill what a table within a section leaves out: its default is the section's, not that of the table's type."""
+        for keys in self._hints:
+            table = given.get(keys[:-1])
+            if len(keys) > _SECTION_AND_KEY and isinstance(table, dict) and keys[-1] not in table:
+                table[keys[-1]] = reduce(getattr, keys, self._defaults)
 
     def _faults(self, errors: list[ErrorDetails], given: _Given) -> Iterator[str]:
         for error in errors:

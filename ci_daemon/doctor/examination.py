@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ci_daemon.doctor import host, limits, state
+from actors.vms.sandbox.limits import Limits
+from ci_daemon.doctor import host, state
+from ci_daemon.doctor.limits import enforcement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,4 +30,4 @@ def examine(state_dir: Path, config: Config) -> Iterator[Check]:
     yield state.room(state_dir)
     yield state.state_directory(state_dir)
     yield state.default_image(state_dir, config)
-    yield from limits.limits(config.sandbox.processes)
+    yield from enforcement(Limits.of_host(config.sandbox.processes))

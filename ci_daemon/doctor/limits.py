@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.vms.sandbox.limits import Limits
 from ci_daemon.doctor.check import Check, good
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["limits"]
+    from actors.vms.sandbox.limits import Limits
+
+__all__ = ["enforcement"]
 
 
-def limits(processes: int) -> Iterator[Check]:
+def enforcement(limits: Limits) -> Iterator[Check]:
     """Say of each part of a shape whether VMs are held to it, and how. What is not enforced fails nothing."""
-    for part in Limits.of_host(processes).describe():
+    for part in limits.describe():
         name = f"limit on {part.resource}"
         if part.enforced:
             yield good(name, part.how)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, urlsplit
@@ -32,8 +31,6 @@ __all__ = ["ApiError", "Client", "ServiceUnreachable", "pipeline_path"]
 T = TypeVar("T")
 
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
-_PATIENCE = 60.0
-"""Seconds for which reads are tried again while the service restarts."""
 
 
 class ApiError(Exception):
@@ -44,15 +41,20 @@ class ApiError(Exception):
         self.status = status
         self.code = code
 
+    @property
+    def passing(self) -> bool:
+        """Whether the same request may do better a moment later."""
+        return self.status in {httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE}
+
 
 class ServiceUnreachable(Exception):  # noqa: N818 - says what is the case
     """Nobody answers at the address; the message says what to check."""
 
+    passing = True
+
 
 class Client:
     """Speaks to the service at ``url`` as the owner of ``token``. Its methods may be called from several threads.
-
-    Reads are tried again for a minute while nobody answers, so that a restart of the service ends nothing here.
 
     All methods raise ApiError where the service refuses, and ServiceUnreachable.
     """
@@ -121,7 +123,7 @@ class Client:
     def log(self, path: str, start: int, wait: int) -> Iterator[tuple[Iterator[bytes], bool]]:
         """Open a job's log from byte ``start`` on, waiting up to ``wait`` seconds for there to be any.
 
-        Yields the bytes as they arrive, and whether they are the last. Not tried again: the caller knows from where.
+        Yields the bytes as they arrive, and whether they are the last.
         """
         request = self._http.build_request(
             "GET", path, params={"wait": wait}, headers={"Range": f"bytes={start}-"}, timeout=wait + 30.0
@@ -144,17 +146,7 @@ class Client:
         self._http.close()
 
     def _read(self, path: str, shape: type[T], params: Mapping[str, str] | None = None) -> T:
-        deadline = time.monotonic() + _PATIENCE
-        pause = 0.1
-        while True:
-            try:
-                return self._send("GET", path, shape, params=params)
-            except (ServiceUnreachable, ApiError) as error:
-                passing = isinstance(error, ServiceUnreachable) or error.status == httpx.codes.SERVICE_UNAVAILABLE
-                if not passing or time.monotonic() + pause > deadline:
-                    raise
-            time.sleep(pause)
-            pause = min(pause * 2, 2.0)
+        return self._send("GET", path, shape, params=params)
 
     def _send(
         self,

@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ci_daemon.submit.client import ApiError, ServiceUnreachable
-from ci_daemon.submit.lines import LineSplitter
+from ci_daemon.submit.log_reader import read_log
+from ci_daemon.submit.patience import persist
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["Begun", "BuildChanged", "Event", "Follower", "JobChanged", "Line"]
 
 _POLL_SECONDS = 0.3
-_WAIT_SECONDS = 20
-_PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +95,8 @@ class Follower:
         state: str | None = None
         while True:
             asked = time.monotonic()
-            build = self._client.build(self._path)
-            jobs = self._client.jobs(self._path)
+            build = persist(lambda: self._client.build(self._path))
+            jobs = persist(lambda: self._client.jobs(self._path))
             # A large build is asked for less often, so that following costs the service little.
             pause = max(_POLL_SECONDS, 5 * (time.monotonic() - asked))
             if state is None:
@@ -158,45 +156,14 @@ class Follower:
         """Read one log after the other, until there are no more to come. Runs on a thread of its own."""
         while (job := self._to_read.get()) is not None:
             try:
-                self._read_log(job)
-            except (ApiError, ServiceUnreachable) as fault:
+                for text in read_log(self._client, f"{self._path}/jobs/{job.id}/log"):
+                    self._found.put(Line(job, text))
+            except Exception as fault:  # noqa: BLE001 - whoever follows the build gets it, in the thread that follows
                 self._found.put(_LogEnded(job, fault))
             else:
                 self._found.put(_LogEnded(job))
-
-    def _read_log(self, job: JobRecord) -> None:
-        lines = LineSplitter()
-        offset, complete = 0, False
-        last_answer = time.monotonic()
-        while not complete:
-            asked, began = time.monotonic(), offset
-            try:
-                with self._client.log(f"{self._path}/jobs/{job.id}/log", offset, _WAIT_SECONDS) as (blocks, last):
-                    for block in blocks:
-                        offset += len(block)
-                        for text in lines.feed(block):
-                            self._found.put(Line(job, text))
-                    complete = last
-                last_answer = time.monotonic()
-            except (ApiError, ServiceUnreachable) as fault:
-                if _expired(fault):
-                    return
-                if not _passing(fault) or time.monotonic() - last_answer > _PATIENCE:
-                    raise
-            if offset == began and not complete and time.monotonic() - asked < _POLL_SECONDS:
-                time.sleep(_POLL_SECONDS)
-        for text in lines.end():
-            self._found.put(Line(job, text))
 
 
 def _has_log(job: JobRecord) -> bool:
     """Tell whether a job came far enough for its log to say something; also one that failed before its command."""
     return job.started_at is not None or job.state not in {"pending", "scheduled", "skipped", "canceled"}
-
-
-def _passing(fault: Exception) -> bool:
-    return isinstance(fault, ServiceUnreachable) or (isinstance(fault, ApiError) and fault.status in {429, 503})
-
-
-def _expired(fault: Exception) -> bool:
-    return isinstance(fault, ApiError) and fault.code == "log_expired"

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from actors.vms.sandbox.limits import Limits
 from ci_daemon.command import main
 from ci_daemon.config import Config, ImageSettings
 from ci_daemon.doctor import Check, host, mend, state
 from ci_daemon.doctor.check import from_message
+from ci_daemon.doctor.limits import enforcement
 from storage import Storage, SystemClock
 
 
@@ -116,6 +118,13 @@ def test_a_missing_image_is_told_with_the_command_that_builds_it(tmp_path: Path,
     check = state.default_image(tmp_path, Config())
     assert check.mend == f"ci-daemon --state-dir {tmp_path} image build debian:12"
     assert not check.needed
+
+
+def test_what_of_a_shape_is_not_enforced_is_told_and_fails_nothing():
+    found = {check.name: check for check in enforcement(Limits(100, {}))}
+    assert not found["limit on memory"].ok
+    assert "Delegate=yes" in found["limit on memory"].detail
+    assert not any(check.needed for check in found.values() if not check.ok)
 
 
 def test_room_is_measured_where_the_state_directory_is_or_will_be(tmp_path: Path):

@@ -6,10 +6,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -38,11 +39,10 @@ def command(state: Path, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "ci_daemon", "--state-dir", str(state), *arguments]
 
 
-def call(state: Path, *arguments: str) -> dict[str, object]:
+def call(state: Path, *arguments: str) -> Any:
     done = subprocess.run(command(state, "--json", *arguments), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    answer: dict[str, object] = json.loads(done.stdout)
-    return answer
+    return json.loads(done.stdout)
 
 
 @pytest.fixture
@@ -151,3 +151,53 @@ def test_its_log_names_the_request_on_every_line(state: Path):
         log = daemon.log.read_text()
     assert f"request_id={name}" in log
     assert all(" info " in line or " warning " in line for line in log.splitlines())
+
+
+@pytest.fixture
+def running_job(
+    state: Path, images_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Daemon, int], None]]:
+    """Start a build whose one job says a word and takes some seconds more; return when the word is in its log."""
+    monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(images_dir))
+
+    def start(daemon: Daemon, seconds: int) -> None:
+        user = call(state, "user", "add", "ada@example.org", "--name", "Ada")
+        call(state, "ledger", "grant", str(user["personal_org_slug"]), "100")
+        with httpx.Client(headers={"Authorization": f"Bearer {user['token']}"}, timeout=PATIENCE * 2) as client:
+            pipelines = f"{daemon.url}/api/v0/organizations/{user['personal_org_slug']}/pipelines"
+            client.post(pipelines, json={"name": "demo", "repository": "demo", "default_branch": "main"})
+            step = {"type": "command", "key": "only", "cmd": f"echo begins; sleep {seconds}"}
+            ir = json.dumps({"version": "0", "steps": [step]})
+            body = {"branch": "main", "commit": "c0ffee", "pipeline_ir": ir}
+            assert client.post(f"{pipelines}/demo/builds", json=body).status_code == 201
+            build = f"{pipelines}/demo/builds/1"
+            [job] = client.get(f"{build}/jobs").json()["data"]
+            said = client.get(f"{build}/jobs/{job['id']}/log", params={"wait": 30}, headers={"Range": "bytes=0-"})
+            assert said.text == "begins\n"
+
+    yield start
+    call(state, "lease", "kill", "--all")
+
+
+def test_told_to_wait_it_leaves_when_the_running_job_has_ended(state: Path, running_job: Callable[[Daemon, int], None]):
+    with served(state, "--wait") as daemon:
+        running_job(daemon, 2)
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.told()[0] == "STOPPING=1"
+        assert daemon.told() == ["STATUS=draining: 1 VMs at work"]
+        assert httpx.get(f"{daemon.url}/healthz").status_code == 503
+        assert daemon.process.wait(PATIENCE) == 0
+    status = call(state, "status")
+    assert (status["builds"], status["leases"]) == ({}, {})
+
+
+def test_a_second_signal_ends_the_waiting_and_the_job_goes_on(state: Path, running_job: Callable[[Daemon, int], None]):
+    with served(state, "--wait") as daemon:
+        running_job(daemon, 600)
+        assert [lease["job"] for lease in call(state, "lease", "list")] == ["only"]
+        assert call(state, "status")["builds"] == {"running": 1}
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.told()[0] == "STOPPING=1"
+        assert daemon.told() == ["STATUS=draining: 1 VMs at work"]
+        assert daemon.stop() == 0
+    assert call(state, "status")["leases"] == {"active": 1}

@@ -6,7 +6,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -288,3 +290,83 @@ def test_a_file_that_is_no_text_is_said(submit: Submit, ir: Path, capsys: pytest
     ir.write_bytes(b"\xff\xfe\x00")
     assert submit() == 1
     assert "is no UTF-8 text" in capsys.readouterr().err
+
+
+def test_where_few_may_wait_at_once_everyone_still_gets_every_line(
+    tmp_path: Path, tree: Path, ir: Path, capsys: pytest.CaptureFixture[str]
+):
+    steps = [{"type": "command", "key": key, "cmd": "true"} for key in ("one", "two", "three")]
+    ir.write_text(json.dumps({"version": "0", "steps": steps}))
+
+    def play(stage: Stage) -> None:
+        for key in ("one", "two", "three"):
+            stage.start(key)
+            stage.write(key, f"{key} begins\n")
+        assert stage.service.engine.watched.acquire(timeout=30), "nobody follows"
+        for key in ("one", "two", "three"):
+            stage.write(key, f"{key} ends")
+            stage.finish(key)
+        stage.roll(BuildState.PASSED)
+
+    with played_service(tmp_path / "small", max_streams=1) as service:
+        options = ["--url", service.url, "--token", service.token, "--pipeline", "demo", "--ir", str(ir)]
+        with service.playing(play):
+            assert main(["submit", str(tree), *options]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for key in ("one", "two", "three"):
+        assert lines.count(f"{key:5} | {key} begins") == lines.count(f"{key:5} | {key} ends") == 1
+
+
+def test_a_service_that_is_not_there_is_said_at_once(submit: Submit, capsys: pytest.CaptureFixture[str]):
+    assert submit("--url", "http://127.0.0.1:9") == 1
+    assert "nobody answers at http://127.0.0.1:9" in capsys.readouterr().err
+
+
+def test_a_url_that_is_none_is_said(submit: Submit, capsys: pytest.CaptureFixture[str]):
+    assert submit("--url", "ci.example.org") == 2
+    assert "http://" in capsys.readouterr().err
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """Some other web server."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path.endswith("/user") else 500)
+        self.end_headers()
+        self.wfile.write(b"<html>")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def stranger() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), Stranger) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_another_server_is_known_for_what_it_is(submit: Submit, stranger: str, capsys: pytest.CaptureFixture[str]):
+    assert submit("--url", stranger) == 1
+    assert f"{stranger} does not answer as this service does: check CI_DAEMON_URL" in capsys.readouterr().err
+    assert submit("--url", stranger, "--org", "acme") == 1
+    assert "answered 500 and no reason" in capsys.readouterr().err
+
+
+def test_costs_are_found_behind_a_page_of_other_debits(
+    service: PlayedService, submit: Submit, capsys: pytest.CaptureFixture[str]
+):
+    def busy(stage: Stage) -> None:
+        stage.run("install", "", seconds=100)
+        for _ in range(120):
+            service.storage.ledger.append(1, -1, LedgerSource.VM_LEASE_DEBIT, "other #1 x")
+        stage.run("lint", "")
+        stage.run("test", "")
+        stage.roll(BuildState.PASSED)
+
+    with service.playing(busy):
+        assert submit("--json") == 0
+    assert [job["cents"] for job in json.loads(capsys.readouterr().out)["jobs"]] == [4, 0, 0]

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import pytest
+
+from ci_daemon.config import Config, ConfigError, load
+
+
+def variables(section: object, prefix: str) -> dict[str, object]:
+    """Every key's variable with its default."""
+    found: dict[str, object] = {}
+    for field in fields(section):  # type: ignore[arg-type]
+        name, value = f"{prefix}_{field.name.upper()}", getattr(section, field.name)
+        found |= variables(value, name) if is_dataclass(value) else {name: value}
+    return found
+
+
+EVERYTHING = variables(Config(), "CI_DAEMON")
+
+
+def spelled(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    if isinstance(value, str):
+        return value
+    if value is None or isinstance(value, int | float):
+        return json.dumps(value) if value is not None else ""
+    return "{" + ", ".join(f"{json.dumps(key)} = {json.dumps(inner)}" for key, inner in dict(value).items()) + "}"  # type: ignore[call-overload]
+
+
+def test_every_key_may_be_set_in_the_environment(tmp_path: Path):
+    environ = {name: spelled(value) for name, value in EVERYTHING.items()}
+    assert len(environ) > 20
+    assert load(tmp_path, environ, tmp_path / "none") == Config()
+
+
+@pytest.mark.parametrize("name", sorted(name for name, value in EVERYTHING.items() if type(value) is int))
+def test_each_variable_sets_its_own_key_and_no_other(tmp_path: Path, name: str):
+    other = 50 if EVERYTHING[name] != 50 else 51
+    changed = variables(load(tmp_path, {name: str(other)}, tmp_path / "none"), "CI_DAEMON")
+    assert changed == {**EVERYTHING, name: other}
+
+
+def test_the_state_directorys_file_is_read_before_the_systems_and_not_mixed_with_it(tmp_path: Path):
+    system = tmp_path / "system.toml"
+    system.write_text("[pool]\nwarm = 5\n[jobs]\nstep_timeout = 9\n")
+    assert load(tmp_path, {}, system).pool.warm == 5
+    (tmp_path / "ci-daemon.toml").write_text("[pool]\nwarm = 6\n")
+    config = load(tmp_path, {}, system)
+    assert (config.pool.warm, config.jobs.step_timeout) == (6, Config().jobs.step_timeout)
+
+
+def test_what_the_command_reads_itself_is_no_setting(tmp_path: Path):
+    environ = {"CI_DAEMON_URL": "http://x", "CI_DAEMON_TOKEN": "ci_x", "CI_DAEMON_STATE_DIR": "/x"}
+    assert load(tmp_path, environ, tmp_path / "none") == Config()
+
+
+def test_names_that_are_nearly_right_are_suggested(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"CI_DAEMON_IMAGE_DIR .* did you mean CI_DAEMON_IMAGES_DIR\?"):
+        load(tmp_path, {"CI_DAEMON_IMAGE_DIR": "/x"}, tmp_path / "none")
+
+
+def test_addresses_that_are_none_are_refused_where_they_stand(tmp_path: Path):
+    (tmp_path / "ci-daemon.toml").write_text('\n[http]\nlisten = "everywhere"\n')
+    with pytest.raises(ConfigError, match=r"ci-daemon\.toml:2: http: listen must be HOST:PORT"):
+        load(tmp_path, {}, tmp_path / "none")
