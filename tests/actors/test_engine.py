@@ -70,8 +70,8 @@ def test_the_next_process_attaches_to_running_commands_without_a_hole_or_a_repea
 
 
 def test_a_job_whose_vm_is_lost_is_tried_again_unbilled(host: Host):
-    build = host.build(one("echo attempt $CI_ATTEMPT; test $CI_ATTEMPT = 2 || sleep 600"))
-    host.says(build, b"attempt 1")
+    build = host.build(one("echo try $CI_ATTEMPT; test $CI_ATTEMPT = 2 || sleep 600"))
+    host.says(build, b"try 1")
     (lease,) = host.storage.leases.live()
     host.provider.destroy(lease.uuid)
     assert host.finish(build).state == "passed"
@@ -82,9 +82,9 @@ def test_a_job_whose_vm_is_lost_is_tried_again_unbilled(host: Host):
 
 
 def test_a_job_whose_vm_is_lost_again_and_again_fails(host: Host):
-    build = host.build(one("echo attempt $CI_ATTEMPT; sleep 600"))
+    build = host.build(one("echo try $CI_ATTEMPT; sleep 600"))
     for attempt in (1, 2, 3):
-        host.says(build, b"attempt %d" % attempt)
+        host.says(build, b"try %d" % attempt)
         (lease,) = host.storage.leases.live()
         host.provider.destroy(lease.uuid)
     assert host.finish(build).state == "failed"
