@@ -75,11 +75,8 @@ def _add(layer: str, total: str) -> None:
 def _add_folder(source: str, target: str) -> None:
     if os.path.isdir(target) and not os.path.islink(target) and not _is_opaque(source):
         return
-    hides = os.path.lexists(target)
     _remove(target)
     os.mkdir(target)
-    if hides:
-        os.setxattr(target, _OPAQUE, b"y")
 
 
 def _is_opaque(folder: str) -> bool:

@@ -178,7 +178,8 @@ LAYERS = (
     "cd /workspace; rm -r gone; echo 2 > keep/sub/b; ln -s keep link; rm -r /usr/share/doc; chmod 700 keep",
     "cd /workspace; mkdir gone; echo 3 > gone/new; rm link; mkdir link; echo 3 > link/inside; touch -d @1 keep",
     "cd /workspace; rm -r keep/sub; echo 4 > keep/sub; mkdir /usr/share/doc; echo 4 > /usr/share/doc/only",
-    "cd /workspace; rm keep/sub; mkdir keep/sub; echo 5 > keep/sub/z; rm -r /usr/share/doc; chown daemon:daemon keep",
+    "cd /workspace; rm keep/sub; mkdir keep/sub; echo 5 > keep/sub/z; rm -r gone; mkdir gone; echo 5 > gone/again",
+    "cd /workspace; rm -r /usr/share/doc; chown daemon:daemon keep; echo 6 > gone/more",
     "cd /workspace; rm -r link; mkfifo link; rm /etc/issue; mkdir /etc/issue; setfattr -n user.a -v b keep || true",
 )
 LOOK = """\
