@@ -207,7 +207,7 @@ class Attempt:
         return self._connect()
 
     def _reconnect(self) -> None:
-        """Connect again for as long as the VM lives and does not refuse for good. Raises VmLost or ConnectionLost."""
+        """Connect again for as long as the VM lives and does not refuse for good. Raises VmLost or Abandoned."""
         self.disconnect()
         for wait in _RECONNECT_WAITS:
             if self._abandoned.is_set():
@@ -217,7 +217,9 @@ class Attempt:
                 raise vms.VmLost(message)
             try:
                 self._connect()
-            except vms.ConnectionLost:
+            except vms.VmLost:
+                raise
+            except vms.VmError:
                 self._abandoned.wait(wait)
             else:
                 return
