@@ -207,9 +207,9 @@ cd -- {shlex.quote(spec.cwd)} || exit
 for shell in /bin/bash /usr/bin/bash /usr/local/bin/bash /bin/sh; do
     [ -x "$shell" ] && break
 done
+exec 2>/dev/null
 echo started >&4
 echo started >&8
-exec 2>/dev/null
 (exec setsid env -i -- {shlex.join(environment)} "$shell" {_command_line(spec.command)} </dev/null 2>&1 4>&- 8>&-)
 echo "exit $?" >&4
 exit
