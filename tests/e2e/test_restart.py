@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+
 from tests.e2e.daemon import Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
 
@@ -16,7 +19,9 @@ def settings() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("end", [Daemon.kill, Daemon.stop], ids=["kill -9", "SIGTERM"])
-def test_20_running_jobs_go_on_without_a_hole_or_a_repeat_in_their_logs(daemon: Daemon, pipeline: Pipeline, end):
+def test_20_running_jobs_go_on_without_a_hole_or_a_repeat_in_their_logs(
+    daemon: Daemon, pipeline: Pipeline, end: Callable[[Daemon], object]
+):
     graph = Graph()
     for number in range(20):
         graph.step(f"job-{number}", SLOW)
