@@ -10,14 +10,14 @@ from rich.text import Text
 
 from ci_daemon.command.session import Session, pass_session
 from ci_daemon.command.style import Command
-from ci_daemon.doctor import Check, examine, mend
+from ci_daemon.doctor import Check, commands, examine, mend
 
 __all__ = ["doctor"]
 
 
 @click.command(cls=Command, short_help="Say what this machine lacks, with the command that mends it.")
 @click.option("--fix", is_flag=True, help="As root: run those commands, as far as they are safe to run.")
-@click.option("--quiet", is_flag=True, help="Say nothing of what is well.")
+@click.option("--quiet", is_flag=True, help="Say only what is lacking and needed.")
 @pass_session
 def doctor(session: Session, *, fix: bool, quiet: bool) -> int:
     """Examine the machine and the state directory.
@@ -26,25 +26,26 @@ def doctor(session: Session, *, fix: bool, quiet: bool) -> int:
     """
     as_root = os.geteuid() == 0
     checks = list(examine(session.state_dir, session.config()))
-    if fix:
-        checks = _mended(session, checks, as_root=as_root)
+    if fix and (able := [check for check in checks if as_root or not check.root]):
+        for done in mend(able):
+            click.echo(f"ran: {done.command}" + (f": {done.fault}" if done.fault else ""), err=True)
+        checks = list(examine(session.state_dir, session.config()))
     if session.json:
         session.answer([_document(check, as_root=as_root) for check in checks], "")
     else:
-        console = Console(highlight=False, markup=False, emoji=False)
-        for check in (each for each in checks if not (quiet and each.ok)):
-            console.print(_line(check, as_root=as_root), soft_wrap=True)
+        _show(checks, as_root=as_root, quiet=quiet)
     return 0 if all(check.ok or not check.needed for check in checks) else 1
 
 
-def _mended(session: Session, checks: list[Check], *, as_root: bool) -> list[Check]:
-    todo = [check for check in checks if not check.ok and check.mend and check.fixable]
-    able = [check for check in todo if as_root or not check.root]
-    for done in mend(able):
-        click.echo(f"ran: {done.command}" + (f": {done.fault}" if done.fault else ""), err=True)
-    if len(able) < len(todo):
-        click.echo("the rest takes root: run the commands below, or `sudo ci-daemon doctor --fix`", err=True)
-    return list(examine(session.state_dir, session.config())) if able else checks
+def _show(checks: list[Check], *, as_root: bool, quiet: bool) -> None:
+    console = Console(highlight=False, markup=False, emoji=False)
+    shown = [check for check in checks if not quiet or (check.needed and not check.ok)]
+    for check in shown:
+        console.print(_line(check, as_root=as_root), soft_wrap=True)
+    lacking = [check for check in checks if not check.ok and check.root and check.mend]
+    if shown and len(lacking) > 1:
+        sudo = "" if as_root else "sudo "
+        console.print(f"all at once: {' && '.join(sudo + each for each in commands(lacking))}", soft_wrap=True)
 
 
 def _document(check: Check, *, as_root: bool) -> dict[str, object]:

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from ci_daemon.doctor.check import Check
 from ci_daemon.doctor.examination import examine
-from ci_daemon.doctor.mending import Mended, mend
+from ci_daemon.doctor.mending import Mended, commands, mend
 
-__all__ = ["Check", "Mended", "examine", "mend"]
+__all__ = ["Check", "Mended", "commands", "examine", "mend"]

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from ci_daemon.doctor.check import Check
 
-__all__ = ["Mended", "mend"]
+__all__ = ["Mended", "commands", "mend"]
 
-_INSTALL = ["apt-get", "install"]
+_INSTALL = "apt-get install -y "
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,20 @@ class Mended:
     fault: str | None
 
 
+def commands(checks: Iterable[Check]) -> list[str]:
+    """Return the commands that mend what failed, in order; the first that installs a package installs all."""
+    wanted = list(dict.fromkeys(check.mend for check in checks if not check.ok and check.fixable and check.mend))
+    installs = [command for command in wanted if command.startswith(_INSTALL)]
+    together = _INSTALL + " ".join(command.removeprefix(_INSTALL) for command in installs)
+    return list(dict.fromkeys(together if command in installs else command for command in wanted))
+
+
 def mend(checks: Iterable[Check]) -> Iterator[Mended]:
-    """Run the mending command of every failed check that has one, in order, and yield each as it is done."""
-    for command in dict.fromkeys(check.mend for check in checks if not check.ok and check.fixable and check.mend):
+    """Run those commands and yield each as it is done."""
+    for command in commands(checks):
         argv = shlex.split(command)
         fault = _run(argv)
-        if fault is not None and argv[:2] == _INSTALL:
+        if fault is not None and command.startswith(_INSTALL):
             # Fresh machines have no package lists, old ones have stale lists; either way new lists are what helps.
             fault = _run(["apt-get", "update"]) or _run(argv)
         yield Mended(command, fault)

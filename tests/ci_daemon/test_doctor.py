@@ -11,7 +11,7 @@ import pytest
 from actors.vms.sandbox.limits import Limits
 from ci_daemon.command import main
 from ci_daemon.config import Config, ImageSettings
-from ci_daemon.doctor import Check, host, mend, state
+from ci_daemon.doctor import Check, commands, host, mend, state
 from ci_daemon.doctor.check import from_message
 from ci_daemon.doctor.limits import enforcement
 from storage import Storage, SystemClock
@@ -146,6 +146,29 @@ def test_an_installation_with_stale_lists_renews_them_and_tries_again(tmp_path: 
     done = list(mend([Check("x", ok=False, detail="", mend="apt-get install -y thing")]))
     assert [each.fault for each in done] == [None]
     assert log.read_text().split() == ["install", "update", "install"]
+
+
+def test_all_packages_are_installed_by_one_command():
+    checks = [
+        Check("a", ok=False, detail="", mend="apt-get install -y a"),
+        Check("b", ok=False, detail="", mend="chmod 0666 b"),
+        Check("c", ok=False, detail="", mend="apt-get install -y c", needed=False),
+        Check("d", ok=True, detail="", mend="apt-get install -y d"),
+    ]
+    assert commands(checks) == ["apt-get install -y a c", "chmod 0666 b"]
+
+
+def test_what_takes_root_is_said_in_one_line_too(
+    monkeypatch: pytest.MonkeyPatch, state_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "apt-get").write_text("#!/bin/sh\n")
+    (tmp_path / "apt-get").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["--state-dir", str(state_dir), "doctor", "--quiet"]) == 1
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last.startswith("all at once: ")
+    assert "apt-get install -y" in last
+    assert "slirp4netns mmdebstrap git" in last
 
 
 def test_only_what_failed_and_is_safe_to_mend_is_mended():

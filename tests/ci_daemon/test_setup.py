@@ -1,0 +1,86 @@
+"""`.ci/venv` on machines that have next to nothing: only what a test puts on its PATH is there."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parent.parent.parent / ".ci" / "venv"
+
+OLD = "exit 1"
+WITHOUT_VENV = 'case "$2" in *ensurepip*) exit 1 ;; *%d.%d*) echo python3.11-venv ;; esac'
+MAKES_VENV = """
+case "$*" in
+*--version*) [ -e made ] ;;
+*"-m venv"*) for last; do :; done; echo "#!/bin/sh" >made; {mkdir} -p "$last/bin"; {ln} -sf "$0" "$last/bin/python" ;;
+*"pip install"*) echo "$*" >pip ;;
+esac
+"""
+
+
+@dataclass
+class Machine:
+    """A machine with these programs and no others."""
+
+    root: Path
+
+    def has(self, program: str, script: str) -> None:
+        path = self.root / "bin" / program
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    def set_up(self) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["/bin/sh", str(SCRIPT), ".venv"],
+            cwd=self.root,
+            env={"PATH": str(self.root / "bin")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    machine = Machine(tmp_path)
+    machine.has("id", "echo 1000")
+    return machine
+
+
+def test_a_python_that_is_too_old_is_said_with_the_command_that_brings_another(machine: Machine):
+    machine.has("python3", OLD)
+    done = machine.set_up()
+    assert done.returncode == 1
+    assert done.stderr == (
+        "Python 3.11 or newer is needed and python3 is older or missing: "
+        "run `sudo apt-get install -y python3.11 python3.11-venv`, then this again\n"
+    )
+
+
+def test_a_python_without_venv_is_said_with_the_package(machine: Machine):
+    machine.has("python3", WITHOUT_VENV)
+    done = machine.set_up()
+    assert done.returncode == 1
+    assert "python3 has no venv module: run `sudo apt-get install -y python3.11-venv`" in done.stderr
+
+
+def test_as_root_what_is_missing_is_installed_with_fresh_lists_where_the_old_do_not_do(machine: Machine):
+    machine.has("id", "echo 0")
+    machine.has("python3", WITHOUT_VENV)
+    machine.has("apt-get", 'echo "$*" >>apt; case "$1" in update) exit 0 ;; esac; exit 1')
+    assert machine.set_up().returncode != 0
+    asked = (machine.root / "apt").read_text().splitlines()
+    assert asked == ["install -y -qq python3.11-venv", "update -qq", "install -y -qq python3.11-venv"]
+
+
+def test_an_environment_is_made_once_and_brought_up_to_date_each_time(machine: Machine):
+    machine.has("python3", MAKES_VENV.format(mkdir="/bin/mkdir", ln="/bin/ln"))
+    for _ in range(2):
+        done = machine.set_up()
+        assert done.returncode == 0, done.stderr
+        assert "--editable .[dev]" in (machine.root / "pip").read_text()
+        (machine.root / "pip").unlink()
