@@ -1,0 +1,112 @@
+"""The example of the README, and logs as they are followed live."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx
+
+from tests.e2e.daemon import Client, Daemon, Pipeline
+from tests.e2e.pipelines import Graph, one
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "hello"
+
+
+def submit(client: Client, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `ci-daemon submit` as a user would."""
+    environ = {**os.environ, "CI_DAEMON_URL": client.daemon.url, "CI_DAEMON_TOKEN": client.token}
+    command = [sys.executable, "-m", "ci_daemon", "submit", *arguments]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_example_passes_with_every_line_under_its_jobs_name(client: Client):
+    done = submit(client, str(EXAMPLE), "--pipeline", "hello", "--ir", str(EXAMPLE / "pipeline.ir.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Install | installed ordinal" in done.stdout
+    assert "Test    | OK" in done.stdout
+    assert "Report  | 5 tests" in done.stdout
+    jobs = client.get("pipelines/hello/builds/1/jobs")["data"]
+    assert {job["state"] for job in jobs} == {"passed"}
+
+
+def test_a_failed_build_is_the_exit_code_of_submit(client: Client, tmp_path: Path):
+    (tmp_path / "pipeline.json").write_text(one("ls; exit 4"))
+    done = submit(client, str(tmp_path), "--pipeline", "demo", "--ir", str(tmp_path / "pipeline.json"))
+    assert done.returncode == 1
+    assert "pipeline.json" in done.stdout
+
+
+def events(client: Client, job: str, token: str, last: int | None = None) -> list[tuple[str, dict[str, object]]]:
+    """Return all events of a job's log stream up to its end."""
+    headers = {} if last is None else {"Last-Event-ID": str(last)}
+    url = f"{client.daemon.url}/v0/jobs/{job}/logs"
+    found = []
+    with httpx.stream("GET", url, params={"token": token}, headers=headers, timeout=60) as response:
+        assert response.status_code == 200
+        kind = ""
+        for line in response.iter_lines():
+            if line.startswith("event: "):
+                kind = line.removeprefix("event: ")
+            elif line.startswith("data: "):
+                found.append((kind, json.loads(line.removeprefix("data: "))))
+    return found
+
+
+def chunks(found: list[tuple[str, dict[str, object]]]) -> list[dict[str, object]]:
+    return [
+        c for kind, data in found for c in (data["chunks"] if kind == "history" else [data] if kind == "chunk" else [])
+    ]
+
+
+def test_a_browser_follows_a_log_as_it_grows_and_resumes_where_it_was(pipeline: Pipeline):
+    build = pipeline.build(one("for i in 1 2 3 4 5; do echo line $i; sleep 0.3; done"))
+    build.job("only", "running")
+    token = pipeline.client.get(f"{build.path}/log-token")["token"]
+    job = build.jobs()["only"]["id"]
+    found = events(pipeline.client, job, token)
+    assert found[0][0] == "history"
+    assert found[-1] == ("done", {})
+    parts = chunks(found)
+    assert "".join(str(part["content"]) for part in parts) == "".join(f"line {i}\n" for i in range(1, 6))
+    assert len(parts) >= 3
+    seen = parts[1]["seq"]
+    again = chunks(events(pipeline.client, job, token, int(str(seen))))
+    assert again == parts[2:]
+
+
+def test_a_ranged_read_waits_for_what_is_not_written_yet(pipeline: Pipeline):
+    build = pipeline.build(one("echo first; sleep 1; echo second"))
+    build.says("first")
+    job = build.jobs()["only"]["id"]
+    path = f"{build.path}/jobs/{job}/log"
+    response = pipeline.client.request("GET", path, params={"wait": 30}, headers={"Range": "bytes=6-"})
+    assert (response.status_code, response.text) == (206, "second\n")
+    build.finish()
+    response = pipeline.client.request("GET", path)
+    assert (response.text, response.headers["X-Log-Complete"]) == ("first\nsecond\n", "true")
+
+
+def test_readers_of_every_log_do_not_keep_others_waiting(daemon: Daemon, pipeline: Pipeline):
+    graph = Graph()
+    for number in range(4):
+        graph.step(f"job-{number}", "sleep 2; echo end")
+    build = pipeline.build(graph.ir())
+    token = pipeline.client.get(f"{build.path}/log-token")["token"]
+    ids = [job["id"] for job in build.jobs().values()]
+    logs: list[list[dict[str, object]]] = []
+    readers = [
+        threading.Thread(target=lambda job=job: logs.append(chunks(events(pipeline.client, job, token))))
+        for job in ids * 10
+    ]
+    for reader in readers:
+        reader.start()
+    for _ in range(20):
+        assert httpx.get(f"{daemon.url}/api/v0/ping", timeout=1).json() == {"status": "ok"}
+    for reader in readers:
+        reader.join(60)
+    assert ["".join(str(part["content"]) for part in log) for log in logs] == ["end\n"] * 40
