@@ -62,9 +62,12 @@ class Chain:
 
     @classmethod
     def load(cls, file: Path) -> Chain:
-        """Read a chain's file. Raises FileNotFoundError."""
-        fields = json.loads(file.read_bytes())
-        return cls(fields["image"], fields["stamp"], tuple(fields["layers"]))
+        """Read a chain's file. Raises LookupError where there is none, or only what a crash of the host left of it."""
+        try:
+            fields = json.loads(file.read_bytes())
+            return cls(fields["image"], fields["stamp"], tuple(fields["layers"]))
+        except (FileNotFoundError, ValueError) as error:
+            raise LookupError(file) from error
 
     @property
     def snapshots(self) -> set[str]:
@@ -103,7 +106,7 @@ class Disks:
         folder = self.folder / "snapshots" / snapshot
         try:
             below = Chain.load(folder / "chain")
-        except FileNotFoundError as error:
+        except LookupError as error:
             message = f"no snapshot {snapshot!r} is in the store: the job that made it has to run again"
             raise SnapshotNotFound(message) from error
         if (folder / "flat").is_dir():
@@ -165,7 +168,7 @@ class Disks:
             for path in (self.folder / place).iterdir():
                 try:
                     chain = Chain.load(path / "chain")
-                except FileNotFoundError:
+                except LookupError:
                     continue
                 flat = (path / "flat").is_dir()
                 yield f"{place.removesuffix('s')} {path.name}", replace(chain, layers=()) if flat else chain

@@ -17,6 +17,8 @@ __all__ = ["Enforcement", "Limits"]
 
 _GB = 1 << 30
 _OPEN_FILES = 65_536
+_NO_CORE_NOT_EVEN_PIPED = 1
+"""With 0 the kernel still starts the host's own program for core dumps; 1 byte is how it is told not to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +82,10 @@ class Limits:
         limits = {
             resource.RLIMIT_NOFILE: min(most_files, _OPEN_FILES) if most_files > 0 else _OPEN_FILES,
             resource.RLIMIT_FSIZE: shape.disk_gb * _GB,
-            resource.RLIMIT_CORE: 0,
+            resource.RLIMIT_CORE: _NO_CORE_NOT_EVEN_PIPED,
         }
         if "pids" not in controlled:
             limits[resource.RLIMIT_NPROC] = self.processes
         if "memory" not in controlled:
             limits[resource.RLIMIT_DATA] = shape.memory_gb * _GB
         return [(which, value, value) for which, value in limits.items()]
-

@@ -14,7 +14,15 @@ import time
 from typing import NoReturn
 
 from .guest import SSHD, SSHD_CONFIG
-from .kernel import drop_capabilities, forget_children, leave_keyring, restore_signals, set_dumpable, set_title
+from .kernel import (
+    drop_capabilities,
+    forget_children,
+    hold_only,
+    leave_keyring,
+    restore_signals,
+    set_dumpable,
+    set_title,
+)
 
 _SSHD = (SSHD, "-i", "-f", SSHD_CONFIG)
 _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -49,8 +57,15 @@ def limit(limits: list[tuple[int, int, int]]) -> None:
 
 
 def serve(listener: int) -> NoReturn:
-    """Accept for ever. A VM too full for one more process refuses this connection and goes on."""
-    _let_go(keep=listener)
+    """Accept for ever. A VM too full for one more process refuses this connection and goes on.
+
+    By the first connection, and so by the first process that could look, nothing of the host is held or shown.
+    """
+    hold_only(listener)
+    restore_signals()
+    forget_children()
+    set_title(b"init")
+    set_dumpable(dumpable=False)
     socket = _socket.socket(fileno=listener)
     while True:
         try:
@@ -64,19 +79,6 @@ def serve(listener: int) -> NoReturn:
         except (OSError, MemoryError):
             time.sleep(_BACK_OFF_SECONDS)
         os.close(connection)
-
-
-def _let_go(keep: int) -> None:
-    """Hold nothing of the host but the listening socket, and show nothing of it."""
-    null = os.open("/dev/null", os.O_RDWR)
-    for standard in range(3):
-        os.dup2(null, standard)
-    os.closerange(3, keep)
-    os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))
-    restore_signals()
-    forget_children()
-    set_title(b"init")
-    set_dumpable(dumpable=False)
 
 
 def _answer(connection: int) -> NoReturn:

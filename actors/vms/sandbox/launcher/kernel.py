@@ -86,6 +86,15 @@ def forget_children() -> None:
     _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
 
 
+def hold_only(keep: int) -> None:
+    """Close all descriptors but ``keep``, and have ``/dev/null`` in the standard places."""
+    null = os.open("/dev/null", os.O_RDWR)
+    for standard in range(3):
+        os.dup2(null, standard)
+    os.closerange(3, keep)
+    os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))
+
+
 def set_dumpable(*, dumpable: bool) -> None:
     """Let processes of the same user look into this one, or nobody but root of the host."""
     _checked(_libc.prctl(PR_SET_DUMPABLE, int(dumpable), 0, 0, 0), "prctl")

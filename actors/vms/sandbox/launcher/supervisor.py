@@ -19,6 +19,7 @@ from .kernel import (
     CLONE_NEWUTS,
     MS_PRIVATE,
     MS_REC,
+    hold_only,
     mount,
     set_title,
     unshare,
@@ -30,7 +31,8 @@ def run(spec: dict[str, Any], mapped: int, report: int, log: int) -> NoReturn:
     try:
         _make(spec, mapped, report, log)
         os.write(report, b"ready\n")
-        _let_go(keep=spec["lock"])
+        os.chdir("/")
+        hold_only(spec["lock"])
         set_title(f"ci-daemon VM {spec['id']}".encode())
     except Exception as error:  # noqa: BLE001 - the rim of this process
         os.write(report, f"failed {error}\n".encode())
@@ -96,13 +98,3 @@ def _start_guest(spec: dict[str, Any], root: str, report: int) -> None:
     if os.read(read, 1) != b"1":
         os._exit(1)
     os.close(read)
-
-
-def _let_go(keep: int) -> None:
-    """Hold nothing but the VM's lock, and no folder of the host."""
-    os.chdir("/")
-    null = os.open("/dev/null", os.O_RDWR)
-    for standard in range(3):
-        os.dup2(null, standard)
-    os.closerange(3, keep)
-    os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))

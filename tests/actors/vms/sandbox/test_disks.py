@@ -99,6 +99,19 @@ def test_a_removal_that_was_cut_short_is_finished(host: Host, idmap: IdMap) -> N
     assert list(provider.snapshots()) == []
 
 
+def test_a_snapshot_that_a_crash_of_the_host_tore_is_not_found_and_does_not_keep_others(
+    host: Host, boot: Boot, snapshot: Snapshot
+) -> None:
+    torn, other = snapshot(boot()), snapshot(boot())
+    empty = ["sh", "-c", ': > "$1"', "sh", f"snapshots/{torn}/chain"]
+    run_mapped(empty, idmap=host.idmap, cwd=host.folder / "trees")
+    with pytest.raises(SnapshotNotFound):
+        boot(snapshot=torn)
+    for name in (other, torn):
+        host.provider().remove_snapshot(name)
+    assert list(host.provider().snapshots()) == []
+
+
 def test_images_that_disks_and_snapshots_lie_on_are_told(boot: Boot, snapshot: Snapshot, host: Host) -> None:
     assert host.provider().images_in_use() == set()
     vm = boot()
