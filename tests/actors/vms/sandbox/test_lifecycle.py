@@ -130,6 +130,18 @@ def test_an_image_without_sshd_is_refused_by_name_and_leaves_nothing(host: Host,
         run_mapped(["rm", "-rf", "bare"], idmap=idmap.with_caller(), cwd=tmp_path)
 
 
+@pytest.mark.parametrize(("sshd", "fault"), [("exit 1", "ended at once"), ("sleep 60", "does not answer")])
+def test_an_sshd_that_does_not_speak_is_said_and_leaves_nothing(host: Host, boot: Boot, sshd: str, fault: str) -> None:
+    vm = boot()
+    vm.says(f"printf '#!/bin/sh\n{sshd}\n' > /sshd; chmod +x /sshd; mv /sshd /usr/sbin/sshd")
+    provider, taken = host.provider(SandboxSettings(create_seconds=2.0)), host.name()
+    provider.snapshot(vm.id, taken)
+    provider.destroy(vm.id)
+    with pytest.raises(VmError, match=fault):
+        provider.create(VmSpec(host.name(), IMAGE, taken, network=False))
+    assert list(provider.list()) == []
+
+
 def test_making_a_vm_has_a_deadline_and_leaves_nothing_then(host: Host) -> None:
     provider = host.provider(SandboxSettings(create_seconds=0.0))
     with pytest.raises(VmError, match="in time"):

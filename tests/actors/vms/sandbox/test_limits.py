@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import VmError
+from actors.vms import VmError, VmSpec
 from actors.vms.sandbox import Limits, SandboxProvider, SandboxSettings
 from actors.vms.sandbox.cgroups import Group, Hierarchy, find_hierarchies, remove_groups
 from storage import Shape
-from tests.actors.vms.sandbox.conftest import Boot, Host
+from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Host
 
 BOMB = """\
 import os, time
@@ -216,6 +216,14 @@ def test_settings_of_version_2(tmp_path: Path) -> None:
         "memory.swap.max": "0",
         "pids.max": "64",
     }
+
+
+def test_a_vm_whose_groups_cannot_be_made_is_not_made(host: Host, tmp_path: Path) -> None:
+    provider = host.provider()
+    provider.limits = Limits(100, (Hierarchy(2, ("pids",), tmp_path / "not there"),))
+    with pytest.raises(VmError, match="no control group can be made"):
+        provider.create(VmSpec(host.name(), IMAGE, network=False))
+    assert list(provider.list()) == []
 
 
 def test_a_group_in_use_is_not_removed_in_silence(boot: Boot) -> None:

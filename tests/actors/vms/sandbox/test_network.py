@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from actors.vms import VmError, VmSpec
-from actors.vms.sandbox import NetworkSettings, SandboxSettings
+from actors.vms.sandbox import NetworkSettings, SandboxSettings, network
 from actors.vms.sandbox.firewall import CLOSED
 from actors.vms.sandbox.network import host_addresses, plan_network
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Guest, Host
@@ -240,6 +240,18 @@ def test_a_program_that_fails_is_named_with_what_it_said(host: Host, monkeypatch
     with pytest.raises(VmError, match="/bin/false did not bring the network up"):
         host.provider().create(VmSpec(host.name(), IMAGE))
     assert list(host.provider().list()) == []
+
+
+def test_a_tunnel_device_that_is_not_for_all_or_not_there_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = tmp_path / "tun"
+    monkeypatch.setattr(network, "_TUN", device)
+    with pytest.raises(VmError, match="modprobe tun"):
+        plan_network(NetworkSettings())
+    device.touch(mode=0o600)
+    with pytest.raises(VmError, match="chmod 0666"):
+        plan_network(NetworkSettings())
 
 
 @pytest.mark.parametrize("wrong", ["10.0.0.0/33", "example.org", "10.0.0.1/8", "::/0"])
