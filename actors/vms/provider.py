@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 from storage import Shape
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterable
 
 __all__ = [
     "Endpoint",
@@ -46,7 +48,7 @@ class VmSpec:
     id: str
     image: str
     snapshot: str | None = None
-    shape: Shape = Shape()
+    shape: Shape = field(default_factory=Shape)
     network: bool = True
 
 

@@ -193,8 +193,7 @@ def test_a_full_disk_and_a_read_only_database_are_told_from_other_errors(numbers
     numbers.execute("CREATE TABLE notes (text)")
     numbers.execute("PRAGMA max_page_count = 3")
     with pytest.raises(DatabaseUnavailable, match="full"), numbers.write():
-        for _ in range(100):
-            numbers.execute("INSERT INTO notes VALUES (:text)", {"text": "x" * 4000})
+        numbers.execute("INSERT INTO notes VALUES (:text)", {"text": "x" * 400_000})
     numbers.execute("PRAGMA max_page_count = 1000000")
     numbers.execute("PRAGMA query_only = on")
     with pytest.raises(DatabaseUnavailable, match="read"), numbers.write():
