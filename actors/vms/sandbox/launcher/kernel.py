@@ -86,6 +86,15 @@ def forget_children() -> None:
     _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
 
 
+def child_ended(seconds: float) -> bool:
+    """Wait for so long at most; tell whether one of this process's children has ended by then, and reap it."""
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGCHLD,))
+    if os.waitpid(-1, os.WNOHANG)[0]:
+        return True
+    _signal.sigtimedwait((_signal.SIGCHLD,), seconds)
+    return os.waitpid(-1, os.WNOHANG)[0] != 0
+
+
 def hold_only(keep: int) -> None:
     """Close all descriptors but ``keep``, and have ``/dev/null`` in the standard places."""
     null = os.open("/dev/null", os.O_RDWR)

@@ -1,7 +1,8 @@
 """The process that a VM is from outside: it makes the VM's namespaces and disk, and when it ends, all of the VM ends.
 
 It is PID 1 of a process namespace that holds the VM's own PID 1 and the program behind its network, so whatever kills
-it, kills them; and where one of the two ends, it ends too.
+it, kills them; and where one of the two ends, it ends too. It also ends where the VM's folder was removed: nobody would
+find the VM any more.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from .kernel import (
     CLONE_NEWUTS,
     MS_PRIVATE,
     MS_REC,
+    child_ended,
     hold_only,
     mount,
     set_title,
     unshare,
 )
+
+_LOOK_SECONDS = 5.0
 
 
 def run(spec: dict[str, Any], mapped: int, report: int, log: int) -> NoReturn:
@@ -37,7 +41,8 @@ def run(spec: dict[str, Any], mapped: int, report: int, log: int) -> NoReturn:
     except Exception as error:  # noqa: BLE001 - the rim of this process
         os.write(report, f"failed {error}\n".encode())
     else:
-        os.wait()
+        while not child_ended(_LOOK_SECONDS) and os.fstat(spec["lock"]).st_nlink:
+            pass
     finally:
         os._exit(1)
 

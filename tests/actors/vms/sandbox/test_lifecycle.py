@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import pytest
 
 from actors.vms import Connection, ConnectionLost, ImageNotFound, SnapshotNotFound, VmError, VmLost, VmSpec
 from actors.vms.sandbox import IdMap, SandboxProvider, SandboxSettings, run_mapped
+from actors.vms.sandbox.cgroups import remove_groups
 from storage import SystemClock
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Host
 
@@ -215,6 +218,19 @@ def test_whatever_a_crash_left_is_listed_and_freed(host: Host, idmap: IdMap, lef
     assert not provider.alive(name)
     provider.destroy(name)
     assert list(provider.list()) == []
+
+
+def test_a_vm_whose_folder_was_removed_ends_by_itself(host: Host, boot: Boot) -> None:
+    vm = boot(network=True)
+    (supervisor,) = [process for process in vm.provider._vm(vm.id)._processes() if process.alive]
+    groups = vm.provider._vm(vm.id).record().groups
+    shutil.rmtree(host.folder / "vms" / vm.id)
+    ended = os.pidfd_open(supervisor.pid)
+    poll = select.poll()
+    poll.register(ended, select.POLLIN)
+    assert poll.poll(20_000)
+    os.close(ended)
+    remove_groups(Path(group) for group in groups)
 
 
 def test_twenty_vms_at_once(host: Host) -> None:
