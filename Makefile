@@ -27,16 +27,15 @@ $(VENV)/.complete: setup.cfg pyproject.toml .ci/venv
 	@.ci/venv $(VENV)
 	@touch $@
 
-# Every Python process below pytest is measured, daemons too: coverage's own start-up hook reads the first variable,
-# and all of them write beside the second, where `combine` finds them.
-test: export COVERAGE_PROCESS_START := $(CURDIR)/setup.cfg
+# Every Python process below pytest is measured, daemons too: coverage's own start-up hook reads COVERAGE_PROCESS_START,
+# and each process writes a file of its own beside COVERAGE_FILE, where `combine` finds them all.
 test: export COVERAGE_FILE := $(CURDIR)/$(RUN)/coverage/data
 test: setup lint types
 	@rm -rf $(RUN)/coverage && mkdir -p $(RUN)/coverage
-	$(BIN)/python -m pytest
-	@env -u COVERAGE_PROCESS_START $(BIN)/coverage combine --quiet
-	@env -u COVERAGE_PROCESS_START $(BIN)/coverage report --include='ci_daemon/*' --skip-covered
-	@env -u COVERAGE_PROCESS_START $(BIN)/coverage report --include='storage/*,api/*,actors/*' --fail-under=90
+	COVERAGE_PROCESS_START=$(CURDIR)/setup.cfg $(BIN)/python -m pytest
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report --include='ci_daemon/*'
+	@$(BIN)/coverage report --include='storage/*,api/*,actors/*' --fail-under=90
 
 lint: $(VENV)/.complete
 	$(BIN)/ruff check

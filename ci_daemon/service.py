@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pykka
 
 from actors import Engine
+from actors.vms.sandbox.limits import Limits
 from api import Server, create_app
 from ci_daemon.lock import serving
 from ci_daemon.providers import open_images, open_provider
@@ -49,6 +50,7 @@ def serve(directory: Path, config: Config, notifier: Notifier, *, wait: bool) ->
         opened.callback(storage.close)
         images = open_images(directory, config)
         provider = open_provider(directory, config, images, clock)
+        _say_what_is_not_enforced(config)
         server = Server(config.http)
         settings = server.settings
         engine = Engine(storage, provider, images, clock, config.pool, config.jobs, settings.url)
@@ -69,6 +71,12 @@ def serve(directory: Path, config: Config, notifier: Notifier, *, wait: bool) ->
             stop.clear()
             _drain(stop, engine, storage, notifier)
         return 1 if engine.broken.is_set() else 0
+
+
+def _say_what_is_not_enforced(config: Config) -> None:
+    for part in Limits.of_host(config.sandbox.processes).describe():
+        if not part.enforced:
+            _log.warning("VMs are not held to their %s: %s; see `ci-daemon doctor`", part.resource, part.how)
 
 
 def _signals() -> threading.Event:
