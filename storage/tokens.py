@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from storage.errors import DatabaseUnavailable
 from storage.instants import to_micros
 from storage.models import OrganizationRow, TokenRow, UserRow
 from storage.records import ApiKey, Caller
@@ -81,7 +83,7 @@ class Tokens:
             return None
         found = _CALLER(caller)
         if last_used_at is None or last_used_at + _USED_EVERY <= now:
-            with self._database.write():
+            with suppress(DatabaseUnavailable), self._database.write():  # a full disk is no reason to refuse a reader
                 self._use.run(id=found.token_id, now=now)
         return found
 

@@ -64,3 +64,11 @@ def test_its_use_is_noted_once_a_minute_at_most(storage: Storage, user: User, cl
     later = clock.turn(seconds=1)
     storage.tokens.caller(token)
     assert _last_used(storage, key) == later
+
+
+def test_a_token_is_good_while_its_use_cannot_be_noted(storage: Storage, user: User):
+    _, token = storage.tokens.create_api_key(user.id, "laptop")
+    storage.tokens._database.execute("PRAGMA query_only = on")
+    caller = storage.tokens.caller(token)
+    storage.tokens._database.execute("PRAGMA query_only = off")
+    assert caller is not None
