@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import socket
 import threading
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
+import paramiko
 import pytest
 
 from actors.vms import (
@@ -169,6 +171,39 @@ def test_a_peer_that_speaks_no_ssh_is_given_up(said: bytes):
         with pytest.raises(ConnectionLost):
             Connection(Endpoint(ours, keys.private, keys.public), SystemClock(), timeout=1.0)
         assert time.monotonic() - began < 3
+
+
+class Mute(paramiko.ServerInterface):
+    """A peer that lets anyone in and answers nothing that is asked of a channel."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
+        return paramiko.AUTH_SUCCESSFUL
+
+    def get_allowed_auths(self, username: str) -> str:
+        return "publickey"
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return paramiko.OPEN_SUCCEEDED
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        return self.released.wait(PATIENCE)
+
+
+def test_a_peer_that_lets_a_command_hang_is_given_up():
+    ours, theirs = socket.socketpair()
+    keys, mute = KeyPair.make(), Mute()
+    with paramiko.Transport(theirs) as peer:
+        peer.add_server_key(paramiko.Ed25519Key.from_private_key(io.StringIO(keys.private)))
+        peer.start_server(threading.Event(), mute)
+        with Connection(Endpoint(ours, keys.private, keys.public), SystemClock()) as connection:
+            began = time.monotonic()
+            with pytest.raises(CommandTimeout, match="did not start a command in time"):
+                connection.run("true", timeout=0.3)
+            assert time.monotonic() - began < 3
+        mute.released.set()
 
 
 def test_a_closed_socket_is_a_lost_connection():

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import pytest
 from hypothesis import given
@@ -187,29 +188,29 @@ class TestImporting:
         with pytest.raises(ImageError, match='there is an image "mine" already'):
             store.import_("mine", io.BytesIO(root_tar()))
 
-    def test_the_same_name_at_once_is_made_once(self, folder: Path, idmap: IdMap):
-        outcomes: list[object] = []
+    def test_the_same_name_at_once_is_made_once_by_who_came_first(self, folder: Path, idmap: IdMap):
+        outcomes: dict[str, object] = {}
         reading, writing = os.pipe()
 
-        def run(tar: io.BufferedIOBase) -> None:
+        def run(who: str, tar: IO[bytes]) -> None:
             try:
-                outcomes.append(ImageStore(folder, idmap).import_("mine", tar))  # type: ignore[arg-type] # it reads bytes
-            except ImageError as error:
-                outcomes.append(error)
+                outcomes[who] = ImageStore(folder, idmap).import_("mine", tar, source=who)
+            except VmError as error:
+                outcomes[who] = str(error)
 
-        slow = threading.Thread(target=run, args=(os.fdopen(reading, "rb"),))
-        slow.start()
+        first = threading.Thread(target=run, args=("first", os.fdopen(reading, "rb")))
+        first.start()
         while not (folder / ".making-mine").exists():
             time.sleep(0.005)
-        quick = threading.Thread(target=run, args=(io.BytesIO(root_tar()),))
-        quick.start()
-        quick.join(0.2)
-        assert outcomes == []
+        second = threading.Thread(target=run, args=("second", io.BytesIO(root_tar())))
+        second.start()
+        second.join(0.1)
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(root_tar())
-        slow.join()
-        quick.join()
-        assert sorted(type(outcome).__name__ for outcome in outcomes) == ["Image", "ImageError"]
+        first.join()
+        second.join()
+        assert [image.source for image in ImageStore(folder, idmap).list()] == ["first"]
+        assert "already" in str(outcomes["second"])
 
     def test_what_a_killed_import_left_goes_with_the_next(self, store: ImageStore, folder: Path):
         program = (

@@ -141,8 +141,12 @@ def test_an_ordinary_user_maps_by_newuidmap(ordinary_user: pwd.struct_passwd):
         ranges = [line.split(":") for line in Path("/etc/subuid").read_text().split()]
         start = next(start for name, start, _ in ranges if name == me.pw_name)
         maps = [f"0 {start} 65536,65536 {own} 1" for own in (me.pw_uid, me.pw_gid)]
-        program = ["sh", "-c", "id -u; umask 077; mkdir made-by-root; stat -c %u . made-by-root; rmdir made-by-root"]
-        identity = {"user": me.pw_uid, "group": me.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
+        program = [
+            "sh",
+            "-c",
+            "id -u; id -G; umask 077; mkdir made-by-root; stat -c %u . made-by-root; rmdir made-by-root",
+        ]
+        identity = {"user": me.pw_uid, "group": me.pw_gid, "extra_groups": [1]} if os.geteuid() == 0 else {}
         done = subprocess.run(
             ["/usr/bin/python3", "-I", "-S", script, *maps, *program],
             cwd=home,
@@ -150,4 +154,4 @@ def test_an_ordinary_user_maps_by_newuidmap(ordinary_user: pwd.struct_passwd):
             check=False,
             **identity,  # type: ignore[call-overload] # only root may set them
         )
-    assert (done.stderr, done.stdout.split()) == (b"", [b"0", b"65536", b"0"])
+    assert (done.stderr, done.stdout.split()) == (b"", [b"0", b"0", b"65536", b"0"])
