@@ -4,7 +4,7 @@
 PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 export PATH LC_ALL workspace
 mkdir -p "$workspace" || exit
-exec unshare --mount sh -c '
+exec unshare -m sh -c '
     while read -r _ target type _; do
         case $type in
         proc | sysfs | dev* | cgroup* | mqueue) ;;

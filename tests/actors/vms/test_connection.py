@@ -43,6 +43,12 @@ def test_scripts_are_read_by_sh_as_they_are_written(connection: Connection):
     assert done.stdout == b"it's|a  b|\\|/usr/bin/dash\n"
 
 
+def test_what_a_step_wrote_into_bashrc_does_not_get_in_the_way(vm: Vm):
+    with vm.connect() as connection:
+        connection.run("echo 'echo noise; sleep 30; exit 9' >/root/.bashrc", timeout=PATIENCE)
+        assert connection.run("echo fine", timeout=PATIENCE).stdout == b"fine\n"
+
+
 def test_what_is_given_on_stdin_arrives_and_ends(connection: Connection):
     blocks = [os.urandom(100_000) for _ in range(50)]
     done = connection.run("sha256sum", stdin=iter(blocks), timeout=PATIENCE)

@@ -58,6 +58,8 @@ PrintLastLog no
 MaxSessions 1000
 MaxAuthTries 100
 LoginGraceTime 0
+# Without this bash takes ~/.bashrc for every command, and what a step of the parent wrote there gets in the way.
+SetEnv SHLVL=1
 LogLevel QUIET
 PidFile none
 Subsystem sftp internal-sftp
