@@ -30,6 +30,7 @@ __all__ = ["JobActor"]
 _STOPPING = frozenset({JobState.CANCELING, JobState.TIMING_OUT})
 _RECORD_AGAIN = 1.0
 _MEASURE_AGAIN = 1.0
+_SETTLE = 5.0
 
 
 class JobActor(Supervised):
@@ -149,12 +150,16 @@ class JobActor(Supervised):
         if self._state is JobState.ASSIGNED:
             self._runtime.storage.leases.start(self._lease.id, self._job.id)
             self._change(JobState.RUNNING)
-        started = self._lease.started_at
-        spent = (self._runtime.clock.now() - started).total_seconds() if started else 0.0
-        timeout = self._job.timeout_seconds or self._runtime.jobs.step_timeout
-        self._alarm(max(0.0, timeout - spent), StepTimedOut())
+        self._alarm(self._seconds_left(), StepTimedOut())
         self._alarm(_MEASURE_AGAIN, MeasureDisk())
         self._follow()
+
+    def _seconds_left(self) -> float:
+        """Return the rest of the step's time; a command found running may have ended already and has time to say so."""
+        timeout = self._job.timeout_seconds or self._runtime.jobs.step_timeout
+        if self._lease.started_at is None:
+            return timeout
+        return max(_SETTLE, timeout - (self._runtime.clock.now() - self._lease.started_at).total_seconds())
 
     def _follow(self) -> None:
         self._following = True
