@@ -73,7 +73,8 @@ def test_a_connection_on_which_the_vm_hung_up_is_replaced(host: Host) -> None:
     vm = VmSpec(host.name(), IMAGE, network=False)
     provider.create(vm)
     with Connection(host.provider().connect(vm.id), SystemClock()) as other:
-        other.run("for p in $(pgrep sshd); do [ $p = $PPID ] || kill -9 $p; done", timeout=5)
+        kill = "kill -9 $p; while [ -e /proc/$p ]; do sleep 0.01; done"
+        other.run(f"for p in $(pgrep sshd); do [ $p = $PPID ] || {{ {kill}; }}; done", timeout=20)
     with Connection(provider.connect(vm.id), SystemClock()) as connection:
         assert connection.run("true", timeout=5).exit_code == 0
 
