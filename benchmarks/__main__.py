@@ -1,0 +1,69 @@
+"""Run the benchmarks, or those that are named, and print what they find as it is found."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from time import perf_counter
+from typing import TYPE_CHECKING, NoReturn
+
+from rich.console import Console
+
+from actors.vms import VmError
+from benchmarks.builds import BUILDS
+from benchmarks.figures import table
+from benchmarks.fork import FORK
+from benchmarks.lease import LEASE
+from benchmarks.logs import LOGS
+from benchmarks.place import open_place
+from benchmarks.reads import READS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+
+    from benchmarks.figures import Benchmark
+
+_ALL = {benchmark.name: benchmark for benchmark in (LEASE, BUILDS, LOGS, READS, FORK)}
+
+
+def main() -> int:
+    """Run what the command line asks for; return an exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which of {', '.join(_ALL)}; all by default")
+    names = parser.parse_args().names or list(_ALL)
+    if unknown := [name for name in names if name not in _ALL]:
+        parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(_ALL)}")
+    signal.signal(signal.SIGTERM, _interrupt)
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+    console = Console(highlight=False)
+    try:
+        _run([_ALL[name] for name in names], console)
+    except VmError as error:
+        console.print(f"{error}\n`make setup` makes what is lacking.", markup=False)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _run(benchmarks: Sequence[Benchmark], console: Console) -> None:
+    began = perf_counter()
+    for benchmark in benchmarks:
+        with open_place() as place:
+            figures = list(benchmark.measure(place))
+        console.print(f"[bold]{benchmark.name}[/]: {benchmark.title}")
+        console.print(table(figures))
+        console.print(f"Floor: {benchmark.floor}\n", style="dim", markup=False)
+    console.print(f"All of it took {perf_counter() - began:.0f} s.")
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    """Clean up on SIGTERM as on Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""The floor of all that takes a VM: a sandbox by hand, in as few lines of shell as it can be (``by_hand.sh``)."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actors.vms import Endpoint
+from actors.vms.sandbox.keys import KeyPair
+from actors.vms.sandbox.network import NetworkSettings, plan_network
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from benchmarks.place import Place
+
+__all__ = ["ByHand", "Sandbox"]
+
+_SCRIPT = Path(__file__).with_name("by_hand.sh")
+_END_SECONDS = 10
+_NAMESPACES = ("--user", "--mount", "--pid", "--uts", "--ipc", "--net", "--root")
+_SSHD_CONFIG = """\
+HostKey /run/host_key
+AuthorizedKeysFile /run/authorized_keys
+StrictModes no
+UsePAM no
+UseDNS no
+LogLevel QUIET
+"""
+_SSHD = ("/usr/sbin/sshd", "-i", "-f", "/run/sshd_config")
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """A running sandbox: where its disk is, the process that made it, and the connection that its sshd is on."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    endpoint: Endpoint
+
+
+class ByHand:
+    """Makes sandboxes by hand, all with the same keys, below one folder. Safe in any thread."""
+
+    def __init__(self, place: Place) -> None:
+        """Make the folder and, beforehand and once, the keys."""
+        self.folder = place.folder / "by-hand"
+        self.folder.mkdir(exist_ok=True)
+        self._image = place.root
+        self._host, self._caller = KeyPair.make(), KeyPair.make()
+        self._program = plan_network(NetworkSettings())["argv"][0]
+        self._numbers = count()
+        self._write("host_key", self._host.private)
+        self._write("sshd_config", _SSHD_CONFIG)
+        self._write("authorized_keys", f"{self._caller.public}\n")
+        self.key = self._write("key", self._caller.private)
+        self.known_hosts = self._write("known_hosts", f"sandbox {self._host.public}\n")
+
+    def argv(self, name: str, *, below: Sequence[str] = (), network: bool) -> list[str]:
+        """Return what makes a sandbox, to be run in the folder; ``below`` names those whose disks it builds on."""
+        lower = ":".join([*(f"{each}/upper" for each in below), str(self._image)])
+        return ["sh", str(_SCRIPT), name, lower, self._program if network else ""]
+
+    @contextmanager
+    def sandbox(self, *, below: Sequence[str] = (), network: bool) -> Iterator[Sandbox]:
+        """Make a sandbox, which ends with the context; its disk stays until `remove`."""
+        name = f"{next(self._numbers)}"
+        with self._spoken_to(self.argv(name, below=below, network=network)) as (process, endpoint):
+            yield Sandbox(name, process, endpoint)
+
+    @contextmanager
+    def entered(self, sandbox: Sandbox) -> Iterator[Endpoint]:
+        """Start another sshd in a running sandbox."""
+        maker = sandbox.process.pid
+        target = Path(f"/proc/{maker}/task/{maker}/children").read_text(encoding="ascii").split()[0]
+        with self._spoken_to(["nsenter", "--target", target, *_NAMESPACES, *_SSHD]) as (_, endpoint):
+            yield endpoint
+
+    def remove(self, sandbox: Sandbox) -> None:
+        """Remove the disk of a sandbox that has ended."""
+        folder = self.folder / sandbox.name
+        (folder / "work" / "work").chmod(0o700)
+        shutil.rmtree(folder)
+
+    @contextmanager
+    def _spoken_to(self, argv: Sequence[str]) -> Iterator[tuple[subprocess.Popen[bytes], Endpoint]]:
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                end = theirs.fileno()
+                process = subprocess.Popen(argv, cwd=self.folder, stdin=end, stdout=end, start_new_session=True)
+            try:
+                yield process, Endpoint(ours.dup(), self._caller.private, self._host.public)
+            finally:
+                # Closing alone would reach sshd only 100 ms later, when paramiko's thread looks up from its reading.
+                with suppress(OSError):
+                    ours.shutdown(socket.SHUT_RDWR)
+                _end(process)
+
+    def _write(self, name: str, text: str) -> Path:
+        file = self.folder / name
+        file.touch(mode=0o600)
+        file.write_text(text, encoding="ascii")
+        return file
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the end that follows on that of the connection, and bring it about where it does not come.
+
+    `Popen.wait` with a time-out looks in ever longer intervals, which would be measured too.
+    """
+    with os.fdopen(os.pidfd_open(process.pid)) as descriptor:
+        ended = False
+        try:
+            ended = bool(select.select([descriptor], [], [], _END_SECONDS)[0])
+        finally:
+            if not ended:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

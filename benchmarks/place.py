@@ -1,0 +1,68 @@
+"""Where benchmarks work: a folder on the disk where the service keeps its own, of which nothing is left afterwards."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from actors.vms import Connection, ImageStore, SandboxProvider
+from actors.vms.sandbox.userns import IdMap, run_mapped
+from ci_daemon.config import Config
+from storage import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from actors.vms import Endpoint
+
+__all__ = ["Place", "first_command", "open_place"]
+
+_RUN = Path(__file__).parent.parent / ".run"
+_ANSWER = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The folder, the image that VMs start from, where images are, and a provider of VMs."""
+
+    folder: Path
+    image: str
+    images_dir: Path
+    root: Path
+    provider: SandboxProvider
+
+
+@contextmanager
+def open_place() -> Iterator[Place]:
+    """Make the folder; free every VM and remove the folder at the end. Raises VmError where there is no image."""
+    idmap, clock = IdMap.of_caller(), SystemClock()
+    images_dir = Path(os.environ.get("CI_DAEMON_IMAGES_DIR") or _RUN / "images")
+    images = ImageStore(images_dir, idmap)
+    image = Config().images.default
+    root = images.path(image)
+    _RUN.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=_RUN))
+    try:
+        provider = SandboxProvider(folder / "sandbox", images, idmap, clock)
+        try:
+            yield Place(folder, image, images_dir, root, provider)
+        finally:
+            for vm in provider.list():
+                provider.destroy(vm)
+    finally:
+        run_mapped(["rm", "-rf", "--", folder.name], idmap=idmap.with_caller(), cwd=folder.parent)
+
+
+def first_command(endpoint: Endpoint, began: float) -> float:
+    """Connect, run `true`, and return the milliseconds since ``began`` (of `perf_counter`)."""
+    with Connection(endpoint, SystemClock()) as connection:
+        done = connection.run("true", timeout=_ANSWER)
+        took = (perf_counter() - began) * 1000
+    if done.exit_code != 0:
+        raise RuntimeError("`true` failed")
+    return took

@@ -1,0 +1,95 @@
+"""The daemon itself as a process, and a caller of its API that takes little of the machine for itself."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import time
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.e2e.daemon import FINAL, Client, Daemon
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from benchmarks.place import Place
+
+__all__ = ["PARALLEL", "Service", "serving"]
+
+PARALLEL = 2 * (os.cpu_count() or 1)
+"""How many jobs run at once, which is what the service suggests for a host."""
+
+_LOOK_SECONDS = 0.02
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A running service, over one connection that stays open."""
+
+    connection: http.client.HTTPConnection
+    headers: Mapping[str, str]
+    builds: str
+
+    def build(self, ir: str) -> str:
+        """Post a build and return its path."""
+        body = json.dumps({"branch": "main", "commit": "0" * 40, "pipeline_ir": ir})
+        return f"{self.builds}/{self._answer('POST', self.builds, body)['number']}"
+
+    def finish(self, build: str, seconds: float) -> None:
+        """Wait until a build has passed. Raises RuntimeError where it does not."""
+        deadline = time.monotonic() + seconds
+        while (state := self.get(build)["state"]) not in FINAL and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+        if state != "passed":
+            raise RuntimeError(f"{build} is {state}")
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Read a resource."""
+        return self._answer("GET", path)
+
+    def log(self, path: str) -> Iterator[int]:
+        """Follow a log to its end; yield how many bytes came, each time that some do."""
+        at, complete, block = 0, False, bytearray(_BLOCK)
+        while not complete:
+            self.connection.request("GET", f"{path}?wait=30", headers={**self.headers, "Range": f"bytes={at}-"})
+            response = self.connection.getresponse()
+            complete = response.getheader("X-Log-Complete") == "true"
+            while size := response.readinto(block):
+                if response.status == http.client.PARTIAL_CONTENT:
+                    at += size
+                    yield size
+
+    def _answer(self, method: str, path: str, body: str | None = None) -> dict[str, Any]:
+        self.connection.request(method, path, body, {**self.headers, "Content-Type": "application/json"})
+        response = self.connection.getresponse()
+        answer = response.read()
+        if response.status >= http.client.BAD_REQUEST:
+            raise RuntimeError(f"{method} {path}: {response.status} {answer.decode()}")
+        return dict(json.loads(answer))
+
+
+@contextmanager
+def serving(place: Place, **settings: str) -> Iterator[Service]:
+    """Serve from a state directory of its own, and leave no VM of it behind."""
+    fixed = {
+        "CI_DAEMON_IMAGES_DIR": str(place.images_dir),
+        "CI_DAEMON_POOL_MAX_VMS": str(PARALLEL),
+        "CI_DAEMON_POOL_MAX_CPU": "1000",
+        "CI_DAEMON_POOL_MAX_MEMORY_GB": "10000",
+    }
+    daemon = Daemon(place.folder / "state", {**fixed, **settings})
+    daemon.command("init")
+    try:
+        daemon.start()
+        client = Client.join(daemon, "bench@example.org")
+        builds = f"/api/v0/organizations/{client.org}/pipelines/{client.pipeline().slug}/builds"
+        with closing(http.client.HTTPConnection(daemon.url.removeprefix("http://"))) as connection:
+            yield Service(connection, {"Authorization": f"Bearer {client.token}"}, builds)
+        daemon.stop()
+    finally:
+        daemon.kill()
+        daemon.command("lease", "kill", "--all")
