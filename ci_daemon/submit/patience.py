@@ -14,14 +14,14 @@ __all__ = ["Patience", "persist"]
 
 T = TypeVar("T")
 
-_SECONDS = 60.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
 
 class Patience:
-    """A minute of it from the first fault in a row, with growing pauses."""
+    """So many seconds of it from the first fault in a row, with growing pauses."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 60.0) -> None:
+        self._seconds = seconds
         self._since: float | None = None
         self._pause = _FIRST_PAUSE
 
@@ -34,7 +34,7 @@ class Patience:
         """Return after a pause, or raise the fault where waiting does not help, or has not helped for too long."""
         now = time.monotonic()
         self._since = now if self._since is None else self._since
-        if not fault.passing or now + self._pause > self._since + _SECONDS:
+        if not fault.passing or now + self._pause > self._since + self._seconds:
             raise fault
         time.sleep(self._pause)
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)

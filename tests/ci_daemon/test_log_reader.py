@@ -1,0 +1,113 @@
+"""Reading a log from a service that breaks off, is at its limits, or has thrown the log away."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from ci_daemon.submit.client import ApiError, Client, ServiceUnreachable
+from ci_daemon.submit.log_reader import read_log
+from ci_daemon.submit.patience import Patience, persist
+
+LOG = b"one\ntwo\nthree\n"
+
+
+class Answer:
+    """What a request for the log gets: the bytes from ``start`` on up to ``end``, though all were promised."""
+
+    def __init__(self, end: int = len(LOG), status: int = 206, code: str = "", *, complete: bool = True) -> None:
+        self.end, self.status, self.code, self.complete = end, status, code, complete
+
+    def send(self, handler: BaseHTTPRequestHandler) -> None:
+        start = int(handler.headers["Range"].removeprefix("bytes=").removesuffix("-"))
+        body = LOG[start:] if not self.code else json.dumps({"error": {"code": self.code, "message": "m"}}).encode()
+        handler.send_response(self.status)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.send_header("X-Log-Complete", "true" if self.complete else "false")
+        handler.end_headers()
+        handler.wfile.write(body[: self.end - start] if not self.code else body)
+
+
+@pytest.fixture
+def reading() -> Iterator[Callable[..., list[str]]]:
+    """Read a log whose requests are answered in this way, one after the other."""
+    answers: list[Answer] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answers.pop(0).send(self)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        client = Client(f"http://127.0.0.1:{server.server_port}", "ci_x")
+
+        def read(*given: Answer) -> list[str]:
+            answers.extend(given)
+            lines = list(read_log(client, "/log"))
+            assert answers == []
+            return lines
+
+        yield read
+        client.close()
+        server.shutdown()
+        thread.join()
+
+
+def test_an_answer_that_breaks_off_is_taken_up_at_its_last_byte(reading: Callable[..., list[str]]):
+    assert reading(Answer(end=6), Answer(end=6), Answer()) == ["one", "two", "three"]
+
+
+def test_a_log_that_grows_is_asked_for_again_until_it_is_complete(reading: Callable[..., list[str]]):
+    more = Answer(status=416, code="range_not_satisfiable", complete=False)
+    end = Answer(status=416, code="range_not_satisfiable")
+    assert reading(Answer(complete=False), more, end) == ["one", "two", "three"]
+
+
+def test_a_service_at_its_limits_is_asked_again(reading: Callable[..., list[str]]):
+    busy = Answer(status=503, code="too_many_streams")
+    assert reading(busy, busy, Answer()) == ["one", "two", "three"]
+
+
+def test_a_log_that_is_gone_ends(reading: Callable[..., list[str]]):
+    assert reading(Answer(status=410, code="log_expired")) == []
+
+
+def test_a_log_that_is_refused_is_an_error(reading: Callable[..., list[str]]):
+    with pytest.raises(ApiError, match="m"):
+        reading(Answer(status=404, code="job_not_found"))
+
+
+def test_patience_ends():
+    away = ServiceUnreachable("nobody answers")
+    with pytest.raises(ServiceUnreachable):
+        Patience(seconds=0.0).bear(away)
+    patience = Patience(seconds=0.15)
+    patience.bear(away)
+    with pytest.raises(ServiceUnreachable):
+        patience.bear(away)
+    patience.renew()
+    patience.bear(away)
+
+
+def test_there_is_no_patience_with_what_time_does_not_mend():
+    with pytest.raises(ApiError):
+        Patience().bear(ApiError(404, "build_not_found", "no such build"))
+
+
+def test_a_call_is_repeated_until_it_works():
+    faults = [ServiceUnreachable("away"), ApiError(429, "rate_limited", "slowly")]
+
+    def call() -> str:
+        if faults:
+            raise faults.pop()
+        return "done"
+
+    assert persist(call) == "done"
