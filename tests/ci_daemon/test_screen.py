@@ -78,8 +78,8 @@ def test_on_a_terminal_the_logs_colours_stay_and_nothing_moves_the_cursor(monkey
     monkeypatch.delenv("NO_COLOR", raising=False)
     out = shown(Line(job("a"), "\x1b[31mred\x1b[0m \x1b[2Jgone \x1b7\x08\x07"), stream=Terminal())
     assert "\x1b[31mred" in out
-    out += shown(Line(job("a"), "\x1b\x1b[2J"), stream=Terminal())
-    for harmful in ("\x1b[2J", "\x1b7", "\x08", "\x07"):
+    out += shown(Line(job("a"), "\x1b\x1b[mc"), stream=Terminal())
+    for harmful in ("\x1bc", "\x1b[2J", "\x1b7", "\x08", "\x07"):
         assert harmful not in out
 
 
