@@ -104,7 +104,7 @@ def find_hierarchies(proc: Path = Path("/proc/self")) -> list[Hierarchy]:
         for mount in mounts:
             if mount.version == version and (not names or set(names.split(",")) <= mount.options):
                 own = mount.folder_of(path)
-                found += _first(own, names.split(",")) if names else _second(own, mount.folder)
+                found += _first(mount.folder, names.split(",")) if names else _second(own, mount.folder)
     return found
 
 
@@ -150,9 +150,9 @@ def _mounts(proc: Path) -> Iterator[_Mount]:
             yield _Mount(Path(folder), root, version, frozenset(options.split(",")))
 
 
-def _first(own: Path, controllers: list[str]) -> list[Hierarchy]:
+def _first(top: Path, controllers: list[str]) -> list[Hierarchy]:
+    """Put groups at the top: whoever made the service's own group may remove from around it what looks unused."""
     wanted = tuple(name for name in CONTROLLERS if name in controllers)
-    top = own.parent if (own.parent / "cgroup.procs").exists() else own
     return [Hierarchy(1, wanted, top)] if wanted and os.access(top, os.W_OK) else []
 
 

@@ -119,7 +119,7 @@ def second_version(at: str, controllers: str = "cpuset cpu io memory pids", proc
     }
 
 
-def test_version_1_groups_stand_beside_the_service_s_own(tmp_path: Path) -> None:
+def test_version_1_groups_stand_at_the_top_where_nobody_tidies_up(tmp_path: Path) -> None:
     proc = describe_host(
         tmp_path,
         cgroup="4:memory:/system/ci.service\n3:cpu,cpuacct:/system/ci.service\n1:name=systemd:/x\n0::/\n",
@@ -131,8 +131,8 @@ def test_version_1_groups_stand_beside_the_service_s_own(tmp_path: Path) -> None
         files={"memory/system/cgroup.procs": "", "cpu/system/cgroup.procs": "", **second_version("unified", "hugetlb")},
     )
     assert find_hierarchies(proc) == [
-        Hierarchy(1, ("memory",), tmp_path / "memory/system"),
-        Hierarchy(1, ("cpu",), tmp_path / "cpu/system"),
+        Hierarchy(1, ("memory",), tmp_path / "memory"),
+        Hierarchy(1, ("cpu",), tmp_path / "cpu"),
     ]
 
 
