@@ -74,6 +74,7 @@ class Server:
             self._closing.set()
             self._listener.pull_trigger()
         self._thread.join()
+        self._listener.close_trigger()
 
     def _serve(self, listener: _Listener) -> None:
         connections = listener.map
@@ -148,13 +149,16 @@ class _Listener(TcpWSGIServer):
         return bool(self.active_channels)
 
     def hang_up(self) -> None:
-        """Close what is still open and end the worker threads. Runs in the server's loop, as its last act.
-
-        A worker that does not end in time keeps the trigger, which it may still pull: its number must not be reused.
-        """
+        """Close what is still open and end the worker threads. Runs in the server's loop, as its last act."""
         for channel in self.channels():
             HTTPChannel.handle_close(channel)
         self.workers.close(timeout=1.0)
+
+    def close_trigger(self) -> None:
+        """Close what wakes the loop, once the loop is over and nobody may pull it any more. Idempotent.
+
+        A worker that did not end in time keeps it: its number must not be reused.
+        """
         if not self.workers.alive:
             cast("trigger", self.trigger).close()
 

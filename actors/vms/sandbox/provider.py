@@ -104,6 +104,10 @@ class SandboxProvider:
                 "authorized_key": caller.public,
             }
             self._greeted[spec.id] = launch(vm, launched, self._clock, deadline)
+        except OSError as error:
+            self.destroy(spec.id)
+            message = f"VM {spec.id} could not be made: {error}"
+            raise VmError(message) from error
         except BaseException:
             self.destroy(spec.id)
             raise
