@@ -64,6 +64,7 @@ class Attempt:
         self._on_output = on_output
         self._abandoned = threading.Event()
         self._lock = threading.Lock()
+        self._fresh = False
         self._connection: vms.Connection | None = None
         self._log: LogWriter | None = None
 
@@ -85,7 +86,7 @@ class Attempt:
     def prepare(self) -> None:
         """Lay the source into the VM and start the command, unless it was started before."""
         connection = self._connected()
-        if vms.started(connection):
+        if not self._fresh and vms.started(connection):
             return
         self._lay_source(connection)
         if self._abandoned.is_set():
@@ -176,6 +177,7 @@ class Attempt:
                 if self._abandoned.wait(wait):
                     raise Abandoned from None
             else:
+                self._fresh = True
                 return
 
     def _parent_disk(self) -> str | None:

@@ -9,7 +9,11 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from typing import NoReturn
+import warnings  # noqa: F401 - os.execvp does, when the new ids may no longer read the file
+
+TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 CLONE_NEWUSER = 0x10000000
 NOT_STARTED = 125
@@ -32,7 +36,7 @@ def enter(uid_map: str, gid_map: str) -> None:
     if mapper == 0:
         os.close(ready_write)
         entered = os.read(ready_read, 1)
-        sys.exit(write_maps(os.getppid(), uid_map, gid_map) if entered else NOT_STARTED)
+        os._exit(write_maps(os.getppid(), uid_map, gid_map) if entered else NOT_STARTED)
     os.close(ready_read)
     if libc.unshare(CLONE_NEWUSER) != 0:
         reason = os.strerror(ctypes.get_errno())

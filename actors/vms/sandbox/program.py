@@ -18,5 +18,5 @@ def command(module: str) -> list[str]:
     The launcher is imported as a package of its own, without site-packages or the service's own modules around it: that
     is what makes it start in 7 ms rather than in a second.
     """
-    run = f"import sys; sys.path[:0] = [{str(_HERE)!r}]; from launcher.{module} import main; sys.exit(main())"
+    run = f"import os, sys; sys.path[:0] = [{str(_HERE)!r}]; from launcher.{module} import main; os._exit(main())"
     return [sys.executable, "-I", "-S", "-c", run]

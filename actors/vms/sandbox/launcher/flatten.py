@@ -12,10 +12,13 @@ import os
 import shutil
 import stat
 import sys
-from typing import Any
 
 from .ids import become_root, map_ids
 from .kernel import CLONE_NEWUSER, unshare
+
+TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+if TYPE_CHECKING:
+    from typing import Any
 
 _OPAQUE = "user.overlay.opaque"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any
 
 from .kernel import (
     CLONE_NEWNS,
@@ -23,6 +22,10 @@ from .kernel import (
     unmount,
     unshare,
 )
+
+TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+if TYPE_CHECKING:
+    from typing import Any
 
 SSHD = "/usr/sbin/sshd"
 SSHD_CONFIG = "/run/ci-daemon/ssh/sshd_config"

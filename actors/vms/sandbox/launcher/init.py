@@ -11,7 +11,6 @@ import _socket
 import os
 import resource
 import time
-from typing import NoReturn
 
 from .guest import SSHD, SSHD_CONFIG
 from .kernel import (
@@ -23,6 +22,10 @@ from .kernel import (
     set_dumpable,
     set_title,
 )
+
+TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 _SSHD = (SSHD, "-i", "-f", SSHD_CONFIG)
 _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}

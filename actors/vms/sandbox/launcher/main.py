@@ -10,11 +10,14 @@ from __future__ import annotations
 import marshal
 import os
 import sys
-from typing import Any
 
 from . import supervisor
 from .ids import map_ids
 from .kernel import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, unshare
+
+TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+if TYPE_CHECKING:
+    from typing import Any
 
 _REPORT, _LOG = 1, 2
 

@@ -12,9 +12,12 @@ import os
 import resource
 import select
 import struct
-from typing import Any, NoReturn
 
 from .kernel import MS_BIND, mount, restore_signals
+
+TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 NETNS = "netns"
 

@@ -8,7 +8,6 @@ find the VM any more.
 from __future__ import annotations
 
 import os
-from typing import Any, NoReturn
 
 from . import guest, init, network
 from .ids import become_root
@@ -26,6 +25,10 @@ from .kernel import (
     set_title,
     unshare,
 )
+
+TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 _LOOK_SECONDS = 5.0
 
