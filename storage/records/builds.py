@@ -1,66 +1,28 @@
-"""What the storage hands out and takes in: frozen records, no rows, no queries.
-
-Every ``id`` is the row's integer key and stays inside the service; every ``uuid`` is the UUID v4 string that callers
-see. Times are aware datetimes in UTC.
-"""
+"""Builds, jobs and what is between them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
 __all__ = [
-    "ApiKey",
     "Attempt",
     "Build",
     "BuildState",
-    "Caller",
-    "Discrepancy",
     "Edge",
     "EdgeKind",
     "Job",
     "JobState",
-    "Lease",
-    "LeaseState",
-    "LedgerEntry",
-    "LedgerSource",
     "NewBuild",
     "NewJob",
-    "NewPipeline",
-    "Organization",
-    "Page",
-    "Pipeline",
     "QueuedJob",
-    "Role",
     "Shape",
-    "Snapshot",
-    "Usage",
-    "User",
-    "Visibility",
 ]
-
-
-T = TypeVar("T")
-
-
-class Role(StrEnum):
-    """A member's role in an organization, strongest first."""
-
-    OWNER = "owner"
-    ADMIN = "admin"
-    MEMBER = "member"
-
-
-class Visibility(StrEnum):
-    """Who may read a pipeline's builds, jobs and logs."""
-
-    PRIVATE = "private"
-    PUBLIC = "public"
 
 
 class BuildState(StrEnum):
@@ -114,25 +76,6 @@ class EdgeKind(StrEnum):
     DEPENDS_ON = "depends_on"
 
 
-class LeaseState(StrEnum):
-    """The life of a leased VM. A row exists before its VM does and says ``ended`` after the VM is gone."""
-
-    CREATING = "creating"
-    WARM = "warm"
-    ACTIVE = "active"
-    ENDED = "ended"
-
-
-class LedgerSource(StrEnum):
-    """Why an entry stands in the ledger."""
-
-    PAYMENT_TOPUP = "payment_topup"
-    COUPON_REDEMPTION = "coupon_redemption"
-    ADMIN_GRANT = "admin_grant"
-    VM_LEASE_DEBIT = "vm_lease_debit"
-    REFUND = "refund"
-
-
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The size of a VM: whole vCPUs, GB of memory, GB of disk."""
@@ -140,92 +83,6 @@ class Shape:
     cpu: int = 2
     memory_gb: int = 4
     disk_gb: int = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """One page of a list; ``next_key`` is the last row's key where more rows follow, else None."""
-
-    rows: tuple[T, ...]
-    next_key: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """A person with an account."""
-
-    id: int
-    uuid: str
-    email: str
-    name: str
-    personal_org_slug: str
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class ApiKey:
-    """A personal API key, without its secret."""
-
-    id: int
-    uuid: str
-    description: str
-    created_at: datetime
-    expires_at: datetime | None
-    last_used_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who a bearer token belongs to."""
-
-    user: User
-    token_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Organization:
-    """An organization: the owner of pipelines and of a ledger."""
-
-    id: int
-    uuid: str
-    slug: str
-    name: str
-    url: str
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class NewPipeline:
-    """What a caller says of a pipeline it creates; ``slug`` is already derived and valid."""
-
-    slug: str
-    name: str
-    repository: str
-    default_branch: str
-    description: str | None = None
-    repo_name: str | None = None
-    visibility: Visibility = Visibility.PRIVATE
-    allow_manual: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """A named, repeatable CI definition in an organization."""
-
-    id: int
-    uuid: str
-    organization_id: int
-    slug: str
-    name: str
-    repository: str
-    default_branch: str
-    visibility: Visibility
-    allow_manual: bool
-    description: str | None
-    repo_name: str | None
-    source_slug: str | None
-    fail_fast: bool
-    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,67 +226,3 @@ class Attempt:
     finished_at: datetime | None
     exit_code: int | None
     error_code: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """One VM, from before it is made until it is gone.
-
-    ``started_at`` is when the job's command started, which is when billing starts; a lease that never ran a command
-    has none and costs nothing. ``uuid`` is also the VM's name at its provider.
-    """
-
-    id: int
-    uuid: str
-    organization_id: int | None
-    job_id: int | None
-    attempt: int
-    provider: str
-    image: str | None
-    shape: Shape
-    network: bool
-    state: LeaseState
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    amount_cents: int
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A job's disk as its command left it, kept by a provider under ``name``."""
-
-    name: str
-    job_id: int
-    provider: str
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """One line of the append-only ledger; positive credits, negative debits, whole cents."""
-
-    id: int
-    uuid: str
-    amount_cents: int
-    source: LedgerSource
-    description: str | None
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Discrepancy:
-    """Something that the ledger says and the rest of the database does not; ``problem`` is one sentence."""
-
-    organization_slug: str
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What an organization's leases used in a window; ``total_cents`` is positive."""
-
-    cpu_seconds: int
-    memory_gb_seconds: int
-    disk_gb_seconds: int
-    total_cents: int

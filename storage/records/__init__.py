@@ -1,0 +1,73 @@
+"""What the storage hands out and takes in: frozen records, no rows, no queries.
+
+Every ``id`` is the row's integer key and stays inside the service; every ``uuid`` is the UUID v4 string that callers
+see. Times are aware datetimes in UTC.
+"""
+
+from __future__ import annotations
+
+from storage.records.accounts import (
+    ApiKey,
+    Caller,
+    NewPipeline,
+    Organization,
+    Pipeline,
+    Role,
+    User,
+    Visibility,
+)
+from storage.records.builds import (
+    Attempt,
+    Build,
+    BuildState,
+    Edge,
+    EdgeKind,
+    Job,
+    JobState,
+    NewBuild,
+    NewJob,
+    QueuedJob,
+    Shape,
+)
+from storage.records.leases import (
+    Discrepancy,
+    Lease,
+    LeaseState,
+    LedgerEntry,
+    LedgerSource,
+    Snapshot,
+    Usage,
+)
+from storage.records.pages import (
+    Page,
+)
+
+__all__ = [
+    "ApiKey",
+    "Attempt",
+    "Build",
+    "BuildState",
+    "Caller",
+    "Discrepancy",
+    "Edge",
+    "EdgeKind",
+    "Job",
+    "JobState",
+    "Lease",
+    "LeaseState",
+    "LedgerEntry",
+    "LedgerSource",
+    "NewBuild",
+    "NewJob",
+    "NewPipeline",
+    "Organization",
+    "Page",
+    "Pipeline",
+    "QueuedJob",
+    "Role",
+    "Shape",
+    "Snapshot",
+    "Usage",
+    "User",
+    "Visibility",
+]

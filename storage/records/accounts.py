@@ -1,0 +1,114 @@
+"""People, organizations, pipelines: what builds belong to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = [
+    "ApiKey",
+    "Caller",
+    "NewPipeline",
+    "Organization",
+    "Pipeline",
+    "Role",
+    "User",
+    "Visibility",
+]
+
+
+class Role(StrEnum):
+    """A member's role in an organization, strongest first."""
+
+    OWNER = "owner"
+    ADMIN = "admin"
+    MEMBER = "member"
+
+
+class Visibility(StrEnum):
+    """Who may read a pipeline's builds, jobs and logs."""
+
+    PRIVATE = "private"
+    PUBLIC = "public"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A person with an account."""
+
+    id: int
+    uuid: str
+    email: str
+    name: str
+    personal_org_slug: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A personal API key, without its secret."""
+
+    id: int
+    uuid: str
+    description: str
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who a bearer token belongs to."""
+
+    user: User
+    token_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Organization:
+    """An organization: the owner of pipelines and of a ledger."""
+
+    id: int
+    uuid: str
+    slug: str
+    name: str
+    url: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewPipeline:
+    """What a caller says of a pipeline it creates; ``slug`` is already derived and valid."""
+
+    slug: str
+    name: str
+    repository: str
+    default_branch: str
+    description: str | None = None
+    repo_name: str | None = None
+    visibility: Visibility = Visibility.PRIVATE
+    allow_manual: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A named, repeatable CI definition in an organization."""
+
+    id: int
+    uuid: str
+    organization_id: int
+    slug: str
+    name: str
+    repository: str
+    default_branch: str
+    visibility: Visibility
+    allow_manual: bool
+    description: str | None
+    repo_name: str | None
+    source_slug: str | None
+    fail_fast: bool
+    created_at: datetime

@@ -1,0 +1,20 @@
+"""A page of a list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+__all__ = [
+    "Page",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """One page of a list; ``next_key`` is the last row's key where more rows follow, else None."""
+
+    rows: tuple[T, ...]
+    next_key: int | None
