@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 __all__ = ["ByteRange", "parse_range"]
 
-_ONE_RANGE = re.compile(r"bytes=[ \t]*(?:([0-9]{1,18})-([0-9]{1,18})?|-([0-9]{1,18}))[ \t]*", re.ASCII | re.IGNORECASE)
+_NUMBER = "([0-9]{1,1000})"
+_ONE_RANGE = re.compile(
+    rf"bytes=[ \t]*(?:{_NUMBER}-{_NUMBER}?|-{_NUMBER})[ \t]*",
+    re.ASCII | re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)

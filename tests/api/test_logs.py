@@ -49,6 +49,8 @@ def test_a_job_that_never_ran_has_an_empty_log(ada: Account, pipeline: PipelineP
         ("bytes=-7", len(TEXT) - 7, len(TEXT)),
         ("bytes=0-99999", 0, len(TEXT)),
         ("bytes=-99999", 0, len(TEXT)),
+        (f"bytes=0-{2**64}", 0, len(TEXT)),
+        (f"bytes=-{2**64}", 0, len(TEXT)),
         ("Bytes= 3-4 ", 3, 5),
     ],
 )
@@ -60,7 +62,7 @@ def test_a_range_is_answered_with_its_bytes(ada: Account, job: JobPath, header: 
     assert answered.headers["Content-Range"] == f"bytes {start}-{end - 1}/{len(TEXT)}"
 
 
-@pytest.mark.parametrize("header", ["bytes=9999-", "bytes=9999-10000", "bytes=-0"])
+@pytest.mark.parametrize("header", ["bytes=9999-", "bytes=9999-10000", f"bytes={2**64}-", "bytes=-0"])
 def test_a_range_past_the_end_is_not_satisfiable(ada: Account, job: JobPath, header: str):
     answered = ada.client.simulate_get(f"{job.path}/log", headers={"Range": header})
 
