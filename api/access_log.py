@@ -30,7 +30,7 @@ class AccessLog:
         req_succeeded: bool,  # noqa: FBT001
     ) -> None:
         """Write the line."""
-        level = logging.DEBUG if req.method in {"GET", "HEAD", "OPTIONS"} else logging.INFO
+        level = logging.DEBUG if req.asked in {"GET", "HEAD", "OPTIONS"} else logging.INFO
         if _log.isEnabledFor(level):
             milliseconds = (time.perf_counter() - req.began) * 1000
-            _log.log(level, "%s %r %s %.1f ms", req.method, req.path, resp.status_code, milliseconds)
+            _log.log(level, "%s %r %s %.1f ms", req.asked, req.path, resp.status_code, milliseconds)

@@ -111,8 +111,8 @@ class ErrorAnswers:
         code = _BY_STATUS.get(error.status_code, "malformed_request")
         headers = dict(error.headers or {})
         message = {
-            "route_not_found": f"there is no endpoint {req.method} {req.path[:_SHOWN]}",
-            "method_not_allowed": f"{req.method} is not allowed here; use one of {headers.get('Allow')}",
+            "route_not_found": f"there is no endpoint {req.asked[:_SHOWN]} {req.path[:_SHOWN]}",
+            "method_not_allowed": f"{req.asked[:_SHOWN]} is not allowed here; use one of {headers.get('Allow')}",
         }.get(code, error.description or error.title or "the request is not understood")
         self._refused(req, resp, ApiError(code, message, headers=headers), params)
 
@@ -122,5 +122,5 @@ class ErrorAnswers:
         self._refused(req, resp, ApiError("busy", str(error), headers={"Retry-After": "1"}), params)
 
     def _crashed(self, req: ApiRequest, resp: falcon.Response, error: Exception, params: dict[str, Any]) -> None:
-        _log.error("%s %r failed", req.method, req.path, exc_info=error)
+        _log.error("%s %r failed", req.asked, req.path, exc_info=error)
         self._refused(req, resp, ApiError("internal_error", _INTERNAL), params)

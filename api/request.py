@@ -15,15 +15,19 @@ __all__ = ["ApiRequest"]
 class ApiRequest(falcon.Request):
     """A request that has a name from its first moment, and whose HEAD is routed as GET.
 
-    ``began`` is when it came, by `time.perf_counter`; ``head`` says that no body is wanted.
+    ``began`` is when it came, by `time.perf_counter`; ``head`` says that no body is wanted; ``asked`` is the method as
+    the caller wrote it. One that HTTP does not know is routed as one that no resource takes, which is what it is.
     """
 
-    __slots__ = ("began", "head", "request_id")
+    __slots__ = ("asked", "began", "head", "request_id")
 
     def __init__(self, env: dict[str, Any], options: falcon.RequestOptions | None = None) -> None:
         super().__init__(env, options)
         self.began = time.perf_counter()
         self.request_id = enter_request(env.get("HTTP_X_REQUEST_ID"))
-        self.head = self.method == "HEAD"
+        self.asked = self.method
+        self.head = self.asked == "HEAD"
         if self.head:
             self.method = "GET"
+        elif self.asked not in falcon.HTTP_METHODS:
+            self.method = "TRACE"

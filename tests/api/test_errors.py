@@ -61,6 +61,21 @@ def test_a_wrong_method_is_told_which_are_right(world: World):
         assert world.anonymous.simulate_request(method, USER).status_code == 405, method
 
 
+@pytest.mark.filterwarnings("ignore:Unknown REQUEST_METHOD")
+@pytest.mark.parametrize("method", ["BREW", "WEBSOCKET"])
+def test_a_method_that_http_does_not_know_is_a_wrong_one_too(
+    world: World, caplog: pytest.LogCaptureFixture, method: str
+):
+    caplog.set_level(logging.INFO, "api.access_log")
+    answered = world.anonymous.simulate_request(method, USER)
+
+    assert answered.status_code == 405
+    assert answered.json["error"]["code"] == "method_not_allowed"
+    assert answered.json["error"]["message"].startswith(f"{method} is not allowed here")
+    assert {"GET", "HEAD", "OPTIONS"} == set(answered.headers["Allow"].split(", "))
+    assert f"{method} '/api/v0/user' 405" in caplog.text
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -166,8 +166,6 @@ def test_error_pages_are_where_the_server_is(served: Served):
         b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n",
         b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3;" + b"x" * 6000,
         b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"x: y\r\n" * 1000,
-        b"WEBSOCKET /api/v0/ping HTTP/1.1\r\nHost: ci\r\n\r\n",
-        b"BREW /api/v0/ping HTTP/1.1\r\nHost: ci\r\n\r\n",
     ],
 )
 def test_a_request_that_is_no_http_is_answered_in_the_envelope(served: Served, request_bytes: bytes):
