@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, TextIO
 
+from storage import NotInitialized
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -53,9 +55,13 @@ def serving(directory: Path) -> Iterator[Lock]:
 
     Raises:
         AlreadyServed: another process holds it.
+        NotInitialized: it is not there.
     """
-    path = directory / _NAME
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+") as file:
+    try:
+        descriptor = os.open(directory / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        raise NotInitialized(directory) from None
+    with os.fdopen(descriptor, "r+") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 __all__ = [
     "AlreadyInitialized",
     "DatabaseBusy",
@@ -25,7 +30,10 @@ class StorageError(Exception):
 
 
 class NotInitialized(StorageError):  # noqa: N818 - these names read as the state they report
-    """The state directory holds no storage yet."""
+    """The state directory holds no storage yet, or is not there."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"{directory} is not initialized: run `ci-daemon --state-dir {directory} init`")
 
 
 class AlreadyInitialized(StorageError):  # noqa: N818

@@ -94,7 +94,7 @@ class Storage:
         """
         path = directory / _DATABASE
         if not path.is_file():
-            raise NotInitialized(f"{directory} is not initialized: run `ci-daemon --state-dir {directory} init`")
+            raise NotInitialized(directory)
         vault = Vault.load(directory / _KEY)
         database = Database(path, clock)
         try:

@@ -132,6 +132,13 @@ def test_an_address_that_is_taken_is_said(state: Path):
     assert f"ci-daemon: cannot listen on {listen}" in done.stderr
 
 
+def test_without_a_state_directory_it_says_which_command_makes_one(tmp_path: Path):
+    state = tmp_path / "none"
+    done = subprocess.run(command(state, "serve"), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == f"ci-daemon: {state} is not initialized: run `ci-daemon --state-dir {state} init`\n"
+
+
 def test_the_watchdog_is_answered_in_half_its_time(state: Path):
     with served(state, WATCHDOG_USEC="1000000") as daemon:
         assert daemon.told() == ["WATCHDOG=1"]
