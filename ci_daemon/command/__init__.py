@@ -19,7 +19,7 @@ from ci_daemon.command.ledger import ledger
 from ci_daemon.command.serve import serve
 from ci_daemon.command.session import DEFAULT_STATE_DIR, Session
 from ci_daemon.command.status import status
-from ci_daemon.command.style import RootGroup, json_option
+from ci_daemon.command.style import RootGroup
 from ci_daemon.command.submit import submit
 from ci_daemon.command.user import user
 
@@ -62,7 +62,6 @@ def _command() -> RootGroup:
                 show_envvar=True,
                 help="Where the service keeps everything.",
             ),
-            json_option(),
         ],
     )
 

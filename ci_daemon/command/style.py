@@ -1,4 +1,4 @@
-"""How every command of `ci-daemon` behaves: plain help, `--json` before and after the command's name."""
+"""How every command of `ci-daemon` behaves: plain help, `--json` wherever on the line."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ci_daemon.command.session import Session
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Command", "Group", "RootGroup", "json_option"]
+__all__ = ["Command", "Group", "RootGroup"]
 
 
-def json_option() -> click.Option:
+def _json_option() -> click.Option:
     """Return the option `--json`, which the session remembers wherever it stands on the line."""
     return click.Option(
         ["--json"],
@@ -35,13 +35,17 @@ class Command(click.Command):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - click's own arguments, handed on
         super().__init__(*args, **kwargs)
-        self.params.append(json_option())
+        self.params.append(_json_option())
 
 
 class Group(click.Group):
-    """A group of such commands."""
+    """A group of such commands, with `--json` too."""
 
     command_class = Command
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - click's own arguments, handed on
+        super().__init__(*args, **kwargs)
+        self.params.append(_json_option())
 
 
 class RootGroup(Group):
