@@ -11,6 +11,13 @@ from storage import LedgerSource
 __all__ = ["ledger"]
 
 _MOST = 10**11
+_LONGEST_NOTE = 10_000
+
+
+def _note(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and len(value) > _LONGEST_NOTE:
+        raise click.BadParameter(f"give at most {_LONGEST_NOTE} characters")
+    return value
 
 
 @click.group(cls=Group)
@@ -21,7 +28,9 @@ def ledger() -> None:
 @ledger.command(short_help="Give an organization credit.")
 @click.argument("org")
 @click.argument("cents", type=click.IntRange(1, _MOST))
-@click.option("--note", metavar="TEXT", help="Why, as the organization's members read it in their transactions.")
+@click.option(
+    "--note", metavar="TEXT", callback=_note, help="Why, as the organization's members read it in their transactions."
+)
 @pass_session
 def grant(session: Session, *, org: str, cents: int, note: str | None) -> None:
     """Give the organization ORG credit of CENTS (whole cents). It is spent by the jobs that it runs."""
