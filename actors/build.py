@@ -119,12 +119,14 @@ class BuildSupervisor(Supervised):
             self._runtime.timer.tell_after(max(0.0, left.total_seconds()), self._parent, BuildTimedOut(build.id))
 
     def _granted(self, lease: Lease) -> None:
-        if lease.job_id is None or lease.job_id in self._actors:
+        """Start the actor of a job's next attempt. A grant may overtake the news that the attempt before it is over."""
+        job = None if lease.job_id is None else self._runtime.storage.jobs.get(lease.job_id)
+        if job is None or job.state is not JobState.ASSIGNED or job.attempt != lease.attempt:
             return
-        job = self._runtime.storage.jobs.get(lease.job_id)
-        if job is not None and job.state is JobState.ASSIGNED and job.attempt == lease.attempt:
-            self._nodes[job.id].progress = Progress(job.state, job.soft_failed, job.attempt)
-            self._spawn(self._nodes[job.id], job, lease)
+        node = self._nodes[job.id]
+        if job.id not in self._actors or node.progress.attempt < job.attempt:
+            node.progress = Progress(job.state, job.soft_failed, job.attempt)
+            self._spawn(node, job, lease)
             self._roll_up()
 
     def _attach(self, node: _Node) -> None:
@@ -197,6 +199,8 @@ class BuildSupervisor(Supervised):
             self._nodes[job_id].progress = Progress(job.state, job.soft_failed, job.attempt)
 
     def _job_changed(self, job_id: int, progress: Progress) -> None:
+        if progress.attempt < self._nodes[job_id].progress.attempt:
+            return
         self._nodes[job_id].progress = progress
         if progress.state.terminal:
             for edge in self._nodes[job_id].dependents:

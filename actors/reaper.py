@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from actors.messages import Released
 from actors.runtime import Runtime, post
 from actors.vms import VmError
+from storage import JobState
 
 if TYPE_CHECKING:
     from storage import Lease
@@ -60,7 +61,9 @@ def _is_over(runtime: Runtime, lease: Lease) -> bool:
     if lease.job_id is None:
         return False
     job = runtime.storage.jobs.get(lease.job_id)
-    return job is None or job.state.terminal or job.attempt != lease.attempt
+    if job is None or job.state.terminal or job.attempt != lease.attempt:
+        return True
+    return job.state is JobState.SCHEDULED  # its attempt closed with this lease, and the next one brings its own
 
 
 def _destroy(runtime: Runtime, vm: str) -> bool:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 
 import pykka
 import pytest
@@ -8,9 +9,12 @@ import pytest
 from actors.build import BuildSupervisor
 from actors.hub import LogHub
 from actors.job import JobActor
+from actors.messages import Granted, JobChanged
 from actors.pool import LeasePool
+from actors.states import Progress
 from actors.supervision import Supervised
 from actors.vms import VmSpec
+from storage import Build, JobState, Lease
 from tests.actors.conftest import Host, until
 from tests.e2e.pipelines import Graph, one
 
@@ -89,6 +93,58 @@ def test_a_job_whose_vm_is_lost_again_and_again_fails(host: Host):
         host.provider.destroy(lease.uuid)
     assert host.finish(build).state == "failed"
     assert host.job(build).error_code == "vm_lost"
+
+
+def granted(host: Host, build: Build, key: str = "only") -> Lease:
+    """Give a job its next lease, as the pool does."""
+    job = host.job(build, key)
+    lease = host.storage.leases.assign(
+        job.id,
+        provider="sandbox",
+        image="debian:12",
+        shape=job.shape,
+        network=True,
+        warm_lease_id=None,
+        lease_uuid=str(uuid.uuid4()),
+    )
+    assert lease is not None
+    return lease
+
+
+def send_back(host: Host, lease: Lease) -> None:
+    """Close an attempt, as a job's actor does where the retry policy covers the exit code."""
+    assert lease.job_id is not None
+    assert host.storage.jobs.retry(
+        lease.job_id, JobState.RUNNING, lease_id=lease.id, billable=True, error_code=None, exit_code=1
+    )
+
+
+def test_leases_of_attempts_that_closed_in_a_crash_do_not_keep_the_host_full(host: Host):
+    host.engine.stop()
+    keys = [f"job-{number}" for number in range(4)]
+    graph = Graph()
+    for key in keys:
+        graph.step(key, "echo $CI_ATTEMPT")
+    build = host.build(graph.ir())
+    for key in keys:
+        lease = granted(host, build, key)
+        host.storage.leases.start(lease.id, host.job(build, key).id)
+        send_back(host, lease)
+    host.restart()
+    assert host.finish(build).state == "passed"
+    assert [host.job(build, key).attempt for key in keys] == [2] * 4
+    until(lambda: True if not host.storage.leases.live() else None, "every lease ended")
+
+
+def test_a_grant_that_overtakes_the_news_of_a_retry_is_not_lost(host: Host):
+    build = host.build(one('echo try $CI_ATTEMPT; test "$CI_ATTEMPT" = 2 || sleep 600'))
+    host.says(build, b"try 1")
+    (first,) = host.storage.leases.live()
+    supervisor = the(BuildSupervisor)
+    send_back(host, first)
+    supervisor.tell(Granted(build.id, granted(host, build)))
+    supervisor.tell(JobChanged(host.job(build).id, Progress(JobState.SCHEDULED, attempt=1)))
+    assert host.finish(build).state == "passed"
 
 
 def test_queued_jobs_cost_no_threads(host: Host):
