@@ -15,11 +15,16 @@ _MICRO_CENTS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Prices in micro-cents a second, for one vCPU, one GB of memory and one GB of disk."""
+    """Prices in micro-cents a second, for one vCPU, one GB of memory and one GB of disk; none is below 0."""
 
     cpu: int = 10_000
     memory_gb: int = 5_000
     disk_gb: int = 100
+
+    def __post_init__(self) -> None:
+        for name in ("cpu", "memory_gb", "disk_gb"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0")
 
     @property
     def free(self) -> bool:

@@ -121,13 +121,18 @@ class Reader(Generic[T]):
         for error in errors:
             keys = tuple(str(part) for part in error["loc"])
             name = ".".join(keys)
-            where = self._where(keys, given)
+            where = self._where(self._meant(keys, error["msg"]), given)
             if error["type"] == "unexpected_keyword_argument":
                 yield f"{where}: {name} is no setting{_suggestion(name, self._names(len(keys)))}"
             else:
                 expected = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected", 1)
                 got = "" if isinstance(error["input"], dict) else f", got {json.dumps(error['input'], default=str)}"
                 yield f"{where}: {name}: {expected}{got}"
+
+    def _meant(self, section: Keys, message: str) -> Keys:
+        """Return the key that a section's own message begins with; as given where it begins with none."""
+        key = (*section, message.removeprefix("Value error, ").partition(" ")[0])
+        return key if key in self._hints else section
 
     def _names(self, depth: int) -> set[str]:
         return {".".join(keys[:depth]) for keys in self._hints if len(keys) >= depth}

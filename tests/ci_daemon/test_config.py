@@ -65,5 +65,5 @@ def test_names_that_are_nearly_right_are_suggested(tmp_path: Path):
 
 def test_addresses_that_are_none_are_refused_where_they_stand(tmp_path: Path):
     (tmp_path / "ci-daemon.toml").write_text('\n[http]\nlisten = "everywhere"\n')
-    with pytest.raises(ConfigError, match=r"ci-daemon\.toml:2: http: listen must be HOST:PORT"):
+    with pytest.raises(ConfigError, match=r"ci-daemon\.toml:3: http: listen must be HOST:PORT"):
         load(tmp_path, {}, tmp_path / "none")

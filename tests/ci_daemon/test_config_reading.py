@@ -32,6 +32,8 @@ class Web:
     def __post_init__(self) -> None:
         if self.threads < 1:
             raise ValueError("expected at least 1 thread")
+        if self.patience <= 0:
+            raise ValueError("patience must be above 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ def test_relative_paths_start_at_the_file_and_in_the_environment_at_the_working_
         ("web = 3\n", 1, "web: expected an object, got 3"),
         ("[web]\norigins = [\n  'a',\n  3,\n]\n", 2, "web.origins.1: expected a valid string, got 3"),
         ("[web]\nthreads = 0\n", 1, "web: expected at least 1 thread"),
+        ("[web]\nthreads = 1\npatience = 0\n", 3, "web: patience must be above 0"),
         ('[web]\nlevel = "middle"\n', 2, "web.level: expected 'low' or 'high', got \"middle\""),
         ("[web]\nthreads = 2020-01-01\n", 2, 'web.threads: expected a valid integer, got "2020-01-01"'),
     ],
@@ -164,6 +167,11 @@ def test_a_wrong_value_in_the_environment_is_told_by_the_variables_name(reader: 
     file.write_text("[web]\nthreads = 3\n")
     with pytest.raises(ConfigError, match=r'APP_WEB_THREADS: web\.threads: expected a valid integer, got "two"'):
         reader.read(file, {"APP_WEB_THREADS": "two"})
+
+
+def test_a_wrong_value_that_the_section_itself_refuses_is_told_by_the_variables_name(reader: Reader[Sections]):
+    with pytest.raises(ConfigError, match=r"^APP_WEB_PATIENCE: web: patience must be above 0"):
+        reader.read(None, {"APP_WEB_PATIENCE": "-1"})
 
 
 def test_a_variable_repairs_a_section_that_the_file_has_wrong(reader: Reader[Sections], file: Path):

@@ -36,3 +36,9 @@ def test_rates_of_nothing_are_free():
     assert not Rates(0, 0, 1).free
     assert not Rates(5, 5, 5).free
     assert cost_cents(Rates(0, 0, 0), Shape(64, 64, 64), 10**9) == 0
+
+
+@pytest.mark.parametrize("rates", [{"cpu": -1}, {"memory_gb": -1}, {"disk_gb": -5}])
+def test_no_price_is_below_zero(rates: dict[str, int]):
+    with pytest.raises(ValueError, match="must be at least 0"):
+        Rates(**rates)
