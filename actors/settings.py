@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 __all__ = ["JobSettings", "PoolSettings"]
 
@@ -25,6 +25,11 @@ class PoolSettings:
     max_disk_gb: int = 0
     max_vms_per_organization: int = 0
     warm: int = 2
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if getattr(self, field.name) < 0:
+                raise ValueError(f"{field.name} must be at least 0")
 
     def capacity(self) -> Capacity:
         """Return the caps in force on this host; ``max_disk_gb`` and the organization's cap may stay unlimited (0)."""
@@ -61,3 +66,11 @@ class JobSettings:
     min_free_disk_gb: float = 1.0
     service_retries: int = 2
     log_limit_bytes: int = 100 * 2**20
+
+    def __post_init__(self) -> None:
+        for name in ("step_timeout", "acquire_timeout", "source_timeout", "log_limit_bytes"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0")
+        for name in ("kill_grace", "min_free_disk_gb", "service_retries"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least 0")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import partial
 
 from storage import Shape
@@ -24,3 +24,11 @@ class Limits:
     max_env_bytes: int = 64 * 1024
     default_shape: Shape = field(default_factory=Shape)
     max_shape: Shape = field(default_factory=partial(Shape, cpu=16, memory_gb=64, disk_gb=200))
+
+    def __post_init__(self) -> None:
+        for name in ("max_bytes", "max_jobs", "max_command_bytes", "max_env_bytes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        for name in ("default_shape", "max_shape"):
+            if min(astuple(getattr(self, name))) < 1:
+                raise ValueError(f"{name} must be at least 1 of each")

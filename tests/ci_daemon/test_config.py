@@ -67,3 +67,23 @@ def test_addresses_that_are_none_are_refused_where_they_stand(tmp_path: Path):
     (tmp_path / "ci-daemon.toml").write_text('\n[http]\nlisten = "everywhere"\n')
     with pytest.raises(ConfigError, match=r"ci-daemon\.toml:3: http: listen must be HOST:PORT"):
         load(tmp_path, {}, tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("CI_DAEMON_BILLING_CPU", "-1", "billing: cpu must be at least 0"),
+        ("CI_DAEMON_POOL_MAX_VMS", "-1", "pool: max_vms must be at least 0"),
+        ("CI_DAEMON_POOL_WARM", "-1", "pool: warm must be at least 0"),
+        ("CI_DAEMON_JOBS_STEP_TIMEOUT", "0", "jobs: step_timeout must be above 0"),
+        ("CI_DAEMON_JOBS_ACQUIRE_TIMEOUT", "nan", "jobs: acquire_timeout must be above 0"),
+        ("CI_DAEMON_JOBS_KILL_GRACE", "-0.5", "jobs: kill_grace must be at least 0"),
+        ("CI_DAEMON_IR_MAX_JOBS", "0", "ir: max_jobs must be at least 1"),
+        ("CI_DAEMON_IR_MAX_SHAPE_CPU", "0", "ir: max_shape must be at least 1 of each"),
+        ("CI_DAEMON_HTTP_THREADS", "1", "http: max_streams must be from 1 to 0"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(tmp_path: Path, name: str, value: str, said: str):
+    with pytest.raises(ConfigError) as refusal:
+        load(tmp_path, {name: value}, tmp_path / "none")
+    assert said in str(refusal.value)
