@@ -200,7 +200,7 @@ def _init(spec: CommandSpec) -> str:
     environment = [f"{name}={value}" for name, value in spec.env.items()]
     return f"""{{
 mount -t tmpfs -o ro,size=4k tmpfs /run/ci-daemon 2>/dev/null
-echo 100 >/proc/self/oom_score_adj
+echo 1000 >/proc/self/oom_score_adj
 ulimit -u {spec.processes} 2>/dev/null || ulimit -p {spec.processes} 2>/dev/null
 umask 022
 cd -- {shlex.quote(spec.cwd)} || exit
