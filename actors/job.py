@@ -19,7 +19,7 @@ from actors.outcome import (
 from actors.runtime import Address, Runtime, post
 from actors.states import JobEvent, Progress, next_state
 from actors.supervision import Supervised
-from actors.vms import Exited, VmLost
+from actors.vms import Exited, VmError, VmLost
 from storage import JobState
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _STOPPING = frozenset({JobState.CANCELING, JobState.TIMING_OUT})
 _RECORD_AGAIN = 1.0
 _MEASURE_AGAIN = 1.0
 _SETTLE = 5.0
+_LAST_WORDS = 30.0
 
 
 class JobActor(Supervised):
@@ -111,6 +112,9 @@ class JobActor(Supervised):
                 self._measured(result)
             case "snapshot", _ if self._ending is not None:
                 self._conclude(self._ending)
+            case "kill", _:
+                endless = VmError(f"it is dead and its output has not ended {_LAST_WORDS:g} s later")
+                self._alarm(_LAST_WORDS, TaskFailed("kill", endless))
             case "release", _:
                 self._released()
 
@@ -120,8 +124,9 @@ class JobActor(Supervised):
                 self._measuring = False
                 self._alarm(_MEASURE_AGAIN, MeasureDisk())
             case "kill":
-                self.log.warning("job %s: its command cannot be killed, so its VM goes: %s", self._job.uuid, error)
-                self._attempt.abandon()
+                if self._following:
+                    self.log.warning("job %s: its command cannot be ended, so its VM goes: %s", self._job.uuid, error)
+                    self._attempt.abandon()
             case "release":
                 self.log.warning("job %s: its VM cannot be destroyed, the reaper will: %s", self._job.uuid, error)
                 self._released()

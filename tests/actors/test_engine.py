@@ -13,7 +13,7 @@ from actors.messages import Granted, JobChanged
 from actors.pool import LeasePool
 from actors.states import Progress
 from actors.supervision import Supervised
-from actors.vms import VmSpec
+from actors.vms import Connection, VmSpec
 from storage import Build, JobState, Lease
 from tests.actors.conftest import Host, until
 from tests.e2e.pipelines import Graph, one
@@ -145,6 +145,20 @@ def test_a_grant_that_overtakes_the_news_of_a_retry_is_not_lost(host: Host):
     supervisor.tell(Granted(build.id, granted(host, build)))
     supervisor.tell(JobChanged(host.job(build).id, Progress(JobState.SCHEDULED, attempt=1)))
     assert host.finish(build).state == "passed"
+
+
+def test_a_command_that_is_dead_but_whose_output_does_not_end_is_over_all_the_same(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("actors.job._LAST_WORDS", 0.5)
+    build = host.build(one("echo begun; sleep 600"))
+    host.says(build, b"begun")
+    (lease,) = host.storage.leases.live()
+    with Connection(host.provider.connect(lease.uuid), host.clock) as connection:
+        followed = "for p in /proc/[0-9]*; do grep -qx tail $p/comm && cut -d' ' -f4 $p/stat; done"
+        connection.run(f"kill -KILL $({followed})", timeout=10)
+    host.engine.cancel(build.id)
+    assert host.finish(build, 10).state == "canceled"
 
 
 def test_queued_jobs_cost_no_threads(host: Host):
