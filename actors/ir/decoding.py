@@ -14,14 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["decode"]
 
-_WORD = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[-+.\w]++|[\[{}\]]', re.DOTALL)
-_PAIRED_ESCAPES = re.compile(
-    r"""(?: [^\\]++
-          | \\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w   # a pair: one character
-          | \\(?!u[dD][89a-fA-F]).                   # any escape but half of a pair
-        )*+""",
-    re.VERBOSE | re.DOTALL,
-)
+_WORD = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[-+.\w]+|[\[{}\]]', re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(?P<half>u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
+"""An escape; a pair of halves is one."""
 
 
 class _NotJsonError(ValueError):
@@ -50,11 +45,11 @@ def decode(text: str) -> object:
         name = str(error)
         raise _invalid(f"{name} is not a JSON number", text, _first(text, name)) from None
     except ValueError:
-        too_long = rf"-?[0-9]{{{sys.get_int_max_str_digits() + 1},}}+(?!\.[0-9]|[eE][-+]?[0-9])"
+        too_long = rf"-?[0-9]{{{sys.get_int_max_str_digits() + 1},}}(?![0-9]|\.[0-9]|[eE][-+]?[0-9])"
         raise _invalid("a number with too many digits", text, _first(text, too_long)) from None
-    paired = next(_PAIRED_ESCAPES.finditer(text)).end()
-    if paired < len(text):
-        raise _invalid("half of a surrogate pair", text, paired)
+    half = next((escape.start() for escape in _ESCAPE.finditer(text) if escape["half"]), None)
+    if half is not None:
+        raise _invalid("half of a surrogate pair", text, half)
     return document
 
 
