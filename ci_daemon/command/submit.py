@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
@@ -29,9 +30,27 @@ _INTERRUPTED = 130
 
 
 def _url(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    if not value.startswith(("http://", "https://")):
-        raise click.BadParameter(f"{value} is no address: give one that begins with http:// or https://")
+    if not _is_address(value):
+        raise click.BadParameter(f"{value} is no address: give one such as https://ci.example.org")
     return value.rstrip("/")
+
+
+def _is_address(url: str) -> bool:
+    """Tell whether a URL names a host that can be asked, and nothing but that and a path."""
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna")
+        extras = parts.port == 0 or parts.username or parts.query or parts.fragment
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(host) and url.isprintable() and " " not in url and not extras
+
+
+def _token(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    token = (value or "").strip()
+    if not token.isascii() or not token.isprintable():
+        raise click.BadParameter("this is no API key: give the token that `ci-daemon user add` printed")
+    return token or None
 
 
 @click.command(cls=Command, short_help="Run a pipeline over a tree and follow it.")
@@ -58,7 +77,13 @@ def _url(_context: click.Context, _parameter: click.Parameter, value: str) -> st
     callback=_url,
     help="Where the service is.",
 )
-@click.option("--token", envvar="CI_DAEMON_TOKEN", show_envvar=True, help="Your API key; rather set the variable.")
+@click.option(
+    "--token",
+    envvar="CI_DAEMON_TOKEN",
+    show_envvar=True,
+    callback=_token,
+    help="Your API key; rather set the variable.",
+)
 @click.option(
     "--then", metavar="LINE", multiple=True, hidden=True, help="End with these lines, not with the usual two."
 )

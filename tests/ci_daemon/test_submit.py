@@ -322,9 +322,37 @@ def test_a_service_that_is_not_there_is_said_at_once(submit: Submit, capsys: pyt
     assert "nobody answers at http://127.0.0.1:9" in capsys.readouterr().err
 
 
-def test_a_url_that_is_none_is_said(submit: Submit, capsys: pytest.CaptureFixture[str]):
-    assert submit("--url", "ci.example.org") == 2
-    assert "http://" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://host",
+        "host",
+        "http://",
+        "http://[::1",
+        "http://a b",
+        "http://h:port",
+        "http://h:99999",
+        "http://h\x01",
+        "http://user@h",
+        "http://h?q",
+        "http://h#f",
+        f"http://{'a' * 64}",
+    ],
+)
+def test_a_url_that_is_none_is_said(submit: Submit, capsys: pytest.CaptureFixture[str], url: str):
+    assert submit("--url", url) == 2
+    assert f"{url} is no address: give one such as https://ci.example.org" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("token", ["ci_\u00e9", "ci_a\nb", "ci_\x1b"])
+def test_a_key_that_can_be_none_is_said(submit: Submit, capsys: pytest.CaptureFixture[str], token: str):
+    assert submit("--token", token) == 2
+    assert "this is no API key" in capsys.readouterr().err
+
+
+def test_a_key_may_end_with_the_line_break_of_its_file(service: PlayedService, submit: Submit):
+    with service.playing(passing):
+        assert submit("--token", f"{service.token}\n") == 0
 
 
 class Stranger(BaseHTTPRequestHandler):
