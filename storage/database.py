@@ -45,10 +45,15 @@ class Database:
         self._clock = clock
         self._connections = _Connections(str(path))
         self._writer = threading.RLock()
+        self._begun = threading.local()
 
     def now(self) -> int:
-        """Return the clock's wall time in microseconds since the epoch, as the tables hold it."""
-        return to_micros(self._clock.now())
+        """Return the clock's wall time in microseconds since the epoch, as the tables hold it.
+
+        Within a ``write`` it stands still: what changes together changes at one instant.
+        """
+        begun: int | None = getattr(self._begun, "at", None)
+        return to_micros(self._clock.now()) if begun is None else begun
 
     def execute(self, sql: str, slots: Mapping[str, Any] | None = None) -> apsw.Cursor:
         """Run one statement in this thread's connection, with values for its ``:name`` slots.
@@ -87,6 +92,7 @@ class Database:
                 yield
                 return
             self.execute("BEGIN IMMEDIATE")
+            self._begun.at = self.now()
             try:
                 yield
                 self.execute("COMMIT")
@@ -94,6 +100,8 @@ class Database:
                 if connection.in_transaction:
                     self.execute("ROLLBACK")
                 raise
+            finally:
+                self._begun.at = None
 
     def close(self) -> None:
         """Close every thread's connection. Called when no other thread uses the database any more. Idempotent."""

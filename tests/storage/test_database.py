@@ -44,6 +44,19 @@ def test_connections_keep_foreign_keys_and_write_ahead(numbers: Database):
     assert numbers.execute("PRAGMA synchronous").get == 1
 
 
+def test_a_write_has_one_instant(numbers: Database, clock: HandClock):
+    with numbers.write():
+        begun = numbers.now()
+        clock.turn(seconds=1)
+        elsewhere: list[int] = []
+        _in_thread(lambda: elsewhere.append(numbers.now()))
+        with numbers.write():
+            assert numbers.now() == begun
+        assert numbers.now() == begun
+    assert elsewhere == [begun + 1_000_000]
+    assert numbers.now() == begun + 1_000_000
+
+
 def test_an_exception_undoes_all_that_a_write_did(numbers: Database):
     def fail() -> None:
         with numbers.write():
