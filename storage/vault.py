@@ -51,7 +51,8 @@ class Vault:
                 mode = os.fstat(file.fileno()).st_mode
                 text = file.read(1024)
         except OSError as error:
-            raise KeyUnreadable(f"cannot read the key {path}: {error.strerror}; restore it from your backup") from error
+            remedy = "restore it from your backup" if isinstance(error, FileNotFoundError) else "run this as its owner"
+            raise KeyUnreadable(f"cannot read the key {path}: {error.strerror}; {remedy}") from error
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise KeyUnreadable(f"others may read the key {path}: run `chmod 600 {path}`")
         try:

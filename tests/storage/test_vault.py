@@ -67,7 +67,13 @@ def test_derived_keys_differ_by_purpose_and_stay_the_same(key: Path):
 
 
 def test_a_missing_key_says_so(tmp_path: Path):
-    with pytest.raises(KeyUnreadable, match="No such file"):
+    with pytest.raises(KeyUnreadable, match="No such file or directory; restore it from your backup"):
+        Vault.load(tmp_path / "secret.key")
+
+
+def test_a_key_that_is_there_and_not_to_be_read_is_for_its_owner(tmp_path: Path):
+    (tmp_path / "secret.key").symlink_to("secret.key")
+    with pytest.raises(KeyUnreadable, match="run this as its owner"):
         Vault.load(tmp_path / "secret.key")
 
 
