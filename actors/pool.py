@@ -70,6 +70,7 @@ class LeasePool(Supervised):
                 self._draining = True
                 self._runtime.board.waiting_for = "waiting for a VM: the service is draining"
             case TaskDone("warm", Lease() as lease):
+                self._runtime.storage.leases.warmed(lease.id)
                 self._warming -= 1
                 self._warm.append(lease)
             case TaskFailed("warm", error):
@@ -122,6 +123,7 @@ class LeasePool(Supervised):
             lease_uuid=warm.uuid if warm else str(uuid.uuid4()),
         )
         if lease is None:
+            self._look_after_warm()
             return
         if warm:
             self._warm.remove(warm)
@@ -167,6 +169,12 @@ class LeasePool(Supervised):
         wanted = (image, queued.shape, queued.network)
         return next((warm for warm in self._warm if (warm.image, warm.shape, warm.network) == wanted), None)
 
+    def _look_after_warm(self) -> None:
+        """Forget warm VMs that the owner ended."""
+        waiting = {lease.id for lease in self._runtime.storage.leases.live() if lease.state is LeaseState.WARM}
+        self._warm = [lease for lease in self._warm if lease.id in waiting]
+        self._refill()
+
     def _refill(self) -> None:
         """Start to make as many warm VMs of the default image as are missing."""
         while not self._draining and len(self._warm) + self._warming < self._runtime.pool.warm:
@@ -184,12 +192,13 @@ class LeasePool(Supervised):
         except VmError:
             runtime.storage.leases.end(lease.id)
             raise
-        runtime.storage.leases.warmed(lease.id)
         return lease
 
     def _destroy(self, lease: Lease) -> None:
         def destroy() -> None:
-            self._runtime.provider.destroy(lease.uuid)
-            self._runtime.storage.leases.end(lease.id)
+            try:
+                self._runtime.provider.destroy(lease.uuid)
+            finally:
+                self._runtime.storage.leases.end(lease.id)
 
         self.work("destroy", destroy)

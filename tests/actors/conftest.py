@@ -22,7 +22,8 @@ T = TypeVar("T")
 class Host:
     """A state directory with its VMs, and one engine after the other over it."""
 
-    def __init__(self, directory: Path, images_dir: Path) -> None:
+    def __init__(self, directory: Path, images_dir: Path, warm: int = 0) -> None:
+        self.warm = warm
         self.clock = SystemClock()
         self.storage = Storage.create(directory / "state", self.clock)
         idmap = IdMap.of_caller()
@@ -42,7 +43,7 @@ class Host:
             self.provider,
             self.images,
             self.clock,
-            PoolSettings(max_vms=4, warm=0),
+            PoolSettings(max_vms=4, warm=self.warm),
             JobSettings(kill_grace=1.0),
             "http://127.0.0.1",
         )
