@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from api.errors import ApiError
 from api.follow import Patience
-from api.ranges import ByteRange, parse_range
+from api.ranges import parse_range
 
 if TYPE_CHECKING:
     import falcon
@@ -48,12 +48,12 @@ class Logs:
         ended, size = self._settled(req, readable, log, wanted.first if wanted else 0)
         span = (0, size) if wanted is None else wanted.within(size)
         if span is None:
-            raise _nothing_there(wanted or ByteRange(), size, ended=ended)
+            raise _nothing_there(size, ended=ended)
         start, end = span
         resp.status = 200 if wanted is None else 206
         resp.content_type = "text/plain; charset=utf-8"
         resp.cache_control = ["no-store"]
-        resp.set_headers({"Accept-Ranges": "bytes", "X-Log-Complete": _flag(ended and end == size)})
+        resp.set_headers({"Accept-Ranges": "bytes", "X-Log-Complete": _flag(ended)})
         if wanted is not None:
             resp.set_header("Content-Range", f"bytes {start}-{end - 1}/{size}")
         if end - start <= _SMALL:
@@ -133,11 +133,11 @@ def _wait_seconds(text: str | None) -> float:
     return float(text)
 
 
-def _nothing_there(wanted: ByteRange, size: int, *, ended: bool) -> ApiError:
+def _nothing_there(size: int, *, ended: bool) -> ApiError:
     return ApiError(
         "range_not_satisfiable",
         f"the log has {size} bytes{'' if ended else ' so far'}, none of them in the range",
-        headers={"Content-Range": f"bytes */{size}", "X-Log-Complete": _flag(ended and wanted.first >= size)},
+        headers={"Content-Range": f"bytes */{size}", "X-Log-Complete": _flag(ended)},
     )
 
 

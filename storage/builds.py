@@ -40,6 +40,7 @@ _BUILD = Columns(
     BuildRow.timeout_seconds,
     BuildRow.cancel_requested,
     BuildRow.has_source,
+    BuildRow.source_sha256,
     BuildRow.created_at,
     BuildRow.scheduled_at,
     BuildRow.started_at,

@@ -141,6 +141,7 @@ class Build:
     timeout_seconds: int | None
     cancel_requested: bool
     has_source: bool
+    source_sha256: str
     created_at: datetime
     scheduled_at: datetime | None
     started_at: datetime | None
