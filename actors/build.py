@@ -44,6 +44,7 @@ class BuildSupervisor(Supervised):
         self._received = 0
         self._actors: dict[int, Address] = {}
         self._restarts: Counter[int] = Counter()
+        self._unsettled: list[int] = []
         self._timed_out = False
         self._build: Build
         self._nodes: dict[int, _Node] = {}
@@ -82,20 +83,17 @@ class BuildSupervisor(Supervised):
         """Follow one event of the build."""
         match message:
             case Granted(_, lease):
-                self._received += 1
                 self._granted(lease)
             case CancelBuild(_, recorded):
-                self._received += 1
                 self._cancel()
                 recorded.set()
             case BuildTimedOut():
-                self._received += 1
                 self._time_out()
             case JobChanged(job_id, progress):
                 self._job_changed(job_id, progress)
             case ChildStopped(urn):
                 self._job_actor_stopped(urn)
-        self._say_if_idle()
+        self._handled(message)
 
     def on_error(self, message: object, error: Exception) -> None:
         """Fail the build for an error of the service's own, and end what still runs of it."""
@@ -108,6 +106,13 @@ class BuildSupervisor(Supervised):
             error_message=f"the service could not handle an event of this build: {error}",
         )
         self._build = self._runtime.storage.builds.get(self._build_id) or self._build
+        self._handled(message)
+
+    def _handled(self, message: object) -> None:
+        """Count what root has sent, once, however often the storage made it come again."""
+        if isinstance(message, Granted | CancelBuild | BuildTimedOut):
+            self._received += 1
+        self._say_if_idle()
 
     def _set_alarm(self) -> None:
         """Have the build's time-out come, counted from its first job's start."""
@@ -214,19 +219,29 @@ class BuildSupervisor(Supervised):
             post(self._runtime.crew.pool, Demand())
 
     def _advance(self, job_id: int) -> None:
-        """Schedule a pending job whose prerequisites are all satisfied, or skip it and what waits for it."""
-        waiting = [job_id]
-        while waiting:
-            node = self._nodes[waiting.pop()]
-            if node.progress.state is not JobState.PENDING:
-                continue
-            before = [(self._nodes[edge.from_id].progress, edge.continue_on_failure) for edge in node.prerequisites]
-            if any(blocks(progress, continue_on_failure=forgiving) for progress, forgiving in before):
-                if self._move(node.job.id, JobEvent.BLOCKED):
-                    waiting.extend(edge.to_id for edge in node.dependents)
-            elif all(satisfies(progress, continue_on_failure=forgiving) for progress, forgiving in before):
-                self._move(node.job.id, JobEvent.READY)
-                post(self._runtime.crew.pool, Demand())
+        """Schedule a pending job whose prerequisites are all satisfied, or skip it and what waits for it.
+
+        What the storage does not take now stays to be settled when the message comes again.
+        """
+        self._unsettled.append(job_id)
+        while self._unsettled:
+            node = self._nodes[self._unsettled[-1]]
+            skipped = self._settle(node)
+            self._unsettled.pop()
+            if skipped:
+                self._unsettled.extend(edge.to_id for edge in node.dependents)
+
+    def _settle(self, node: _Node) -> bool:
+        """Schedule or skip a job where its prerequisites say so; tell whether it was skipped."""
+        if node.progress.state is not JobState.PENDING:
+            return False
+        before = [(self._nodes[edge.from_id].progress, edge.continue_on_failure) for edge in node.prerequisites]
+        if any(blocks(progress, continue_on_failure=forgiving) for progress, forgiving in before):
+            return self._move(node.job.id, JobEvent.BLOCKED)
+        if all(satisfies(progress, continue_on_failure=forgiving) for progress, forgiving in before):
+            self._move(node.job.id, JobEvent.READY)
+            post(self._runtime.crew.pool, Demand())
+        return False
 
     def _roll_up(self) -> None:
         """Bring the build's own state up to date with its jobs'."""
@@ -250,17 +265,18 @@ class BuildSupervisor(Supervised):
         job_id = next((job_id for job_id, address in self._actors.items() if address.actor_urn == urn), None)
         if job_id is None:
             return
-        del self._actors[job_id]
         self._reload(job_id)
         node = self._nodes[job_id]
+        if node.progress.state in _WITH_VM and self._restarts[job_id] >= _JOB_RESTARTS:
+            self._give_up_on(node)
         if node.progress.state in _WITH_VM:
+            del self._actors[job_id]
             self._restarts[job_id] += 1
-            if self._restarts[job_id] <= _JOB_RESTARTS:
-                self.log.error("the actor of job %s died and is started again", node.job.uuid)
-                self._attach(node)
-            else:
-                self._give_up_on(node)
+            self.log.error("the actor of job %s died and is started again", node.job.uuid)
+            self._attach(node)
+            return
         self._job_changed(job_id, node.progress)
+        self._actors.pop(job_id, None)
 
     def _give_up_on(self, node: _Node) -> None:
         storage = self._runtime.storage

@@ -39,6 +39,7 @@ class Supervised(pykka.ThreadingActor):
         self._timer = timer
         self._parent = parent
         self._workers: set[threading.Thread] = set()
+        self._ended = threading.Event()
         self.log = logging.getLogger(type(self).__module__)
 
     def begin(self) -> None:
@@ -90,13 +91,13 @@ class Supervised(pykka.ThreadingActor):
         self._end()
 
     def work(self, task: str, function: Callable[[], object]) -> None:
-        """Run ``function`` on a thread of its own; its result or error comes back as TaskDone or TaskFailed."""
+        """Run ``function`` on a thread of its own; its result or error comes back as TaskDone or TaskFailed.
+
+        Where the storage cannot be used it is called again a second later, for as long as the actor lives.
+        """
 
         def run() -> None:
-            try:
-                message: object = TaskDone(task, function())
-            except Exception as error:  # noqa: BLE001 - the worker's rim: every error becomes a message to its actor
-                message = TaskFailed(task, error)
+            message = self._outcome(task, function)
             self._workers.discard(worker)
             post(self.actor_ref, message)
 
@@ -104,7 +105,19 @@ class Supervised(pykka.ThreadingActor):
         self._workers.add(worker)
         worker.start()
 
+    def _outcome(self, task: str, function: Callable[[], object]) -> TaskDone | TaskFailed:
+        while True:
+            try:
+                return TaskDone(task, function())
+            except DatabaseUnavailable as error:
+                self.log.error("%s of %s waits for the storage: %s", task, self, error)
+                if self._ended.wait(_STORAGE_PAUSE):
+                    return TaskFailed(task, error)
+            except Exception as error:  # noqa: BLE001 - the worker's rim: every error becomes a message to its actor
+                return TaskFailed(task, error)
+
     def _end(self) -> None:
+        self._ended.set()
         try:
             self.teardown()
             for worker in tuple(self._workers):

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import uuid
+from contextlib import closing
+from pathlib import Path
 
 import pykka
 import pytest
@@ -14,11 +18,16 @@ from actors.pool import LeasePool
 from actors.states import Progress
 from actors.supervision import Supervised
 from actors.vms import Connection, VmSpec
-from storage import Build, JobState, Lease
+from storage import Build, DatabaseUnavailable, JobState, Lease, LeaseState
 from tests.actors.conftest import Host, until
 from tests.e2e.pipelines import Graph, one
 
 LOUD = "for i in 1 2 3 4 5 6 7 8 9 10; do echo line $i; sleep 0.2; done"
+HOLD = """
+import sqlite3, sys, time
+sqlite3.connect(sys.argv[1], isolation_level=None).execute("BEGIN IMMEDIATE")
+time.sleep(2)
+"""
 LINES = b"".join(b"line %d\n" % number for number in range(1, 11))
 
 
@@ -140,10 +149,11 @@ def test_a_grant_that_overtakes_the_news_of_a_retry_is_not_lost(host: Host):
     build = host.build(one('echo try $CI_ATTEMPT; test "$CI_ATTEMPT" = 2 || sleep 600'))
     host.says(build, b"try 1")
     (first,) = host.storage.leases.live()
-    supervisor = the(BuildSupervisor)
+    supervisor, actor = the(BuildSupervisor), the(JobActor)
     send_back(host, first)
     supervisor.tell(Granted(build.id, granted(host, build)))
     supervisor.tell(JobChanged(host.job(build).id, Progress(JobState.SCHEDULED, attempt=1)))
+    actor.stop()
     assert host.finish(build).state == "passed"
 
 
@@ -159,6 +169,51 @@ def test_a_command_that_is_dead_but_whose_output_does_not_end_is_over_all_the_sa
         connection.run(f"kill -KILL $({followed})", timeout=10)
     host.engine.cancel(build.id)
     assert host.finish(build, 10).state == "canceled"
+
+
+def test_a_warm_vm_that_the_owner_ended_is_given_to_nobody(tmp_path: Path, images_dir: Path):
+    with closing(Host(tmp_path, images_dir, warm=1)) as host:
+        host.engine.start()
+        warm = until(lambda: next((x for x in host.storage.leases.live() if x.state is LeaseState.WARM), None), "warm")
+        host.provider.destroy(warm.uuid)
+        host.storage.leases.end(warm.id)
+        assert host.finish(host.build(one("true")), 10).state == "passed"
+
+
+def test_a_database_that_another_process_holds_for_a_while_costs_a_build_nothing(
+    tmp_path: Path, images_dir: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("storage.database._BUSY_SECONDS", 0.05)
+    graph = Graph().step("parent", "sleep 0.3; echo made > f").step("child", "cat f", builds_in="parent")
+    late = Graph(timeout_seconds=1).step("long", "sleep 600").step("next", "true", after=("long",))
+    with closing(Host(tmp_path, images_dir)) as host:
+        host.engine.start()
+        first, second = host.build(graph.ir()), host.build(late.ir())
+        for build, key in ((first, "parent"), (second, "long")):
+            until(lambda b=build, k=key: host.job(b, k).state is JobState.RUNNING or None, key)
+        file = host.storage.directory / "ci-daemon.sqlite3"
+        subprocess.run([sys.executable, "-c", HOLD, str(file)], check=True, timeout=30)
+        assert host.finish(second).state == "failed"
+        assert host.job(second, "long").error_code == "pipeline_timeout"
+        assert host.finish(first).state == "passed"
+        until(lambda: True if not pykka.ActorRegistry.get_by_class(BuildSupervisor) else None, "no supervisor left")
+
+
+def test_skipping_goes_on_where_the_storage_was_not_there_in_the_middle(host: Host, monkeypatch: pytest.MonkeyPatch):
+    graph = Graph().step("bad", "exit 1")
+    for key, before in (("b", "bad"), ("c", "b"), ("d", "c")):
+        graph.step(key, "true", after=(before,))
+    move, failures = host.storage.jobs.move, iter((False, True))
+
+    def sometimes(job_id: int, frm: JobState, to: JobState, **facts: object) -> bool:
+        if to is JobState.SKIPPED and next(failures, False):
+            raise DatabaseUnavailable("full")
+        return move(job_id, frm, to, **facts)  # type: ignore[arg-type] # passed on as it came
+
+    monkeypatch.setattr(host.storage.jobs, "move", sometimes)
+    build = host.build(graph.ir())
+    assert host.finish(build, 15).state == "failed"
+    assert [host.job(build, key).state for key in "bcd"] == ["skipped"] * 3
 
 
 def test_queued_jobs_cost_no_threads(host: Host):

@@ -10,7 +10,7 @@ import pytest
 from actors.messages import ChildStopped, TaskDone, TaskFailed
 from actors.supervision import Supervised
 from actors.timer import Timer
-from storage import SystemClock
+from storage import DatabaseUnavailable, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,6 +95,22 @@ def test_work_comes_back_as_a_message_and_so_does_its_error(parent: Address, see
 
     child.tell(broken)
     assert seen.get(timeout=5) == TaskFailed("task", error)
+
+
+def test_work_that_the_storage_has_no_room_for_is_done_again(
+    parent: Address, seen: queue.Queue[object], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("actors.supervision._STORAGE_PAUSE", 0.01)
+    child = Child.start(parent, seen)
+    failures = iter((DatabaseUnavailable("full"), DatabaseUnavailable("full")))
+
+    def work() -> int:
+        if error := next(failures, None):
+            raise error
+        return 42
+
+    child.tell(work)
+    assert seen.get(timeout=5) == TaskDone("task", 42)
 
 
 def test_the_mailbox_is_not_blocked_by_work(parent: Address, seen: queue.Queue[object]):
