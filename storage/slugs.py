@@ -19,10 +19,11 @@ _UNUSABLE = re.compile("[^a-z0-9]+")
 def slugify(name: str) -> str:
     """Return the slug of a name, at most 63 characters of ``a-z0-9-``; empty where the name has no usable character.
 
-    To the letter of the rule a letter's accent, once NFKD has parted it from the letter, is outside ``a-z0-9`` too.
+    An accent, which NFKD parts from its letter, is dropped: it is for this that names are decomposed at all.
     """
     decomposed = unicodedata.normalize("NFKD", name).lower()
-    return _UNUSABLE.sub("-", decomposed).strip("-")[:MAX_SLUG].rstrip("-")
+    plain = "".join(character for character in decomposed if not unicodedata.combining(character))
+    return _UNUSABLE.sub("-", plain).strip("-")[:MAX_SLUG].rstrip("-")
 
 
 def slug_candidates(slug: str) -> Iterator[str]:
