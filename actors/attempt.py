@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import logging
 import shutil
 import threading
 from dataclasses import dataclass
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Abandoned", "Assignment", "Attempt", "spec_of"]
 
+_logger = logging.getLogger(__name__)
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+_ROOM_PAUSE = 1.0
 _RECONNECT_WAITS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 _ACQUIRE_WAITS = (0.2, 1.0, 3.0, 10.0)
 
@@ -39,7 +46,7 @@ class Assignment:
     heirs_of_failure: bool
 
 
-class Abandoned(Exception):  # noqa: N818 - reads as what happened
+class Abandoned(Exception):
     """The actor no longer wants the step that was under way."""
 
 
@@ -100,21 +107,42 @@ class Attempt:
         vms.start(connection, spec)
 
     def follow(self) -> vms.Exited:
-        """Bring the command's output into the log until it has ended, over as many connections as it takes."""
-        log = self._opened_log()
-        offset = log.guest_offset
+        """Bring the command's output into the log until it has ended, over as many connections as it takes.
+
+        Where the host's disk has no room the output waits in the VM until it has.
+        """
         while True:
             try:
-                following = vms.follow(self._connected(), offset)
-                for block in following:
-                    log.output(block)
-                    offset = following.offset
-                    self._on_output()
-                if following.exited is not None:
-                    log.close()
-                    return following.exited
+                return self._follow()
             except vms.ConnectionLost:
                 self._reconnect()
+            except OSError as error:
+                self._wait_for_room(error)
+
+    def _follow(self) -> vms.Exited:
+        log = self._opened_log()
+        following = vms.follow(self._connected(), log.guest_offset)
+        for block in following:
+            log.output(block)
+            self._on_output()
+        assert following.exited is not None  # noqa: S101 - it was followed to its end
+        log.close()
+        return following.exited
+
+    def _wait_for_room(self, error: OSError) -> None:
+        """Let go of a log that could not be written, and pause. Raises Abandoned, and what is no want of room."""
+        with self._lock:
+            log, self._log = self._log, None
+        if log is not None:
+            with contextlib.suppress(OSError):
+                log.close()
+        if self._abandoned.is_set():
+            raise Abandoned from None
+        if error.errno not in _NO_ROOM:
+            raise error
+        _logger.warning("job %s waits for room for its log: %s", self._job.uuid, error)
+        if self._abandoned.wait(_ROOM_PAUSE):
+            raise Abandoned
 
     def kill(self) -> None:
         """End the command: TERM to its group, a grace, KILL to all that is left. Returns when it is dead."""
@@ -141,7 +169,13 @@ class Attempt:
 
     def notice(self, text: str) -> None:
         """Write a line of the service's own into the log."""
-        self._opened_log().notice(text)
+        while True:
+            try:
+                self._opened_log().notice(text)
+            except OSError as error:
+                self._wait_for_room(error)
+            else:
+                break
         self._on_output()
 
     def abandon(self) -> None:
@@ -231,7 +265,7 @@ class Attempt:
     def _lay_source(self, connection: vms.Connection) -> None:
         if self._build.has_source:
             archive = self._runtime.storage.sources.path(self._build.uuid)
-            vms.check_source(archive, max_bytes=self._lease.shape.disk_gb * 2**30)
+            vms.check_source(archive, max_bytes=self._lease.shape.disk_gb * 2**30, sha256=self._build.source_sha256)
             vms.lay_source(connection, archive, timeout=self._runtime.jobs.source_timeout)
 
     def _notices(self) -> None:
@@ -245,5 +279,7 @@ class Attempt:
     def _opened_log(self) -> LogWriter:
         with self._lock:
             if self._log is None:
+                if self._abandoned.is_set():
+                    raise Abandoned
                 self._log = self._runtime.storage.logs.writer(self._build.uuid, self._job.uuid, self._job.attempt)
             return self._log

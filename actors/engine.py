@@ -21,7 +21,7 @@ __all__ = ["Engine", "EngineBusy"]
 _CANCEL_PATIENCE = 5.0
 
 
-class EngineBusy(Exception):  # noqa: N818 - reads as what it says
+class EngineBusy(Exception):
     """The actors did not answer in time; what was asked is in the storage and will be done."""
 
 

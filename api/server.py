@@ -34,7 +34,7 @@ _MAINTENANCE_SECONDS = 5
 _UNACKNOWLEDGED_MS = 300_000
 
 
-class CannotListen(Exception):  # noqa: N818 - reads as the state it reports
+class CannotListen(Exception):
     """The address to listen on is not to be had; the message says what to do."""
 
 

@@ -20,7 +20,7 @@ __all__ = ["AlreadyServed", "Lock", "ServingProcess", "served_by", "serving"]
 _NAME = "ci-daemon.lock"
 
 
-class AlreadyServed(Exception):  # noqa: N818 - says what is the case, as the other refusals do
+class AlreadyServed(Exception):
     """Another process serves the state directory; the message names it."""
 
 

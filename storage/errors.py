@@ -29,30 +29,30 @@ class StorageError(Exception):
     """The root of everything that the storage raises on purpose."""
 
 
-class NotInitialized(StorageError):  # noqa: N818 - these names read as the state they report
+class NotInitialized(StorageError):
     """The state directory holds no storage yet, or is not there."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(f"{directory} is not initialized: run `ci-daemon --state-dir {directory} init`")
 
 
-class AlreadyInitialized(StorageError):  # noqa: N818
+class AlreadyInitialized(StorageError):
     """The state directory holds a storage already."""
 
 
-class SchemaTooNew(StorageError):  # noqa: N818
+class SchemaTooNew(StorageError):
     """A newer release wrote the database."""
 
 
-class MigrationFailed(StorageError):  # noqa: N818
+class MigrationFailed(StorageError):
     """A migration could not be applied; the database is as it was before it."""
 
 
-class DatabaseUnreadable(StorageError):  # noqa: N818
+class DatabaseUnreadable(StorageError):
     """The database file cannot be opened, or is no database of this service."""
 
 
-class DatabaseUnavailable(StorageError):  # noqa: N818
+class DatabaseUnavailable(StorageError):
     """The database cannot be read or written now: its disk is full, read-only or broken. Worth another try, later."""
 
 
@@ -60,25 +60,25 @@ class DatabaseBusy(DatabaseUnavailable):
     """Another process holds the database's write lock for too long. Worth another try."""
 
 
-class StorageClosed(StorageError):  # noqa: N818
+class StorageClosed(StorageError):
     """The storage was closed, and is asked again."""
 
 
-class KeyUnreadable(StorageError):  # noqa: N818
+class KeyUnreadable(StorageError):
     """The key file is missing, open to others, or holds no key."""
 
 
-class SealBroken(StorageError):  # noqa: N818
+class SealBroken(StorageError):
     """Sealed bytes were changed, or sealed with another key."""
 
 
-class EmailTaken(StorageError):  # noqa: N818
+class EmailTaken(StorageError):
     """Another user has this e-mail address."""
 
 
-class SlugTaken(StorageError):  # noqa: N818
+class SlugTaken(StorageError):
     """The organization has another pipeline of this slug."""
 
 
-class NameUnusable(StorageError):  # noqa: N818
+class NameUnusable(StorageError):
     """A name holds no character that a slug could be made of."""

@@ -39,7 +39,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
 
-class Misfit(Exception):  # noqa: N818 - half an error: becomes an IrError once its place is known
+class Misfit(Exception):
     """A value is not what was expected. ``path`` grows from the value outwards: names of members, indexes of items."""
 
     def __init__(self, expected: str) -> None:

@@ -41,7 +41,7 @@ _TIMED_OUT = {124, 143}
 _KILLED = 137
 
 
-class NotStarted(VmError):  # noqa: N818 - these two read as what is the matter
+class NotStarted(VmError):
     """No command was started in this VM."""
 
 

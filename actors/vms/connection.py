@@ -41,19 +41,19 @@ _DROPPED = (paramiko.SSHException, OSError, EOFError)
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")
 
 
-class ConnectionLost(VmError):  # noqa: N818 - these four read as what happened
+class ConnectionLost(VmError):
     """The connection could not be made, dropped, or ended a command without its exit status. A new one may work."""
 
 
-class HostKeyMismatch(VmError):  # noqa: N818
+class HostKeyMismatch(VmError):
     """Who answered is not the VM that was made: its host key is not the pinned one. Nothing was sent to it."""
 
 
-class CommandTimeout(VmError):  # noqa: N818
+class CommandTimeout(VmError):
     """A command did not end in its time. Its channel is closed; whether it still runs in the VM is not known."""
 
 
-class OutputTooLong(VmError):  # noqa: N818
+class OutputTooLong(VmError):
     """A command that should answer briefly printed more than its limit."""
 
 

@@ -26,15 +26,15 @@ class VmError(Exception):
     """The provider could not do what it was asked; the message says what to do about it. Worth another attempt."""
 
 
-class ImageNotFound(VmError):  # noqa: N818 - reads as the error code it becomes, `image_not_found`
+class ImageNotFound(VmError):
     """No image of that name is in the store. Another attempt would not help."""
 
 
-class SnapshotNotFound(VmError):  # noqa: N818
+class SnapshotNotFound(VmError):
     """No snapshot of that name is in the store. Another attempt would not help."""
 
 
-class VmLost(VmError):  # noqa: N818
+class VmLost(VmError):
     """The VM is gone: its init ended, or it was never made."""
 
 

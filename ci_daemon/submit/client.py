@@ -47,7 +47,7 @@ class ApiError(Exception):
         return self.status in {httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE}
 
 
-class ServiceUnreachable(Exception):  # noqa: N818 - says what is the case
+class ServiceUnreachable(Exception):
     """Nobody answers at the address; the message says what to check."""
 
     passing = True

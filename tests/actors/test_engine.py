@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ from actors.pool import LeasePool
 from actors.states import Progress
 from actors.supervision import Supervised
 from actors.vms import Connection, VmSpec
-from storage import Build, DatabaseUnavailable, JobState, Lease, LeaseState
+from storage import Build, DatabaseUnavailable, JobState, Lease, LeaseState, LogWriter
 from tests.actors.conftest import Host, until
 from tests.e2e.pipelines import Graph, one
 
@@ -214,6 +215,20 @@ def test_skipping_goes_on_where_the_storage_was_not_there_in_the_middle(host: Ho
     build = host.build(graph.ir())
     assert host.finish(build, 15).state == "failed"
     assert [host.job(build, key).state for key in "bcd"] == ["skipped"] * 3
+
+
+def test_a_log_waits_for_room_on_the_hosts_disk(host: Host, monkeypatch: pytest.MonkeyPatch):
+    write, full = LogWriter.output, iter((False, True, True))
+
+    def sometimes(writer: LogWriter, data: bytes) -> None:
+        if next(full, False):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(writer, data)
+
+    monkeypatch.setattr(LogWriter, "output", sometimes)
+    build = host.build(one(LOUD))
+    assert host.finish(build).state == "passed"
+    assert host.log(build) == LINES
 
 
 def test_queued_jobs_cost_no_threads(host: Host):

@@ -110,3 +110,11 @@ def test_an_archive_that_reaches_out_is_refused_and_nothing_is_touched(pipeline:
     build = pipeline.build(one("true"), source=source)
     assert build.finish()["state"] == "failed"
     assert build.jobs()["only"]["error_code"] == "source_fetch_failed"
+
+
+def test_an_archive_that_is_not_the_announced_one_is_refused(pipeline: Pipeline):
+    build = pipeline.build(one("true"), source=archive(member("a")), source_sha256="0" * 64)
+    assert build.finish()["state"] == "failed"
+    only = build.jobs()["only"]
+    assert only["error_code"] == "source_fetch_failed"
+    assert "expected was " + "0" * 64 in only["error_message"]

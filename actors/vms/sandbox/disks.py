@@ -41,7 +41,7 @@ exec rm -rf -- "trash/$1/$2"
 """
 
 
-class SnapshotInUse(VmError):  # noqa: N818 - reads as what is wrong
+class SnapshotInUse(VmError):
     """A VM or another snapshot starts from this one, so it cannot be removed yet."""
 
 

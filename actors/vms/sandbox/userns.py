@@ -37,11 +37,11 @@ _ENVIRONMENT = {
 }
 
 
-class NoSubIds(VmError):  # noqa: N818 - reads as what is wrong
+class NoSubIds(VmError):
     """The caller has no range of 65,536 sub-ids, or no program that may map it; the message has the mending command."""
 
 
-class MappedFailed(VmError):  # noqa: N818
+class MappedFailed(VmError):
     """A program inside the mapping ended with a non-zero status; the message holds the end of its stderr."""
 
 
