@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.attempt import Assignment, Attempt
+from actors.closing import Closing
 from actors.messages import JobChanged, MeasureDisk, Released, StepTimedOut, Stirred, TaskDone, TaskFailed
 from actors.outcome import (
     DiskUse,
@@ -19,7 +20,7 @@ from actors.outcome import (
 from actors.runtime import Address, Runtime, post
 from actors.states import JobEvent, Progress, next_state
 from actors.supervision import Supervised
-from actors.vms import Exited, VmError, VmLost
+from actors.vms import Exited, VmError
 from storage import JobState
 
 if TYPE_CHECKING:
@@ -48,10 +49,11 @@ class JobActor(Supervised):
         self._job, self._lease = assignment.job, assignment.lease
         self._state = assignment.job.state
         self._attempt = Attempt(runtime, assignment, on_output=self._stir)
+        self._closing = Closing(runtime, assignment, self._attempt)
         self._alarms: list[Alarm] = []
         self._following = False
         self._measuring = False
-        self._min_free = int(runtime.jobs.min_free_disk_gb * 2**30)
+        self._min_free = runtime.jobs.min_free_bytes
         self._exit_code: int | None = None
         self._fault: Fault | None = None
         self._timeout: Fault | None = None
@@ -106,12 +108,10 @@ class JobActor(Supervised):
                 self._started()
             case "follow", Exited(exit_code=exit_code):
                 self._exited(exit_code)
-            case "autopsy", DiskUse():
-                self._judge(disk_fault(result, self._lease.shape, min_free=self._min_free))
             case "measure", DiskUse():
                 self._measured(result)
-            case "snapshot", _ if self._ending is not None:
-                self._conclude(self._ending)
+            case "close", Ending():
+                self._conclude(result)
             case "kill", _:
                 endless = VmError(f"it is dead and its output has not ended {_LAST_WORDS:g} s later")
                 self._alarm(_LAST_WORDS, TaskFailed("kill", endless))
@@ -130,10 +130,6 @@ class JobActor(Supervised):
             case "release":
                 self.log.warning("job %s: its VM cannot be destroyed, the reaper will: %s", self._job.uuid, error)
                 self._released()
-            case "autopsy":
-                self._judge(None)
-            case "snapshot" if self._ending is not None and not isinstance(error, VmLost):
-                self._conclude(self._ending.without_disk(str(error)))
             case _:
                 self._step_failed(error)
 
@@ -201,28 +197,14 @@ class JobActor(Supervised):
             self._alarm(seconds_to_full(use, self._lease.shape, min_free=self._min_free), MeasureDisk())
 
     def _exited(self, exit_code: int) -> None:
-        """Take the exit code; where it is bad and nobody killed the command, look whether the disk is full."""
+        """Take the exit code; unless somebody canceled, see what it means and keep what is wanted of the VM."""
         self._following = False
         self._exit_code = exit_code
-        if exit_code == 0 or self._fault is not None or self._state in _STOPPING:
-            self._judge(self._fault)
+        if self._state is JobState.CANCELING:
+            self._conclude(ending_of_exit(exit_code, self._job, None))
         else:
-            self.work("autopsy", self._attempt.measure)
-
-    def _judge(self, fault: Fault | None) -> None:
-        """Decide what the exit means, and keep the disk for those who build in it.
-
-        Keeping the disk ends the VM, and with it what it knows of the exit: so that is recorded before.
-        """
-        ending = ending_of_exit(self._exit_code, self._job, fault or self._timeout, lost_before=self._lost_before())
-        keep = self._assignment.heirs and (ending.satisfies or self._assignment.heirs_of_failure)
-        if keep and ending.event is not JobEvent.RETRY and self._state is not JobState.CANCELING:
-            if self._exit_code is not None:
-                self._runtime.storage.attempts.exited(self._job.id, self._exit_code)
-            self._ending = ending
-            self.work("snapshot", self._attempt.snapshot)
-        else:
-            self._conclude(ending)
+            fault = self._fault or self._timeout
+            self.work("close", lambda: self._closing.close(exit_code, fault))
 
     def _step_failed(self, error: Exception) -> None:
         """A step before the command's end broke: the job fails, or is tried again where that is the service's fault."""
@@ -232,17 +214,13 @@ class JobActor(Supervised):
             self._release()
             return
         fault = self._fault or fault_of(error)
-        retries = self._runtime.jobs.service_retries
-        self._conclude(ending_of_fault(fault, self._job, lost_before=self._lost_before(), retries=retries))
+        lost = self._runtime.storage.attempts.lost(self._job.id)
+        self._conclude(ending_of_fault(fault, self._job, lost_before=lost, retries=self._runtime.jobs.service_retries))
 
     def _recorded_exit(self) -> int | None:
         """Return the exit code that an earlier actor took, where it did not live to settle what follows."""
         attempts = self._runtime.storage.attempts.of_job(self._job.id)
         return attempts[-1].exit_code if attempts and attempts[-1].finished_at is None else None
-
-    def _lost_before(self) -> int:
-        """Count the earlier attempts that were lost to the service: those that closed with an error code."""
-        return sum(1 for attempt in self._runtime.storage.attempts.of_job(self._job.id) if attempt.error_code)
 
     def _conclude(self, ending: Ending) -> None:
         """Record an ending at once, so that dependents start; but what is canceled is over when its VM is gone."""
@@ -261,7 +239,7 @@ class JobActor(Supervised):
         jobs = self._runtime.storage.jobs
         soft_failed = ending.soft_failed and target is not JobState.CANCELED
         if target is JobState.SCHEDULED:
-            jobs.retry(
+            recorded = jobs.retry(
                 self._job.id,
                 self._state,
                 lease_id=self._lease.id,
@@ -270,7 +248,7 @@ class JobActor(Supervised):
                 exit_code=ending.exit_code,
             )
         else:
-            jobs.finish(
+            recorded = jobs.finish(
                 self._job.id,
                 self._state,
                 target,
@@ -281,7 +259,8 @@ class JobActor(Supervised):
                 lease_id=self._lease.id,
                 billable=ending.billable,
             )
-        self._change(target, soft_failed=soft_failed)
+        if recorded:
+            self._change(target, soft_failed=soft_failed)
         if self._vm_gone:
             self._let_go()
         else:
@@ -293,7 +272,7 @@ class JobActor(Supervised):
     def _released(self) -> None:
         self._vm_gone = True
         if self._state in _STOPPING:
-            self._record(self._ending or ending_of_exit(None, self._job, self._timeout))
+            self._record(self._ending or ending_of_exit(self._exit_code, self._job, self._timeout))
         else:
             self._let_go()
 

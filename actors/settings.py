@@ -67,6 +67,11 @@ class JobSettings:
     service_retries: int = 2
     log_limit_bytes: int = 100 * 2**20
 
+    @property
+    def min_free_bytes(self) -> int:
+        """Return ``min_free_disk_gb`` in bytes."""
+        return int(self.min_free_disk_gb * 2**30)
+
     def __post_init__(self) -> None:
         for name in ("step_timeout", "acquire_timeout", "source_timeout", "log_limit_bytes"):
             if not getattr(self, name) > 0:

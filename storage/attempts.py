@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import peewee
+
 from storage.models import AttemptRow
 from storage.records import Attempt, JobState
-from storage.statements import Columns, Command, Query, insert_into, slot
+from storage.statements import Columns, Command, Query, first, insert_into, slot
 
 if TYPE_CHECKING:
     from storage.database import Database
@@ -38,6 +40,13 @@ class Attempts:
             AttemptRow.select(*_ATTEMPT.selected).where(of_job).order_by(AttemptRow.number),
             _ATTEMPT,
         )
+        self._lost = Query(
+            database,
+            AttemptRow.select(peewee.fn.COUNT(AttemptRow.number)).where(
+                of_job, AttemptRow.error_code.is_null(is_null=False)
+            ),
+            first,
+        )
         self._open = Command(database, insert_into(AttemptRow, "started_at", "finished_at", "exit_code", "error_code"))
         self._start = Command(
             database,
@@ -63,6 +72,10 @@ class Attempts:
     def of_job(self, job_id: int) -> list[Attempt]:
         """Return a job's attempts, first to last."""
         return self._of_job.all(job_id=job_id)
+
+    def lost(self, job_id: int) -> int:
+        """Count the attempts that were lost to the service's own faults: those that closed with an error code."""
+        return self._lost.one(job_id=job_id) or 0
 
     def open(self, job_id: int, number: int, now: int) -> None:
         """Write a job's next attempt."""

@@ -9,6 +9,7 @@ import pytest
 
 from storage import MigrationFailed, SchemaTooNew, models
 from storage.database import Database
+from storage.models.fields import ChoiceField
 from storage.schema import Migration, migrate, migrations
 from tests.storage.world import HandClock
 
@@ -136,7 +137,7 @@ def test_the_choices_of_columns_are_those_of_the_enums(database: Database):
     for name in models.__all__:
         model = getattr(models, name)
         for field in model._meta.sorted_fields:
-            if isinstance(field, models.ChoiceField) and model is not models.AttemptRow:
+            if isinstance(field, ChoiceField) and model is not models.AttemptRow:
                 (sql,) = (sql for table, sql in _schema(database) if table == model._meta.table_name)
                 (choices,) = re.findall(rf"CHECK \(\s*{field.column_name} IN \(([^)]*)\)", sql)
                 assert set(re.findall(r"'(\w+)'", choices)) == set(field.by_value)
