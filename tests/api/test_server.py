@@ -374,15 +374,17 @@ def test_closing_ends_streams_with_a_hint_and_refuses_newcomers(served: Served, 
         served.connect()
 
 
-def test_closing_lets_a_download_end(served: Served, job: JobPath):
-    job.write(*[b"x" * 2**20] * 30)
-    reader = served.get(f"{job.path}/log")
-    closing = threading.Thread(target=served.server.close)
-    closing.start()
+def test_closing_lets_a_download_end(tmp_path: Path):
+    with serving(tmp_path / "state", stop_timeout=120) as served:
+        job = served.ada.pipeline().build().job()
+        job.write(*[b"x" * 2**20] * 30)
+        reader = served.get(f"{job.path}/log")
+        closing = threading.Thread(target=served.server.close)
+        closing.start()
 
-    assert len(reader.read()) == 30 * 2**20
-    closing.join(10)
-    assert not closing.is_alive()
+        assert len(reader.read()) == 30 * 2**20
+        closing.join(30)
+        assert not closing.is_alive()
 
 
 def test_closing_does_not_wait_for_a_client_that_does_not_read(tmp_path: Path):
