@@ -1,6 +1,6 @@
 """Who is calling, and what of the path that caller may see (wire-decisions.md, "Everywhere" and "Who may do what").
 
-The order of refusals is everywhere the same: 401, then 404 of organization, pipeline and build.
+The order of refusals is everywhere the same: 401, then 404 of organization, pipeline and build, then 403 of the role.
 """
 
 from __future__ import annotations
@@ -27,6 +27,14 @@ class Member:
     caller: Caller
     organization: Organization
     role: Role
+
+    def require(self, role: Role) -> None:
+        """Raise ApiError ``insufficient_org_role`` unless the member is that much or more."""
+        if not self.role.covers(role):
+            raise ApiError(
+                "insufficient_org_role",
+                f"this needs the role {role} in {self.organization.slug}; yours is {self.role}",
+            )
 
 
 class Access:
@@ -58,13 +66,18 @@ class Access:
             raise ApiError.unauthorized("the token is unknown, revoked or expired")
         return caller
 
-    def member(self, req: falcon.Request, org: str) -> Member:
-        """Return the caller as a member of the organization. Raises ApiError for 401 and 404."""
+    def member(self, req: falcon.Request, org: str, at_least: Role = Role.MEMBER) -> Member:
+        """Return the caller as a member of the organization. Raises ApiError for 401, 404 and 403.
+
+        Where more of the path is to be found before the role counts, ask for any member here and `Member.require` then.
+        """
         caller = self.caller(req)
         found = self._storage.organizations.for_member(caller.user.id, org)
         if found is None:
             raise ApiError.not_found("organization", org)
-        return Member(caller, *found)
+        member = Member(caller, *found)
+        member.require(at_least)
+        return member
 
     def pipeline(self, req: falcon.Request, org: str, pipeline: str) -> tuple[Member, Pipeline]:
         """Return the caller's membership and the pipeline. Raises ApiError for 401 and 404."""

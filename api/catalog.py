@@ -91,6 +91,12 @@ _PROBLEMS = (
         "Ask for a token at the `log-token` endpoint of the build that the job is part of.",
     ),
     Problem(
+        "insufficient_org_role",
+        403,
+        "You are a member of the organization, and your role does not allow this.",
+        "Ask an owner or an admin of the organization to do it, or to give you the role that the message names.",
+    ),
+    Problem(
         "pipeline_manual_disabled",
         403,
         "The pipeline does not take builds that are started by hand.",

@@ -64,7 +64,7 @@ class Organizations:
         """Add an organization that a user owns; its slug comes from the name. Raises NameUnusable."""
         with self._database.write():
             organization_id = self.add(name, name, url)
-            self.add_owner(organization_id, owner_id)
+            self.add_member(organization_id, owner_id, Role.OWNER)
             return written(self._by_id.one(id=organization_id))
 
     def by_id(self, organization_id: int) -> Organization | None:
@@ -96,8 +96,9 @@ class Organizations:
         free = next(candidate for candidate in slug_candidates(slug) if self._slug_taken.one(slug=candidate) is None)
         return self._insert.insert(uuid=str(uuid4()), slug=free, name=name, url=url, created_at=self._database.now())
 
-    def add_owner(self, organization_id: int, user_id: int) -> None:
-        """Write a user's membership as owner, inside the caller's transaction."""
-        self._insert_membership.run(
-            user_id=user_id, organization_id=organization_id, role=Role.OWNER, created_at=self._database.now()
-        )
+    def add_member(self, organization_id: int, user_id: int, role: Role) -> None:
+        """Make a user, who is none yet, a member of an organization."""
+        with self._database.write():
+            self._insert_membership.run(
+                user_id=user_id, organization_id=organization_id, role=role, created_at=self._database.now()
+            )

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from storage.errors import EmailTaken
 from storage.models import OrganizationRow, UserRow
-from storage.records import User
+from storage.records import Role, User
 from storage.statements import Columns, Command, Query, insert_into, slot, written
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Users:
                 personal_organization_id=personal,
                 created_at=self._database.now(),
             )
-            self._organizations.add_owner(personal, user_id)
+            self._organizations.add_member(personal, user_id, Role.OWNER)
             return written(self.by_id(user_id))
 
     def by_id(self, user_id: int) -> User | None:

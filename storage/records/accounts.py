@@ -28,6 +28,11 @@ class Role(StrEnum):
     ADMIN = "admin"
     MEMBER = "member"
 
+    def covers(self, other: Role) -> bool:
+        """Tell whether who has this role may do what the other one may."""
+        ranks = list(Role)
+        return ranks.index(self) <= ranks.index(other)
+
 
 class Visibility(StrEnum):
     """Who may read a pipeline's builds, jobs and logs."""

@@ -14,7 +14,7 @@ from typing import Any
 import falcon
 from falcon import testing
 
-from storage import Build, BuildState, Job, JobState, LedgerSource, Shape, Storage
+from storage import Build, BuildState, Job, JobState, LedgerSource, Role, Shape, Storage
 
 HELLO = json.dumps({"version": "0", "steps": [{"type": "command", "key": "only", "cmd": "true"}]})
 
@@ -136,7 +136,7 @@ class World:
         if cents:
             self.storage.ledger.append(organization.id, cents, LedgerSource.ADMIN_GRANT, "for the tests")
         client = testing.TestClient(self.app, headers={"Authorization": f"Bearer {token}"})
-        return Account(self, user.personal_org_slug, organization.id, token, client)
+        return Account(self, email, user.personal_org_slug, organization.id, token, client)
 
 
 @dataclass
@@ -144,6 +144,7 @@ class Account:
     """A user with an API key and an organization."""
 
     world: World
+    email: str
     org: str
     org_id: int
     token: str
@@ -159,6 +160,12 @@ class Account:
         answered = self.client.simulate_post(f"{self.path}/pipelines", json=body)
         assert answered.status_code == 201, answered.text
         return PipelinePath(self, f"{self.path}/pipelines/{answered.json['slug']}")
+
+    def joins(self, other: Account, role: Role) -> None:
+        """Become a member of another account's organization."""
+        user = self.world.storage.users.by_email(self.email)
+        assert user is not None
+        self.world.storage.organizations.add_member(other.org_id, user.id, role)
 
     def grant(self, cents: int) -> None:
         self.world.storage.ledger.append(self.org_id, cents, LedgerSource.ADMIN_GRANT, None)
