@@ -362,6 +362,7 @@ def test_a_log_that_vanishes_while_it_is_sent_cuts_the_answer_short(served: Serv
 def test_closing_ends_streams_with_a_hint_and_refuses_newcomers(served: Served, job: JobPath):
     response = stream(served, job)
     idle = served.connect()
+    assert served.get("/api/v0/ping").status == 200  # by then `idle` is taken from the queue, too
     began = time.monotonic()
     served.server.close()
 
