@@ -17,6 +17,7 @@ from storage.errors import (
     SchemaTooNew,
     SealBroken,
     SlugTaken,
+    SoleOwner,
     StorageClosed,
     StorageError,
 )
@@ -24,7 +25,6 @@ from storage.log_index import LogKind
 from storage.log_writer import LogWriter
 from storage.logs import JobLog, LogChunk, LogFiles, LogLimit
 from storage.records import (
-    ApiKey,
     Attempt,
     Build,
     BuildState,
@@ -48,17 +48,19 @@ from storage.records import (
     Role,
     Shape,
     Snapshot,
+    Token,
+    TokenKind,
     Usage,
     User,
     Visibility,
 )
+from storage.retention import KeptLogs
 from storage.slugs import slugify
 from storage.store import Storage
 from storage.vault import Vault
 
 __all__ = [
     "AlreadyInitialized",
-    "ApiKey",
     "Attempt",
     "Build",
     "BuildState",
@@ -74,6 +76,7 @@ __all__ = [
     "Job",
     "JobLog",
     "JobState",
+    "KeptLogs",
     "KeyUnreadable",
     "Lease",
     "LeaseState",
@@ -101,10 +104,13 @@ __all__ = [
     "Shape",
     "SlugTaken",
     "Snapshot",
+    "SoleOwner",
     "Storage",
     "StorageClosed",
     "StorageError",
     "SystemClock",
+    "Token",
+    "TokenKind",
     "Usage",
     "User",
     "Vault",

@@ -103,6 +103,20 @@ class Database:
             finally:
                 self._begun.at = None
 
+    @contextmanager
+    def write_at_once(self) -> Iterator[None]:
+        """As `write`, for what may as well be left: raises DatabaseBusy rather than wait for another writer."""
+        if not self._writer.acquire(blocking=False):
+            raise DatabaseBusy("another thread writes to the database: try again")
+        connection = self._connections.connection()
+        try:
+            connection.set_busy_timeout(0)
+            with self.write():
+                yield
+        finally:
+            connection.set_busy_timeout(_BUSY_SECONDS * 1000)
+            self._writer.release()
+
     def close(self) -> None:
         """Close every thread's connection. Called when no other thread uses the database any more. Idempotent."""
         self._connections.close_all()

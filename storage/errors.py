@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "SchemaTooNew",
     "SealBroken",
     "SlugTaken",
+    "SoleOwner",
     "StorageClosed",
     "StorageError",
 ]
@@ -78,6 +80,16 @@ class EmailTaken(StorageError):
 
 class SlugTaken(StorageError):
     """The organization has another pipeline of this slug."""
+
+
+class SoleOwner(StorageError):
+    """Others belong to organizations that the user alone owns."""
+
+    def __init__(self, slugs: Sequence[str]) -> None:
+        super().__init__(
+            f"you are the only owner of {', '.join(slugs)}, which others belong to: make one of them an owner,"
+            " or remove them"
+        )
 
 
 class NameUnusable(StorageError):

@@ -37,7 +37,11 @@ class Organizations:
         members = OrganizationRow.select(*_MEMBERSHIP.selected).join(MembershipRow)
         of_user = MembershipRow.user == slot("user_id")
         self._by_id = Query(database, organizations.where(OrganizationRow.id == slot("id")), ORGANIZATION)
-        self._by_slug = Query(database, organizations.where(OrganizationRow.slug == slot("slug")), ORGANIZATION)
+        self._by_slug = Query(
+            database,
+            organizations.where(OrganizationRow.slug == slot("slug"), OrganizationRow.closed_at.is_null()),
+            ORGANIZATION,
+        )
         self._for_member = Query(database, members.where(of_user, OrganizationRow.slug == slot("slug")), _MEMBERSHIP)
         self._page = Query(
             database,
@@ -57,7 +61,7 @@ class Organizations:
         self._slug_taken = Query(
             database, OrganizationRow.select(OrganizationRow.id).where(OrganizationRow.slug == slot("slug")), first
         )
-        self._insert = Command(database, insert_into(OrganizationRow, "balance_cents"))
+        self._insert = Command(database, insert_into(OrganizationRow, "balance_cents", "closed_at"))
         self._insert_membership = Command(database, insert_into(MembershipRow))
 
     def create(self, name: str, url: str, owner_id: int) -> Organization:
@@ -72,7 +76,7 @@ class Organizations:
         return self._by_id.one(id=organization_id)
 
     def by_slug(self, slug: str) -> Organization | None:
-        """Return an organization by slug, whoever asks."""
+        """Return an organization by slug, whoever asks; None where it is closed."""
         return self._by_slug.one(slug=slug)
 
     def for_member(self, user_id: int, slug: str) -> tuple[Organization, Role] | None:

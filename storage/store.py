@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import peewee
 
+from storage.accounts import Accounts
 from storage.attempts import Attempts
 from storage.billing import Rates
 from storage.builds import Builds
 from storage.database import Database
 from storage.errors import AlreadyInitialized, DatabaseUnreadable, NotInitialized
+from storage.handoffs import Handoffs
 from storage.jobs import Jobs
 from storage.leases import Leases
 from storage.ledger import Ledger
@@ -19,6 +21,7 @@ from storage.logs import LogFiles, LogLimit
 from storage.metering import Meter
 from storage.organizations import Organizations
 from storage.pipelines import Pipelines
+from storage.retention import LogRetention
 from storage.schema import migrate, migrations
 from storage.snapshots import Snapshots
 from storage.sources import Sources
@@ -56,14 +59,17 @@ class Storage:
         self.organizations = Organizations(database)
         self.users = Users(database, self.organizations)
         self.tokens = Tokens(database)
+        self.handoffs = Handoffs(database, self.tokens)
         self.pipelines = Pipelines(database)
         self.builds = Builds(database, vault, self.sources)
+        self.accounts = Accounts(database, self.builds)
         self.attempts = Attempts(database)
         self.ledger = Ledger(database)
         self.jobs = Jobs(database, self.attempts, Meter(database, rates), self.ledger)
         self.leases = Leases(database, self.jobs, self.attempts)
         self.snapshots = Snapshots(database)
         self.usage = UsageReport(database)
+        self.log_retention = LogRetention(database, self.logs)
 
     @classmethod
     def create(

@@ -8,10 +8,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import peewee
+
 from storage.errors import DatabaseUnavailable
 from storage.instants import to_micros
 from storage.models import OrganizationRow, TokenRow, UserRow
-from storage.records import ApiKey, Caller
+from storage.records import Caller, Token, TokenKind
 from storage.statements import Columns, Command, Query, insert_into, slot, written
 from storage.users import USER
 
@@ -20,22 +22,28 @@ if TYPE_CHECKING:
 
     from storage.database import Database
 
-__all__ = ["Tokens"]
+__all__ = ["Tokens", "hashed"]
 
 _PREFIX = "ci_"
 _TOKEN_BYTES = 32
-_USED_EVERY = 60 * 1_000_000
+_SECOND = 1_000_000
+_USED_EVERY = 60 * _SECOND
+_DAY = 24 * 3600 * _SECOND
+_SESSION = 30 * _DAY
+_KEPT = 30 * _DAY
+"""How long a token that is over is remembered, so that its owner may still log out with it."""
 
-_API_KEY = Columns(
-    ApiKey,
+_TOKEN = Columns(
+    Token,
     TokenRow.id,
     TokenRow.uuid,
+    TokenRow.kind,
     TokenRow.description,
     TokenRow.created_at,
     TokenRow.expires_at,
     TokenRow.last_used_at,
 )
-_CALLER = Columns(Caller, USER, TokenRow.id)
+_CALLER = Columns(Caller, USER, TokenRow.id, TokenRow.kind)
 
 
 class Tokens:
@@ -43,50 +51,113 @@ class Tokens:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        hashing = TokenRow.hash == slot("hash")
+        named = TokenRow.uuid == slot("uuid")
+        of_user = TokenRow.user == slot("user_id")
+        api_key = TokenRow.kind == TokenKind.API_KEY
+        standing = TokenRow.revoked_at.is_null()
         self._by_hash = Query(
             database,
-            TokenRow.select(*_CALLER.selected, TokenRow.expires_at.alias("_"), TokenRow.last_used_at.alias("__"))
+            TokenRow.select(*_CALLER.selected, TokenRow.last_used_at.alias("_"))
             .join(UserRow)
             .join(OrganizationRow)
-            .where(TokenRow.hash == slot("hash")),
+            .where(
+                hashing,
+                standing,
+                UserRow.closed_at.is_null(),
+                TokenRow.expires_at.is_null() | (TokenRow.expires_at > slot("now")),
+            ),
             tuple,
         )
-        self._by_id = Query(database, TokenRow.select(*_API_KEY.selected).where(TokenRow.id == slot("id")), _API_KEY)
-        self._insert = Command(database, insert_into(TokenRow, "last_used_at"))
+        tokens = TokenRow.select(*_TOKEN.selected)
+        self._by_id = Query(database, tokens.where(TokenRow.id == slot("id")), _TOKEN)
+        self._of_user = Query(database, tokens.where(of_user, standing).order_by(TokenRow.id), _TOKEN)
+        self._api_keys = Query(database, tokens.where(of_user, standing, api_key).order_by(TokenRow.id), _TOKEN)
+        self._insert = Command(database, insert_into(TokenRow, "last_used_at", "revoked_at"))
         self._use = Command(
-            database, TokenRow.update({TokenRow.last_used_at: slot("now")}).where(TokenRow.id == slot("id"))
+            database,
+            TokenRow.update({TokenRow.last_used_at: slot("now")}).where(
+                TokenRow.id == slot("id"), TokenRow.last_used_at.is_null() | (TokenRow.last_used_at <= slot("before"))
+            ),
         )
+        revoking = TokenRow.update(
+            {TokenRow.revoked_at: peewee.fn.COALESCE(TokenRow.revoked_at, slot("now"))},
+        )
+        self._revoke = Command(database, revoking.where(hashing))
+        self._revoke_named = Command(database, revoking.where(named, standing))
+        self._revoke_api_key = Command(database, revoking.where(named, standing, of_user, api_key))
+        over_since = peewee.fn.COALESCE(TokenRow.revoked_at, TokenRow.expires_at)
+        self._forget = Command(database, TokenRow.delete().where(over_since <= slot("before")))
 
-    def create_api_key(self, user_id: int, description: str, expires_at: datetime | None = None) -> tuple[ApiKey, str]:
+    def create_api_key(self, user_id: int, description: str, expires_at: datetime | None = None) -> tuple[Token, str]:
         """Add a personal API key; return its record and the token itself, which nothing gives out again."""
         token = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
+        until = None if expires_at is None else to_micros(expires_at)
+        return self._create(TokenKind.API_KEY, token, user_id, description, until)
+
+    def create_session(self, user_id: int, description: str) -> tuple[Token, str]:
+        """Add a session of 30 days; return its record and the token itself, which nothing gives out again."""
         with self._database.write():
+            until = self._database.now() + _SESSION
+            return self._create(TokenKind.SESSION, secrets.token_urlsafe(_TOKEN_BYTES), user_id, description, until)
+
+    def caller(self, token: str) -> Caller | None:
+        """Return whom a token belongs to, None where it is unknown, revoked or expired.
+
+        Notes the use once a minute, and leaves that to the next use where it had to wait for another writer.
+        """
+        now = self._database.now()
+        row = self._by_hash.one(hash=hashed(token), now=now)
+        if row is None:
+            return None
+        *found, last_used_at = row
+        caller = _CALLER(found)
+        if last_used_at is None or last_used_at + _USED_EVERY <= now:
+            with suppress(DatabaseUnavailable), self._database.write_at_once():
+                self._use.run(id=caller.token_id, now=now, before=now - _USED_EVERY)
+        return caller
+
+    def of_user(self, user_id: int) -> list[Token]:
+        """Return a user's tokens that nobody revoked, oldest first."""
+        return self._of_user.all(user_id=user_id)
+
+    def api_keys(self, user_id: int) -> list[Token]:
+        """Return a user's API keys that nobody revoked, oldest first."""
+        return self._api_keys.all(user_id=user_id)
+
+    def revoke(self, token: str) -> bool:
+        """End a token that its owner presents; False where there was none such. One that is over stays so."""
+        with self._database.write():
+            return self._revoke.run(hash=hashed(token), now=self._database.now()) == 1
+
+    def revoke_api_key(self, user_id: int, uuid: str) -> bool:
+        """End a user's API key; False where the user has none of that id."""
+        with self._database.write():
+            return self._revoke_api_key.run(user_id=user_id, uuid=uuid, now=self._database.now()) == 1
+
+    def revoke_named(self, uuid: str) -> bool:
+        """End the token of that id, whoever's and of whatever kind it is; False where there is none."""
+        with self._database.write():
+            return self._revoke_named.run(uuid=uuid, now=self._database.now()) == 1
+
+    def _create(
+        self, kind: TokenKind, token: str, user_id: int, description: str, expires_at: int | None
+    ) -> tuple[Token, str]:
+        with self._database.write():
+            now = self._database.now()
+            self._forget.run(before=now - _KEPT)
             token_id = self._insert.insert(
                 uuid=str(uuid4()),
                 user_id=user_id,
-                kind="api_key",
-                hash=_hashed(token),
+                kind=kind,
+                hash=hashed(token),
                 description=description,
-                created_at=self._database.now(),
-                expires_at=None if expires_at is None else to_micros(expires_at),
+                created_at=now,
+                expires_at=expires_at,
             )
             return written(self._by_id.one(id=token_id)), token
 
-    def caller(self, token: str) -> Caller | None:
-        """Return whom a token belongs to, None where it is unknown or expired. Notes its use once a minute."""
-        row = self._by_hash.one(hash=_hashed(token))
-        if row is None:
-            return None
-        *caller, expires_at, last_used_at = row
-        now = self._database.now()
-        if expires_at is not None and expires_at <= now:
-            return None
-        found = _CALLER(caller)
-        if last_used_at is None or last_used_at + _USED_EVERY <= now:
-            with suppress(DatabaseUnavailable), self._database.write():  # a full disk is no reason to refuse a reader
-                self._use.run(id=found.token_id, now=now)
-        return found
 
-
-def _hashed(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+def hashed(secret: str) -> bytes:
+    """Return what is stored of a secret."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()

@@ -37,7 +37,8 @@ class Users:
         self._by_id = Query(database, users.where(UserRow.id == slot("id")), USER)
         self._by_uuid = Query(database, users.where(UserRow.uuid == slot("uuid")), USER)
         self._by_email = Query(database, users.where(UserRow.email == slot("email")), USER)
-        self._insert = Command(database, insert_into(UserRow))
+        self._insert = Command(database, insert_into(UserRow, "closed_at"))
+        self._rename = Command(database, UserRow.update({UserRow.name: slot("name")}).where(UserRow.id == slot("id")))
 
     def create(self, email: str, name: str) -> User:
         """Add a user and the personal organization that the user owns; its slug comes from the e-mail address.
@@ -57,6 +58,12 @@ class Users:
                 created_at=self._database.now(),
             )
             self._organizations.add_member(personal, user_id, Role.OWNER)
+            return written(self.by_id(user_id))
+
+    def rename(self, user_id: int, name: str) -> User:
+        """Give a user another name; return the user."""
+        with self._database.write():
+            self._rename.run(id=user_id, name=name)
             return written(self.by_id(user_id))
 
     def by_id(self, user_id: int) -> User | None:

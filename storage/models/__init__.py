@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.models.accounts import MembershipRow, OrganizationRow, PipelineRow, TokenRow, UserRow
+from storage.models.accounts import HandoffRow, MembershipRow, OrganizationRow, PipelineRow, TokenRow, UserRow
 from storage.models.builds import AttemptRow, BuildRow, EdgeRow, JobRow
 from storage.models.leases import LeaseRow, LedgerRow, SnapshotRow
 
@@ -10,6 +10,7 @@ __all__ = [
     "AttemptRow",
     "BuildRow",
     "EdgeRow",
+    "HandoffRow",
     "JobRow",
     "LeaseRow",
     "LedgerRow",

@@ -6,9 +6,9 @@ from __future__ import annotations
 import peewee
 
 from storage.models.fields import ChoiceField, FlagField, InstantField
-from storage.records import Role, Visibility
+from storage.records import HandoffKind, Role, TokenKind, Visibility
 
-__all__ = ["MembershipRow", "OrganizationRow", "PipelineRow", "TokenRow", "UserRow"]
+__all__ = ["HandoffRow", "MembershipRow", "OrganizationRow", "PipelineRow", "TokenRow", "UserRow"]
 
 
 class OrganizationRow(peewee.Model):
@@ -21,6 +21,7 @@ class OrganizationRow(peewee.Model):
     url = peewee.TextField()
     balance_cents = peewee.IntegerField()
     created_at = InstantField()
+    closed_at = InstantField(null=True)
 
     class Meta:
         table_name = "organizations"
@@ -35,6 +36,7 @@ class UserRow(peewee.Model):
     name = peewee.TextField()
     personal_organization = peewee.ForeignKeyField(OrganizationRow)
     created_at = InstantField()
+    closed_at = InstantField(null=True)
 
     class Meta:
         table_name = "users"
@@ -46,15 +48,29 @@ class TokenRow(peewee.Model):
     id = peewee.AutoField()
     uuid = peewee.TextField()
     user = peewee.ForeignKeyField(UserRow)
-    kind = peewee.TextField()
+    kind = ChoiceField(TokenKind)
     hash = peewee.BlobField()
     description = peewee.TextField()
     created_at = InstantField()
     expires_at = InstantField(null=True)
     last_used_at = InstantField(null=True)
+    revoked_at = InstantField(null=True)
 
     class Meta:
         table_name = "tokens"
+
+
+class HandoffRow(peewee.Model):
+    """A session that a command line may take, under the hash of what it says for it."""
+
+    id = peewee.AutoField()
+    kind = ChoiceField(HandoffKind)
+    hash = peewee.BlobField()
+    user = peewee.ForeignKeyField(UserRow)
+    expires_at = InstantField()
+
+    class Meta:
+        table_name = "handoffs"
 
 
 class MembershipRow(peewee.Model):

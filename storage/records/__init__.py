@@ -7,12 +7,14 @@ see. Times are aware datetimes in UTC.
 from __future__ import annotations
 
 from storage.records.accounts import (
-    ApiKey,
     Caller,
+    HandoffKind,
     NewPipeline,
     Organization,
     Pipeline,
     Role,
+    Token,
+    TokenKind,
     User,
     Visibility,
 )
@@ -43,7 +45,6 @@ from storage.records.pages import (
 )
 
 __all__ = [
-    "ApiKey",
     "Attempt",
     "Build",
     "BuildState",
@@ -51,6 +52,7 @@ __all__ = [
     "Discrepancy",
     "Edge",
     "EdgeKind",
+    "HandoffKind",
     "Job",
     "JobState",
     "Lease",
@@ -67,6 +69,8 @@ __all__ = [
     "Role",
     "Shape",
     "Snapshot",
+    "Token",
+    "TokenKind",
     "Usage",
     "User",
     "Visibility",

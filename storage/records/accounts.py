@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 __all__ = [
-    "ApiKey",
     "Caller",
+    "HandoffKind",
     "NewPipeline",
     "Organization",
     "Pipeline",
     "Role",
+    "Token",
+    "TokenKind",
     "User",
     "Visibility",
 ]
@@ -53,12 +55,27 @@ class User:
     created_at: datetime
 
 
+class TokenKind(StrEnum):
+    """How a token came to be: asked for by its owner, or by signing in."""
+
+    API_KEY = "api_key"
+    SESSION = "session"
+
+
+class HandoffKind(StrEnum):
+    """What a session waits under for the command line that takes it."""
+
+    NONCE = "nonce"
+    CODE = "code"
+
+
 @dataclass(frozen=True, slots=True)
-class ApiKey:
-    """A personal API key, without its secret."""
+class Token:
+    """A bearer token, without its secret."""
 
     id: int
     uuid: str
+    kind: TokenKind
     description: str
     created_at: datetime
     expires_at: datetime | None
@@ -71,6 +88,7 @@ class Caller:
 
     user: User
     token_id: int
+    kind: TokenKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
 import apsw
 import pytest
 
-from storage import ApiKey, Storage, User
+from storage import Storage, Token, TokenKind, User
+from storage.instants import to_micros
 from tests.storage.world import HandClock
 
 
@@ -47,7 +51,7 @@ def test_a_token_ends_at_the_instant_it_expires(storage: Storage, user: User, cl
     assert storage.tokens.caller(token) is None
 
 
-def _last_used(storage: Storage, key: ApiKey):
+def _last_used(storage: Storage, key: Token):
     found = storage.tokens._by_id.one(id=key.id)
     assert found is not None
     return found.last_used_at
@@ -64,6 +68,105 @@ def test_its_use_is_noted_once_a_minute_at_most(storage: Storage, user: User, cl
     later = clock.turn(seconds=1)
     storage.tokens.caller(token)
     assert _last_used(storage, key) == later
+
+
+def test_its_use_is_noted_once_whoever_else_saw_that_it_was_time(storage: Storage, user: User, clock: HandClock):
+    key, token = storage.tokens.create_api_key(user.id, "laptop")
+    storage.tokens.caller(token)
+    first = clock.now()
+    later = clock.turn(seconds=59)
+    assert storage.tokens._use.run(id=key.id, now=1, before=to_micros(later) - 60_000_000) == 0
+    assert _last_used(storage, key) == first
+
+
+def test_who_reads_while_another_thread_writes_does_not_wait(storage: Storage, user: User):
+    key, token = storage.tokens.create_api_key(user.id, "laptop")
+    with ThreadPoolExecutor(1) as threads, storage.tokens._database.write():
+        assert threads.submit(storage.tokens.caller, token).result(timeout=60) is not None
+    assert _last_used(storage, key) is None
+    storage.tokens.caller(token)
+    assert _last_used(storage, key) is not None
+
+
+def test_who_reads_while_another_process_writes_does_not_wait(storage: Storage, user: User, tmp_path: Path):
+    key, token = storage.tokens.create_api_key(user.id, "laptop")
+    other = apsw.Connection(str(tmp_path / "state" / "ci-daemon.sqlite3"))
+    other.execute("BEGIN IMMEDIATE")
+    asked = time.monotonic()
+    assert storage.tokens.caller(token) is not None
+    assert time.monotonic() - asked < 8  # a writer would wait for ten seconds
+    other.execute("ROLLBACK")
+    other.close()
+    assert _last_used(storage, key) is None
+    storage.tokens.caller(token)
+    assert _last_used(storage, key) is not None
+
+
+def test_a_session_has_no_prefix_and_ends_after_thirty_days(storage: Storage, user: User, clock: HandClock):
+    session, token = storage.tokens.create_session(user.id, "browser")
+    assert re.fullmatch(r"[A-Za-z0-9_-]{43}", token)
+    assert (session.kind, session.expires_at) == (TokenKind.SESSION, clock.now() + timedelta(days=30))
+    caller = storage.tokens.caller(token)
+    assert caller is not None
+    assert caller.kind is TokenKind.SESSION
+    clock.turn(days=30)
+    assert storage.tokens.caller(token) is None
+
+
+def test_a_revoked_token_is_good_for_nothing_but_to_be_revoked_again(storage: Storage, user: User, clock: HandClock):
+    _, token = storage.tokens.create_session(user.id, "browser")
+    assert storage.tokens.revoke(token)
+    assert storage.tokens.caller(token) is None
+    assert storage.tokens.revoke(token)
+    assert not storage.tokens.revoke(token + "x")
+    assert storage.tokens.of_user(user.id) == []
+
+
+def test_lists_are_of_one_user_oldest_first_and_without_what_was_revoked(storage: Storage, user: User):
+    other = storage.users.create("bob@example.org", "Bob")
+    storage.tokens.create_api_key(other.id, "of another")
+    first, _ = storage.tokens.create_api_key(user.id, "first")
+    session, _ = storage.tokens.create_session(user.id, "browser")
+    second, _ = storage.tokens.create_api_key(user.id, "second")
+    gone, _ = storage.tokens.create_api_key(user.id, "gone")
+    assert storage.tokens.revoke_api_key(user.id, gone.uuid)
+    assert storage.tokens.api_keys(user.id) == [first, second]
+    assert storage.tokens.of_user(user.id) == [first, session, second]
+
+
+def test_an_api_key_is_revoked_once_and_by_its_owner(storage: Storage, user: User):
+    other = storage.users.create("bob@example.org", "Bob")
+    key, token = storage.tokens.create_api_key(user.id, "laptop")
+    session, _ = storage.tokens.create_session(user.id, "browser")
+    assert not storage.tokens.revoke_api_key(other.id, key.uuid)
+    assert not storage.tokens.revoke_api_key(user.id, session.uuid)
+    assert not storage.tokens.revoke_api_key(user.id, "no uuid")
+    assert storage.tokens.caller(token) is not None
+    assert storage.tokens.revoke_api_key(user.id, key.uuid)
+    assert not storage.tokens.revoke_api_key(user.id, key.uuid)
+    assert storage.tokens.caller(token) is None
+
+
+def test_the_operator_revokes_any_token_by_its_id(storage: Storage, user: User):
+    session, token = storage.tokens.create_session(user.id, "browser")
+    assert storage.tokens.revoke_named(session.uuid)
+    assert storage.tokens.caller(token) is None
+    assert not storage.tokens.revoke_named(session.uuid)
+
+
+def test_what_is_over_for_thirty_days_is_forgotten_when_more_comes(storage: Storage, user: User, clock: HandClock):
+    _, lasting = storage.tokens.create_api_key(user.id, "lasting")
+    _, revoked = storage.tokens.create_api_key(user.id, "revoked")
+    _, short = storage.tokens.create_api_key(user.id, "short", clock.now() + timedelta(days=1))
+    storage.tokens.revoke(revoked)
+    clock.turn(days=30)
+    storage.tokens.create_api_key(user.id, "more")
+    assert not storage.tokens.revoke(revoked)
+    assert storage.tokens.revoke(short)
+    clock.turn(days=31)
+    storage.tokens.create_api_key(user.id, "more")
+    assert not storage.tokens.revoke(short)
+    assert storage.tokens.caller(lasting) is not None
 
 
 def test_a_token_is_good_while_its_use_cannot_be_noted(storage: Storage, user: User):

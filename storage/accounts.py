@@ -1,0 +1,98 @@
+"""The end of an account: what goes, what stays, and when it may not end (wire-decisions.md, "Accounts").
+
+Nothing that money or builds refer to is deleted. The user's row stays without name and address, the organizations that
+nobody else belongs to stay without members, and their slugs stay taken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import peewee
+
+from storage.errors import SoleOwner
+from storage.models import HandoffRow, MembershipRow, OrganizationRow, PipelineRow, TokenRow, UserRow
+from storage.records import Role, Visibility
+from storage.statements import Command, Query, first, slot
+
+if TYPE_CHECKING:
+    from storage.builds import Builds
+    from storage.database import Database
+
+__all__ = ["Accounts"]
+
+
+class Accounts:
+    """Closes accounts. Safe in any thread."""
+
+    def __init__(self, database: Database, builds: Builds) -> None:
+        self._database = database
+        self._builds = builds
+        mine = MembershipRow.user == slot("user_id")
+        other = MembershipRow.alias()
+        others = other.select(peewee.SQL("1")).where(
+            other.organization == MembershipRow.organization, other.user != slot("user_id")
+        )
+        self._depending = Query(
+            database,
+            MembershipRow.select(OrganizationRow.slug)
+            .join(OrganizationRow)
+            .where(
+                mine,
+                MembershipRow.role == Role.OWNER,
+                peewee.fn.EXISTS(others),
+                ~peewee.fn.EXISTS(others.where(other.role == Role.OWNER)),
+            )
+            .order_by(MembershipRow.organization),
+            lambda row: str(row[0]),
+        )
+        self._alone = Query(
+            database,
+            MembershipRow.select(MembershipRow.organization).where(mine, ~peewee.fn.EXISTS(others)),
+            first,
+        )
+        self._hide = Command(
+            database,
+            PipelineRow.update({PipelineRow.visibility: Visibility.PRIVATE}).where(
+                PipelineRow.organization == slot("organization_id")
+            ),
+        )
+        self._close_organization = Command(
+            database,
+            OrganizationRow.update({OrganizationRow.closed_at: slot("now")}).where(
+                OrganizationRow.id == slot("organization_id")
+            ),
+        )
+        self._leave = Command(database, MembershipRow.delete().where(mine))
+        self._forget_tokens = Command(database, TokenRow.delete().where(TokenRow.user == slot("user_id")))
+        self._forget_handoffs = Command(database, HandoffRow.delete().where(HandoffRow.user == slot("user_id")))
+        self._close_user = Command(
+            database,
+            UserRow.update({UserRow.email: UserRow.uuid, UserRow.name: "", UserRow.closed_at: slot("now")}).where(
+                UserRow.id == slot("user_id")
+            ),
+        )
+
+    def close(self, user_id: int) -> list[int]:
+        """Close a user's account, and the organizations that nobody else belongs to.
+
+        Return the ids of those organizations' unfinished builds, whose cancel is noted: the engine is to be told.
+        Raises SoleOwner, and changes nothing, where others belong to an organization that the user alone owns.
+        """
+        with self._database.write():
+            depending = self._depending.all(user_id=user_id)
+            if depending:
+                raise SoleOwner(depending)
+            now = self._database.now()
+            closed = self._alone.all(user_id=user_id)
+            for organization_id in closed:
+                self._close_organization.run(organization_id=organization_id, now=now)
+                self._hide.run(organization_id=organization_id)
+            canceled = [build.id for build in self._builds.unfinished() if build.organization_id in closed]
+            for build_id in canceled:
+                self._builds.request_cancel(build_id)
+            self._leave.run(user_id=user_id)
+            self._forget_tokens.run(user_id=user_id)
+            self._forget_handoffs.run(user_id=user_id)
+            self._close_user.run(user_id=user_id, now=now)
+            return canceled

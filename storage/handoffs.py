@@ -1,0 +1,84 @@
+"""Sessions on their way from a browser to a command line (wire-decisions.md, "Authentication").
+
+A handoff is parked under the hash of a nonce that the command line made up, or of a code that a person types there.
+The session's token is made when the handoff is taken, and stands nowhere before.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import TYPE_CHECKING
+
+from storage.models import HandoffRow
+from storage.records import HandoffKind
+from storage.statements import Command, Query, first, insert_into, slot
+from storage.tokens import hashed
+
+if TYPE_CHECKING:
+    from storage.database import Database
+    from storage.tokens import Tokens
+
+__all__ = ["Handoffs"]
+
+_SECOND = 1_000_000
+_LIFETIMES = {HandoffKind.NONCE: 60 * _SECOND, HandoffKind.CODE: 300 * _SECOND}
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_CODE_LENGTH = 16
+_FORGIVEN = re.compile(r"[\s\-\u2010-\u2015]")
+
+
+class Handoffs:
+    """Parked sessions, each of which is taken once, in time, or never. Safe in any thread."""
+
+    def __init__(self, database: Database, tokens: Tokens) -> None:
+        self._database = database
+        self._tokens = tokens
+        parked = (HandoffRow.kind == slot("kind")) & (HandoffRow.hash == slot("hash"))
+        live = HandoffRow.expires_at > slot("now")
+        self._peek = Query(database, HandoffRow.select(HandoffRow.id).where(parked, live), first)
+        self._take = Query(database, HandoffRow.delete().where(parked, live).returning(HandoffRow.user), first)
+        self._forget = Command(database, HandoffRow.delete().where(HandoffRow.expires_at <= slot("now")))
+        self._replace = Command(database, insert_into(HandoffRow).on_conflict("REPLACE"))
+
+    def park(self, user_id: int, nonce: str) -> None:
+        """Let who knows the nonce have a session of the user, once, within 60 s. A later parking replaces this one."""
+        self._park(HandoffKind.NONCE, hashed(nonce), user_id)
+
+    def park_hashed(self, user_id: int, nonce_hash: bytes) -> None:
+        """As `park`, for a nonce of which only the SHA-256 is known here."""
+        self._park(HandoffKind.NONCE, nonce_hash, user_id)
+
+    def claim(self, nonce: str) -> str | None:
+        """Return the token of a new session; None where nothing is parked under the nonce, or not any more."""
+        return self._taken(HandoffKind.NONCE, hashed(nonce))
+
+    def issue_code(self, user_id: int) -> str:
+        """Return a code for which there is a session of the user, once, within 300 s."""
+        code = "".join(secrets.choice(_ALPHABET) for _ in range(_CODE_LENGTH))
+        self._park(HandoffKind.CODE, hashed(code), user_id)
+        return code
+
+    def redeem(self, code: str) -> str | None:
+        """Return the token of a new session; None where the code is unknown, used or over.
+
+        A person typed the code: case, spaces and dashes do not matter.
+        """
+        return self._taken(HandoffKind.CODE, hashed(_FORGIVEN.sub("", code).upper()))
+
+    def _park(self, kind: HandoffKind, secret_hash: bytes, user_id: int) -> None:
+        with self._database.write():
+            now = self._database.now()
+            self._forget.run(now=now)
+            self._replace.run(kind=kind, hash=secret_hash, user_id=user_id, expires_at=now + _LIFETIMES[kind])
+
+    def _taken(self, kind: HandoffKind, secret_hash: bytes) -> str | None:
+        """Take what is parked, if anything is. Whoever polls in vain only reads, and holds up no writer."""
+        if self._peek.one(kind=kind, hash=secret_hash, now=self._database.now()) is None:
+            return None
+        with self._database.write():
+            user_id = self._take.one(kind=kind, hash=secret_hash, now=self._database.now())
+            if user_id is None:
+                return None
+            _, token = self._tokens.create_session(user_id, "handed to a command line")
+            return token
