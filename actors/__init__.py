@@ -3,6 +3,7 @@
 from actors.engine import Engine, EngineBusy
 from actors.hub import Watch
 from actors.intake import PlannedBuild, plan_jobs
+from actors.retention import RetentionSettings
 from actors.settings import Capacity, JobSettings, PoolSettings
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "JobSettings",
     "PlannedBuild",
     "PoolSettings",
+    "RetentionSettings",
     "Watch",
     "plan_jobs",
 ]

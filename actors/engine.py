@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from actors.hub import Watch
 from actors.messages import CancelBuild, Demand, Drain
+from actors.retention import RetentionSettings
 from actors.root import RootSupervisor
 from actors.runtime import Crew, Images, Runtime, post
 from actors.timer import Timer
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "EngineBusy"]
 
 _CANCEL_PATIENCE = 5.0
+_KEPT = RetentionSettings()
 
 
 class EngineBusy(Exception):
@@ -36,6 +38,7 @@ class Engine:
         pool: section ``[pool]``.
         jobs: section ``[jobs]``.
         base_url: where the API is reached, for ``CI_BUILD_URL``.
+        retention: section ``[retention]``.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Engine:
         pool: PoolSettings,
         jobs: JobSettings,
         base_url: str,
+        retention: RetentionSettings = _KEPT,
     ) -> None:
         self._runtime = Runtime(
             storage=storage,
@@ -57,6 +61,7 @@ class Engine:
             jobs=jobs,
             timer=Timer(clock),
             base_url=base_url,
+            retention=retention,
         )
         self._draining = threading.Event()
 

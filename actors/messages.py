@@ -17,6 +17,7 @@ __all__ = [
     "ChildStopped",
     "Demand",
     "Drain",
+    "Expire",
     "Granted",
     "Idle",
     "JobChanged",
@@ -133,6 +134,11 @@ class Refill:
 @dataclass(frozen=True, slots=True)
 class Drain:
     """To the pool: grant nothing more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """Timer to root: look for what is kept no longer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from actors.messages import Released
+from actors.retention import expire_logs
 from actors.runtime import Runtime, post
 from actors.vms import VmError
 from storage import JobState
@@ -13,7 +14,7 @@ from storage import JobState
 if TYPE_CHECKING:
     from storage import Lease
 
-__all__ = ["reap", "sweep"]
+__all__ = ["expire", "reap", "sweep"]
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +56,16 @@ def sweep(runtime: Runtime) -> None:
         build = storage.builds.by_uuid(build_uuid)
         if build is not None and build.state.terminal:
             storage.sources.remove(build_uuid)
+
+
+def expire(runtime: Runtime) -> None:
+    """Remove the logs that are kept no longer, and those of builds that the storage knows nothing of."""
+    storage = runtime.storage
+    logs = expire_logs(storage, runtime.retention, runtime.clock.now())
+    if logs.count:
+        _log.info("the logs of %d builds are kept no longer and were removed: %d bytes", logs.count, logs.bytes)
+    for name in storage.log_retention.remove_strays():
+        _log.warning("the logs of build %s, which is not in the database, are removed", name)
 
 
 def _is_over(runtime: Runtime, lease: Lease) -> bool:

@@ -8,9 +8,20 @@ from typing import TYPE_CHECKING
 
 from actors.build import BuildSupervisor
 from actors.hub import LogHub
-from actors.messages import BuildTimedOut, CancelBuild, ChildStopped, Demand, Granted, Idle, Reap, Recount, TaskFailed
+from actors.messages import (
+    BuildTimedOut,
+    CancelBuild,
+    ChildStopped,
+    Demand,
+    Expire,
+    Granted,
+    Idle,
+    Reap,
+    Recount,
+    TaskFailed,
+)
 from actors.pool import LeasePool
-from actors.reaper import reap, sweep
+from actors.reaper import expire, reap, sweep
 from actors.runtime import Address, Runtime, post
 from actors.supervision import Supervised
 from storage import BuildState
@@ -21,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["RootSupervisor"]
 
 _REAP_INTERVAL = 60.0
+_EXPIRE_INTERVAL = 3600.0
 _RESTARTS = 5
 _RESTART_WINDOW = 60.0
 
@@ -58,6 +70,7 @@ class RootSupervisor(Supervised):
                 self._supervise(build.id)
         self._start_pool()
         post(self.actor_ref, Reap())
+        post(self.actor_ref, Expire())
 
     def teardown(self) -> None:
         """Stop the others, last started first. VMs and their commands run on."""
@@ -90,6 +103,8 @@ class RootSupervisor(Supervised):
                 if not self._reaping:
                     self._reaping = True
                     self.work("reap", lambda: reap(self._runtime))
+            case Expire():
+                self.work("expire", lambda: expire(self._runtime))
             case Demand():
                 post(self._runtime.crew.pool, message)
             case ChildStopped(urn):
@@ -105,6 +120,8 @@ class RootSupervisor(Supervised):
         if task == "reap":
             self._reaping = False
             self._runtime.timer.tell_after(_REAP_INTERVAL, self.actor_ref, Reap())
+        elif task == "expire":
+            self._runtime.timer.tell_after(_EXPIRE_INTERVAL, self.actor_ref, Expire())
 
     def _start_pool(self) -> None:
         """Start the pool; what others could not tell it before its address was known, it finds in the storage."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
 
+from actors.retention import RetentionSettings
+
 if TYPE_CHECKING:
     from actors.settings import JobSettings, PoolSettings
     from actors.timer import Timer
@@ -59,6 +61,7 @@ class Runtime:
     jobs: JobSettings
     timer: Timer
     base_url: str
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
     give_up: threading.Event = field(default_factory=threading.Event)
     crew: Crew = field(default_factory=Crew)
     board: Board = field(default_factory=Board)

@@ -139,6 +139,12 @@ _PROBLEMS = (
         "Use one of the methods in the `Allow` header.",
     ),
     Problem(
+        "log_expired",
+        410,
+        "The job ran and its log is kept no longer: its build finished too long ago, or logs took too much room.",
+        "Read logs while they are kept; the operator says for how long in the configuration's `[retention]`.",
+    ),
+    Problem(
         "body_too_large",
         413,
         "The body is larger than the service takes.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from api.log_tokens import LogTokens
     from storage import Build, Job, Storage
 
-__all__ = ["LogAccess", "ReadableLog"]
+__all__ = ["LogAccess", "ReadableLog", "log_vanished"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class LogAccess:
             if named is None or named.uuid != allowed:
                 raise _forbidden()
             build = named
-        return ReadableLog(build, job_in_build(self._storage, build, job_id))
+        return self._kept(build, job_in_build(self._storage, build, job_id))
 
     def by_job(self, req: falcon.Request, job_id: str) -> ReadableLog:
         """Return the log of a job that its id alone names. Raises ApiError."""
@@ -62,6 +65,18 @@ class LogAccess:
             raise _forbidden()
         if token is None and not self._access.may_read(caller, build):
             raise ApiError.not_found("job", job_id)
+        return self._kept(build, job)
+
+    def _kept(self, build: Build, job: Job) -> ReadableLog:
+        """Return a job's log unless it is gone: expired, or lost from the disk though a command ran to its end."""
+        if build.logs_expired_at is not None:
+            when = build.logs_expired_at.date().isoformat()
+            raise ApiError("log_expired", f"the logs of this build were removed on {when}, as they are kept no longer")
+        if job.state.terminal and job.exit_code is not None and not job.cache_hit:
+            log = self._storage.logs.reader(build.uuid, job.uuid)
+            if not log.exists():
+                _log.warning("the log of job %s is gone from the disk: %s", job.uuid, log.directory)
+                raise log_vanished()
         return ReadableLog(build, job)
 
     def _allowed(self, token: str) -> str:
@@ -69,6 +84,11 @@ class LogAccess:
         if build_uuid is None:
             raise ApiError.unauthorized("the log token is not valid, or its hour is over", "log_stream_unauthorized")
         return build_uuid
+
+
+def log_vanished() -> ApiError:
+    """Say of a log that was there that it is not on the disk."""
+    return ApiError("log_expired", "the job ran and the files of its log are no longer on the service's disk")
 
 
 def _forbidden() -> ApiError:

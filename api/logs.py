@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from api.errors import ApiError
 from api.follow import Patience
+from api.log_access import log_vanished
+from api.operations import Answer, Parameter, operation
 from api.ranges import parse_range
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ _MAX_WAIT = 30
 _SECONDS = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,9})?", re.ASCII)
 
 
+_HEADERS = {"X-Log-Complete": "`true` where the job has ended, so that the log grows no more; else `false`."}
+
+
 class Logs:
     """``…/jobs/{job_id}/log``.
 
@@ -40,9 +45,44 @@ class Logs:
         self._streams = streams
         self._clock = clock
 
+    @operation(
+        "getJobLog",
+        Answer(200, "The whole log as it is now.", media_type="text/plain", headers=_HEADERS),
+        Answer(
+            206,
+            "The range.",
+            media_type="text/plain",
+            headers=_HEADERS | {"Content-Range": "Which bytes of how many these are."},
+        ),
+        errors=(
+            "log_stream_unauthorized",
+            "log_stream_forbidden",
+            "organization_not_found",
+            "pipeline_not_found",
+            "build_not_found",
+            "job_not_found",
+            "range_not_satisfiable",
+            "invalid_wait",
+        ),
+        parameters=(
+            Parameter("Range", "One range of bytes.", {"type": "string", "examples": ["bytes=0-65535"]}, "header"),
+            Parameter(
+                "wait",
+                "Seconds to wait for bytes past the range's start, or the job's end.",
+                {"type": "number", "minimum": 0, "maximum": _MAX_WAIT},
+            ),
+        ),
+        security="log_token",
+    )
     def on_get(self, req: ApiRequest, resp: falcon.Response, org: str, pipeline: str, number: str, job_id: str) -> None:
-        """Answer with the range that was asked for, or the whole log as it is now."""
+        """Get a range of the job's log, or the whole log as it is now."""
         readable = self._access.by_path(req, org, pipeline, number, job_id)
+        try:
+            self._answer(req, resp, readable)
+        except FileNotFoundError as error:  # it expired while it was looked at
+            raise log_vanished() from error
+
+    def _answer(self, req: ApiRequest, resp: falcon.Response, readable: ReadableLog) -> None:
         log = self._storage.logs.reader(readable.build.uuid, readable.job.uuid)
         wanted = parse_range(req.get_header("Range"))
         ended, size = self._settled(req, readable, log, wanted.first if wanted else 0)

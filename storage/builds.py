@@ -47,6 +47,7 @@ _BUILD = Columns(
     BuildRow.finished_at,
     BuildRow.error_code,
     BuildRow.error_message,
+    BuildRow.logs_expired_at,
 )
 _NEWEST = 2**63 - 1
 
@@ -88,7 +89,7 @@ class Builds:
             .returning(PipelineRow.last_number),
             first,
         )
-        self._insert = Command(database, insert_into(BuildRow, "started_at"))
+        self._insert = Command(database, insert_into(BuildRow, "started_at", "log_bytes", "logs_expired_at"))
         self._move = Command(
             database,
             BuildRow.update(

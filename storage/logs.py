@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+import shutil
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -71,21 +72,39 @@ class LogFiles:
         """Return a job's log, which may be empty, or grow while it is read."""
         return JobLog(self._directory / build_uuid / job_uuid)
 
+    def builds(self) -> Iterator[str]:
+        """Yield the UUID of every build that has logs here."""
+        with os.scandir(self._directory) as entries:
+            yield from (entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+
+    def bytes_of(self, build_uuid: str) -> int:
+        """Return what a build's logs take, indexes included; 0 where it has none."""
+        return sum(file.stat().st_size for file in (self._directory / build_uuid).glob("*/*"))
+
+    def remove(self, build_uuid: str) -> None:
+        """Delete a build's logs, where there are any."""
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._directory / build_uuid)
+
 
 class JobLog:
     """The log of a job: its attempts' logs one after the other. Safe in any thread; holds no file open."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
+
+    def exists(self) -> bool:
+        """Tell whether any attempt has written a log, be it an empty one, and it is still there."""
+        return bool(_parts(self.directory))
 
     def size(self) -> int:
         """Return how many bytes the log has now."""
-        return sum(part.size for part in _parts(self._directory))
+        return sum(part.size for part in _parts(self.directory))
 
     def read(self, start: int, length: int) -> bytes:
         """Return up to ``length`` bytes from offset ``start`` on; fewer at the end of the log."""
         blocks: list[bytes] = []
-        for part in _parts(self._directory):
+        for part in _parts(self.directory):
             offset = start - part.start
             if offset >= part.size or length <= 0:
                 continue
@@ -98,7 +117,7 @@ class JobLog:
 
     def chunks(self, after: int = 0) -> Iterator[LogChunk]:
         """Yield what the log has past byte ``after``, record by record, as far as it goes when it is read."""
-        for part in _parts(self._directory):
+        for part in _parts(self.directory):
             if part.start + part.size > after:
                 yield from _chunks(part, max(0, after - part.start))
 

@@ -16,6 +16,7 @@ from ci_daemon.command.image import image
 from ci_daemon.command.init import init
 from ci_daemon.command.lease import lease
 from ci_daemon.command.ledger import ledger
+from ci_daemon.command.retention import retention
 from ci_daemon.command.serve import serve
 from ci_daemon.command.session import DEFAULT_STATE_DIR, Session
 from ci_daemon.command.status import status
@@ -30,7 +31,7 @@ __all__ = ["main"]
 
 _HEADINGS: dict[str, list[click.Command]] = {
     "Set up": [init, doctor, image],
-    "Run": [serve, status, lease],
+    "Run": [serve, status, lease, retention],
     "People and money": [user, ledger],
     "Build": [submit],
 }

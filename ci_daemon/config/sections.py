@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from pydantic import ConfigDict, with_config
 
-from actors import JobSettings, PoolSettings
+from actors import JobSettings, PoolSettings, RetentionSettings
 from actors.ir import Limits
 from actors.vms.sandbox.provider import SandboxSettings
 from api import HttpSettings
@@ -44,4 +44,5 @@ class Config:
     jobs: JobSettings = field(default_factory=JobSettings)
     journal: JournalSettings = field(default_factory=JournalSettings)
     pool: PoolSettings = field(default_factory=PoolSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)

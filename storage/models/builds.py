@@ -37,6 +37,8 @@ class BuildRow(peewee.Model):
     error_message = peewee.TextField(null=True)
     env = peewee.BlobField(null=True)
     pipeline_ir = peewee.TextField(null=True)
+    log_bytes = peewee.IntegerField(null=True)
+    logs_expired_at = InstantField(null=True)
 
     class Meta:
         table_name = "builds"

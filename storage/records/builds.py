@@ -148,6 +148,7 @@ class Build:
     finished_at: datetime | None
     error_code: str | None
     error_message: str | None
+    logs_expired_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

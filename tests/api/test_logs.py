@@ -9,7 +9,7 @@ from api import HttpSettings, create_app
 from api.logs import LogSpan
 from api.ranges import ByteRange, parse_range
 from api.streams import Streams
-from storage import JobState
+from storage import BuildState, JobState
 from tests.api.world import Account, JobPath, PipelinePath, World
 
 TEXT = b"".join(b"line %d\n" % number for number in range(100))
@@ -265,3 +265,63 @@ def test_a_range_lies_within_the_size(size: int, wanted: ByteRange):
     if span is not None:
         start, end = span
         assert 0 <= start < end <= size
+
+
+def expire(world: World) -> None:
+    """Let go of the logs of every finished build."""
+    world.storage.log_retention.measure()
+    world.storage.log_retention.expire(world.storage.log_retention.oldest_first())
+
+
+def finish(world: World, job: JobPath) -> None:
+    """Bring a job and its build to their end, after a command that ended with 0."""
+    stored = job.stored
+    ended = {"exit_code": 0, "error_code": None, "error_message": None, "soft_failed": False}
+    assert world.storage.jobs.finish(stored.id, stored.state, JobState.PASSED, **ended, lease_id=None, billable=False)
+    assert world.storage.builds.move(stored.build_id, BuildState.SCHEDULED, BuildState.PASSED)
+
+
+@pytest.mark.parametrize("path", ["{}/log", "/v0/jobs/{}/logs"])
+def test_an_expired_log_is_gone_and_not_merely_empty(world: World, job: JobPath, path: str):
+    token = job.build.token()
+    finish(world, job)
+    expire(world)
+    where = path.format(job.uuid if path.startswith("/v0") else job.path)
+    answered = world.anonymous.simulate_get(where, params={"token": token}, headers={"Range": "bytes=3-"})
+
+    assert answered.status_code == 410
+    assert answered.json["error"]["code"] == "log_expired"
+    assert answered.json["error"]["type"] == "conflict"
+    assert "2026-01-02" in answered.json["error"]["message"]
+
+
+def test_whether_a_log_is_gone_is_told_to_those_who_might_read_it(world: World, bob: Account, job: JobPath):
+    finish(world, job)
+    expire(world)
+
+    assert world.anonymous.simulate_get(f"{job.path}/log").status_code == 401
+    assert bob.client.simulate_get(f"{job.path}/log").status_code == 404
+    assert world.anonymous.simulate_get(f"/v0/jobs/{job.uuid}/logs").status_code == 401
+
+
+def test_a_log_whose_files_were_lost_is_gone_and_one_that_was_always_empty_is_not(
+    world: World, ada: Account, pipeline: PipelinePath
+):
+    lost, empty = pipeline.build().job(), pipeline.build().job()
+    lost.write(TEXT)
+    empty.write()
+    for job in (lost, empty):
+        finish(world, job)
+    world.storage.logs.remove(lost.build.stored.uuid)
+
+    answered = ada.client.simulate_get(f"{lost.path}/log")
+    assert (answered.status_code, answered.json["error"]["code"]) == (410, "log_expired")
+    assert ada.client.simulate_get(f"/v0/jobs/{lost.uuid}/logs").status_code == 410
+    assert ada.client.simulate_get(f"{empty.path}/log").status_code == 200
+
+
+def test_a_log_that_goes_while_it_is_looked_at_is_gone(world: World, ada: Account, job: JobPath):
+    finish(world, job)
+    (world.storage.directory / "logs" / job.build.stored.uuid / job.uuid / "1.log").unlink()
+
+    assert ada.client.simulate_get(f"{job.path}/log").json["error"]["code"] == "log_expired"

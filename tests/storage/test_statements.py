@@ -16,10 +16,11 @@ from tests.storage.world import HandClock
 READS_ALL = {
     "ledger._unbalanced": "verification reads everything",
     "ledger._misbilled": "verification reads everything",
+    "log_retention._bytes": "the sum of all, once an hour, from a covering index",
     "snapshots._all": "the list has no bounds",
     "snapshots._of_finished_builds": "snapshots are few: they go with their builds",
 }
-IN_AN_INDEX_OF_FEW = ("builds_unfinished", "leases_live")
+IN_AN_INDEX_OF_FEW = ("builds_unfinished", "leases_live", "builds_to_measure", "builds_with_expired_logs")
 
 
 def _statements(storage: Storage) -> Iterator[tuple[str, Query | Command]]:
@@ -72,6 +73,10 @@ def _sorts_prerequisites_only(sorts: list[str]) -> bool:
         ("jobs._usage", "leases_usage"),
         ("usage._total", "leases_usage"),
         ("snapshots._of_job", "snapshots_job"),
+        ("log_retention._to_measure", "builds_to_measure"),
+        ("log_retention._expired", "builds_with_expired_logs"),
+        ("log_retention._bytes", "USING COVERING INDEX builds_with_logs"),
+        ("log_retention._kept", "builds_with_logs (finished_at>?)"),
     ],
 )
 def test_lists_and_the_queue_use_the_index_that_was_made_for_them(storage: Storage, statement: str, index: str):

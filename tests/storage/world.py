@@ -7,7 +7,20 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from storage import Build, EdgeKind, Job, JobState, Lease, NewBuild, NewJob, NewPipeline, Pipeline, Shape, Storage
+from storage import (
+    Build,
+    BuildState,
+    EdgeKind,
+    Job,
+    JobState,
+    Lease,
+    NewBuild,
+    NewJob,
+    NewPipeline,
+    Pipeline,
+    Shape,
+    Storage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,6 +106,10 @@ class World:
         assert self.storage.leases.active(lease.id)
         assert self.storage.leases.start(lease.id, job.id)
         return lease
+
+    def finish_build(self, build: Build) -> None:
+        """End a build, whatever its jobs are at."""
+        assert self.storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.PASSED)
 
     def finish(self, job: Job, lease: Lease | None, **fields: Any) -> bool:
         given: Mapping[str, Any] = {

@@ -1,0 +1,39 @@
+"""`ci-daemon retention`: what is kept of finished builds, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from actors.retention import Share, due_logs, expire_logs
+from ci_daemon.command.session import Session, pass_session
+from ci_daemon.command.style import Group
+from storage import SystemClock
+
+__all__ = ["retention"]
+
+_MB = 10**6
+
+
+@click.group(cls=Group)
+def retention() -> None:
+    """What is kept of finished builds, and for how long."""
+
+
+@retention.command(short_help="Remove what is kept no longer, at once.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
+@pass_session
+def run(session: Session, *, dry_run: bool) -> None:
+    """Remove logs and artifacts that are older than the section [retention] says, or over its budgets.
+
+    The service does so every hour by itself. It may run meanwhile.
+    """
+    settings, now = session.config().retention, SystemClock().now()
+    with session.storage() as storage:
+        logs = Share.of(due_logs(storage, settings, now)) if dry_run else expire_logs(storage, settings, now)
+    verb = "would remove" if dry_run else "removed"
+    session.answer(
+        {"dry_run": dry_run, "logs": asdict(logs)},
+        f"{verb} the logs of {logs.count} builds ({logs.bytes / _MB:.1f} MB)",
+    )
