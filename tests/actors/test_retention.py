@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.retention import RetentionSettings, Share, due, due_logs, expire_logs
+from storage import BuildState, NewPipeline, Storage
+from tests.storage.world import HandClock, World
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+GB = 2**30
+
+
+@dataclass(frozen=True)
+class Log:
+    finished_at: datetime
+    bytes: int
+
+
+logs = st.lists(
+    st.builds(Log, st.integers(0, 50).map(lambda days: NOW - timedelta(days=days)), st.integers(0, 100)), max_size=30
+).map(lambda found: sorted(found, key=lambda log: log.finished_at))
+
+
+@given(logs, st.integers(0, 50), st.integers(0, 2000))
+def test_what_goes_is_what_is_too_old_and_then_the_oldest_until_the_rest_fits(kept: list[Log], days: int, budget: int):
+    before = NOW - timedelta(days=days)
+    excess = sum(log.bytes for log in kept) - budget
+    going = list(due(kept, before, excess))
+    staying = list(kept)
+    for log in going:
+        staying.remove(log)
+
+    assert all(log.finished_at >= before for log in staying)
+    assert sum(log.bytes for log in staying) <= budget
+    for_room = [log for log in going if log.finished_at >= before]
+    assert all(log.bytes for log in for_room)
+    if for_room:
+        assert sum(log.bytes for log in staying) + for_room[-1].bytes > budget
+        assert all(log.finished_at >= for_room[-1].finished_at for log in staying if log.bytes)
+
+
+@given(logs)
+def test_without_an_age_and_a_budget_all_stay(kept: list[Log]):
+    assert list(due(kept, None, 0)) == []
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    clock = HandClock()
+    storage = Storage.create(tmp_path / "state", clock)
+    owner = storage.users.create("ann@example.org", "Ann")
+    organization = storage.organizations.create("Acme", "", owner.id)
+    pipeline = storage.pipelines.create(organization.id, NewPipeline("web", "Web", "r", "main"))
+    yield World(storage, clock, pipeline)
+    storage.close()
+
+
+def _finished(world: World, size: int) -> str:
+    build = world.build()
+    with world.storage.logs.writer(build.uuid, world.job(build).uuid, 1) as log:
+        log.output(b"x" * size)
+    assert world.storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.PASSED)
+    return build.uuid
+
+
+def test_logs_go_when_their_builds_finished_so_many_days_ago(world: World):
+    old = _finished(world, 100)
+    world.clock.turn(days=20)
+    young = _finished(world, 100)
+    world.clock.turn(days=70, microseconds=1)
+    settings = RetentionSettings()
+
+    assert [each.build_uuid for each in due_logs(world.storage, settings, world.clock.now())] == [old]
+    assert set(world.storage.logs.builds()) == {old, young}
+    assert expire_logs(world.storage, settings, world.clock.now()) == Share(1, 132)
+    assert expire_logs(world.storage, settings, world.clock.now()) == Share()
+    assert set(world.storage.logs.builds()) == {young}
+
+
+def test_an_unfinished_builds_logs_stay_however_old_and_large(world: World):
+    build = world.build()
+    with world.storage.logs.writer(build.uuid, world.job(build).uuid, 1) as log:
+        log.output(b"x" * 5000)
+    world.clock.turn(days=1000)
+
+    assert expire_logs(world.storage, RetentionSettings(logs_days=1, logs_gb=1 / GB), world.clock.now()) == Share()
+    assert list(world.storage.logs.builds()) == [build.uuid]
+
+
+def test_over_the_budget_the_oldest_go_until_the_others_fit(world: World):
+    builds = []
+    for _ in range(250):
+        builds.append(_finished(world, 968))
+        world.clock.turn(seconds=1)
+    settings = RetentionSettings(logs_days=0, logs_gb=30_500 / GB)
+
+    assert expire_logs(world.storage, settings, world.clock.now()) == Share(220, 220_000)
+    assert set(world.storage.logs.builds()) == set(builds[220:])
+    assert world.storage.log_retention.bytes() == 30_000
+
+
+@pytest.mark.parametrize("value", [-1, 100_001, float("nan")])
+def test_settings_that_make_no_sense_are_refused(value: float):
+    with pytest.raises(ValueError, match="logs_gb must be from 0 to 100000"):
+        RetentionSettings(logs_gb=value)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from ci_daemon.command import main
+from storage import NewBuild, NewPipeline, Storage
+
+Run = Callable[..., int]
+LONG_AGO = timedelta(days=91)
+
+
+class Then:
+    """A clock that stands at one instant."""
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A state directory with the logs of one build of long ago and of one of now."""
+    Storage.create(tmp_path / "state", Then(datetime.now(UTC))).close()
+    for age in (LONG_AGO, timedelta()):
+        storage = Storage.open(tmp_path / "state", Then(datetime.now(UTC) - age))
+        user = storage.users.create(f"{age.days}@example.org", "Ann")
+        organization = storage.organizations.create("Acme", "", user.id)
+        pipeline = storage.pipelines.create(organization.id, NewPipeline("web", "Web", "r", "main"))
+        build = storage.builds.create_rejected(pipeline, NewBuild("main", "c0ffee"), "invalid_ir", "no jobs")
+        with storage.logs.writer(build.uuid, "job", 1) as log:
+            log.output(os.urandom(968))
+        storage.close()
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def run(state: Path) -> Run:
+    return lambda *arguments: main(["--state-dir", str(state), "retention", "run", *arguments])
+
+
+def test_what_is_kept_no_longer_is_told_and_then_removed(state: Path, run: Run, capsys: pytest.CaptureFixture[str]):
+    def said(*arguments: str) -> tuple[bool, dict[str, int]]:
+        assert run("--json", *arguments) == 0
+        document = json.loads(capsys.readouterr().out)
+        return document["dry_run"], document["logs"]
+
+    for _ in range(2):
+        assert said("--dry-run") == (True, {"count": 1, "bytes": 1000})
+        assert len(list((state / "logs").iterdir())) == 2
+    assert said() == (False, {"count": 1, "bytes": 1000})
+    assert len(list((state / "logs").iterdir())) == 1
+    assert said() == (False, {"count": 0, "bytes": 0})
+
+
+def test_the_settings_are_those_of_the_configuration(
+    state: Path, run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("CI_DAEMON_RETENTION_LOGS_DAYS", "0")
+    assert run() == 0
+    assert capsys.readouterr().out.startswith("removed the logs of 0 builds (0.0 MB)")
+    monkeypatch.setenv("CI_DAEMON_RETENTION_LOGS_GB", "0.000001")
+    assert run("--dry-run") == 0
+    assert capsys.readouterr().out.startswith("would remove the logs of 1 builds (0.0 MB)")
+    assert len(list((state / "logs").iterdir())) == 2
