@@ -22,6 +22,8 @@ from api.log_events import LogEvents
 from api.log_tokens import LogTokenResource, LogTokens
 from api.logs import Logs
 from api.meta import Health, Ping
+from api.openapi import OpenApi
+from api.operations import Routes
 from api.organizations import Organizations
 from api.paging import Pager
 from api.pipelines import Pipelines
@@ -75,28 +77,33 @@ def create_app(
         app.add_middleware(middleware)
     ErrorAnswers(settings.url).install(app)
 
-    app.add_route("/healthz", Health(engine))
-    app.add_route(f"{_V0}/ping", Ping())
-    app.add_route(f"{_V0}/user", CurrentUser(access))
-    app.add_route(f"{_V0}/organizations", Organizations(storage, access, pager))
+    routes = Routes()
+    routes.add("/healthz", Health(engine))
+    routes.add(f"{_V0}/ping", Ping())
+    routes.add(f"{_V0}/user", CurrentUser(access))
+    routes.add(f"{_V0}/organizations", Organizations(storage, access, pager))
 
     pipelines = Pipelines(storage, access, pager)
-    app.add_route(_PIPELINES, pipelines, suffix="list")
-    app.add_route(f"{_PIPELINES}/{{pipeline}}", pipelines)
+    routes.add(_PIPELINES, pipelines, "list")
+    routes.add(f"{_PIPELINES}/{{pipeline}}", pipelines)
 
     builds = Builds(storage, engine, access, pager, BuildIntake(storage, engine, limits or Limits()))
-    app.add_route(_BUILDS, builds, suffix="list")
-    app.add_route(f"{_BUILDS}/{{number}}", builds)
-    app.add_route(f"{_BUILDS}/{{number}}/cancel", builds, suffix="cancel")
-    app.add_route(f"{_BUILDS}/{{number}}/log-token", LogTokenResource(access, tokens))
+    routes.add(_BUILDS, builds, "list")
+    routes.add(f"{_BUILDS}/{{number}}", builds)
+    routes.add(f"{_BUILDS}/{{number}}/cancel", builds, "cancel")
+    routes.add(f"{_BUILDS}/{{number}}/log-token", LogTokenResource(access, tokens))
 
     jobs = Jobs(storage, engine, access)
-    app.add_route(_JOBS, jobs, suffix="list")
-    app.add_route(f"{_JOBS}/{{job_id}}", jobs)
-    app.add_route(f"{_JOBS}/{{job_id}}/log", Logs(storage, engine, log_access, streams, clock))
-    app.add_route("/v0/jobs/{job_id}/logs", LogEvents(storage, engine, log_access, streams, clock))
+    routes.add(_JOBS, jobs, "list")
+    routes.add(f"{_JOBS}/{{job_id}}", jobs)
+    routes.add(f"{_JOBS}/{{job_id}}/log", Logs(storage, engine, log_access, streams, clock))
+    routes.add("/v0/jobs/{job_id}/logs", LogEvents(storage, engine, log_access, streams, clock))
 
     billing = Billing(storage, access, pager)
     for part in ("balance", "transactions", "usage"):
-        app.add_route(f"{_V0}/billing/{part}/{{org}}", billing, suffix=part)
+        routes.add(f"{_V0}/billing/{part}/{{org}}", billing, part)
+
+    routes.add(f"{_V0}/openapi.json", OpenApi(routes, settings.url))
+    for path, resource, suffix in routes:
+        app.add_route(path, resource, **({"suffix": suffix} if suffix else {}))
     return app

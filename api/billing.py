@@ -11,6 +11,8 @@ import storage
 from api.bodies import answer
 from api.errors import ApiError
 from api.fields import Timestamp, Uuid, stamp
+from api.operations import Answer, Parameter, operation
+from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
 from storage import LedgerSource, Storage
 
 if TYPE_CHECKING:
@@ -20,6 +22,13 @@ if TYPE_CHECKING:
     from api.paging import Pager
 
 __all__ = ["BalanceRecord", "Billing", "TransactionRecord", "UsageRecord"]
+
+
+_MOMENT = {"type": "string", "format": "date-time", "examples": ["2026-01-01T00:00:00Z"]}
+_WINDOW = (
+    Parameter("from", "The window's first moment, with an offset.", _MOMENT, required=True),
+    Parameter("to", "The first moment after the window, with an offset.", _MOMENT, required=True),
+)
 
 
 class BalanceRecord(BaseModel):
@@ -76,21 +85,34 @@ class Billing:
         self._access = access
         self._pager = pager
 
+    @operation("getBalance", Answer(200, "The balance.", BalanceRecord), errors=("organization_not_found",))
     def on_get_balance(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
-        """Answer with the balance."""
+        """Get what the organization has left."""
         organization = self._access.member(req, org).organization
         answer(resp, BalanceRecord(balance_cents=self._storage.ledger.balance(organization.id)))
 
+    @operation(
+        "listTransactions",
+        Answer(200, "A page of entries.", PageRecord[TransactionRecord]),
+        errors=("organization_not_found", *PAGE_ERRORS),
+        parameters=PAGE_PARAMETERS,
+    )
     def on_get_transactions(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
-        """Answer with a page of the ledger, newest entries first."""
+        """List the organization's ledger, newest entries first."""
         organization = self._access.member(req, org).organization
         scope = f"transactions/{organization.id}"
         wanted = self._pager.request(req, scope)
         page = self._storage.ledger.page(organization.id, wanted.limit, wanted.after)
         answer(resp, self._pager.page(page, scope, TransactionRecord.of))
 
+    @operation(
+        "getUsage",
+        Answer(200, "The sums.", UsageRecord),
+        errors=("organization_not_found", "billing_usage_window_invalid"),
+        parameters=_WINDOW,
+    )
     def on_get_usage(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
-        """Answer with the sums over the leases that started in a window."""
+        """Sum up the leases that started in a window."""
         organization = self._access.member(req, org).organization
         start, end = _window(req)
         answer(resp, UsageRecord.of(self._storage.usage.total(organization.id, start, end)))

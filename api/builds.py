@@ -13,6 +13,8 @@ from api.build_intake import BuildIntake, CreateBuild
 from api.errors import ApiError
 from api.fields import Timestamp, Uuid, stamp, stamp_or_none
 from api.meta import refuse_while_draining
+from api.operations import Answer, operation
+from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
 from storage import BuildState, Storage
 
 if TYPE_CHECKING:
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
     from api.paging import Pager
 
 __all__ = ["BuildRecord", "Builds"]
+
+
+_PIPELINE_ERRORS = ("organization_not_found", "pipeline_not_found")
+_BUILD_ERRORS = (*_PIPELINE_ERRORS, "build_not_found")
 
 
 class BuildRecord(BaseModel):
@@ -74,14 +80,34 @@ class Builds:
         self._pager = pager
         self._intake = intake
 
+    @operation(
+        "listBuilds",
+        Answer(200, "A page of builds.", PageRecord[BuildRecord]),
+        errors=(*_PIPELINE_ERRORS, *PAGE_ERRORS),
+        parameters=PAGE_PARAMETERS,
+        security="optional",
+    )
     def on_get_list(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
-        """Answer with a page of the pipeline's builds, newest first."""
+        """List the pipeline's builds, newest first."""
         found = self._access.readable_pipeline(req, org, pipeline)
         scope = f"builds/{found.id}"
         wanted = self._pager.request(req, scope)
         page = self._storage.builds.page(found.id, wanted.limit, wanted.after)
         answer(resp, self._pager.page(page, scope, BuildRecord.of))
 
+    @operation(
+        "createBuild",
+        Answer(201, "The build, which is planned and runs on its own.", BuildRecord),
+        errors=(
+            *_PIPELINE_ERRORS,
+            "pipeline_manual_disabled",
+            "billing_insufficient_balance",
+            "build_invalid",
+            "build_plan_rejected",
+            "draining",
+        ),
+        body=CreateBuild,
+    )
     def on_post_list(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
         """Create a build; any member may."""
         _, found = self._access.pipeline(req, org, pipeline)
@@ -91,12 +117,14 @@ class Builds:
         build = self._intake.create(found, check_body(document, CreateBuild))
         answer(resp, BuildRecord.of(build), status=201)
 
+    @operation("getBuild", Answer(200, "The build.", BuildRecord), errors=_BUILD_ERRORS, security="optional")
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
-        """Answer with one build."""
+        """Get a build."""
         answer(resp, BuildRecord.of(self._access.readable_build(req, org, pipeline, number)))
 
+    @operation("cancelBuild", Answer(200, "The build as it is now.", BuildRecord), errors=_BUILD_ERRORS)
     def on_put_cancel(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
-        """Cancel a build and answer with it as it is then; a finished build is answered unchanged."""
+        """Cancel a build; a finished one stays as it is."""
         build = self._access.build(req, org, pipeline, number)
         if not build.state.terminal:
             try:

@@ -42,10 +42,15 @@ RequiredText = Annotated[Text, AfterValidator(_not_blank)]
 LongText = Annotated[str, StringConstraints(max_length=10_000), AfterValidator(without_nul)]
 """A message or a description: a string of at most 10,000 characters."""
 
-Timestamp = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
+Timestamp = Annotated[
+    str, WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-01-01T00:00:00.000000Z"]})
+]
 """ISO 8601 in UTC with six fractional digits and ``Z``."""
 
-Uuid = Annotated[str, WithJsonSchema({"type": "string", "format": "uuid"})]
+Uuid = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "format": "uuid", "examples": ["0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e"]}),
+]
 
 
 class RequestBody(BaseModel):

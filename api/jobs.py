@@ -10,6 +10,7 @@ import storage
 from api.bodies import answer
 from api.errors import ApiError
 from api.fields import Timestamp, Uuid, stamp, stamp_or_none
+from api.operations import Answer, operation
 from storage import JobState, Storage
 
 if TYPE_CHECKING:
@@ -86,16 +87,28 @@ class Jobs:
         self._engine = engine
         self._access = access
 
+    @operation(
+        "listJobs",
+        Answer(200, "The jobs.", JobListRecord),
+        errors=("organization_not_found", "pipeline_not_found", "build_not_found"),
+        security="optional",
+    )
     def on_get_list(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
-        """Answer with all jobs of a build."""
+        """List a build's jobs in DAG creation order."""
         build = self._access.readable_build(req, org, pipeline, number)
         jobs = self._storage.jobs.of_build(build.id)
         answer(resp, JobListRecord(data=[self._record(job) for job in jobs]))
 
+    @operation(
+        "getJob",
+        Answer(200, "The job.", JobRecord),
+        errors=("organization_not_found", "pipeline_not_found", "build_not_found", "job_not_found"),
+        security="optional",
+    )
     def on_get(
         self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str, job_id: str
     ) -> None:
-        """Answer with one job."""
+        """Get a job."""
         build = self._access.readable_build(req, org, pipeline, number)
         answer(resp, self._record(job_in_build(self._storage, build, job_id)))
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from api.errors import ApiError
 from api.follow import Patience
+from api.operations import Answer, Parameter, operation
 from api.streams import StreamBody, Streams
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ _OFFSET = re.compile(r"[0-9]{1,18}", re.ASCII)
 _DONE = b"event: done\ndata: {}\n\n"
 _BEAT = b": still here\n\n"
 _COME_BACK = b": the service restarts\nretry: 1000\n\n"
+
+
+_SEQ = {"type": "string", "pattern": "^[0-9]{1,18}$", "examples": ["0"]}
 
 
 class ChunkRecord(BaseModel):
@@ -61,8 +65,18 @@ class LogEvents:
         self._streams = streams
         self._clock = clock
 
+    @operation(
+        "streamJobLog",
+        Answer(200, "Events `history`, `chunk` and `done`.", media_type="text/event-stream"),
+        errors=("log_stream_unauthorized", "log_stream_forbidden", "job_not_found", "log_expired", "too_many_streams"),
+        parameters=(
+            Parameter("Last-Event-ID", "The `seq` after which to resume.", _SEQ, "header"),
+            Parameter("last_event_id", "The same, for clients that cannot set headers.", _SEQ),
+        ),
+        security="log_token",
+    )
     def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: str) -> None:
-        """Answer with the stream, resumed after ``Last-Event-ID`` or ``?last_event_id=``."""
+        """Follow a job's log as Server-Sent Events."""
         readable = self._access.by_job(req, job_id)
         place = self._streams.take()
         if place is None:

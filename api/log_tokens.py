@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from api.bodies import answer
 from api.fields import Timestamp, stamp
+from api.operations import Answer, operation
 
 if TYPE_CHECKING:
     import falcon
@@ -60,8 +61,13 @@ class LogTokenResource:
         self._access = access
         self._tokens = tokens
 
+    @operation(
+        "createLogToken",
+        Answer(200, "The token.", LogTokenRecord),
+        errors=("organization_not_found", "pipeline_not_found", "build_not_found"),
+    )
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
-        """Answer with a fresh token; any member gets one."""
+        """Get a token for the logs of all jobs of a build, valid for an hour."""
         build = self._access.build(req, org, pipeline, number)
         token, expires_at = self._tokens.issue(build.uuid)
         resp.cache_control = ["no-store"]

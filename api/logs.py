@@ -61,6 +61,7 @@ class Logs:
             "pipeline_not_found",
             "build_not_found",
             "job_not_found",
+            "log_expired",
             "range_not_satisfiable",
             "invalid_wait",
         ),

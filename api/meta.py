@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from api.bodies import answer
 from api.errors import ApiError
+from api.operations import Answer, operation
 
 if TYPE_CHECKING:
     from api.engine import Engine
@@ -27,8 +28,9 @@ class PingRecord(BaseModel):
 class Ping:
     """``GET /api/v0/ping``: the API answers."""
 
+    @operation("ping", Answer(200, "The API answers.", PingRecord), security="public")
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Answer."""
+        """See whether the API answers."""
         answer(resp, PingRecord())
 
 
@@ -38,8 +40,9 @@ class Health:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    @operation("health", Answer(200, "`ok`.", media_type="text/plain"), errors=("draining",), security="public")
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Answer ``ok``, or 503 ``draining``."""
+        """See whether the service takes work; 503 where it is about to stop."""
         refuse_while_draining(self._engine)
         resp.content_type = falcon.MEDIA_TEXT
         resp.text = "ok"

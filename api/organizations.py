@@ -10,6 +10,8 @@ import storage
 from api.bodies import answer, read_body
 from api.errors import ApiError
 from api.fields import RequestBody, RequiredText, Text, Timestamp, stamp
+from api.operations import Answer, operation
+from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
 from storage import NameUnusable, Storage
 
 if TYPE_CHECKING:
@@ -55,14 +57,21 @@ class Organizations:
         self._access = access
         self._pager = pager
 
+    @operation(
+        "listOrganizations",
+        Answer(200, "A page of organizations.", PageRecord[OrganizationRecord]),
+        errors=PAGE_ERRORS,
+        parameters=PAGE_PARAMETERS,
+    )
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Answer with a page of the caller's organizations, oldest first."""
+        """List the caller's organizations, oldest first."""
         user = self._access.caller(req).user
         scope = f"organizations/{user.id}"
         wanted = self._pager.request(req, scope)
         page = self._storage.organizations.page(user.id, wanted.limit, wanted.after)
         answer(resp, self._pager.page(page, scope, OrganizationRecord.of))
 
+    @operation("createOrganization", Answer(201, "The organization.", OrganizationRecord), body=CreateOrganization)
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create an organization, which the caller owns."""
         user = self._access.caller(req).user

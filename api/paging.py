@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from pydantic import BaseModel
 
 from api.errors import ApiError
+from api.operations import Parameter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,11 +19,21 @@ if TYPE_CHECKING:
     from api.signing import Signer
     from storage import Page
 
-__all__ = ["PageRecord", "PageRequest", "Pager"]
+__all__ = ["PAGE_ERRORS", "PAGE_PARAMETERS", "PageRecord", "PageRequest", "Pager"]
 
 _DEFAULT_LIMIT = 50
 _MAX_LIMIT = 100
 _LIMIT = re.compile(r"[0-9]{1,9}", re.ASCII)
+
+PAGE_PARAMETERS = (
+    Parameter(
+        "limit",
+        "How many rows at most.",
+        {"type": "integer", "minimum": 1, "maximum": _MAX_LIMIT, "default": _DEFAULT_LIMIT},
+    ),
+    Parameter("cursor", "`next_cursor` of the page before; left out, the first page comes.", {"type": "string"}),
+)
+PAGE_ERRORS = ("invalid_limit", "invalid_cursor")
 
 Row = TypeVar("Row")
 Record = TypeVar("Record", bound=BaseModel)

@@ -10,6 +10,8 @@ import storage
 from api.bodies import answer, read_body
 from api.errors import ApiError
 from api.fields import LongText, RequestBody, RequiredText, Text, Timestamp, stamp
+from api.operations import Answer, operation
+from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
 from api.repositories import repo_name
 from storage import NewPipeline, SlugTaken, Storage, Visibility, slugify
 
@@ -77,14 +79,26 @@ class Pipelines:
         self._access = access
         self._pager = pager
 
+    @operation(
+        "listPipelines",
+        Answer(200, "A page of pipelines.", PageRecord[PipelineRecord]),
+        errors=("organization_not_found", *PAGE_ERRORS),
+        parameters=PAGE_PARAMETERS,
+    )
     def on_get_list(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
-        """Answer with a page of the organization's pipelines, oldest first."""
+        """List the organization's pipelines, oldest first."""
         organization = self._access.member(req, org).organization
         scope = f"pipelines/{organization.id}"
         wanted = self._pager.request(req, scope)
         page = self._storage.pipelines.page(organization.id, wanted.limit, wanted.after)
         answer(resp, self._pager.page(page, scope, PipelineRecord.of))
 
+    @operation(
+        "createPipeline",
+        Answer(201, "The pipeline.", PipelineRecord),
+        errors=("organization_not_found", "pipeline_slug_taken"),
+        body=CreatePipeline,
+    )
     def on_post_list(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
         """Create a pipeline; any member may."""
         organization = self._access.member(req, org).organization
@@ -108,8 +122,13 @@ class Pipelines:
             raise ApiError("pipeline_slug_taken", f'the organization has a pipeline "{slug}" already') from None
         answer(resp, PipelineRecord.of(pipeline), status=201)
 
+    @operation(
+        "getPipeline",
+        Answer(200, "The pipeline.", SinglePipelineRecord),
+        errors=("organization_not_found", "pipeline_not_found"),
+    )
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
-        """Answer with one pipeline and the number of its builds."""
+        """Get a pipeline and the number of its builds."""
         _, found = self._access.pipeline(req, org, pipeline)
         count = self._storage.pipelines.build_count(found.id)
         answer(resp, SinglePipelineRecord(**PipelineRecord.of(found).model_dump(), build_count=count))

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from api.bodies import answer
 from api.fields import Uuid
+from api.operations import Answer, operation
 
 if TYPE_CHECKING:
     import falcon
@@ -38,6 +39,7 @@ class CurrentUser:
     def __init__(self, access: Access) -> None:
         self._access = access
 
+    @operation("getCurrentUser", Answer(200, "The caller.", UserRecord))
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Answer with the caller."""
+        """Get the user that the token belongs to."""
         answer(resp, UserRecord.of(self._access.caller(req).user))

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from falcon import testing
 
 from api import HttpSettings, create_app
 from storage import Storage
+from tests.api.conformity import Conformity
 from tests.api.world import Account, DummyEngine, PipelinePath, TurnableClock, World
 
 
@@ -32,7 +34,11 @@ def settings() -> HttpSettings:
 @pytest.fixture
 def world(storage: Storage, clock: TurnableClock, settings: HttpSettings) -> World:
     engine = DummyEngine(storage, clock)
-    return World(storage, engine, clock, create_app(storage, engine, settings, clock=clock))
+    app = create_app(storage, engine, settings, clock=clock)
+    conformity = Conformity()
+    app.add_middleware(conformity)
+    conformity.document = testing.TestClient(app).simulate_get("/api/v0/openapi.json").json
+    return World(storage, engine, clock, app)
 
 
 @pytest.fixture

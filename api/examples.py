@@ -1,0 +1,81 @@
+"""Examples for the OpenAPI document: plain fields have theirs by name, bodies are put together of them. Pure."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["example_of"]
+
+_PREFIX = "#/components/schemas/"
+_PLAIN: Mapping[str, Any] = MappingProxyType({"integer": 0, "number": 0, "boolean": False, "null": None})
+_BY_NAME: Mapping[str, Any] = MappingProxyType(
+    {
+        "branch": "main",
+        "cache_key": None,
+        "command": "make test",
+        "commit": "4f6d2a1c9b8e7d6c5b4a39281706f5e4d3c2b1a0",
+        "default_branch": "main",
+        "depends_on": [],
+        "description": "Unit tests and a release archive",
+        "env": {"LOG_LEVEL": "debug"},
+        "error_code": None,
+        "error_message": None,
+        "exit_code": 0,
+        "image": "debian:12",
+        "email": "ada@example.org",
+        "message": "Mend the parser",
+        "name": "Hello",
+        "next_cursor": None,
+        "number": 1,
+        "pending_reason": None,
+        "personal_org_slug": "ada-example-org",
+        "pipeline_ir": '{"version": "0", "steps": [{"type": "command", "key": "hi", "cmd": "echo hi"}]}',
+        "pipeline_slug": "hello",
+        "repo_name": "ada/hello",
+        "repository": "https://git.example.org/ada/hello.git",
+        "retry_policy": None,
+        "slug": "hello",
+        "soft_fail_policy": None,
+        "source": "api",
+        "source_b64": None,
+        "source_sha256": "",
+        "source_url": None,
+        "status": "ok",
+        "step_key": "test",
+        "token": "kX2m8Qd0wYvN5s1rJ7tLb3cHf9gEaZ4iUoP6xTqRnMk",
+        "url": "https://example.org",
+    }
+)
+
+
+def example_of(schema: Mapping[str, Any], components: Mapping[str, Any], name: str = "") -> Any:  # noqa: ANN401 - any JSON
+    """Return a document that fits the JSON Schema of the field ``name``, or of a whole body.
+
+    Raises LookupError for a string whose field has no example in the table above.
+    """
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    if "$ref" in schema:
+        return example_of(components[schema["$ref"].removeprefix(_PREFIX)], components)
+    if (told := next((schema[key] for key in ("examples", "enum") if key in schema), None)) is not None:
+        return told[0]
+    if (choices := next((schema[key] for key in ("anyOf", "oneOf", "allOf") if key in schema), None)) is not None:
+        return example_of(choices[0], components, name)
+    return _of_parts(schema, components, name)
+
+
+def _of_parts(schema: Mapping[str, Any], components: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401
+    match schema.get("type"):
+        case "object":
+            properties = schema.get("properties", {})
+            return {part: example_of(properties[part], components, part) for part in properties}
+        case "array":
+            return [example_of(schema["items"], components, name)]
+        case str() as plain if plain in _PLAIN:
+            return _PLAIN[plain]
+        case _:
+            raise LookupError(f"the field {name!r} has no example: {dict(schema)}")

@@ -1,0 +1,228 @@
+"""The OpenAPI 3.1 document, made from what the responders say of themselves and from the catalog of errors."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import falcon
+from pydantic.json_schema import models_json_schema
+
+from api.catalog import CATALOG
+from api.errors import ErrorEnvelope
+from api.examples import example_of
+from api.operations import Answer, Operation, operation, operation_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pydantic import BaseModel
+
+    from api.operations import Routes
+
+__all__ = ["OpenApi", "document"]
+
+_REF = "#/components/schemas/{model}"
+_ALWAYS = ("malformed_request", "headers_too_large", "internal_error", "busy")
+_AUTHORIZED = ("unauthorized",)
+_BODY = ("malformed_json", "unsupported_media_type", "body_too_large", "invalid_body")
+_UUID = {"type": "string", "format": "uuid", "examples": ["0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e"]}
+_SLUG = {"type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]+(?:-[a-z0-9]+)*$"}
+_PATH: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "org": ("Slug of the organization.", {**_SLUG, "examples": ["ada-example-org"]}),
+    "pipeline": ("Slug of the pipeline.", {**_SLUG, "examples": ["hello"]}),
+    "number": ("Number of the build in its pipeline.", {"type": "integer", "minimum": 1, "examples": [1]}),
+    "job_id": ("Id of the job.", _UUID),
+    "user_id": ("Id of the user.", _UUID),
+    "id": ("Id of the record.", _UUID),
+    "name": ("Name of the secret.", {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "examples": ["TOKEN"]}),
+    "code": ("Code of the error.", {"type": "string", "examples": ["build_not_found"]}),
+}
+_SECURITY: Mapping[str, list[dict[str, list[str]]]] = {
+    "bearer": [{"bearer": []}],
+    "optional": [{"bearer": []}, {}],
+    "log_token": [{"bearer": []}, {"logToken": []}, {}],
+    "public": [],
+}
+_ABOUT = """A continuous-integration service: pipelines are planned into jobs, each job runs in a VM leased for it.
+
+All bodies are JSON. Every failure is the same envelope; clients branch on its `code`, and its `doc_url` leads to a page
+that says what to do. Lists are pages: `limit` (1 to 100) and `cursor`, the `next_cursor` of the page before."""
+
+
+class OpenApi:
+    """``/api/v0/openapi.json``."""
+
+    def __init__(self, routes: Routes, base_url: str) -> None:
+        self._routes = routes
+        self._base_url = base_url
+        self._document: dict[str, Any] | None = None
+
+    @operation("getOpenApi", Answer(200, "The document.", media_type="application/json"), security="public")
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Get this document."""
+        self._document = self._document or document(self._routes, self._base_url)
+        resp.media = self._document
+
+
+def document(routes: Routes, base_url: str) -> dict[str, Any]:
+    """Return the document of every operation of these routes, for a service at ``base_url``."""
+    said = [
+        (path, method, responder, described)
+        for path, method, responder in routes.responders()
+        if (described := operation_of(responder)) is not None
+    ]
+    schemas, names = _components(described for *_, described in said)
+    paths: dict[str, dict[str, Any]] = defaultdict(dict)
+    for path, method, responder, described in said:
+        paths[path][method] = _Writer(schemas, names, base_url).operation(path, responder, described)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "ci-daemon", "version": version("ci-daemon"), "description": _ABOUT},
+        "servers": [{"url": base_url}],
+        "tags": [{"name": tag} for tag in dict.fromkeys(_tag(responder) for _, _, responder, _ in said)],
+        "paths": dict(paths),
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer", "description": "A session token or an API key."},
+                "logToken": {"type": "apiKey", "in": "query", "name": "token", "description": "A build's log token."},
+            },
+        },
+    }
+
+
+def _components(operations: Iterable[Operation]) -> tuple[dict[str, Any], dict[type[BaseModel], str]]:
+    """Return the schemas of all bodies and records by name, and the name of each model."""
+    inputs: dict[type[BaseModel], None] = {}
+    outputs: dict[type[BaseModel], None] = {ErrorEnvelope: None}
+    for described in operations:
+        if described.body is not None:
+            inputs[described.body] = None
+        outputs |= {answer.model: None for answer in described.answers if answer.model is not None}
+    _, generated = models_json_schema(
+        [*((model, "validation") for model in inputs), *((model, "serialization") for model in outputs)],
+        ref_template=_REF,
+    )
+    renamed = {name: _plain(name) for name in generated["$defs"]}
+    schemas = {renamed[name]: _with_plain_refs(schema, renamed) for name, schema in generated["$defs"].items()}
+    return schemas, {model: _plain(model.__name__) for model in (*inputs, *outputs)}
+
+
+def _plain(name: str) -> str:
+    """Return a model's name as the document has it: ``PageRecord[BuildRecord]`` is a BuildPage."""
+    page = re.fullmatch(r"PageRecord[\[_](\w+?)Record[\]_]", name)
+    return f"{page[1]}Page" if page else name.removesuffix("Record")
+
+
+def _with_plain_refs(schema: Any, renamed: Mapping[str, str]) -> Any:  # noqa: ANN401 - any JSON
+    if isinstance(schema, dict):
+        kept = {key: _with_plain_refs(part, renamed) for key, part in schema.items() if key != "title"}
+        if "$ref" in kept:
+            prefix, _, name = kept["$ref"].rpartition("/")
+            kept["$ref"] = f"{prefix}/{renamed.get(name, name)}"
+        return kept
+    if isinstance(schema, list):
+        return [_with_plain_refs(part, renamed) for part in schema]
+    return schema
+
+
+def _tag(responder: Callable[..., None]) -> str:
+    return responder.__module__.rpartition(".")[2].replace("_", " ")
+
+
+class _Writer:
+    """Writes single operations, with examples, against the schemas of the whole document."""
+
+    def __init__(self, schemas: dict[str, Any], names: dict[type[BaseModel], str], base_url: str) -> None:
+        self._schemas = schemas
+        self._names = names
+        self._base_url = base_url
+
+    def operation(self, path: str, responder: Callable[..., None], said: Operation) -> dict[str, Any]:
+        """Return one operation object."""
+        summary, _, description = (responder.__doc__ or said.id).strip().partition("\n")
+        written: dict[str, Any] = {
+            "operationId": said.id,
+            "tags": [_tag(responder)],
+            "summary": summary.rstrip("."),
+            "security": _SECURITY[said.security],
+            "parameters": [*self._in_path(path), *self._parameters(said)],
+            "responses": {str(answer.status): self._success(answer) for answer in said.answers} | self._failures(said),
+        }
+        if description.strip():
+            written["description"] = " ".join(description.split())
+        if said.body is not None:
+            written["requestBody"] = {"required": said.body_required, "content": self._json(said.body)}
+        return written
+
+    def _in_path(self, path: str) -> list[dict[str, Any]]:
+        described = ((name, *_PATH[name]) for name in re.findall(r"{(\w+)}", path))
+        return [
+            {"name": name, "in": "path", "required": True, "description": text, "schema": dict(schema)}
+            for name, text, schema in described
+        ]
+
+    def _parameters(self, said: Operation) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": parameter.name,
+                "in": parameter.place,
+                "required": parameter.required,
+                "description": parameter.description,
+                "schema": dict(parameter.schema),
+            }
+            for parameter in said.parameters
+        ]
+
+    def _success(self, answer: Answer) -> dict[str, Any]:
+        written: dict[str, Any] = {"description": answer.description}
+        if answer.model is not None:
+            written["content"] = self._json(answer.model)
+        elif answer.media_type is not None:
+            written["content"] = {answer.media_type: {"schema": {}}}
+        if answer.headers:
+            written["headers"] = {
+                name: {"description": text, "schema": {"type": "string"}} for name, text in answer.headers.items()
+            }
+        return written
+
+    def _failures(self, said: Operation) -> dict[str, Any]:
+        codes = dict.fromkeys(
+            (
+                *(() if said.security == "public" else _AUTHORIZED),
+                *(_BODY if said.body is not None else ()),
+                *said.errors,
+                *_ALWAYS,
+            )
+        )
+        by_status: dict[int, list[str]] = defaultdict(list)
+        for code in codes:
+            by_status[CATALOG[code].status].append(code)
+        return {str(status): self._failure(status, by_status[status]) for status in sorted(by_status)}
+
+    def _failure(self, status: int, codes: list[str]) -> dict[str, Any]:
+        content = {
+            "schema": {"$ref": _REF.format(model="ErrorEnvelope")},
+            "examples": {code: {"summary": CATALOG[code].meaning, "value": self._envelope(code)} for code in codes},
+        }
+        return {"description": HTTPStatus(status).phrase, "content": {falcon.MEDIA_JSON: content}}
+
+    def _envelope(self, code: str) -> dict[str, Any]:
+        problem = CATALOG[code]
+        return {
+            "error": {
+                "type": problem.type,
+                "code": code,
+                "message": problem.meaning,
+                "request_id": "3f0c4a539d0a5f5f9d6c1d2e0b9d6f0e",
+                "doc_url": f"{self._base_url}/docs/errors/{code}",
+            }
+        }
+
+    def _json(self, model: type[BaseModel]) -> dict[str, Any]:
+        schema = {"$ref": _REF.format(model=self._names[model])}
+        return {falcon.MEDIA_JSON: {"schema": schema, "example": example_of(schema, self._schemas)}}

@@ -1,0 +1,109 @@
+"""What an endpoint takes and answers, said once at its responder: the OpenAPI document is made from this.
+
+A responder's docstring is the operation's summary, its first line, and description; its module is the operation's tag.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pydantic import BaseModel
+
+__all__ = ["Answer", "Operation", "Parameter", "Routes", "operation", "operation_of"]
+
+_METHODS = ("get", "put", "post", "delete", "patch")
+
+Responder = TypeVar("Responder", bound="Callable[..., None]")
+Security = Literal["bearer", "optional", "log_token", "public"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A query parameter or a header of a request; ``schema`` is JSON Schema with an example in it."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    place: Literal["query", "header"] = "query"
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One way to succeed. Without a ``model`` the body is of the ``media_type``, or empty where that is None too."""
+
+    status: int
+    description: str
+    model: type[BaseModel] | None = None
+    media_type: str | None = None
+    headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One endpoint and method. ``errors`` are codes of the catalog, without those that any request may meet.
+
+    ``security``: a bearer token is needed; is ``optional``, where what is public is read without; or, for logs, a log
+    token does as well.
+    """
+
+    id: str
+    answers: tuple[Answer, ...]
+    errors: tuple[str, ...]
+    body: type[BaseModel] | None
+    body_required: bool
+    parameters: tuple[Parameter, ...]
+    security: Security
+
+
+def operation(
+    id: str,  # noqa: A002 - what OpenAPI calls it
+    *answers: Answer,
+    errors: tuple[str, ...] = (),
+    body: type[BaseModel] | None = None,
+    body_required: bool = True,
+    parameters: tuple[Parameter, ...] = (),
+    security: Security = "bearer",
+) -> Callable[[Responder], Responder]:
+    """Say of a responder what it takes and answers."""
+    said = Operation(id, answers, errors, body, body_required, parameters, security)
+
+    def say(responder: Responder) -> Responder:
+        responder.operation = said  # type: ignore[attr-defined] # functions take attributes
+        return responder
+
+    return say
+
+
+def operation_of(responder: object) -> Operation | None:
+    """Return what was said of a responder."""
+    found = getattr(responder, "operation", None)
+    return found if isinstance(found, Operation) else None
+
+
+class Routes:
+    """Every path of the API with the resource that answers it, in the order of the document."""
+
+    def __init__(self) -> None:
+        self._routes: list[tuple[str, object, str | None]] = []
+
+    def add(self, path: str, resource: object, suffix: str | None = None) -> None:
+        """Have ``resource`` answer ``path``, with the responders that end in ``suffix`` where one is given."""
+        self._routes.append((path, resource, suffix))
+
+    def __iter__(self) -> Iterator[tuple[str, object, str | None]]:
+        """Yield path, resource and suffix of each route."""
+        return iter(self._routes)
+
+    def responders(self) -> Iterator[tuple[str, str, Callable[..., None]]]:
+        """Yield path, method in lower case, and responder of everything that can be asked for."""
+        for path, resource, suffix in self._routes:
+            for method in _METHODS:
+                name = f"on_{method}_{suffix}" if suffix else f"on_{method}"
+                if (responder := getattr(resource, name, None)) is not None:
+                    yield path, method, responder
