@@ -7,7 +7,7 @@ from api.catalog import CATALOG, Problem
 from api.engine import Engine, Watch
 from api.request_id import RequestIdFilter
 from api.server import CannotListen, Server
-from api.settings import HttpSettings
+from api.settings import HttpSettings, RateLimitSettings
 
 __all__ = [
     "CATALOG",
@@ -15,6 +15,7 @@ __all__ = [
     "Engine",
     "HttpSettings",
     "Problem",
+    "RateLimitSettings",
     "RequestIdFilter",
     "Server",
     "Watch",

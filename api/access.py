@@ -10,14 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from api.errors import ApiError
-from storage import Build, Caller, Organization, Pipeline, Role, Storage, Visibility
+from storage import Build, Caller, Organization, Pipeline, Role, Storage, TokenKind, Visibility
 
 if TYPE_CHECKING:
     import falcon
 
+    from api.rate_limits import RateLimits
+
 __all__ = ["Access", "Member"]
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+_SEND_ONE = "send `Authorization: Bearer <token>`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,30 +43,43 @@ class Member:
 class Access:
     """Turns a request's token and path into records, or refuses. Safe in any thread."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, limits: RateLimits) -> None:
         self._storage = storage
+        self._limits = limits
 
     def caller(self, req: falcon.Request) -> Caller:
         """Return whom the bearer token belongs to. Raises ApiError ``unauthorized``."""
         caller = self.caller_if_any(req)
         if caller is None:
-            raise ApiError.unauthorized("send `Authorization: Bearer <token>`")
+            raise ApiError.unauthorized(_SEND_ONE)
         return caller
+
+    def session(self, req: falcon.Request) -> Caller:
+        """Return the caller of what an API key may not do. Raises ApiError for 401 and ``session_required``."""
+        caller = self.caller(req)
+        if caller.kind is not TokenKind.SESSION:
+            raise ApiError("session_required", "an API key cannot do this: send a session token")
+        return caller
+
+    def revoke(self, req: falcon.Request) -> None:
+        """End the bearer token; one that is over stays so. Raises ApiError ``unauthorized`` where it never was one."""
+        token = _bearer(req)
+        if token is None:
+            raise ApiError.unauthorized(_SEND_ONE)
+        if not self._storage.tokens.revoke(token):
+            raise self._no_good(req)
 
     def caller_if_any(self, req: falcon.Request) -> Caller | None:
         """Return whom the bearer token belongs to, None where there is none.
 
         A token that is not good is refused even where none is needed.
         """
-        header = req.auth
-        if header is None:
+        token = _bearer(req)
+        if token is None:
             return None
-        scheme, _, token = header.partition(" ")
-        if scheme.lower() != "bearer":
-            raise ApiError.unauthorized(f"only the Bearer scheme is understood, not {scheme[:20]!r}")
-        caller = self._storage.tokens.caller(token.strip(" "))
+        caller = self._storage.tokens.caller(token)
         if caller is None:
-            raise ApiError.unauthorized("the token is unknown, revoked or expired")
+            raise self._no_good(req)
         return caller
 
     def member(self, req: falcon.Request, org: str, at_least: Role = Role.MEMBER) -> Member:
@@ -124,6 +140,11 @@ class Access:
             return None
         return self._storage.builds.find(org, pipeline, int(number))
 
+    def _no_good(self, req: falcon.Request) -> ApiError:
+        """Return the refusal of a token. Raises ApiError ``rate_limited`` where too many of them come."""
+        self._limits.of_failure(req)
+        return ApiError.unauthorized("the token is unknown, revoked or expired")
+
     def _belongs(self, caller: Caller, organization_id: int) -> bool:
         return self._storage.organizations.role(organization_id, caller.user.id) is not None
 
@@ -139,3 +160,13 @@ class Access:
         if pipeline is None:
             raise ApiError.not_found("pipeline", slug)
         return pipeline
+
+
+def _bearer(req: falcon.Request) -> str | None:
+    """Return the bearer token, None where there is none. Raises ApiError ``unauthorized`` for another scheme."""
+    if req.auth is None:
+        return None
+    scheme, _, token = req.auth.partition(" ")
+    if scheme.lower() != "bearer":
+        raise ApiError.unauthorized(f"only the Bearer scheme is understood, not {scheme[:20]!r}")
+    return token.strip(" ")

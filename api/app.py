@@ -9,11 +9,13 @@ import falcon
 from actors.ir import Limits
 from api.access import Access
 from api.access_log import AccessLog
+from api.api_tokens import ApiTokens
 from api.billing import Billing
 from api.build_intake import BuildIntake
 from api.builds import Builds
 from api.cors import Cors
 from api.errors import ErrorAnswers
+from api.handoffs import Handoffs
 from api.head import Head
 from api.headers import Headers
 from api.jobs import Jobs
@@ -27,7 +29,10 @@ from api.operations import Routes
 from api.organizations import Organizations
 from api.paging import Pager
 from api.pipelines import Pipelines
+from api.rate_limits import RateLimits
 from api.request import ApiRequest
+from api.sessions import Logout
+from api.settings import RateLimitSettings
 from api.signing import Signer
 from api.streams import Streams
 from api.user import CurrentUser
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["create_app"]
 
 _V0 = "/api/v0"
+_V2 = "/api/v2"
 _PIPELINES = f"{_V0}/organizations/{{org}}/pipelines"
 _BUILDS = f"{_PIPELINES}/{{pipeline}}/builds"
 _JOBS = f"{_BUILDS}/{{number}}/jobs"
@@ -51,6 +57,7 @@ def create_app(
     settings: HttpSettings,
     *,
     limits: Limits | None = None,
+    rate_limits: RateLimitSettings | None = None,
     streams: Streams | None = None,
     clock: Clock | None = None,
 ) -> falcon.App[ApiRequest, falcon.Response]:
@@ -61,13 +68,15 @@ def create_app(
         engine: The running builds.
         settings: The HTTP section; its ``url`` is where the error pages are.
         limits: What a pipeline's IR may ask for.
+        rate_limits: How often credentials may be asked for.
         streams: The server's places for streams, which end when the server closes; a set of its own by default.
         clock: The time by which log tokens end and waits are measured.
     """
     clock = clock or SystemClock()
     streams = streams or Streams(settings.max_streams)
     signer = Signer(storage.vault.derive(b"api tokens and cursors"))
-    access = Access(storage)
+    rates = RateLimits(rate_limits or RateLimitSettings(), settings.trusted_proxies, clock)
+    access = Access(storage, rates)
     pager = Pager(signer)
     tokens = LogTokens(signer, clock)
     log_access = LogAccess(storage, access, tokens)
@@ -80,7 +89,15 @@ def create_app(
     routes = Routes()
     routes.add("/healthz", Health(engine))
     routes.add(f"{_V0}/ping", Ping())
-    routes.add(f"{_V0}/user", CurrentUser(access))
+    routes.add(f"{_V0}/user", CurrentUser(storage, engine, access, rates))
+    api_tokens = ApiTokens(storage, access, rates, clock)
+    routes.add(f"{_V0}/user/api-tokens", api_tokens, "list")
+    routes.add(f"{_V0}/user/api-tokens/{{id}}", api_tokens)
+    routes.add(f"{_V0}/auth/logout", Logout(access, rates))
+    handoffs = Handoffs(storage, access, rates)
+    for step in ("transfer", "claim", "code", "redeem"):
+        routes.add(f"{_V0}/auth/cli/{step}", handoffs, step)
+        routes.add(f"{_V2}/auth/cli/{step}", handoffs, f"{step}_v2")
     routes.add(f"{_V0}/organizations", Organizations(storage, access, pager))
 
     pipelines = Pipelines(storage, access, pager)

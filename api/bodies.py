@@ -14,7 +14,7 @@ from api.errors import ApiError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["answer", "check_body", "json_path", "read_body", "read_json"]
+__all__ = ["answer", "check_body", "json_path", "read_body", "read_json", "read_optional_body"]
 
 _Body = TypeVar("_Body", bound=BaseModel)
 
@@ -25,6 +25,8 @@ _EXPECTED = {
     "missing": "expected a value, the field is required",
     "string_type": "expected a string",
     "string_too_long": "expected at most {max_length} characters",
+    "string_too_short": "expected at least {min_length} characters",
+    "string_pattern_mismatch": "expected a string that matches {pattern}",
     "bool_type": "expected true or false",
     "int_type": "expected a whole number",
     "dict_type": "expected an object",
@@ -61,6 +63,11 @@ def check_body(document: object, model: type[_Body]) -> _Body:
 def read_body(req: falcon.Request, model: type[_Body]) -> _Body:
     """Read and check a request's body in one go. Raises what `read_json` and `check_body` raise."""
     return check_body(read_json(req), model)
+
+
+def read_optional_body(req: falcon.Request, model: type[_Body]) -> _Body:
+    """As `read_body`, where no body at all is an empty object."""
+    return read_body(req, model) if req.content_length else check_body({}, model)
 
 
 def answer(resp: falcon.Response, record: BaseModel, status: int = 200) -> None:

@@ -67,6 +67,12 @@ _PROBLEMS = (
         "Send one JSON object. The message gives the line and column where reading stopped.",
     ),
     Problem(
+        "cli_code_invalid",
+        400,
+        "No session waits under this nonce or code: it is unknown, used, expired, or was not transferred yet.",
+        "Keep asking once a second while the person signs in; after 60 seconds start over, or ask for another code.",
+    ),
+    Problem(
         "unauthorized",
         401,
         "The request carries no bearer token, or one that is unknown, revoked or expired.",
@@ -89,6 +95,12 @@ _PROBLEMS = (
         403,
         "The log token is valid, and belongs to another build.",
         "Ask for a token at the `log-token` endpoint of the build that the job is part of.",
+    ),
+    Problem(
+        "session_required",
+        403,
+        "An API key was sent for what only a session may do: make API keys, or hand out sessions.",
+        "Sign in, and send the session token. A session can be made on the box: `ci-daemon token create`.",
     ),
     Problem(
         "insufficient_org_role",
@@ -133,6 +145,12 @@ _PROBLEMS = (
         "List the build's jobs; job ids are UUIDs.",
     ),
     Problem(
+        "api_token_not_found",
+        404,
+        "You have no API key with this id, or it is revoked already.",
+        "List your API keys with `GET /api/v0/user/api-tokens`; ids are UUIDs.",
+    ),
+    Problem(
         "method_not_allowed",
         405,
         "The endpoint exists and does not take this method.",
@@ -143,6 +161,12 @@ _PROBLEMS = (
         410,
         "The job ran and its log is kept no longer: its build finished too long ago, or logs took too much room.",
         "Read logs while they are kept; the operator says for how long in the configuration's `[retention]`.",
+    ),
+    Problem(
+        "sole_owner",
+        409,
+        "You alone own an organization that others belong to, so your account cannot be deleted.",
+        "Make another member an owner of the organizations that the message names, or remove their members.",
     ),
     Problem(
         "body_too_large",
@@ -209,6 +233,12 @@ _PROBLEMS = (
         422,
         "The usage window is not two ISO 8601 times with an offset, the second later than the first.",
         "Give `from` and `to` such as `2026-01-01T00:00:00Z`; in a query a `+` is written `%2B`.",
+    ),
+    Problem(
+        "rate_limited",
+        429,
+        "Too many requests for credentials, or with tokens that are no good, came from one address or account.",
+        "Try again after the seconds in `Retry-After`; `RateLimit-Remaining` says how many are left, of how many.",
     ),
     Problem(
         "headers_too_large",

@@ -13,7 +13,10 @@ __all__ = ["Cors"]
 
 _METHODS = "GET, POST, PUT, PATCH, DELETE"
 _HEADERS = "authorization, content-type, last-event-id"
-_EXPOSED = "X-Request-Id, X-Log-Complete, Content-Range, Retry-After, WWW-Authenticate"
+_EXPOSED = (
+    "X-Request-Id, X-Log-Complete, Content-Range, Retry-After, WWW-Authenticate, RateLimit-Limit, RateLimit-Remaining,"
+    " RateLimit-Reset"
+)
 _PREFLIGHT_SECONDS = "600"
 
 

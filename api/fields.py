@@ -5,15 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints, WithJsonSchema
 
 __all__ = [
     "LongText",
+    "Moment",
     "RequestBody",
+    "RequiredLongText",
     "RequiredText",
     "Text",
     "Timestamp",
     "Uuid",
+    "not_blank",
     "stamp",
     "stamp_or_none",
     "without_nul",
@@ -27,25 +30,47 @@ def without_nul(value: str) -> str:
     return value
 
 
-def _not_blank(value: str) -> str:
+def not_blank(value: str) -> str:
+    """Refuse a string that says nothing. Raises ValueError."""
     if not value or value.isspace():
         raise ValueError("expected a string that is not blank")
     return value
 
 
+def _moment(value: object) -> datetime:
+    """Read a time that a caller wrote. Raises ValueError."""
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+        if moment is not None and moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError("expected an ISO 8601 time with an offset, such as 2026-01-01T00:00:00Z")
+
+
 Text = Annotated[str, StringConstraints(max_length=255), AfterValidator(without_nul)]
 """A string of at most 255 characters."""
 
-RequiredText = Annotated[Text, AfterValidator(_not_blank)]
+RequiredText = Annotated[Text, AfterValidator(not_blank)]
 """A string of 1 to 255 characters, not all of them spaces."""
 
 LongText = Annotated[str, StringConstraints(max_length=10_000), AfterValidator(without_nul)]
 """A message or a description: a string of at most 10,000 characters."""
 
+RequiredLongText = Annotated[LongText, AfterValidator(not_blank)]
+"""The same, not all of it spaces."""
+
 Timestamp = Annotated[
     str, WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-01-01T00:00:00.000000Z"]})
 ]
 """ISO 8601 in UTC with six fractional digits and ``Z``."""
+
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_moment),
+    WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2030-01-01T00:00:00Z"]}),
+]
+"""A time from a caller: ISO 8601 with an offset; an aware datetime in UTC inside."""
 
 Uuid = Annotated[
     str,

@@ -27,7 +27,7 @@ __all__ = ["OpenApi", "document"]
 
 _REF = "#/components/schemas/{model}"
 _ALWAYS = ("malformed_request", "headers_too_large", "internal_error", "busy")
-_AUTHORIZED = ("unauthorized",)
+_AUTHORIZED = ("unauthorized", "rate_limited")
 _BODY = ("malformed_json", "unsupported_media_type", "body_too_large", "invalid_body")
 _UUID = {"type": "string", "format": "uuid", "examples": ["0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e"]}
 _SLUG = {"type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]+(?:-[a-z0-9]+)*$"}

@@ -182,7 +182,7 @@ def _adjustments(settings: HttpSettings) -> Adjustments:
         recv_bytes=64 * 2**10,
         log_socket_errors=False,
         asyncore_use_poll=True,
-        clear_untrusted_proxy_headers=True,
+        clear_untrusted_proxy_headers=not settings.trusted_proxies,
     )
 
 

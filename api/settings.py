@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from ipaddress import ip_network
 
-__all__ = ["HttpSettings"]
+__all__ = ["HttpSettings", "RateLimitSettings"]
 
 _HIGHEST_PORT = 65535
 _URL = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)
@@ -19,7 +20,8 @@ class HttpSettings:
     ``listen`` is ``HOST:PORT``; an IPv6 host stands in brackets, port 0 is any free port. ``base_url`` is the address
     that callers use where a proxy stands in front, without a trailing slash. A log stream or a waiting log request
     holds one of ``threads`` while it lasts: at most ``max_streams`` of them do, the rest of the threads always serve
-    short requests. Sizes are bytes, times seconds.
+    short requests. ``trusted_proxies`` are addresses and networks whose ``X-Forwarded-For`` is believed. Sizes are
+    bytes, times seconds.
     """
 
     listen: str = "127.0.0.1:8800"
@@ -33,6 +35,7 @@ class HttpSettings:
     idle_timeout: float = 120.0
     stop_timeout: float = 5.0
     cors_origins: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("max_connections", "max_body_bytes", "max_header_bytes", "receive_timeout", "idle_timeout"):
@@ -48,8 +51,39 @@ class HttpSettings:
         for origin in self.cors_origins:
             if not _ORIGIN.fullmatch(origin):
                 raise ValueError(f'cors_origins must hold origins such as "https://app.example.org", not "{origin}"')
+        for proxy in self.trusted_proxies:
+            if not _is_network(proxy):
+                raise ValueError(f'trusted_proxies must hold such as "10.0.0.7" or "10.0.0.0/24", not "{proxy}"')
 
     @property
     def url(self) -> str:
         """The address of the service as callers write it, without a trailing slash."""
         return (self.base_url or f"http://{self.listen}").rstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimitSettings:
+    """Section ``[rate_limits]``: how many requests a minute where credentials are given out or tried.
+
+    Somebody who was quiet may send a minute's worth at once. Command lines that wait for a person to sign in ask once a
+    second, so the default carries twenty of them behind one address. ``tracked`` is how many addresses and accounts are
+    remembered.
+    """
+
+    address_per_minute: int = 1200
+    account_per_minute: int = 60
+    failures_per_minute: int = 120
+    tracked: int = 10_000
+
+    def __post_init__(self) -> None:
+        for name in ("address_per_minute", "account_per_minute", "failures_per_minute", "tracked"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text)
+    except ValueError:
+        return False
+    return True

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from api.bodies import answer
-from api.fields import Uuid
+import storage
+from actors import EngineBusy
+from api.bodies import answer, read_body
+from api.errors import ApiError
+from api.fields import RequestBody, RequiredText, Uuid
 from api.operations import Answer, operation
+from storage import SoleOwner, Storage
 
 if TYPE_CHECKING:
     import falcon
 
-    import storage
     from api.access import Access
+    from api.engine import Engine
+    from api.rate_limits import RateLimits
 
-__all__ = ["CurrentUser", "UserRecord"]
+__all__ = ["CurrentUser", "UpdateUser", "UserRecord"]
 
 
 class UserRecord(BaseModel):
@@ -33,13 +39,52 @@ class UserRecord(BaseModel):
         return cls(uuid=user.uuid, email=user.email, name=user.name, personal_org_slug=user.personal_org_slug)
 
 
+class UpdateUser(RequestBody):
+    """The body of ``PATCH /api/v0/user``."""
+
+    name: RequiredText
+
+
 class CurrentUser:
     """``/api/v0/user``."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, storage: Storage, engine: Engine, access: Access, limits: RateLimits) -> None:
+        self._storage = storage
+        self._engine = engine
         self._access = access
+        self._limits = limits
 
     @operation("getCurrentUser", Answer(200, "The caller.", UserRecord))
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Get the user that the token belongs to."""
         answer(resp, UserRecord.of(self._access.caller(req).user))
+
+    @operation("updateCurrentUser", Answer(200, "The caller.", UserRecord), body=UpdateUser)
+    def on_patch(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Give the caller another name."""
+        caller = self._access.caller(req)
+        body = read_body(req, UpdateUser)
+        answer(resp, UserRecord.of(self._storage.users.rename(caller.user.id, body.name)))
+
+    @operation(
+        "deleteCurrentUser",
+        Answer(204, "The account is closed, and its tokens are good for nothing any more."),
+        errors=("sole_owner",),
+    )
+    def on_delete(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Close the caller's account.
+
+        Organizations that nobody else belongs to close with it and their builds are canceled. It is refused while
+        others belong to an organization that the caller alone owns.
+        """
+        self._limits.of_address(req, resp)
+        caller = self._access.caller(req)
+        self._limits.of_account(caller, resp)
+        try:
+            canceled = self._storage.accounts.close(caller.user.id)
+        except SoleOwner as error:
+            raise ApiError("sole_owner", str(error)) from None
+        for build_id in canceled:
+            with suppress(EngineBusy):  # the storage has it noted: it happens all the same
+                self._engine.cancel(build_id)
+        resp.status = 204

@@ -57,7 +57,16 @@ def serve(directory: Path, config: Config, notifier: Notifier, *, wait: bool) ->
         opened.callback(_no_actor_remains)
         engine.start()
         opened.callback(engine.stop)
-        server.start(create_app(storage, engine, settings, limits=config.ir, streams=server.streams, clock=clock))
+        app = create_app(
+            storage,
+            engine,
+            settings,
+            limits=config.ir,
+            rate_limits=config.rate_limits,
+            streams=server.streams,
+            clock=clock,
+        )
+        server.start(app)
         opened.callback(server.close)
         _log.info("serving %s on %s", directory, settings.url)
         lock.note(settings.url)

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, with_config
 from actors import JobSettings, PoolSettings, RetentionSettings
 from actors.ir import Limits
 from actors.vms.sandbox.provider import SandboxSettings
-from api import HttpSettings
+from api import HttpSettings, RateLimitSettings
 from ci_daemon.journal import JournalSettings
 from storage import Rates
 
@@ -44,5 +44,6 @@ class Config:
     jobs: JobSettings = field(default_factory=JobSettings)
     journal: JournalSettings = field(default_factory=JournalSettings)
     pool: PoolSettings = field(default_factory=PoolSettings)
+    rate_limits: RateLimitSettings = field(default_factory=RateLimitSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)

@@ -5,9 +5,15 @@ from falcon import testing
 
 from api.access import Access
 from api.errors import ApiError
+from api.rate_limits import RateLimits
 from api.request import ApiRequest
+from api.settings import RateLimitSettings
 from storage import Role
 from tests.api.world import Account, World
+
+
+def _access(world: World) -> Access:
+    return Access(world.storage, RateLimits(RateLimitSettings(), (), world.clock))
 
 
 def _asked_by(account: Account) -> ApiRequest:
@@ -25,7 +31,7 @@ def _asked_by(account: Account) -> ApiRequest:
 def test_a_role_allows_what_weaker_roles_may_and_no_more(
     world: World, ada: Account, bob: Account, role: Role, allowed: set[Role]
 ):
-    access = Access(world.storage)
+    access = _access(world)
     bob.joins(ada, role)
 
     for needed in Role:
@@ -41,5 +47,5 @@ def test_who_is_no_member_is_told_of_no_role_but_that_there_is_no_organization(
     world: World, ada: Account, bob: Account
 ):
     with pytest.raises(ApiError) as refused:
-        Access(world.storage).member(_asked_by(bob), ada.org, at_least=Role.OWNER)
+        _access(world).member(_asked_by(bob), ada.org, at_least=Role.OWNER)
     assert refused.value.problem.code == "organization_not_found"

@@ -14,7 +14,7 @@ from typing import Any
 import falcon
 from falcon import testing
 
-from storage import Build, BuildState, Job, JobState, LedgerSource, Role, Shape, Storage
+from storage import Build, BuildState, Job, JobState, LedgerSource, Role, Shape, Storage, User
 
 HELLO = json.dumps({"version": "0", "steps": [{"type": "command", "key": "only", "cmd": "true"}]})
 
@@ -161,11 +161,21 @@ class Account:
         assert answered.status_code == 201, answered.text
         return PipelinePath(self, f"{self.path}/pipelines/{answered.json['slug']}")
 
-    def joins(self, other: Account, role: Role) -> None:
-        """Become a member of another account's organization."""
+    def signed_in(self) -> testing.TestClient:
+        """Begin a session; return a client that has its token."""
+        _, token = self.world.storage.tokens.create_session(self.user.id, "tests")
+        return testing.TestClient(self.world.app, headers={"Authorization": f"Bearer {token}"})
+
+    @property
+    def user(self) -> User:
+        """The row of the user."""
         user = self.world.storage.users.by_email(self.email)
         assert user is not None
-        self.world.storage.organizations.add_member(other.org_id, user.id, role)
+        return user
+
+    def joins(self, other: Account, role: Role) -> None:
+        """Become a member of another account's organization."""
+        self.world.storage.organizations.add_member(other.org_id, self.user.id, role)
 
     def grant(self, cents: int) -> None:
         self.world.storage.ledger.append(self.org_id, cents, LedgerSource.ADMIN_GRANT, None)

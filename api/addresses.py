@@ -1,0 +1,61 @@
+"""Where a request comes from, as far as that can be believed."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import falcon
+
+__all__ = ["Addresses"]
+
+_Address: TypeAlias = IPv4Address | IPv6Address
+_Network: TypeAlias = IPv4Network | IPv6Network
+
+_ONE_SUBSCRIBER = 64
+
+
+class Addresses:
+    """Tells callers apart by address: the connection's, or what proxies that are trusted say of it.
+
+    Each proxy appends whom it heard to ``X-Forwarded-For``, so the caller is the last one there that is no trusted
+    proxy. What stands before it anybody may have written.
+    """
+
+    def __init__(self, trusted_proxies: Iterable[str]) -> None:
+        self._trusted: list[_Network] = [ip_network(proxy) for proxy in trusted_proxies]
+
+    def of(self, req: falcon.Request) -> str:
+        """Return what names the caller: an IPv4 address, or the /64 network that one IPv6 subscriber has whole."""
+        caller = _parsed(req.remote_addr)
+        claimed = (req.get_header("X-Forwarded-For") or "").split(",")
+        while caller is not None and claimed and self._trusts(caller):
+            before = _parsed(claimed.pop())
+            if before is None:
+                break
+            caller = before
+        if caller is None:
+            return req.remote_addr
+        if isinstance(caller, IPv6Address):
+            return str(ip_network((caller, _ONE_SUBSCRIBER), strict=False))
+        return str(caller)
+
+    def _trusts(self, address: _Address) -> bool:
+        return any(address in network for network in self._trusted)
+
+
+def _parsed(text: str) -> _Address | None:
+    """Return an address, with or without a port; None where the text is none."""
+    text = text.strip()
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address

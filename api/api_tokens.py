@@ -1,0 +1,110 @@
+"""Personal API keys of the caller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from api.bodies import answer, read_body
+from api.errors import ApiError
+from api.fields import Moment, RequestBody, RequiredLongText, Timestamp, Uuid, stamp, stamp_or_none
+from api.operations import Answer, operation
+
+if TYPE_CHECKING:
+    import falcon
+
+    import storage
+    from api.access import Access
+    from api.rate_limits import RateLimits
+    from storage import Clock, Storage
+
+__all__ = ["ApiTokenList", "ApiTokenRecord", "ApiTokens", "CreateApiToken", "NewApiTokenRecord"]
+
+
+class ApiTokenRecord(BaseModel):
+    """A personal API key, without the key itself."""
+
+    id: Uuid
+    description: str
+    created_at: Timestamp
+    expires_at: Timestamp | None
+    last_used_at: Timestamp | None
+
+    @classmethod
+    def of(cls, token: storage.Token) -> ApiTokenRecord:
+        """Return the record of a stored key."""
+        return cls(
+            id=token.uuid,
+            description=token.description,
+            created_at=stamp(token.created_at),
+            expires_at=stamp_or_none(token.expires_at),
+            last_used_at=stamp_or_none(token.last_used_at),
+        )
+
+
+class ApiTokenList(BaseModel):
+    """The caller's API keys."""
+
+    api_tokens: list[ApiTokenRecord]
+
+
+class NewApiTokenRecord(BaseModel):
+    """An API key and its record; the key is shown this once."""
+
+    api_token: ApiTokenRecord
+    token: str
+
+
+class CreateApiToken(RequestBody):
+    """The body of ``POST /api/v0/user/api-tokens``; without ``expires_at`` the key lasts until it is revoked."""
+
+    description: RequiredLongText
+    expires_at: Moment | None = None
+
+
+class ApiTokens:
+    """``/api/v0/user/api-tokens`` and what is below it."""
+
+    def __init__(self, storage: Storage, access: Access, limits: RateLimits, clock: Clock) -> None:
+        self._storage = storage
+        self._access = access
+        self._limits = limits
+        self._clock = clock
+
+    @operation("listApiTokens", Answer(200, "The API keys.", ApiTokenList))
+    def on_get_list(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List the caller's API keys that nobody revoked, oldest first."""
+        self._limits.of_address(req, resp)
+        caller = self._access.caller(req)
+        self._limits.of_account(caller, resp)
+        keys = self._storage.tokens.api_keys(caller.user.id)
+        answer(resp, ApiTokenList(api_tokens=[ApiTokenRecord.of(key) for key in keys]))
+
+    @operation(
+        "createApiToken",
+        Answer(201, "The API key, shown this once, and its record.", NewApiTokenRecord),
+        body=CreateApiToken,
+        errors=("session_required",),
+    )
+    def on_post_list(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Create an API key; needs a session."""
+        self._limits.of_address(req, resp)
+        caller = self._access.session(req)
+        self._limits.of_account(caller, resp)
+        body = read_body(req, CreateApiToken)
+        if body.expires_at is not None and body.expires_at <= self._clock.now():
+            raise ApiError("invalid_body", "expires_at: expected a time in the future")
+        key, token = self._storage.tokens.create_api_key(caller.user.id, body.description, body.expires_at)
+        resp.cache_control = ["no-store"]
+        answer(resp, NewApiTokenRecord(api_token=ApiTokenRecord.of(key), token=token), status=201)
+
+    @operation("revokeApiToken", Answer(204, "The API key is revoked."), errors=("api_token_not_found",))
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:  # noqa: A002 - the reference's name
+        """Revoke one of the caller's API keys."""
+        self._limits.of_address(req, resp)
+        caller = self._access.caller(req)
+        self._limits.of_account(caller, resp)
+        if not self._storage.tokens.revoke_api_key(caller.user.id, id):
+            raise ApiError("api_token_not_found", "you have no API key with this id")
+        resp.status = 204

@@ -1,0 +1,205 @@
+"""How a command line gets a session from a browser (wire-decisions.md, "Authentication").
+
+Either the command line waits under a nonce of its own, or a person types a code into it. Versions 0 and 2 differ in
+what `transfer` takes, and in whether a body may be left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, BaseModel, Field, StringConstraints
+
+from api.bodies import answer, read_body, read_optional_body
+from api.errors import ApiError
+from api.fields import RequestBody, Text, not_blank
+from api.operations import Answer, operation
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.access import Access
+    from api.rate_limits import RateLimits
+    from storage import Caller, Storage
+
+__all__ = [
+    "ClaimSession",
+    "ClaimSessionOrNot",
+    "CodeRecord",
+    "Handoffs",
+    "RedeemCode",
+    "RedeemCodeOrNot",
+    "SessionTokenRecord",
+    "TransferSession",
+    "TransferSessionHashed",
+]
+
+_MINTS = ("session_required",)
+_TAKES = ("cli_code_invalid", "rate_limited")
+
+_Nonce = Annotated[str, StringConstraints(max_length=256), Field(examples=["q3Zr1LxV0bT8sYkN5wPd7g"])]
+_Code = Annotated[Text, Field(examples=["7H3K9QZ2M5RT8WXY"])]
+
+
+class SessionTokenRecord(BaseModel):
+    """A session token, shown this once."""
+
+    token: str
+
+
+class CodeRecord(BaseModel):
+    """A code to be typed into a command line within five minutes."""
+
+    code: _Code
+
+
+class TransferSession(RequestBody):
+    """The body of ``POST /api/v0/auth/cli/transfer``."""
+
+    nonce: Annotated[_Nonce, StringConstraints(min_length=16)]
+
+
+class TransferSessionHashed(RequestBody):
+    """The body of ``POST /api/v2/auth/cli/transfer``: the lowercase hex SHA-256 of the nonce."""
+
+    nonce_hash: Annotated[
+        str,
+        StringConstraints(pattern="^[0-9a-f]{64}$"),
+        Field(examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]),
+    ]
+
+
+class ClaimSession(RequestBody):
+    """The body of ``POST /api/v2/auth/cli/claim``."""
+
+    nonce: Annotated[_Nonce, AfterValidator(not_blank)]
+
+
+class ClaimSessionOrNot(RequestBody):
+    """The body of ``POST /api/v0/auth/cli/claim``; without a nonce there is nothing to be had."""
+
+    nonce: _Nonce | None = None
+
+
+class RedeemCode(RequestBody):
+    """The body of ``POST /api/v2/auth/cli/redeem``."""
+
+    code: Annotated[_Code, AfterValidator(not_blank)]
+
+
+class RedeemCodeOrNot(RequestBody):
+    """The body of ``POST /api/v0/auth/cli/redeem``; without a code there is nothing to be had."""
+
+    code: _Code | None = None
+
+
+class Handoffs:
+    """``/api/v0/auth/cli/…`` and ``/api/v2/auth/cli/…``."""
+
+    def __init__(self, storage: Storage, access: Access, limits: RateLimits) -> None:
+        self._storage = storage
+        self._access = access
+        self._limits = limits
+
+    @operation(
+        "transferSession", Answer(204, "A session waits for who has the nonce."), body=TransferSession, errors=_MINTS
+    )
+    def on_post_transfer(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Let a command line claim a session of the caller under its nonce, once, within 60 seconds."""
+        caller = self._signed_in(req, resp)
+        body = read_optional_body(req, TransferSession)
+        self._storage.handoffs.park(caller.user.id, body.nonce)
+        resp.status = 204
+
+    @operation(
+        "transferSessionV2",
+        Answer(204, "A session waits for who has the nonce."),
+        body=TransferSessionHashed,
+        errors=_MINTS,
+    )
+    def on_post_transfer_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Let a command line claim a session of the caller under its nonce, which only it knows, as in version 0."""
+        caller = self._signed_in(req, resp)
+        body = read_body(req, TransferSessionHashed)
+        self._storage.handoffs.park_hashed(caller.user.id, bytes.fromhex(body.nonce_hash))
+        resp.status = 204
+
+    @operation(
+        "claimSession",
+        Answer(200, "The session.", SessionTokenRecord),
+        body=ClaimSessionOrNot,
+        body_required=False,
+        errors=_TAKES,
+        security="public",
+    )
+    def on_post_claim(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Claim the session that waits under a nonce. Ask once a second until it is there."""
+        self._limits.of_address(req, resp)
+        body = read_optional_body(req, ClaimSessionOrNot)
+        self._hand_over(resp, self._storage.handoffs.claim(body.nonce or ""))
+
+    @operation(
+        "claimSessionV2",
+        Answer(200, "The session.", SessionTokenRecord),
+        body=ClaimSession,
+        errors=_TAKES,
+        security="public",
+    )
+    def on_post_claim_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Claim the session that waits under a nonce. Ask once a second until it is there."""
+        self._limits.of_address(req, resp)
+        self._hand_over(resp, self._storage.handoffs.claim(read_body(req, ClaimSession).nonce))
+
+    @operation("createCode", Answer(200, "The code.", CodeRecord), errors=_MINTS)
+    def on_post_code(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Get a code that a person types into a command line, good for one session of the caller for 300 seconds."""
+        self._answer_code(req, resp)
+
+    @operation("createCodeV2", Answer(200, "The code.", CodeRecord), errors=_MINTS)
+    def on_post_code_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Get a code that a person types into a command line, as in version 0."""
+        self._answer_code(req, resp)
+
+    @operation(
+        "redeemCode",
+        Answer(200, "The session.", SessionTokenRecord),
+        body=RedeemCodeOrNot,
+        body_required=False,
+        errors=_TAKES,
+        security="public",
+    )
+    def on_post_redeem(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Redeem a code for its session. Case, spaces and dashes do not matter."""
+        self._limits.of_address(req, resp)
+        body = read_optional_body(req, RedeemCodeOrNot)
+        self._hand_over(resp, self._storage.handoffs.redeem(body.code or ""))
+
+    @operation(
+        "redeemCodeV2",
+        Answer(200, "The session.", SessionTokenRecord),
+        body=RedeemCode,
+        errors=_TAKES,
+        security="public",
+    )
+    def on_post_redeem_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Redeem a code for its session. Case, spaces and dashes do not matter."""
+        self._limits.of_address(req, resp)
+        self._hand_over(resp, self._storage.handoffs.redeem(read_body(req, RedeemCode).code))
+
+    def _signed_in(self, req: falcon.Request, resp: falcon.Response) -> Caller:
+        self._limits.of_address(req, resp)
+        caller = self._access.session(req)
+        self._limits.of_account(caller, resp)
+        return caller
+
+    def _answer_code(self, req: falcon.Request, resp: falcon.Response) -> None:
+        caller = self._signed_in(req, resp)
+        resp.cache_control = ["no-store"]
+        answer(resp, CodeRecord(code=self._storage.handoffs.issue_code(caller.user.id)))
+
+    @staticmethod
+    def _hand_over(resp: falcon.Response, token: str | None) -> None:
+        if token is None:
+            raise ApiError("cli_code_invalid", "nothing waits here: it is unknown, used, expired, or not there yet")
+        resp.cache_control = ["no-store"]
+        answer(resp, SessionTokenRecord(token=token))

@@ -1,0 +1,33 @@
+"""The end of a session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from api.operations import Answer, operation
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.access import Access
+    from api.rate_limits import RateLimits
+
+__all__ = ["Logout"]
+
+
+class Logout:
+    """``/api/v0/auth/logout``."""
+
+    def __init__(self, access: Access, limits: RateLimits) -> None:
+        self._access = access
+        self._limits = limits
+
+    @operation("logout", Answer(204, "The token is good for nothing any more."))
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Revoke the token that is presented, a session's or an API key.
+
+        Doing so again with the same token is answered alike.
+        """
+        self._limits.of_address(req, resp)
+        self._access.revoke(req)
+        resp.status = 204
