@@ -18,7 +18,7 @@ _PRIORITIES = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, loggin
 
 # What these say below the given level is of use to their own authors.
 _QUIET = {
-    "paramiko": logging.ERROR,
+    "paramiko": logging.CRITICAL,
     "pykka": logging.WARNING,
     "waitress": logging.WARNING,
     "waitress.queue": logging.ERROR,

@@ -51,7 +51,7 @@ class Leases:
         self._get = Query(database, leases.where(this), _LEASE)
         self._by_uuid = Query(database, leases.where(LeaseRow.uuid == slot("uuid")), _LEASE)
         self._of_job = Query(
-            database, leases.where(LeaseRow.job == slot("job_id")).order_by(LeaseRow.id.desc()).limit(1), _LEASE
+            database, leases.where(LeaseRow.job == slot("job_id")).order_by(LeaseRow.attempt.desc()).limit(1), _LEASE
         )
         self._live = Query(database, leases.where(live).order_by(LeaseRow.id), _LEASE)
         self._insert = Command(database, insert_into(LeaseRow, "started_at", "finished_at"))
@@ -82,6 +82,12 @@ class Leases:
                 }
             ).where(this),
         )
+        self._end_unclaimed = Command(
+            database,
+            LeaseRow.update({LeaseRow.state: LeaseState.ENDED, LeaseRow.finished_at: slot("now")}).where(
+                this, live, LeaseRow.job.is_null()
+            ),
+        )
         self._assign_job = Query(
             database,
             JobRow.update({JobRow.state: JobState.ASSIGNED, JobRow.attempt: JobRow.attempt + 1})
@@ -106,7 +112,7 @@ class Leases:
         return self._by_uuid.one(uuid=uuid)
 
     def of_job(self, job_id: int) -> Lease | None:
-        """Return a job's latest lease."""
+        """Return the lease of a job's latest attempt, which may be an old one: of a VM that was warm for long."""
         return self._of_job.one(job_id=job_id)
 
     def live(self) -> list[Lease]:
@@ -192,6 +198,11 @@ class Leases:
         """Note that a VM is gone. Idempotent."""
         with self._database.write():
             self._end.run(id=lease_id, now=self._database.now())
+
+    def end_unclaimed(self, lease_id: int) -> bool:
+        """End the lease of a VM that no job has; False where one has taken it, or it has ended."""
+        with self._database.write():
+            return self._end_unclaimed.run(id=lease_id, now=self._database.now()) == 1
 
     def _moved(self, lease_id: int, frm: LeaseState, to: LeaseState) -> bool:
         with self._database.write():

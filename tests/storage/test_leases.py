@@ -123,3 +123,15 @@ def test_the_latest_lease_of_a_job_is_the_one_of_its_last_attempt(storage: Stora
     assert latest is not None
     assert latest.id == second.id
     assert storage.leases.counts() == {LeaseState.ACTIVE: 2}
+
+
+def test_that_lease_may_be_older_than_the_one_before_where_its_vm_was_warm(storage: Storage, world: World):
+    warm = storage.leases.reserve_warm("warm-for-long", "sandbox", "debian:12", Shape())
+    storage.leases.warmed(warm.id)
+    job = world.job(world.build())
+    first = world.start(job)
+    storage.jobs.retry(job.id, JobState.RUNNING, lease_id=first.id, billable=True, error_code=None, exit_code=1)
+    second = world.assign(job, warm_lease_id=warm.id, lease_uuid=warm.uuid)
+    assert second is not None
+    assert second.id < first.id
+    assert storage.leases.of_job(job.id) == second
