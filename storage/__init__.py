@@ -6,6 +6,7 @@ from storage.billing import Rates, cost_cents
 from storage.clock import Clock, SystemClock
 from storage.errors import (
     AlreadyInitialized,
+    BuildFinished,
     DatabaseBusy,
     DatabaseUnavailable,
     DatabaseUnreadable,
@@ -26,6 +27,7 @@ from storage.log_writer import LogWriter
 from storage.logs import JobLog, LogChunk, LogFiles, LogLimit
 from storage.records import (
     Attempt,
+    AuditEntry,
     Build,
     BuildState,
     Caller,
@@ -62,7 +64,9 @@ from storage.vault import Vault
 __all__ = [
     "AlreadyInitialized",
     "Attempt",
+    "AuditEntry",
     "Build",
+    "BuildFinished",
     "BuildState",
     "Caller",
     "Clock",

@@ -81,6 +81,13 @@ class Builds:
             _BUILD,
         )
         self._unfinished = Query(database, builds.where(unfinished).order_by(BuildRow.id), _BUILD)
+        self._to_cancel = Query(
+            database,
+            BuildRow.select(BuildRow.id).where(
+                BuildRow.cancel_requested == 1, unfinished, BuildRow.state != BuildState.CANCELING
+            ),
+            first,
+        )
         self._env = Query(database, BuildRow.select(BuildRow.env).where(this), lambda row: row[0])
         self._next_number = Query(
             database,
@@ -186,6 +193,10 @@ class Builds:
     def unfinished(self) -> list[Build]:
         """Return every build that is not terminal, oldest first."""
         return self._unfinished.all()
+
+    def to_cancel(self) -> list[int]:
+        """Return the ids of builds whose cancel is asked for and not begun."""
+        return self._to_cancel.all()
 
     def env(self, build_id: int) -> dict[str, str]:
         """Return a build's environment, opened; empty where there is none. Raises SealBroken."""

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlreadyInitialized",
+    "BuildFinished",
     "DatabaseBusy",
     "DatabaseUnavailable",
     "DatabaseUnreadable",
@@ -72,6 +73,10 @@ class KeyUnreadable(StorageError):
 
 class SealBroken(StorageError):
     """Sealed bytes were changed, or sealed with another key."""
+
+
+class BuildFinished(StorageError):
+    """The build is over, and stays as it ended."""
 
 
 class EmailTaken(StorageError):

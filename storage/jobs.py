@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Jobs"]
 
+_SECOND = 1_000_000
+
 
 def _columns() -> Columns[Job]:
     parent = JobRow.alias()
@@ -60,6 +62,7 @@ def _columns() -> Columns[Job]:
         (peewee.fn.COALESCE(depends_on, ""), _uuids),
         JobRow.created_at,
         JobRow.scheduled_at,
+        JobRow.not_before,
         JobRow.started_at,
         JobRow.finished_at,
     )
@@ -101,6 +104,7 @@ class Jobs:
                     JobRow.soft_failed: coalesce(slot("soft_failed"), JobRow.soft_failed),
                     JobRow.cache_hit: coalesce(slot("cache_hit"), JobRow.cache_hit),
                     JobRow.scheduled_at: coalesce(JobRow.scheduled_at, slot("scheduled_at")),
+                    JobRow.not_before: slot("not_before"),
                     JobRow.started_at: coalesce(JobRow.started_at, slot("started_at")),
                     JobRow.finished_at: slot("finished_at"),
                 }
@@ -189,10 +193,15 @@ class Jobs:
         billable: bool,
         error_code: str | None,
         exit_code: int | None,
+        backoff_seconds: int = 0,
     ) -> bool:
-        """Send a job back to the queue, at its old place, and close its attempt and its lease, in one transaction."""
+        """Send a job back to the queue, at its old place, and close its attempt and its lease, in one transaction.
+
+        Its next attempt may begin when ``backoff_seconds`` are over.
+        """
         with self._database.write():
-            if not self._changed(job_id, frm, JobState.SCHEDULED):
+            not_before = self._database.now() + backoff_seconds * _SECOND if backoff_seconds else None
+            if not self._changed(job_id, frm, JobState.SCHEDULED, not_before=not_before):
                 return False
             self._attempts.close(job_id, JobState.FAILED, exit_code, error_code, self._database.now())
             if lease_id is not None:
@@ -210,6 +219,7 @@ class Jobs:
         *,
         soft_failed: bool | None = None,
         cache_hit: bool | None = None,
+        not_before: int | None = None,
     ) -> bool:
         """Compare and set a job's state, with the instants that belong to it, inside the caller's transaction."""
         now = self._database.now()
@@ -222,6 +232,7 @@ class Jobs:
             error_message=error_message,
             soft_failed=soft_failed,
             cache_hit=cache_hit,
+            not_before=not_before,
             scheduled_at=now if to is JobState.SCHEDULED else None,
             started_at=now if to is JobState.RUNNING else None,
             finished_at=now if to.terminal else None,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import peewee
+
 from storage.errors import NameUnusable
 from storage.models import MembershipRow, OrganizationRow
 from storage.records import Organization, Page, Role
@@ -23,6 +25,8 @@ ORGANIZATION = Columns(
     OrganizationRow.slug,
     OrganizationRow.name,
     OrganizationRow.url,
+    OrganizationRow.fail_fast,
+    OrganizationRow.weight,
     OrganizationRow.created_at,
 )
 _MEMBERSHIP = Columns(lambda organization, role: (organization, role), ORGANIZATION, MembershipRow.role)
@@ -61,7 +65,24 @@ class Organizations:
         self._slug_taken = Query(
             database, OrganizationRow.select(OrganizationRow.id).where(OrganizationRow.slug == slot("slug")), first
         )
-        self._insert = Command(database, insert_into(OrganizationRow, "balance_cents", "closed_at"))
+        self._insert = Command(
+            database, insert_into(OrganizationRow, "balance_cents", "fail_fast", "weight", "closed_at")
+        )
+        coalesce = peewee.fn.COALESCE
+        self._all = Query(
+            database,
+            organizations.where(OrganizationRow.closed_at.is_null()).order_by(OrganizationRow.id),
+            ORGANIZATION,
+        )
+        self._configure = Command(
+            database,
+            OrganizationRow.update(
+                {
+                    OrganizationRow.fail_fast: coalesce(slot("fail_fast"), OrganizationRow.fail_fast),
+                    OrganizationRow.weight: coalesce(slot("weight"), OrganizationRow.weight),
+                }
+            ).where(OrganizationRow.id == slot("id")),
+        )
         self._insert_membership = Command(database, insert_into(MembershipRow))
 
     def create(self, name: str, url: str, owner_id: int) -> Organization:
@@ -78,6 +99,15 @@ class Organizations:
     def by_slug(self, slug: str) -> Organization | None:
         """Return an organization by slug, whoever asks; None where it is closed."""
         return self._by_slug.one(slug=slug)
+
+    def all(self) -> list[Organization]:
+        """Return every organization that is not closed, oldest first."""
+        return self._all.all()
+
+    def configure(self, organization_id: int, *, fail_fast: bool | None = None, weight: int | None = None) -> None:
+        """Change what the owner of the host sets of an organization; what is None stays as it is."""
+        with self._database.write():
+            self._configure.run(id=organization_id, fail_fast=fail_fast, weight=weight)
 
     def for_member(self, user_id: int, slug: str) -> tuple[Organization, Role] | None:
         """Return an organization and the user's role in it, None where the user is no member."""

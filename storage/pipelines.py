@@ -8,7 +8,7 @@ from uuid import uuid4
 import peewee
 
 from storage.errors import SlugTaken
-from storage.models import BuildRow, PipelineRow
+from storage.models import BuildRow, OrganizationRow, PipelineRow
 from storage.records import NewPipeline, Page, Pipeline
 from storage.statements import Columns, Command, Query, first, insert_into, paged, slot, written
 
@@ -57,6 +57,17 @@ class Pipelines:
             BuildRow.select(peewee.fn.COUNT(peewee.SQL("*"))).where(BuildRow.pipeline == slot("pipeline_id")),
             first,
         )
+        self._fails_fast = Query(
+            database,
+            PipelineRow.select(PipelineRow.fail_fast | OrganizationRow.fail_fast)
+            .join(OrganizationRow)
+            .where(PipelineRow.id == slot("id")),
+            first,
+        )
+        self._set_fail_fast = Command(
+            database,
+            PipelineRow.update({PipelineRow.fail_fast: slot("fail_fast")}).where(PipelineRow.id == slot("id")),
+        )
         self._insert = Command(database, insert_into(PipelineRow, "source_slug", "last_number"))
 
     def create(self, organization_id: int, new: NewPipeline) -> Pipeline:
@@ -75,10 +86,19 @@ class Pipelines:
                 allow_manual=new.allow_manual,
                 description=new.description,
                 repo_name=new.repo_name,
-                fail_fast=False,
+                fail_fast=new.fail_fast,
                 created_at=self._database.now(),
             )
             return written(self._by_id.one(id=pipeline_id))
+
+    def set_fail_fast(self, pipeline_id: int, *, fail_fast: bool) -> None:
+        """Say whether the first failure ends a pipeline's builds, those that run included."""
+        with self._database.write():
+            self._set_fail_fast.run(id=pipeline_id, fail_fast=fail_fast)
+
+    def fails_fast(self, pipeline_id: int) -> bool:
+        """Tell whether the first failure ends a pipeline's builds, by its own setting or its organization's."""
+        return bool(self._fails_fast.one(id=pipeline_id))
 
     def by_id(self, pipeline_id: int) -> Pipeline | None:
         """Return a pipeline by row id."""

@@ -24,7 +24,7 @@ class JobPlanter:
     def __init__(self, database: Database) -> None:
         self._insert_job = Command(
             database,
-            insert_into(JobRow, "exit_code", "error_code", "error_message", "started_at", "finished_at"),
+            insert_into(JobRow, "exit_code", "error_code", "error_message", "not_before", "started_at", "finished_at"),
         )
         self._insert_edge = Command(database, insert_into(EdgeRow))
         self._ids = Query(

@@ -9,6 +9,7 @@ import peewee
 
 from storage.accounts import Accounts
 from storage.attempts import Attempts
+from storage.audit import Audit
 from storage.billing import Rates
 from storage.builds import Builds
 from storage.database import Database
@@ -23,6 +24,7 @@ from storage.organizations import Organizations
 from storage.pipelines import Pipelines
 from storage.retention import LogRetention
 from storage.schema import migrate, migrations
+from storage.settlement import Settlement
 from storage.snapshots import Snapshots
 from storage.sources import Sources
 from storage.tokens import Tokens
@@ -68,6 +70,8 @@ class Storage:
         self.jobs = Jobs(database, self.attempts, Meter(database, rates), self.ledger)
         self.leases = Leases(database, self.jobs, self.attempts)
         self.snapshots = Snapshots(database)
+        self.audit = Audit(database)
+        self.settlement = Settlement(database, self.builds, self.jobs, self.leases, self.audit)
         self.usage = UsageReport(database)
         self.log_retention = LogRetention(database, self.logs)
 

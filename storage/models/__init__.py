@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from storage.models.accounts import HandoffRow, MembershipRow, OrganizationRow, PipelineRow, TokenRow, UserRow
+from storage.models.audit import AuditRow
 from storage.models.builds import AttemptRow, BuildRow, EdgeRow, JobRow
 from storage.models.leases import LeaseRow, LedgerRow, SnapshotRow
 
 __all__ = [
     "AttemptRow",
+    "AuditRow",
     "BuildRow",
     "EdgeRow",
     "HandoffRow",

@@ -20,6 +20,8 @@ class OrganizationRow(peewee.Model):
     name = peewee.TextField()
     url = peewee.TextField()
     balance_cents = peewee.IntegerField()
+    fail_fast = FlagField()
+    weight = peewee.IntegerField()
     created_at = InstantField()
     closed_at = InstantField(null=True)
 

@@ -75,6 +75,7 @@ class JobRow(peewee.Model):
     error_message = peewee.TextField(null=True)
     created_at = InstantField()
     scheduled_at = InstantField(null=True)
+    not_before = InstantField(null=True)
     started_at = InstantField(null=True)
     finished_at = InstantField(null=True)
     env = JsonField()

@@ -18,6 +18,7 @@ from storage.records.accounts import (
     User,
     Visibility,
 )
+from storage.records.audit import AuditEntry
 from storage.records.builds import (
     Attempt,
     Build,
@@ -46,6 +47,7 @@ from storage.records.pages import (
 
 __all__ = [
     "Attempt",
+    "AuditEntry",
     "Build",
     "BuildState",
     "Caller",

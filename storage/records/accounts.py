@@ -93,13 +93,15 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Organization:
-    """An organization: the owner of pipelines and of a ledger."""
+    """An organization: the owner of pipelines and of a ledger; ``weight`` is its part of the host beside the others'."""
 
     id: int
     uuid: str
     slug: str
     name: str
     url: str
+    fail_fast: bool
+    weight: int
     created_at: datetime
 
 
@@ -115,6 +117,7 @@ class NewPipeline:
     repo_name: str | None = None
     visibility: Visibility = Visibility.PRIVATE
     allow_manual: bool = True
+    fail_fast: bool = False
 
 
 @dataclass(frozen=True, slots=True)

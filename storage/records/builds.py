@@ -153,7 +153,10 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One node of a build's graph. ``position`` is its place in DAG creation order, from 0."""
+    """One node of a build's graph. ``position`` is its place in DAG creation order, from 0.
+
+    ``not_before`` is when a job that waits for another attempt may have one; None is now.
+    """
 
     id: int
     uuid: str
@@ -183,6 +186,7 @@ class Job:
     depends_on: tuple[str, ...]
     created_at: datetime
     scheduled_at: datetime | None
+    not_before: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
 

@@ -43,6 +43,7 @@ def job(**changes: object) -> Job:
         depends_on=(),
         created_at=datetime(2026, 1, 1, tzinfo=UTC),
         scheduled_at=None,
+        not_before=None,
         started_at=None,
         finished_at=None,
     )

@@ -185,6 +185,16 @@ def test_a_cancel_is_noted_while_the_build_is_not_finished(storage: Storage, wor
     assert not storage.builds.request_cancel(999)
 
 
+def test_a_cancel_is_to_be_begun_until_it_has(storage: Storage, world: World):
+    asked, begun, over, other = (world.build() for _ in range(4))
+    for build in (asked, begun, over):
+        storage.builds.request_cancel(build.id)
+    storage.builds.move(begun.id, BuildState.SCHEDULED, BuildState.CANCELING)
+    storage.builds.move(over.id, BuildState.SCHEDULED, BuildState.CANCELED)
+    assert storage.builds.to_cancel() == [asked.id]
+    assert other.id not in storage.builds.to_cancel()
+
+
 def test_unfinished_builds_come_oldest_first(storage: Storage, world: World):
     builds = [world.build() for _ in range(4)]
     storage.builds.move(builds[1].id, BuildState.SCHEDULED, BuildState.PASSED)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from storage import Job, JobState, LeaseState, Storage
@@ -123,6 +125,23 @@ def test_a_retry_goes_back_to_its_old_place_in_the_queue_with_its_attempt_closed
     assert (again.attempt, _reload(world, job).attempt) == (2, 2)
     assert [attempt.number for attempt in storage.attempts.of_job(job.id)] == [1, 2]
     assert storage.ledger.page(world.pipeline.organization_id, 10, None).rows == ()
+
+
+def test_a_retry_may_have_to_wait_and_the_next_attempt_clears_that(storage: Storage, world: World, clock: HandClock):
+    job = world.job(world.build())
+    lease = world.start(job)
+    assert storage.jobs.retry(
+        job.id,
+        JobState.RUNNING,
+        lease_id=lease.id,
+        billable=True,
+        error_code=None,
+        exit_code=1,
+        backoff_seconds=30,
+    )
+    assert _reload(world, job).not_before == clock.now() + timedelta(seconds=30)
+    world.start(job)
+    assert _reload(world, job).not_before is None
 
 
 def test_one_debit_covers_every_attempt_but_those_the_service_lost(storage: Storage, world: World, clock: HandClock):

@@ -52,3 +52,13 @@ def test_rows_that_come_meanwhile_neither_repeat_nor_hide_others(storage: Storag
     assert first.next_key is None
     again = storage.organizations.page(user.id, 2, first.rows[-1].id)
     assert [organization.slug for organization in again.rows] == ["two"]
+
+
+def test_what_the_host_sets_of_an_organization_is_changed_one_by_one(storage: Storage, organization: Organization):
+    assert (organization.fail_fast, organization.weight) == (False, 1)
+    storage.organizations.configure(organization.id, weight=3)
+    storage.organizations.configure(organization.id, fail_fast=True)
+    changed = storage.organizations.by_id(organization.id)
+    assert changed is not None
+    assert (changed.fail_fast, changed.weight) == (True, 3)
+    assert changed in storage.organizations.all()

@@ -17,10 +17,17 @@ READS_ALL = {
     "ledger._unbalanced": "verification reads everything",
     "ledger._misbilled": "verification reads everything",
     "log_retention._bytes": "the sum of all, once an hour, from a covering index",
+    "organizations._all": "the list has no bounds",
     "snapshots._all": "the list has no bounds",
     "snapshots._of_finished_builds": "snapshots are few: they go with their builds",
 }
-IN_AN_INDEX_OF_FEW = ("builds_unfinished", "leases_live", "builds_to_measure", "builds_with_expired_logs")
+IN_AN_INDEX_OF_FEW = (
+    "builds_unfinished",
+    "builds_to_cancel",
+    "leases_live",
+    "builds_to_measure",
+    "builds_with_expired_logs",
+)
 
 
 def _statements(storage: Storage) -> Iterator[tuple[str, Query | Command]]:
@@ -63,6 +70,7 @@ def _sorts_prerequisites_only(sorts: list[str]) -> bool:
     [
         ("builds._page", "builds"),
         ("builds._unfinished", "builds_unfinished"),
+        ("builds._to_cancel", "builds_to_cancel"),
         ("pipelines._page", "pipelines_organization"),
         ("organizations._page", "PRIMARY KEY"),
         ("ledger._page", "ledger_entries_organization"),

@@ -1,0 +1,77 @@
+"""Ending a build by an operator's word, where the service cannot (`ci-daemon build force-finish`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.errors import BuildFinished
+from storage.records import BuildState, JobState, Lease, LeaseState
+from storage.statements import written
+
+if TYPE_CHECKING:
+    from storage.audit import Audit
+    from storage.builds import Builds
+    from storage.database import Database
+    from storage.jobs import Jobs
+    from storage.leases import Leases
+
+__all__ = ["Settlement"]
+
+_BY_ITSELF = {
+    JobState.PENDING: JobState.CANCELED,
+    JobState.SCHEDULED: JobState.CANCELED,
+    JobState.CANCELING: JobState.CANCELED,
+    JobState.TIMING_OUT: JobState.TIMED_OUT,
+}
+"""How jobs end that have no VM, or whose end has begun, whatever the operator says of the others."""
+
+_JOB_STATES = {BuildState.FAILED: JobState.FAILED, BuildState.CANCELED: JobState.CANCELED}
+
+
+class Settlement:
+    """Ends whole builds in one transaction, with everything that a normal end writes. Safe in any thread."""
+
+    def __init__(self, database: Database, builds: Builds, jobs: Jobs, leases: Leases, audit: Audit) -> None:
+        self._database = database
+        self._builds = builds
+        self._jobs = jobs
+        self._leases = leases
+        self._audit = audit
+
+    def force_finish(self, build_id: int, state: BuildState, *, actor: str, note: str) -> list[Lease]:
+        """End a build as ``failed`` or ``canceled``, and each of its unfinished jobs, with their debits.
+
+        Returns the leases whose VMs are the caller's to destroy. The note becomes the reason, and an audit entry.
+        Raises BuildFinished, and ValueError for another state.
+        """
+        if state not in _JOB_STATES:
+            raise ValueError(f"a build is not forced to be {state}")
+        code = "internal_error" if state is BuildState.FAILED else None
+        with self._database.write():
+            build = written(self._builds.get(build_id))
+            name = f"{build.organization_slug}/{build.pipeline_slug}/{build.number}"
+            if build.state.terminal:
+                raise BuildFinished(f"build {name} is {build.state} already: nothing to do")
+            held: list[Lease] = []
+            for job in self._jobs.of_build(build_id):
+                if job.state.terminal:
+                    continue
+                lease = self._leases.of_job(job.id)
+                target = _BY_ITSELF.get(job.state, _JOB_STATES[state])
+                failed = target is JobState.FAILED
+                self._jobs.finish(
+                    job.id,
+                    job.state,
+                    target,
+                    exit_code=None,
+                    error_code=code if failed else None,
+                    error_message=note if failed else None,
+                    soft_failed=False,
+                    lease_id=lease.id if lease and job.state is not JobState.SCHEDULED else None,
+                    billable=True,
+                )
+                if lease is not None and lease.state is not LeaseState.ENDED:
+                    held.append(lease)
+            self._builds.move(build_id, build.state, state, error_code=code, error_message=note)
+            self._audit.write(actor, f"force-finish {state}", name, note)
+        return held
