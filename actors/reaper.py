@@ -1,56 +1,49 @@
-"""Clean-up of what nothing names any more. Runs on worker threads of the root supervisor, at start and every minute."""
+"""Clean-up of what nothing names any more. Runs on worker threads of the root supervisor, at start and every minute.
+
+Whatever the service makes, its row is written first and goes last. So of two lists taken one after the other, things
+and then rows, the second names everything of the first that is wanted; and of rows and then things, what the first
+names and the second lacks is lost, unless somebody is still making it.
+"""
 
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from actors.messages import Released
 from actors.retention import expire_logs
 from actors.runtime import Runtime, post
 from actors.vms import VmError
-from storage import JobState
+from storage import JobState, LeaseState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from storage import Lease
 
 __all__ = ["expire", "reap", "sweep"]
 
 _log = logging.getLogger(__name__)
 
+_SETTLED = timedelta(hours=1)
+"""An age at which nobody is still at work on what has no row yet, or on a VM that no job waits for."""
+
 
 def reap(runtime: Runtime) -> None:
-    """Destroy every VM that no live lease names, and end every lease whose job is over.
-
-    A lease's row is written before its VM is made, so that of two lists taken in this order, VMs then leases, the
-    second names everything of the first that is wanted.
-    """
-    storage, provider = runtime.storage, runtime.provider
-    there = set(provider.list())
-    live = storage.leases.live()
-    for vm in there - {lease.uuid for lease in live}:
-        _log.warning("VM %s belongs to no lease and is destroyed", vm)
-        _destroy(runtime, vm)
-    for lease in live:
-        if _is_over(runtime, lease) and _destroy(runtime, lease.uuid):
-            storage.leases.end(lease.id)
-            post(runtime.crew.pool, Released(lease.id))
-    kept = set(provider.snapshots())
-    for name in kept - {snapshot.name for snapshot in storage.snapshots.all()}:
-        _log.warning("snapshot %s belongs to no job and is removed", name)
-        provider.remove_snapshot(name)
-    sweep(runtime)
+    """Take every VM, snapshot, file and row that nothing names; what cannot be taken is for the next round."""
+    for chore in (_reap_vms, _reap_leases, _reap_snapshots, _reap_snapshot_rows, _reap_sources, _reap_images, sweep):
+        try:
+            chore(runtime)
+        except (VmError, OSError) as error:
+            _log.warning("clean-up is not complete, the next round tries again: %s", error)
 
 
 def sweep(runtime: Runtime) -> None:
     """Free the disks and source archives of builds that are over, the newest disk first: it may stand on an older."""
     storage = runtime.storage
     for snapshot in reversed(storage.snapshots.of_finished_builds()):
-        try:
-            runtime.provider.remove_snapshot(snapshot.name)
-        except VmError as error:
-            _log.info("snapshot %s stays for now: %s", snapshot.name, error)
-        else:
+        if _remove_snapshot(runtime, snapshot.name):
             storage.snapshots.remove(snapshot.name)
     for build_uuid in storage.sources.all():
         build = storage.builds.by_uuid(build_uuid)
@@ -68,19 +61,92 @@ def expire(runtime: Runtime) -> None:
         _log.warning("the logs of build %s, which is not in the database, are removed", name)
 
 
-def _is_over(runtime: Runtime, lease: Lease) -> bool:
-    if lease.job_id is None:
-        return False
-    job = runtime.storage.jobs.get(lease.job_id)
-    if job is None or job.state.terminal or job.attempt != lease.attempt:
+def _reap_vms(runtime: Runtime) -> None:
+    """Destroy the VMs that no live lease names."""
+    there = set(runtime.provider.list())
+    for vm in there - {lease.uuid for lease in runtime.storage.leases.live()}:
+        _log.warning("VM %s belongs to no lease and is destroyed", vm)
+        _destroy(runtime, vm)
+
+
+def _reap_leases(runtime: Runtime) -> None:
+    """End the leases whose job is over, and those that no job has and whose VM will not be there for one."""
+    leases = runtime.storage.leases
+    for lease in leases.live():
+        if lease.job_id is not None and _is_over(runtime, lease.job_id, lease.attempt):
+            if _destroy(runtime, lease.uuid):
+                leases.end(lease.id)
+                post(runtime.crew.pool, Released(lease.id))
+        elif lease.job_id is None and _is_lost(runtime, lease) and leases.end_unclaimed(lease.id):
+            _log.warning("warm VM %s is gone, and so is its lease", lease.uuid)
+            _destroy(runtime, lease.uuid)
+            post(runtime.crew.pool, Released(lease.id))
+
+
+def _reap_snapshots(runtime: Runtime) -> None:
+    """Remove the snapshots that no row names, over and over while some go: one may stand on another."""
+    kept = set(runtime.provider.snapshots())
+    strays = kept - {snapshot.name for snapshot in runtime.storage.snapshots.all()}
+    removed: Iterable[str] = strays
+    while removed:
+        removed = [name for name in strays if _remove_snapshot(runtime, name)]
+        strays.difference_update(removed)
+        for name in removed:
+            _log.warning("snapshot %s belonged to no job and was removed", name)
+
+
+def _reap_snapshot_rows(runtime: Runtime) -> None:
+    """Forget the snapshots that the provider does not have, but of jobs whose lease lives: they are being made."""
+    storage = runtime.storage
+    rows = storage.snapshots.all()
+    at_work = {lease.job_id for lease in storage.leases.live()}
+    kept = set(runtime.provider.snapshots())
+    for snapshot in rows:
+        if snapshot.name not in kept and snapshot.job_id not in at_work:
+            _log.warning("snapshot %s is not in the store, and is forgotten", snapshot.name)
+            storage.snapshots.remove(snapshot.name)
+
+
+def _reap_sources(runtime: Runtime) -> None:
+    """Remove the source archives that no build names."""
+    before = runtime.clock.now() - _SETTLED
+    for name in runtime.storage.sources.remove_strays(before, runtime.storage.builds.by_uuid):
+        _log.warning("the source archive %s belongs to no build and was removed", name)
+
+
+def _reap_images(runtime: Runtime) -> None:
+    """Remove what dead processes left in the image store."""
+    runtime.images.sweep()
+
+
+def _is_over(runtime: Runtime, job_id: int, attempt: int) -> bool:
+    """Tell whether a lease's job has ended, or gone on to another attempt, which brings a lease of its own."""
+    job = runtime.storage.jobs.get(job_id)
+    if job is None or job.state.terminal or job.attempt != attempt:
         return True
-    return job.state is JobState.SCHEDULED  # its attempt closed with this lease, and the next one brings its own
+    return job.state is JobState.SCHEDULED
+
+
+def _is_lost(runtime: Runtime, lease: Lease) -> bool:
+    """Tell whether the VM of a lease that no job has is gone, or was never made."""
+    if lease.state is LeaseState.WARM:
+        return not runtime.provider.alive(lease.uuid)
+    return lease.created_at < runtime.clock.now() - _SETTLED
+
+
+def _remove_snapshot(runtime: Runtime, name: str) -> bool:
+    try:
+        runtime.provider.remove_snapshot(name)
+    except VmError as error:
+        _log.info("snapshot %s stays for now: %s", name, error)
+        return False
+    return True
 
 
 def _destroy(runtime: Runtime, vm: str) -> bool:
     try:
         runtime.provider.destroy(vm)
-    except VmError as error:
+    except (VmError, OSError) as error:
         _log.warning("VM %s cannot be destroyed, the next round tries again: %s", vm, error)
         return False
     return True

@@ -23,10 +23,14 @@ Address = pykka.ActorRef[Any]
 
 
 class Images(Protocol):
-    """Says which image a job starts from."""
+    """Says which image a job starts from, and keeps the store tidy."""
 
     def resolve(self, name: str | None) -> str:
         """Return the image of the store that a job's image stands for; of no image, the default."""
+        ...
+
+    def sweep(self) -> None:
+        """Remove what dead processes have left of images that they were making."""
         ...
 
 

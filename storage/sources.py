@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
     from pathlib import Path
 
 __all__ = ["Sources"]
@@ -40,6 +43,22 @@ class Sources:
     def all(self) -> list[str]:
         """Return the UUIDs of the builds that have an archive."""
         return sorted(path.name.removesuffix(_SUFFIX) for path in self._directory.glob(f"*{_SUFFIX}"))
+
+    def remove_strays(self, before: datetime, build: Callable[[str], object | None]) -> list[str]:
+        """Remove the files from before an instant that belong to no build, as ``build`` finds it; return their names.
+
+        A younger one may be on its way: it is written before its build.
+        """
+        removed = []
+        for path in self._directory.iterdir():
+            whole = path.name.endswith(_SUFFIX)
+            if whole and build(path.name.removesuffix(_SUFFIX)) is not None:
+                continue
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < before.timestamp():
+                    path.unlink()
+                    removed.append(path.name)
+        return removed
 
     def remove(self, build_uuid: str) -> None:
         """Delete a build's archive, where there is one."""

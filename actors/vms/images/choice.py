@@ -36,6 +36,10 @@ class Images:
         """Say which image a job gets that names this one, or none; see `resolve`."""
         return resolve(name, self.store.names(), self.default, self.mapping)
 
+    def sweep(self) -> None:
+        """Remove what the dead have left of images that they were making; see `ImageStore.sweep`."""
+        self.store.sweep()
+
     def path(self, name: str) -> Path:
         """Return the root of an image's tree. Raises ImageNotFound."""
         return self.store.path(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import IO, TYPE_CHECKING
@@ -115,6 +115,12 @@ class ImageStore:
             place.rename(doomed)
             self._discard(doomed)
 
+    def sweep(self) -> None:
+        """Remove what the dead have left of images that they were making or removing."""
+        for place in self._folder.glob(f"{_MAKING}*"):
+            with suppress(BlockingIOError), self._lock(place.name.removeprefix(_MAKING), fcntl.LOCK_EX | fcntl.LOCK_NB):
+                self._discard(place)
+
     def _make(self, name: str, tar: IO[bytes], source: str) -> Image:
         making = self._making(name)
         making.mkdir()
@@ -149,16 +155,9 @@ class ImageStore:
         check_name(name)
         (self._folder / _LOCKS).mkdir(parents=True, exist_ok=True)
         with self._lock(folder_of(name), fcntl.LOCK_EX):
-            for place in self._folder.glob(f"{_MAKING}*"):
-                folder = place.name.removeprefix(_MAKING)
-                if folder == folder_of(name):
-                    self._discard(place)
-                    continue
-                try:
-                    with self._lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
-                        self._discard(place)
-                except BlockingIOError:
-                    continue  # somebody is at work on it
+            if self._making(name).exists():
+                self._discard(self._making(name))
+            self.sweep()
             yield
 
     @contextmanager

@@ -55,6 +55,10 @@ class Hierarchy:
         """Where the group of that name is, made or not."""
         return self.parent / name
 
+    def groups(self, prefix: str) -> Iterator[Path]:
+        """Find the groups whose name begins so; none where nobody has made the place for them yet."""
+        return self.parent.glob(f"{prefix}*")
+
     def door(self, name: str) -> Path:
         """The file by which a process of one thread takes itself into the group of that name.
 

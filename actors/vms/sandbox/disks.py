@@ -33,6 +33,11 @@ MOST_LAYERS: Final = 64
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 _FREEZE = 'mv -T -- "disks/$1" "snapshots/$2" && rm -rf -- "snapshots/$2/work" "snapshots/$2/root" "snapshots/$2/netns"'
+_TIDY = """\
+cd "snapshots/$1" || exit 0
+rm -rf work root netns
+[ ! -e flat ] || exec rm -rf upper
+"""
 _MEASURE = 'du -sxB1 -- "$1" 2>/dev/null; du -sx --inodes -- "$1" 2>/dev/null; true'
 _INODE_BYTES = 16 << 10
 _REMOVE = """\
@@ -138,6 +143,7 @@ class Disks:
             if (self.folder / "disks" / vm_id).exists():
                 message = f"there is a snapshot {snapshot!r} already"
                 raise VmError(message)
+            self._run("sh", "-c", _TIDY, "sh", snapshot)
         elif not (self.folder / "disks" / vm_id / "chain").exists():
             message = f"VM {vm_id} has no disk to take a snapshot of"
             raise VmLost(message)

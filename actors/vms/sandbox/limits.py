@@ -61,6 +61,11 @@ class Limits:
         """Where the control groups of that name are, made or not."""
         return tuple(hierarchy.folder(name) for hierarchy in self.hierarchies)
 
+    def names_after(self, prefix: str) -> set[str]:
+        """Return the rest of the name of every control group that there is whose name begins so."""
+        groups = (path for hierarchy in self.hierarchies for path in hierarchy.groups(prefix))
+        return {path.name.removeprefix(prefix) for path in groups}
+
     def doors(self, name: str) -> tuple[Path, ...]:
         """Where a process takes itself into the control groups of that name."""
         return tuple(hierarchy.door(name) for hierarchy in self.hierarchies)

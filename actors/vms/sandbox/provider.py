@@ -161,8 +161,10 @@ class SandboxProvider:
         vm = self._vm(vm_id)
         self._hang_up(vm_id)
         vm.end(_END_SECONDS)
+        groups = set(self.limits.groups(self._group_name(vm_id)))
         with suppress(VmLost):
-            remove_groups(Path(group) for group in vm.record().groups)
+            groups |= {Path(group) for group in vm.record().groups}
+        remove_groups(groups)
         self._disks.remove(vm_id)
         vm.remove()
 
@@ -183,7 +185,8 @@ class SandboxProvider:
 
     def _group_name(self, vm_id: str) -> str:
         """Name a VM's control groups, which share one place with those of other folders."""
-        return f"ci-daemon-{self._vms.stat().st_ino:x}-{vm_id}"
+        found = self._vms.stat()
+        return f"ci-daemon-{found.st_dev:x}-{found.st_ino:x}-{vm_id}"
 
     def _hang_up(self, vm_id: str) -> None:
         if opened := self._greeted.pop(vm_id, None):
@@ -191,7 +194,8 @@ class SandboxProvider:
 
     def list(self) -> Iterable[str]:
         """Name every VM that has anything left on the host, running or not."""
-        return sorted(self._disks.names() | {path.name for path in self._vms.iterdir()})
+        grouped = self.limits.names_after(self._group_name(""))
+        return sorted(grouped | self._disks.names() | {path.name for path in self._vms.iterdir()})
 
 
 def _is_closed(connection: socket.socket) -> bool:

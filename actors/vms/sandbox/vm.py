@@ -76,9 +76,18 @@ class Vm:
         return Record(fields["private_key"], fields["host_key"], tuple(fields["groups"]))
 
     def lock(self) -> int:
-        """Take the VM's lock before its first process, and return the descriptor to hand on to it."""
-        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        """Take the VM's lock before its first process, and return the descriptor to hand on to it.
+
+        It is held by the time it has its name: whoever ends the VM never finds one that is about to be taken.
+        """
+        unnamed = self.folder / "lock.new"
+        descriptor = os.open(unnamed, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            unnamed.rename(self.folder / "lock")
+        except BaseException:
+            os.close(descriptor)
+            raise
         return descriptor
 
     def log(self) -> str:

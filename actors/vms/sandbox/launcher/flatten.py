@@ -7,6 +7,7 @@ replaces it, and a device 0/0, a whiteout, removes it. The sum still lies on the
 from __future__ import annotations
 
 import errno
+import fcntl
 import marshal
 import os
 import shutil
@@ -47,7 +48,11 @@ def main() -> int:
 
 
 def _flatten(spec: dict[str, Any]) -> None:
+    """Make the sum, unless another process that was asked for it before, and outlived who asked, has made it."""
     snapshot = spec["snapshot"]
+    fcntl.flock(os.open(snapshot, os.O_RDONLY), fcntl.LOCK_EX)
+    if os.path.isdir(f"{snapshot}/flat"):
+        return
     unfinished = f"{snapshot}/flat.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     os.mkdir(unfinished)
