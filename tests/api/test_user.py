@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import pytest
+
+from actors import EngineBusy
+from storage import Role
 from tests.api.world import Account, World
 
 
@@ -41,3 +45,73 @@ def test_an_expired_key_is_no_key(world: World, ada: Account):
     assert world.anonymous.simulate_get("/api/v0/user", headers=headers).status_code == 200
     world.clock.turn(3600)
     assert world.anonymous.simulate_get("/api/v0/user", headers=headers).status_code == 401
+
+
+def test_the_name_may_be_changed(ada: Account):
+    answered = ada.client.simulate_patch("/api/v0/user", json={"name": "Ada Lovelace", "email": "x@y.z"})
+
+    assert answered.status_code == 200
+    assert answered.json["name"] == "Ada Lovelace"
+    assert answered.json == ada.client.simulate_get("/api/v0/user").json
+    assert answered.json["email"] == "ada@example.org"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({}, "name: expected a value, the field is required"),
+        ({"name": None}, "name: expected a string"),
+        ({"name": " "}, "name: expected a string that is not blank"),
+        ({"name": "x" * 256}, "name: expected at most 255 characters"),
+    ],
+)
+def test_a_name_that_is_none_is_refused(ada: Account, body: object, message: str):
+    answered = ada.client.simulate_patch("/api/v0/user", json=body)
+
+    assert (answered.status_code, answered.json["error"]["code"]) == (422, "invalid_body")
+    assert answered.json["error"]["message"] == message
+    assert ada.client.simulate_get("/api/v0/user").json["name"] == "Ada"
+
+
+def test_a_deleted_account_is_gone_with_its_tokens_and_organizations(world: World, ada: Account, bob: Account):
+    session = ada.signed_in()
+    build = ada.pipeline(visibility="public").build()
+    assert world.anonymous.simulate_get(build.path).status_code == 200
+
+    answered = ada.client.simulate_delete("/api/v0/user")
+
+    assert (answered.status_code, answered.content) == (204, b"")
+    for client in (ada.client, session):
+        assert client.simulate_get("/api/v0/user").status_code == 401
+        assert client.simulate_delete("/api/v0/user").status_code == 401
+    assert world.anonymous.simulate_get(build.path).status_code == 401
+    assert bob.client.simulate_get(build.path).json["error"]["code"] == "organization_not_found"
+    assert world.join("ada@example.org").org == "ada-example-org-2"
+
+
+def test_its_builds_are_canceled_even_where_that_takes_the_service_long(world: World, ada: Account):
+    builds = [ada.pipeline(name).build().stored for name in ("one", "two")]
+    world.engine.refusal = EngineBusy("slow")
+
+    assert ada.client.simulate_delete("/api/v0/user").status_code == 204
+
+    assert world.engine.canceled == [build.id for build in builds]
+    stored = [world.storage.builds.get(build.id) for build in builds]
+    assert [build is not None and build.cancel_requested for build in stored] == [True, True]
+
+
+def test_who_alone_owns_what_others_belong_to_is_told_which(ada: Account, bob: Account):
+    bob.joins(ada, Role.ADMIN)
+
+    answered = ada.client.simulate_delete("/api/v0/user")
+
+    assert (answered.status_code, answered.json["error"]["code"]) == (409, "sole_owner")
+    assert "you are the only owner of ada-example-org, which others belong to" in answered.json["error"]["message"]
+    assert ada.client.simulate_get("/api/v0/user").status_code == 200
+    assert bob.client.simulate_delete("/api/v0/user").status_code == 204
+    assert ada.client.simulate_delete("/api/v0/user").status_code == 204
+
+
+def test_without_a_token_nobody_is_changed(world: World):
+    assert world.anonymous.simulate_patch("/api/v0/user", json={"name": "x"}).status_code == 401
+    assert world.anonymous.simulate_delete("/api/v0/user").status_code == 401

@@ -57,6 +57,7 @@ class DummyEngine:
         self.draining = False
         self.refusal: Exception | None = None
         self.added = 0
+        self.canceled: list[int] = []
         self.reading: list[DummyWatch] = []
         self.meanwhile: list[Callable[[], None]] = []
         """What happens while a reader waits: the first in its first wait, the second in its second, and so on."""
@@ -65,6 +66,7 @@ class DummyEngine:
         self.added += 1
 
     def cancel(self, build_id: int) -> None:
+        self.canceled.append(build_id)
         self._storage.builds.request_cancel(build_id)
         if self.refusal is not None:
             raise self.refusal
