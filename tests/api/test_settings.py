@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api import HttpSettings
+from api import HttpSettings, RateLimitSettings
 
 
 def test_the_url_is_the_address_unless_said():
@@ -35,11 +35,19 @@ def test_streams_leave_the_api_a_thread(threads: int, streams: int):
         ({"base_url": "https://ci.example.org/?x"}, "base_url must be such as"),
         ({"cors_origins": ("https://ok.example", "*")}, r'cors_origins must hold origins .* not "\*"'),
         ({"cors_origins": ("https://app.example/page",)}, "cors_origins must hold origins"),
+        ({"trusted_proxies": ("10.0.0.1", "proxy")}, r'trusted_proxies must hold such as .* not "proxy"'),
+        ({"trusted_proxies": ("10.0.0.1/24",)}, "trusted_proxies must hold such as"),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused(settings: dict[str, Any], message: str):
     with pytest.raises(ValueError, match=message):
         HttpSettings(**settings)
+
+
+@pytest.mark.parametrize("name", ["address_per_minute", "account_per_minute", "failures_per_minute", "tracked"])
+def test_a_limit_lets_somebody_through(name: str):
+    with pytest.raises(ValueError, match=f"{name} must be at least 1"):
+        RateLimitSettings(**{name: 0})
 
 
 def test_a_service_may_live_below_a_path():

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from api.buckets import Buckets, Level
+from tests.api.world import TurnableClock
+
+
+def test_a_minutes_worth_may_come_at_once_and_then_no_more():
+    buckets = Buckets(60, tracked=10, clock=TurnableClock())
+
+    assert buckets.take("a") == Level(granted=True, limit=60, left=59, full_in=1, retry_in=0)
+    assert [buckets.take("a").granted for _ in range(60)] == [True] * 59 + [False]
+    assert buckets.take("a") == Level(granted=False, limit=60, left=0, full_in=60, retry_in=1)
+    assert buckets.take("b").left == 59
+
+
+def test_it_fills_again_as_time_goes_and_never_over(clock: TurnableClock):
+    buckets = Buckets(6, tracked=10, clock=clock)
+    for _ in range(6):
+        buckets.take("a")
+    assert buckets.take("a").retry_in == 10
+    clock.turn(9.5)
+    assert buckets.take("a") == Level(granted=False, limit=6, left=0, full_in=51, retry_in=1)
+    clock.turn(0.5)
+    assert [buckets.take("a").granted for _ in range(2)] == [True, False]
+    clock.turn(3600)
+    assert buckets.take("a").left == 5
+
+
+def test_only_so_many_are_remembered_those_that_were_asked_last(clock: TurnableClock):
+    buckets = Buckets(2, tracked=2, clock=clock)
+    for key in ("a", "a", "b", "a", "c"):
+        buckets.take(key)
+    assert len(buckets._held) == 2
+    assert not buckets.take("a").granted
+    for number in range(1000):
+        buckets.take(str(number))
+    assert len(buckets._held) == 2
+    assert buckets.take("a").granted
+
+
+def test_no_more_are_granted_to_many_threads(clock: TurnableClock):
+    buckets = Buckets(100, tracked=2, clock=clock)
+    with ThreadPoolExecutor(8) as threads:
+        granted = sum(threads.map(lambda _: buckets.take("a").granted, range(1000)))
+    assert granted == 100
