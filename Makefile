@@ -11,7 +11,7 @@ CI_DAEMON := $(BIN)/ci-daemon --state-dir $(STATE)
 # Images are large and the same for everyone: they may be shared by setting this elsewhere.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
-.PHONY: run setup test lint types bench clean
+.PHONY: run setup test test-crash lint types bench clean
 
 run: setup
 	@$(BIN)/python -m ci_daemon.tour $(RUN)
@@ -36,6 +36,11 @@ test: setup lint types
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --include='ci_daemon/*'
 	@$(BIN)/coverage report --include='storage/*,api/*,actors/*' --fail-under=90
+
+# Minutes of `kill -9`. It prints the seed of its schedule; CI_DAEMON_CRASH_SEED=… takes up an earlier one.
+test-crash: export CRASH_KILLS ?= 200
+test-crash: setup
+	$(BIN)/python -m pytest --timeout 3600 -rA tests/crash
 
 lint: $(VENV)/.complete
 	$(BIN)/ruff check

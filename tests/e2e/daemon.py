@@ -37,15 +37,16 @@ class Daemon:
     def __init__(self, state: Path, settings: Mapping[str, str], prefix: tuple[str, ...] = ()) -> None:
         self.state = state
         self.url = ""
-        self._command = (*prefix, sys.executable, "-m", "ci_daemon", "--state-dir", str(state))
+        self._prefix = prefix
         self._environ = {**os.environ, **settings, "CI_DAEMON_HTTP_LISTEN": "127.0.0.1:0"}
         self._process: subprocess.Popen[bytes] | None = None
+        self._already = 0
         self._log = state.with_name(f"{state.name}.log")
 
     def command(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command of the owner's and return what it printed."""
         done = subprocess.run(
-            (*self._command, *arguments),
+            (*self._prefix, sys.executable, "-m", "ci_daemon", "--state-dir", str(self.state), *arguments),
             env=self._environ,
             capture_output=True,
             text=True,
@@ -62,12 +63,22 @@ class Daemon:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        already = self._log.stat().st_size if self._log.exists() else 0
+        self.spawn()
+        self.url = until(self._address_of_the_living, f"the daemon's address in {self._log}", 30)
+
+    def spawn(self, program: str = "ci_daemon", **environ: str) -> None:
+        """Start it, or a program that stands in for it, and wait for nothing."""
+        self._already = self._log.stat().st_size if self._log.exists() else 0
+        command = (*self._prefix, sys.executable, "-m", program, "--state-dir", str(self.state), "serve")
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                (*self._command, "serve"), env=self._environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command, env={**self._environ, **environ}, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        self.url = until(lambda: self._announced(already), f"the daemon's address in {self._log}", 30)
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and has not ended, or been ended, since."""
+        return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
         """End it as a crash would."""
@@ -90,13 +101,17 @@ class Daemon:
         """What it has printed so far."""
         return self._log.read_text()
 
-    def _announced(self, already: int) -> str | None:
-        if self._process is not None and self._process.poll() is not None:
-            raise AssertionError(f"the daemon ended with {self._process.returncode}: {self.log[already:]}")
-        for line in self.log[already:].splitlines():
+    def announced(self) -> str | None:
+        """Return where it answers, as it has said since it was started; None before that."""
+        for line in self._log.read_bytes()[self._already :].decode(errors="replace").splitlines():
             if "http://" in line:
                 return "http://" + line.partition("http://")[2].split()[0].rstrip("/.,")
         return None
+
+    def _address_of_the_living(self) -> str | None:
+        if self._process is not None and self._process.poll() is not None:
+            raise AssertionError(f"the daemon ended with {self._process.returncode}: {self.log}")
+        return self.announced()
 
 
 @dataclass

@@ -1,0 +1,93 @@
+"""The daemon with a fault: `python -m tests.crash.faulty …` is `ci-daemon …` that kills itself at one chosen call.
+
+CRASH_POINT names the call, CRASH_CALL which one of them it is, from 1 on, and CRASH_WHEN whether the process dies
+before or after it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import signal
+import sys
+from typing import Any
+
+from actors import vms
+from actors.vms.sandbox.disks import Disks
+from actors.vms.sandbox.provider import SandboxProvider
+from ci_daemon.command import main
+from storage import log_writer
+from storage.attempts import Attempts
+from storage.builds import Builds
+from storage.database import Database
+from storage.jobs import Jobs
+from storage.leases import Leases
+from storage.log_writer import LogWriter
+from storage.snapshots import Snapshots
+from storage.sources import Sources
+
+POINTS: dict[str, tuple[Any, str]] = {
+    "attempts.exited": (Attempts, "exited"),
+    "builds.create": (Builds, "create"),
+    "builds.move": (Builds, "move"),
+    "builds.request_cancel": (Builds, "request_cancel"),
+    "command.start": (vms, "start"),
+    "command.terminate": (vms, "terminate"),
+    "database.execute": (Database, "execute"),
+    "disks.freeze": (Disks, "freeze"),
+    "jobs.finish": (Jobs, "finish"),
+    "jobs.move": (Jobs, "move"),
+    "jobs.retry": (Jobs, "retry"),
+    "leases.active": (Leases, "active"),
+    "leases.assign": (Leases, "assign"),
+    "leases.end": (Leases, "end"),
+    "leases.reserve_warm": (Leases, "reserve_warm"),
+    "leases.start": (Leases, "start"),
+    "leases.warmed": (Leases, "warmed"),
+    "log.close": (LogWriter, "close"),
+    "log.notice": (LogWriter, "notice"),
+    "log.output": (LogWriter, "output"),
+    "log.write": (log_writer, "_write_at"),
+    "provider.create": (SandboxProvider, "create"),
+    "provider.destroy": (SandboxProvider, "destroy"),
+    "provider.remove_snapshot": (SandboxProvider, "remove_snapshot"),
+    "provider.snapshot": (SandboxProvider, "snapshot"),
+    "snapshots.add": (Snapshots, "add"),
+    "snapshots.remove": (Snapshots, "remove"),
+    "source.lay": (vms, "lay_source"),
+    "sources.remove": (Sources, "remove"),
+    "sources.store": (Sources, "store"),
+}
+"""Where each state change of the service is made: the owner of the function, and its name there."""
+
+MANY_CALLS = {"database.execute": 300, "log.output": 40, "log.write": 80}
+"""Calls that are so frequent that one among many is chosen."""
+
+
+def arm(point: str, when: str, call: int) -> None:
+    """Have the process die at a call."""
+    owner, name = POINTS[point]
+    real = getattr(owner, name)
+    calls = itertools.count(1)
+
+    @functools.wraps(real)
+    def faulty(*arguments: Any, **named: Any) -> Any:
+        fatal = next(calls) == call
+        if fatal and when == "before":
+            _die()
+        result = real(*arguments, **named)
+        if fatal:
+            _die()
+        return result
+
+    setattr(owner, name, faulty)
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    arm(os.environ["CRASH_POINT"], os.environ["CRASH_WHEN"], int(os.environ["CRASH_CALL"]))
+    sys.exit(main())

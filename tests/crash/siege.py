@@ -1,0 +1,166 @@
+"""A real daemon, builds of every shape on it, and a seeded schedule of kills."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import httpx
+
+from storage import Build, Storage, SystemClock
+from tests.crash.faulty import MANY_CALLS, POINTS
+from tests.crash.plays import Play, plays
+from tests.crash.strikes import VM_PARTS, strike
+from tests.e2e.daemon import Client, Daemon, until
+
+_BUSY = 6
+_MOST_STRIKES = 2
+_FEW_CALLS = 4
+_LIFE_SECONDS = (0.1, 2.5)
+_START_SECONDS = 30.0
+_REST_SECONDS = 240.0
+
+
+class Siege:
+    """Keeps a daemon busy and kills it, its VMs and their sshds, until enough was killed; then lets it come to rest.
+
+    What is tried and when follows from the seed; what it meets depends on the machine too.
+    """
+
+    def __init__(self, daemon: Daemon, seed: int) -> None:
+        self.daemon = daemon
+        self.plays: dict[str, Play] = {}
+        self.schedule: list[str] = []
+        self.struck: set[str] = set()
+        self.kills: Counter[str] = Counter()
+        self._rng = random.Random(seed)
+        faults = [(point, when) for point in POINTS for when in ("before", "after")]
+        self._faults = self._rng.sample(faults, len(faults))
+        daemon.start()
+        self.client = Client.join(daemon, "besieged@example.org")
+        self._pipeline = self.client.pipeline()
+        daemon.kill()
+        self.storage = Storage.open(daemon.state, SystemClock())
+        self._pipeline_id = self._find_pipeline()
+
+    def builds(self) -> list[Build]:
+        """Return every build that was made, oldest first, also those of whose making no answer came."""
+        page = self.storage.builds.page(self._pipeline_id, 100_000, None)
+        return sorted(page.rows, key=lambda build: build.number)
+
+    def path(self, build: Build) -> str:
+        """Return where the API has a build, below its organization."""
+        return f"pipelines/{build.pipeline_slug}/builds/{build.number}"
+
+    def lay(self, kills: int) -> None:
+        """Kill so many times."""
+        while self.kills.total() < kills:
+            self._life()
+
+    def lift(self) -> None:
+        """Let a sound daemon bring all builds to their ends, and clean up as it does at each start."""
+        self.daemon.kill()
+        self.daemon.start()
+        for build in self._to_cancel():
+            self._cancel(build)
+        until(lambda: True if not self.storage.builds.unfinished() else None, "the end of all builds", _REST_SECONDS)
+        assert self.daemon.stop() == 0
+        self.daemon.start()
+
+    def _life(self) -> None:
+        """Start a daemon with a fault, or none, keep it busy, strike at its VMs, and kill it if the fault does not."""
+        rng = self._rng
+        ends = time.monotonic() + rng.uniform(*_LIFE_SECONDS)
+        fault = self._spawn()
+        up = until(self._up_or_dead, "the daemon's start", _START_SECONDS)
+        if up:
+            self._keep_busy()
+            ends = max(ends, time.monotonic() + rng.uniform(*_LIFE_SECONDS))
+        for _ in range(rng.choice((0, 0, 1, 1, 2))):
+            time.sleep(rng.uniform(0.0, 0.4))
+            self._strike_a_vm()
+        while self.daemon.running and time.monotonic() < ends:
+            time.sleep(0.01)
+        self._count("daemon", "at a random moment" if self.daemon.running else fault)
+        self.daemon.kill()
+        if rng.random() < 0.2:
+            self._strike_a_vm()
+
+    def _spawn(self) -> str:
+        if self._rng.random() < 0.2:
+            self.daemon.spawn()
+            return "by itself"
+        point, when = self._faults[self.kills.total() % len(self._faults)]
+        call = self._rng.randint(1, MANY_CALLS.get(point, _FEW_CALLS))
+        self.daemon.spawn("tests.crash.faulty", CRASH_POINT=point, CRASH_WHEN=when, CRASH_CALL=str(call))
+        return f"{when} call {call} of {point}"
+
+    def _up_or_dead(self) -> bool | None:
+        if not self.daemon.running:
+            return False
+        self.daemon.url = self.daemon.announced() or ""
+        return True if self.daemon.url else None
+
+    def _keep_busy(self) -> None:
+        """Cancel what is to be canceled, some time, and post builds for as long as there are too few, and a daemon."""
+        try:
+            for build in self._to_cancel():
+                if self._rng.random() < 0.5:
+                    self._cancel(build)
+            while len(self.storage.builds.unfinished()) < _BUSY:
+                self._post()
+        except httpx.TransportError:
+            return
+
+    def _post(self) -> None:
+        play = self._rng.choice(plays())
+        name = f"{play.name} {len(self.plays)}"
+        self.plays[name] = play
+        self._pipeline.build(play.graph.ir(), source=play.source, message=name)
+
+    def _cancel(self, build: Build) -> None:
+        self.client.request("PUT", f"{self.path(build)}/cancel")
+
+    def _to_cancel(self) -> list[Build]:
+        unfinished = self.storage.builds.unfinished()
+        return [b for b in unfinished if self.plays[b.message or ""].canceled and not b.cancel_requested]
+
+    def _strike_a_vm(self) -> None:
+        """Strike at a VM whose job can still lose one; what is struck is noted before, for it may end at once."""
+        active = self.storage.leases.live()
+        self._rng.shuffle(active)
+        for lease in active:
+            job = None if lease.job_id is None else self.storage.jobs.get(lease.job_id)
+            if job is not None and self._lost(job.id) >= _MOST_STRIKES:
+                continue
+            part = self._rng.choice(VM_PARTS)
+            if strike(self._vm(lease.uuid), part, self._rng):
+                self.struck.add(lease.uuid)
+                self._count(part, f"of attempt {lease.attempt} of {job.name}" if job else "of a warm VM")
+                return
+
+    def _find_pipeline(self) -> int:
+        organization = self.storage.organizations.by_slug(self.client.org)
+        assert organization is not None
+        pipeline = self.storage.pipelines.by_slug(organization.id, self._pipeline.slug)
+        assert pipeline is not None
+        return pipeline.id
+
+    def _lost(self, job_id: int) -> int:
+        leases = (self.storage.leases.by_uuid(uuid) for uuid in self.struck)
+        return sum(lease is not None and lease.job_id == job_id for lease in leases)
+
+    def _vm(self, lease_uuid: str) -> Path:
+        return self.daemon.state / "sandbox" / "vms" / lease_uuid
+
+    def _count(self, what: str, where: str) -> None:
+        self.kills[what] += 1
+        self.schedule.append(f"{self.kills.total()}: {what} {where}")
+
+    def describe(self) -> str:
+        """Return the schedule as it went, and how the builds stand."""
+        states = [f"{build.message}: {build.state}" for build in self.builds()]
+        return "\n".join([*self.schedule, *states, json.dumps(self.kills)])

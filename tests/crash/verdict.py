@@ -1,0 +1,140 @@
+"""What has to be true of a service that came to rest after a siege (engine.md, "After a crash")."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from actors.vms.sandbox import Limits
+from storage import Attempt, Build, Job, JobState, LedgerSource
+from tests.crash.plays import Role
+from tests.crash.siege import Siege
+from tests.crash.strikes import remains
+from tests.e2e.daemon import until
+
+_SERVICE_RETRIES = 2
+_COMPLAINTS = ("Traceback", "died and is started again", "was left running", "could not handle")
+
+
+def check_builds(siege: Siege) -> None:
+    """Look that every build and job ended as it had to, in as many attempts, with the log that its commands wrote."""
+    assert len(siege.builds()) >= len(siege.plays) / 2
+    for build in siege.builds():
+        play = siege.plays[build.message or ""]
+        jobs = siege.storage.jobs.of_build(build.id)
+        for job in jobs:
+            _check_attempts(siege, job)
+            _check_log(siege, build, job, play.roles[job.step_key])
+        if not any(_lost_too_often(siege, job) for job in jobs):
+            assert build.state is play.state, f"{build.message} is {build.state}: {jobs}"
+            for job in jobs:
+                _check_end(siege, build, job, play.roles[job.step_key])
+
+
+def check_money(siege: Siege) -> None:
+    """Look that every job whose command ran has one debit, and no other job any, and that the sums are right."""
+    storage = siege.storage
+    organization = storage.organizations.by_slug(siege.client.org)
+    assert organization is not None
+    entries = storage.ledger.page(organization.id, 100_000, None).rows
+    ran = [
+        f"{build.pipeline_slug} #{build.number} {job.step_key}"
+        for build in siege.builds()
+        for job in storage.jobs.of_build(build.id)
+        if any(attempt.started_at for attempt in storage.attempts.of_job(job.id))
+    ]
+    debits = [entry.description for entry in entries if entry.source is LedgerSource.VM_LEASE_DEBIT]
+    assert sorted(debits) == sorted(ran)
+    assert storage.ledger.balance(organization.id) == sum(entry.amount_cents for entry in entries)
+    assert storage.ledger.verify() == []
+
+
+def check_host(siege: Siege) -> None:
+    """Look that the service holds nothing but its warm VMs, and once those are ended, that nothing at all is left."""
+    state = siege.daemon.state
+    until(lambda: True if _held(siege) == _named(siege) else None, f"{_held(siege)} to be what rows name", 30)
+    log = siege.daemon.log
+    assert [line for line in log.splitlines() if any(complaint in line for complaint in _COMPLAINTS)] == []
+    assert siege.daemon.stop() == 0
+    siege.daemon.command("lease", "kill", "--all")
+    assert remains(state) == []
+    vms = state / "sandbox" / "vms"
+    names = f"ci-daemon-{vms.stat().st_ino:x}-*"
+    assert [group for hierarchy in Limits.of_host(1).hierarchies for group in hierarchy.parent.glob(names)] == []
+    trees = ("disks", "snapshots", "trash/disks", "trash/snapshots")
+    places = (vms, *(state / "sandbox" / "trees" / tree for tree in trees), state / "sources")
+    assert [path for place in places for path in place.iterdir()] == []
+    assert {path.name for path in (state / "logs").iterdir()} <= {build.uuid for build in siege.builds()}
+
+
+def _check_end(siege: Siege, build: Build, job: Job, role: Role) -> None:
+    attempts = siege.storage.attempts.of_job(job.id)
+    about = f"{build.message}, {job.name}: {job.state} {job.error_code} {job.error_message} {attempts}"
+    assert job.state in role.ends, about
+    assert role.tries in {None, sum(not _was_lost(attempt) for attempt in attempts)}, about
+
+
+def _check_attempts(siege: Siege, job: Job) -> None:
+    """Look that a job's attempts are closed, have no gap, and were lost only where something was killed for it."""
+    attempts = siege.storage.attempts.of_job(job.id)
+    assert [attempt.number for attempt in attempts] == list(range(1, job.attempt + 1)), job
+    assert job.state.terminal, job
+    assert all(attempt.finished_at for attempt in attempts), attempts
+    lost = [attempt for attempt in attempts if _was_lost(attempt)]
+    assert {_lease(siege, attempt) for attempt in lost} <= siege.struck, f"{job.name} lost a VM for nothing: {lost}"
+
+
+def _check_log(siege: Siege, build: Build, job: Job, role: Role) -> None:
+    """Compare each attempt's log with what its command says, and the job's log with the sum of them."""
+    whole = b""
+    for attempt in siege.storage.attempts.of_job(job.id):
+        kept = _text(siege.daemon.state / "logs" / build.uuid / job.uuid / f"{attempt.number}.log")
+        notice = f"attempt {attempt.number}\n".encode() if attempt.number > 1 else b""
+        said = notice + role.speech.of(job.step_key, attempt.number)
+        about = f"{build.message}, {job.name}, attempt {attempt.number}: {len(kept)} of {len(said)} bytes, {attempt}"
+        if role.whole and attempt.exit_code is not None and attempt.error_code is None:
+            assert kept == said, about
+        assert said.startswith(kept), about
+        whole += kept
+    log = siege.client.request("GET", f"{siege.path(build)}/jobs/{job.uuid}/log")
+    assert (log.status_code, log.headers["X-Log-Complete"], log.content == whole) == (200, "true", True), job
+
+
+def _was_lost(attempt: Attempt) -> bool:
+    """Tell whether the service could not bring an attempt to its command's end."""
+    return attempt.state is JobState.FAILED and attempt.error_code is not None
+
+
+def _lost_too_often(siege: Siege, job: Job) -> bool:
+    """Tell whether a job lost more VMs than the service makes good for."""
+    lost = sum(_was_lost(attempt) for attempt in siege.storage.attempts.of_job(job.id))
+    return lost > _SERVICE_RETRIES and job.error_code == "vm_lost"
+
+
+def _lease(siege: Siege, attempt: Attempt) -> str:
+    with closing(sqlite3.connect(siege.daemon.state / "ci-daemon.sqlite3")) as database:
+        query = "SELECT uuid FROM leases WHERE job_id = ? AND attempt = ?"
+        (uuid,) = database.execute(query, (attempt.job_id, attempt.number)).fetchone()
+    return str(uuid)
+
+
+def _held(siege: Siege) -> dict[str, set[str]]:
+    """Return the VMs, snapshots and archives that are there."""
+    sandbox = siege.daemon.state / "sandbox"
+    disks, snapshots = ({path.name for path in (sandbox / "trees" / part).iterdir()} for part in ("disks", "snapshots"))
+    vms = {path.name for path in (sandbox / "vms").iterdir()}
+    return {"vms": vms | disks, "snapshots": snapshots, "sources": set(siege.storage.sources.all())}
+
+
+def _named(siege: Siege) -> dict[str, set[str]]:
+    """Return the VMs, snapshots and archives that a service at rest has rows for."""
+    return {
+        "vms": {lease.uuid for lease in siege.storage.leases.live()},
+        "snapshots": {snapshot.name for snapshot in siege.storage.snapshots.all()},
+        "sources": set(),
+    }
+
+
+def _text(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
