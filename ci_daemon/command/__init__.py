@@ -22,6 +22,7 @@ from ci_daemon.command.session import DEFAULT_STATE_DIR, Session
 from ci_daemon.command.status import status
 from ci_daemon.command.style import RootGroup
 from ci_daemon.command.submit import submit
+from ci_daemon.command.token import token
 from ci_daemon.command.user import user
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ __all__ = ["main"]
 _HEADINGS: dict[str, list[click.Command]] = {
     "Set up": [init, doctor, image],
     "Run": [serve, status, lease, retention],
-    "People and money": [user, ledger],
+    "People and money": [user, token, ledger],
     "Build": [submit],
 }
 

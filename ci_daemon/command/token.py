@@ -1,0 +1,121 @@
+"""`ci-daemon token`: what people prove themselves with."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from ci_daemon.command.instants import on_the_wire
+from ci_daemon.command.session import Failure, Session, pass_session
+from ci_daemon.command.style import Group
+
+if TYPE_CHECKING:
+    from storage import Storage, Token, User
+
+__all__ = ["token"]
+
+_COLUMNS = ("id", "kind", "description", "created_at", "expires_at", "last_used_at")
+_KINDS = ("api-key", "session")
+_MOST = 10_000
+
+
+def _description(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    if not value.strip() or not value.isprintable() or len(value) > _MOST:
+        raise click.BadParameter(f"give 1 to {_MOST} characters on one line, not all of them spaces")
+    return value
+
+
+def _future(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is not None and moment.astimezone(UTC) > datetime.now(UTC):
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise click.BadParameter(f'"{value}" is no time to come with an offset: give one like 2030-01-01T00:00:00Z')
+
+
+@click.group(cls=Group)
+def token() -> None:
+    """What people prove themselves with: API keys and sessions."""
+
+
+@token.command(short_help="Make an API key or a session.")
+@click.argument("email")
+@click.option(
+    "--kind",
+    type=click.Choice(_KINDS),
+    default="api-key",
+    show_default=True,
+    help="A session ends after 30 days, and may do what an API key may not: make API keys, hand out sessions.",
+)
+@click.option(
+    "--description",
+    metavar="TEXT",
+    default="made on the box",
+    show_default=True,
+    callback=_description,
+    help="What it is for, as its owner reads it in the list.",
+)
+@click.option(
+    "--expires-at", metavar="TIME", callback=_future, help="When an API key ends, ISO 8601 with an offset; else never."
+)
+@pass_session
+def create(session: Session, *, email: str, kind: str, description: str, expires_at: datetime | None) -> None:
+    """Make a token for the user EMAIL. It is shown this once: only its hash is kept."""
+    if kind == "session" and expires_at is not None:
+        raise click.UsageError("a session ends after 30 days: leave --expires-at out")
+    with session.storage() as storage:
+        user = _user(storage, email)
+        made, secret = (
+            storage.tokens.create_session(user.id, description)
+            if kind == "session"
+            else storage.tokens.create_api_key(user.id, description, expires_at)
+        )
+    session.answer(
+        {**_document(made), "token": secret},
+        f"made the {kind} {made.uuid} for {user.email}; shown this once: {secret}",
+    )
+
+
+@token.command(name="list", short_help="List a user's tokens.")
+@click.argument("email")
+@pass_session
+def list_tokens(session: Session, *, email: str) -> None:
+    """List the tokens of the user EMAIL that nobody revoked, oldest first; those that ended by themselves too."""
+    with session.storage() as storage:
+        documents = [_document(each) for each in storage.tokens.of_user(_user(storage, email).id)]
+    session.table(documents, _COLUMNS, f"{email} has no token")
+
+
+@token.command(short_help="Revoke a token.")
+@click.argument("token_id", metavar="ID")
+@pass_session
+def revoke(session: Session, *, token_id: str) -> None:
+    """Revoke the token ID, whoever's it is: from now on it is good for nothing."""
+    with session.storage() as storage:
+        if not storage.tokens.revoke_named(token_id):
+            raise Failure(f"there is no token {token_id}, or it is revoked: `ci-daemon token list EMAIL` shows what is")
+    session.answer({"revoked": token_id}, f"revoked {token_id}")
+
+
+def _user(storage: Storage, email: str) -> User:
+    user = storage.users.by_email(email)
+    if user is None:
+        raise Failure(f"there is no user {email}: `ci-daemon user add` makes one")
+    return user
+
+
+def _document(each: Token) -> dict[str, object]:
+    return {
+        "id": each.uuid,
+        "kind": each.kind.value.replace("_", "-"),
+        "description": each.description,
+        "created_at": on_the_wire(each.created_at),
+        "expires_at": each.expires_at and on_the_wire(each.expires_at),
+        "last_used_at": each.last_used_at and on_the_wire(each.last_used_at),
+    }
