@@ -32,11 +32,10 @@ MOST_LAYERS: Final = 64
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
-_FREEZE = 'mv -T -- "disks/$1" "snapshots/$2" && rm -rf -- "snapshots/$2/work" "snapshots/$2/root" "snapshots/$2/netns"'
-_TIDY = """\
-cd "snapshots/$1" || exit 0
-rm -rf work root netns
-[ ! -e flat ] || exec rm -rf upper
+_FREEZE = """\
+if [ -e "disks/$1" ]; then mv -T -- "disks/$1" "snapshots/$2" || exit; fi
+rm -rf -- "snapshots/$2/work" "snapshots/$2/root" "snapshots/$2/netns"
+if [ -e "snapshots/$2/flat" ]; then exec rm -rf -- "snapshots/$2/upper"; fi
 """
 _MEASURE = 'du -sxB1 -- "$1" 2>/dev/null; du -sx --inodes -- "$1" 2>/dev/null; true'
 _INODE_BYTES = 16 << 10
@@ -139,16 +138,14 @@ class Disks:
         """Make a snapshot of the disk of a VM that has ended. Again after a crash is fine. Raises VmError."""
         check_name(vm_id)
         check_name(snapshot)
-        if (self.folder / "snapshots" / snapshot).exists():
-            if (self.folder / "disks" / vm_id).exists():
-                message = f"there is a snapshot {snapshot!r} already"
-                raise VmError(message)
-            self._run("sh", "-c", _TIDY, "sh", snapshot)
-        elif not (self.folder / "disks" / vm_id / "chain").exists():
+        disk, kept = self.folder / "disks" / vm_id, self.folder / "snapshots" / snapshot
+        if disk.exists() and kept.exists():
+            message = f"there is a snapshot {snapshot!r} already"
+            raise VmError(message)
+        if not (disk / "chain").exists() and not kept.exists():
             message = f"VM {vm_id} has no disk to take a snapshot of"
             raise VmLost(message)
-        else:
-            self._run("sh", "-c", _FREEZE, "sh", vm_id, snapshot)
+        self._run("sh", "-c", _FREEZE, "sh", vm_id, snapshot)
         chain = self.chain_on(snapshot)
         if len(chain.layers) >= MOST_LAYERS:
             self._flatten(snapshot, chain)

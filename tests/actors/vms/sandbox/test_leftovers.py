@@ -1,0 +1,144 @@
+"""What is left of a VM after something tore a part of it away: it is named, it is freed, and others' is not touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from actors.vms import VmError
+from actors.vms.sandbox import run_mapped
+from actors.vms.sandbox.limits import Limits
+from storage import Shape
+from tests.actors.vms.sandbox.conftest import Boot, Guest, Host
+
+
+def until(look: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 30
+    while not look():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def supervisor(vm: Guest) -> int:
+    (process,) = [found for found in vm.provider._vm(vm.id)._processes() if found.alive]
+    return process.pid
+
+
+def children(pid: int) -> dict[str, int]:
+    """Find a process's children, by the first word of what they are called."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if int((path / "stat").read_text().rpartition(")")[2].split()[1]) == pid:
+                found[(path / "cmdline").read_bytes().split(b"\0")[0].decode()] = int(path.name)
+        except OSError:
+            continue
+    return found
+
+
+def freed(host: Host, vm: Guest) -> bool:
+    return vm.id not in vm.provider.list() and host.groups() == [] and host.processes() == []
+
+
+def test_a_vm_whose_init_was_killed_takes_its_network_with_it(host: Host, boot: Boot):
+    vm = boot(network=True)
+    parts = children(supervisor(vm))
+    assert len(parts) == 2, parts
+    os.kill(parts.pop("init"), signal.SIGKILL)
+    (helper,) = parts.values()
+    until(lambda: not Path(f"/proc/{helper}").exists(), "the end of the program behind the VM's network")
+
+    assert not vm.provider.alive(vm.id)
+    assert list(vm.provider.list()) == [vm.id]
+    vm.provider.destroy(vm.id)
+    assert freed(host, vm)
+
+
+def test_a_vm_whose_network_was_killed_ends_whole(host: Host, boot: Boot):
+    vm = boot(network=True)
+    parts = children(supervisor(vm))
+    os.kill(next(pid for name, pid in parts.items() if name != "init"), signal.SIGKILL)
+    until(lambda: not vm.provider.alive(vm.id), "the VM's end")
+    vm.provider.destroy(vm.id)
+    assert freed(host, vm)
+
+
+def test_a_vm_without_its_record_is_freed_with_its_control_groups(host: Host, boot: Boot):
+    vm = boot()
+    (host.folder / "vms" / vm.id / "record").unlink()
+    vm.provider.destroy(vm.id)
+    assert freed(host, vm)
+
+
+def test_a_vm_without_its_folder_is_found_by_its_disk_and_its_control_groups(host: Host, boot: Boot):
+    vm, other = boot(), boot()
+    process = supervisor(vm)
+    shutil.rmtree(host.folder / "vms" / vm.id)
+    until(lambda: not Path(f"/proc/{process}").exists(), "the VM's end")
+    assert vm.id in vm.provider.list()
+    vm.provider._disks.remove(vm.id)
+    assert (vm.id in vm.provider.list()) == bool(Limits.of_host(1).hierarchies)
+    host.provider().destroy(vm.id)
+
+    assert list(vm.provider.list()) == [other.id]
+    assert other.says("echo well") == "well"
+
+
+def test_control_groups_are_those_of_their_own_folder(host: Host, boot: Boot):
+    vm = boot()
+    other = Host(host.folder.with_name("other"), host.images, host.idmap, host.names)
+    provider, orphan = other.provider(), host.name()
+    provider.limits.make_groups(provider._group_name(orphan), Shape())
+    try:
+        assert list(vm.provider.list()) == [vm.id]
+        assert list(provider.list()) == ([orphan] if provider.limits.hierarchies else [])
+    finally:
+        provider.destroy(orphan)
+    assert list(provider.list()) == []
+    assert vm.says("echo well") == "well"
+    run_mapped(["rm", "-rf", "other"], idmap=host.idmap.with_caller(), cwd=host.folder.parent)
+
+
+def test_a_disk_that_somebody_still_has_mounted_in_a_namespace_is_freed(host: Host, boot: Boot):
+    vm = boot()
+    enter = ["nsenter", "--target", str(supervisor(vm)), "--user", "--mount", "--", "/bin/sleep", "600"]
+    with subprocess.Popen(enter) as visitor:
+        try:
+            until(lambda: str(host.folder) in Path(f"/proc/{visitor.pid}/mountinfo").read_text(), "the mount")
+            vm.provider.destroy(vm.id)
+            assert vm.id not in vm.provider.list()
+            assert not (host.folder / "trees" / "disks" / vm.id).exists()
+        finally:
+            visitor.kill()
+
+
+def test_a_vm_s_lock_is_held_by_the_time_it_is_there_so_that_no_end_is_taken_for_granted(host: Host):
+    vm = host.provider()._vm(host.name())
+    vm.make()
+    lock = vm.lock()
+    try:
+        assert [path.name for path in vm.folder.iterdir()] == ["lock"]
+        with pytest.raises(VmError, match="does not die"):
+            vm.end(0.1)
+    finally:
+        os.close(lock)
+    vm.end(0.1)
+
+
+def test_what_a_crash_left_in_a_snapshot_goes_when_it_is_asked_for_again(host: Host, boot: Boot):
+    vm = boot()
+    name = host.name()
+    vm.provider.snapshot(vm.id, name)
+    place = host.folder / "trees" / "snapshots" / name
+    script = 'mkdir -p "$1/work/work" "$1/root" "$1/flat" && : > "$1/netns"'
+    run_mapped(["sh", "-c", script, "sh", f"snapshots/{name}"], idmap=host.idmap, cwd=host.folder / "trees")
+    vm.provider.snapshot(vm.id, name)
+
+    assert {path.name for path in place.iterdir()} == {"flat", "chain"}
