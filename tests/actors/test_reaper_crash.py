@@ -1,0 +1,149 @@
+"""Whatever moment a process dies at that makes, freezes, sums up or destroys VMs: one round leaves what rows name."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from actors import JobSettings, PoolSettings
+from actors.reaper import reap
+from actors.runtime import Runtime
+from actors.timer import Timer
+from actors.vms import Images, ImageStore, SandboxProvider
+from actors.vms.sandbox.userns import IdMap
+from storage import LeaseState, NewBuild, NewPipeline, Storage, SystemClock
+from tests.actors.conftest import until
+from tests.storage.world import new_job
+
+KILLS = 50
+SEED = 7
+
+
+class Later(SystemClock):
+    """A clock that is two hours ahead: what is half done is not being done any more."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(hours=2)
+
+
+@dataclass(frozen=True)
+class Nursery:
+    """A state directory, and the process that starts others over it."""
+
+    runtime: Runtime
+    process: subprocess.Popen[str]
+
+    def kill_after(self, seconds: float) -> None:
+        """Have a process live for so long, and return when nothing that it started is at work any more."""
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin
+        assert stdout
+        print(file=stdin, flush=True)
+        pid = int(stdout.readline())
+        threading.Event().wait(seconds)
+        os.kill(pid, signal.SIGKILL)
+        assert stdout.readline() == "killed\n"
+        trees = self.runtime.storage.directory / "sandbox" / "trees"
+        until(lambda: True if not _working_in(trees) else None, "the end of what the dead process had started")
+
+    @property
+    def kinds(self) -> set[str]:
+        """What there is of VMs on this host: not everywhere may control groups be made."""
+        provider = self.runtime.provider
+        assert isinstance(provider, SandboxProvider)
+        groups = {"groups"} if provider.limits.hierarchies else set()
+        return {"folders", "disks", "processes", "snapshots", "trash"} | groups
+
+    def left(self) -> dict[str, set[str]]:
+        """Name all that is on the host, by kind."""
+        folder = self.runtime.storage.directory / "sandbox"
+        provider = self.runtime.provider
+        assert isinstance(provider, SandboxProvider)
+        prefix = provider._group_name("")
+        groups = [group for each in provider.limits.hierarchies for group in each.groups(prefix)]
+        return {
+            "folders": {path.name for path in (folder / "vms").iterdir()},
+            "disks": {path.name for path in (folder / "trees" / "disks").iterdir()},
+            "trash": {path.name for kind in (folder / "trees" / "trash").iterdir() for path in kind.iterdir()},
+            "groups": {group.name.removeprefix(prefix) for group in groups},
+            "processes": _vms_of(folder),
+            "snapshots": {path.name for path in (folder / "trees" / "snapshots").iterdir()},
+        }
+
+
+def _working_in(folder: Path) -> list[int]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            where = (process / "cwd").readlink()
+        except OSError:
+            continue
+        if where.is_relative_to(folder):
+            found.append(int(process.name))
+    return found
+
+
+def _vms_of(folder: Path) -> set[str]:
+    """Name the VMs whose supervisor lives, by the lock that it holds."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            title = (process / "cmdline").read_bytes()
+            held = {descriptor.readlink() for descriptor in (process / "fd").iterdir()}
+        except OSError:
+            continue
+        if title.startswith(b"ci-daemon VM "):
+            found |= {path.parent.name for path in held if path.is_relative_to(folder / "vms")}
+    return found
+
+
+@pytest.fixture
+def nursery(tmp_path: Path, images_dir: Path) -> Iterator[Nursery]:
+    clock = Later()
+    storage = Storage.create(tmp_path / "state", clock)
+    idmap = IdMap.of_caller()
+    images = Images(ImageStore(images_dir, idmap), "debian:12", {})
+    provider = SandboxProvider(storage.directory / "sandbox", images, idmap, clock)
+    runtime = Runtime(storage, provider, images, clock, PoolSettings(), JobSettings(), Timer(clock), "")
+    owner = storage.users.create("ann@example.org", "Ann")
+    organization = storage.organizations.create("Acme", "", owner.id)
+    pipeline = storage.pipelines.create(organization.id, NewPipeline("web", "Web", "r", "main"))
+    storage.builds.create(pipeline, NewBuild("main", "c0ffee"), [new_job()])
+    argv = [sys.executable, "-m", "tests.actors.nursery", str(storage.directory), str(images_dir)]
+    cwd = Path(__file__).parents[2]
+    with subprocess.Popen(argv, cwd=cwd, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        yield Nursery(runtime, process)
+        assert process.stdin
+        process.stdin.close()
+    for vm in provider.list():
+        provider.destroy(vm)
+    storage.close()
+
+
+def test_a_kill_at_any_moment_leaves_nothing_that_no_row_names(nursery: Nursery):
+    moments, storage = random.Random(SEED), nursery.runtime.storage
+    seen = set()
+    for number in range(KILLS):
+        nursery.kill_after(moments.uniform(0.02, 0.5))
+        seen |= {kind for kind, names in nursery.left().items() if names}
+        reap(nursery.runtime)
+        left = nursery.left()
+        leases = {lease.uuid: lease.state for lease in storage.leases.live()}
+        rows = {snapshot.name for snapshot in storage.snapshots.all()}
+
+        assert set(leases.values()) <= {LeaseState.WARM}, number
+        for kind in ("folders", "disks", "groups", "processes"):
+            assert left[kind] == (set(leases) if kind in nursery.kinds else set()), (number, kind)
+        assert left["snapshots"] == rows, number
+        assert left["trash"] == set(), number
+    assert seen >= nursery.kinds - {"trash"}
