@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from actors.attempt import Assignment
+from actors.cache import take_hit
+from actors.graph import Graph
 from actors.job import JobActor
-from actors.messages import BuildTimedOut, CancelBuild, ChildStopped, Demand, Granted, Idle, JobChanged, Stirred
+from actors.messages import (
+    BuildTimedOut,
+    CacheHit,
+    CancelBuild,
+    ChildStopped,
+    Demand,
+    Granted,
+    Idle,
+    JobChanged,
+    Stirred,
+)
+from actors.outcome import build_timeout
 from actors.runtime import Address, Runtime, post
-from actors.states import JobEvent, Progress, blocks, next_state, roll_up, satisfies
+from actors.states import WITH_VM, JobEvent, Progress, next_state, roll_up
 from actors.supervision import Supervised
-from storage import Build, BuildState, Edge, EdgeKind, Job, JobState, Lease
+from storage import Build, BuildState, Job, JobState, Lease
+
+if TYPE_CHECKING:
+    from collections.abc import Container
 
 __all__ = ["BuildSupervisor"]
 
 _JOB_RESTARTS = 3
-_WITH_VM = frozenset({JobState.ASSIGNED, JobState.RUNNING, JobState.CANCELING, JobState.TIMING_OUT})
-
-
-@dataclass(slots=True)
-class _Node:
-    """A job as its build sees it: its place in the graph and how far it is."""
-
-    job: Job
-    progress: Progress
-    prerequisites: list[Edge] = field(default_factory=list)
-    dependents: list[Edge] = field(default_factory=list)
 
 
 class BuildSupervisor(Supervised):
@@ -42,12 +47,13 @@ class BuildSupervisor(Supervised):
         self._runtime = runtime
         self._build_id = build_id
         self._received = 0
-        self._actors: dict[int, Address] = {}
+        self._actors: dict[tuple[int, int], Address] = {}
         self._restarts: Counter[int] = Counter()
-        self._unsettled: list[int] = []
+        self._unsettled: dict[int, None] = {}
+        self._doomed: set[int] = set()
         self._timed_out = False
         self._build: Build
-        self._nodes: dict[int, _Node] = {}
+        self._graph: Graph
 
     def begin(self) -> None:
         """Read the build from the storage, attach to what runs, and do what an earlier supervisor left undone."""
@@ -57,20 +63,14 @@ class BuildSupervisor(Supervised):
             post(self._parent, Idle(self._build_id, self.actor_urn, self._received, finished=True))
             return
         self._build = build
-        for job in storage.jobs.of_build(build.id):
-            self._nodes[job.id] = _Node(job, Progress(job.state, job.soft_failed, job.attempt))
-        for edge in storage.jobs.edges(build.id):
-            self._nodes[edge.from_id].dependents.append(edge)
-            self._nodes[edge.to_id].prerequisites.append(edge)
+        self._graph = Graph(storage.jobs.of_build(build.id), storage.jobs.edges(build.id))
         self._set_alarm()
-        for node in self._nodes.values():
-            if node.progress.state in _WITH_VM:
-                self._attach(node)
+        for job_id in filter(self._with_vm, self._graph):
+            self._attach(job_id)
         if build.cancel_requested:
-            self._stop_all(JobEvent.CANCEL)
-        for job_id in self._nodes:
-            self._advance(job_id)
-        self._roll_up()
+            self._stop_jobs(JobEvent.CANCEL, self._graph)
+        self._unsettled.update(dict.fromkeys(self._graph))
+        self._follow_up()
         self._say_if_idle()
 
     def teardown(self) -> None:
@@ -89,6 +89,9 @@ class BuildSupervisor(Supervised):
                 recorded.set()
             case BuildTimedOut():
                 self._time_out()
+            case CacheHit(_, job_id):
+                self._reload(job_id)
+                self._follow_up()
             case JobChanged(job_id, progress):
                 self._job_changed(job_id, progress)
             case ChildStopped(urn):
@@ -97,7 +100,7 @@ class BuildSupervisor(Supervised):
 
     def on_error(self, message: object, error: Exception) -> None:
         """Fail the build for an error of the service's own, and end what still runs of it."""
-        self._stop_all(JobEvent.CANCEL)
+        self._stop_jobs(JobEvent.CANCEL, self._graph)
         self._runtime.storage.builds.move(
             self._build.id,
             self._build.state,
@@ -110,7 +113,7 @@ class BuildSupervisor(Supervised):
 
     def _handled(self, message: object) -> None:
         """Count what root has sent, once, however often the storage made it come again."""
-        if isinstance(message, Granted | CancelBuild | BuildTimedOut):
+        if isinstance(message, Granted | CacheHit | CancelBuild | BuildTimedOut):
             self._received += 1
         self._say_if_idle()
 
@@ -128,130 +131,148 @@ class BuildSupervisor(Supervised):
         job = None if lease.job_id is None else self._runtime.storage.jobs.get(lease.job_id)
         if job is None or job.state is not JobState.ASSIGNED or job.attempt != lease.attempt:
             return
-        node = self._nodes[job.id]
-        if job.id not in self._actors or node.progress.attempt < job.attempt:
-            node.progress = Progress(job.state, job.soft_failed, job.attempt)
-            self._spawn(node, job, lease)
+        if (job.id, job.attempt) not in self._actors:
+            self._note(job.id, Progress.of(job))
             self._roll_up()
+            self._spawn(job, lease)
 
-    def _attach(self, node: _Node) -> None:
+    def _attach(self, job_id: int) -> None:
         """Start an actor for a job that has, or had, a VM."""
-        job = self._runtime.storage.jobs.get(node.job.id)
-        lease = self._runtime.storage.leases.of_job(node.job.id)
-        if job is not None and lease is not None:
-            self._spawn(node, job, lease)
+        job = self._runtime.storage.jobs.get(job_id)
+        lease = self._runtime.storage.leases.of_job(job_id)
+        if job is not None and job.state in WITH_VM and lease is not None:
+            self._spawn(job, lease)
 
-    def _spawn(self, node: _Node, job: Job, lease: Lease) -> None:
-        parent = next((edge for edge in node.prerequisites if edge.kind is EdgeKind.BUILDS_IN), None)
-        heirs = [edge for edge in node.dependents if edge.kind is EdgeKind.BUILDS_IN]
+    def _spawn(self, job: Job, lease: Lease) -> None:
+        heirs = self._graph[job.id].heirs
         assignment = Assignment(
             build=self._build,
             job=job,
             lease=lease,
-            parent=self._nodes[parent.from_id].job if parent else None,
+            parent=self._graph.parent(job.id),
             heirs=bool(heirs),
             heirs_of_failure=any(edge.continue_on_failure for edge in heirs),
         )
-        self._actors[job.id] = JobActor.start(self._runtime, self.actor_ref, assignment)
-        if self._timed_out:
-            self._actors[job.id].tell(JobEvent.BUILD_TIMEOUT)
-        elif self._build.cancel_requested:
-            self._actors[job.id].tell(JobEvent.CANCEL)
+        address = self._actors[job.id, job.attempt] = JobActor.start(self._runtime, self.actor_ref, assignment)
+        if (event := self._end_of(job.id)) is not None:
+            address.tell(event)
+
+    def _end_of(self, job_id: int) -> JobEvent | None:
+        """Return what is to end a job whatever it is at; None where nothing is."""
+        if self._build.cancel_requested or self._build.state.terminal or job_id in self._doomed:
+            return JobEvent.CANCEL
+        return JobEvent.BUILD_TIMEOUT if self._timed_out else None
 
     def _cancel(self) -> None:
         build = self._runtime.storage.builds.get(self._build_id)
         if build is not None and not build.state.terminal:
             self._build = build
-            self._stop_all(JobEvent.CANCEL)
-            self._roll_up()
+            self._stop_jobs(JobEvent.CANCEL, self._graph)
+            self._follow_up()
 
     def _time_out(self) -> None:
         if not self._build.state.terminal:
             self._timed_out = True
-            self._stop_all(JobEvent.BUILD_TIMEOUT)
-            self._roll_up()
+            self._stop_jobs(JobEvent.BUILD_TIMEOUT, self._graph)
+            self._follow_up()
 
-    def _stop_all(self, event: JobEvent) -> None:
-        """Bring every unfinished job to its end: at once where it waits, through its actor where it has a VM."""
-        for job_id, node in self._nodes.items():
-            if node.progress.state.terminal:
-                continue
-            if not self._move(job_id, event):
-                self._reload(job_id)
-        for address in self._actors.values():
-            post(address, event)
+    def _fail_fast(self) -> None:
+        """Once a job has failed, end what need not go on, where the pipeline or its organization wants that."""
+        doomed = self._graph.doomed() - self._doomed
+        if doomed and self._runtime.storage.pipelines.fails_fast(self._build.pipeline_id):
+            self._stop_jobs(JobEvent.CANCEL, doomed)
+            self._doomed |= doomed
 
-    def _move(self, job_id: int, event: JobEvent) -> bool:
-        """Change the state of a job that has no VM; False where the storage says that it is not in that state."""
-        node = self._nodes[job_id]
+    def _stop_jobs(self, event: JobEvent, jobs: Container[int]) -> None:
+        """Bring unfinished jobs to their end: at once where they wait, through their actors where they have a VM."""
+        for job_id in self._graph:
+            if job_id in jobs and not self._graph[job_id].progress.state.terminal:
+                self._move(job_id, event)
+        for (job_id, _), address in self._actors.items():
+            if job_id in jobs:
+                post(address, event)
+
+    def _move(self, job_id: int, event: JobEvent) -> None:
+        """Change the state of a job that has no VM; where the storage says that it is in another, take note of that."""
+        node = self._graph[job_id]
         target = next_state(node.progress.state, event)
-        if target is None or node.progress.state in _WITH_VM:
-            return False
-        code, why = (
-            ("pipeline_timeout", f"the build's time-out of {self._build.timeout_seconds} s is over")
-            if event is JobEvent.BUILD_TIMEOUT
-            else (None, None)
-        )
-        moved = self._runtime.storage.jobs.move(job_id, node.progress.state, target, error_code=code, error_message=why)
-        if moved:
-            node.progress = Progress(target, node.progress.soft_failed, node.progress.attempt)
-            post(self._runtime.crew.hub, Stirred(node.job.uuid))
-        return moved
+        if target is None or node.progress.state in WITH_VM:
+            return
+        late = build_timeout(self._build) if event is JobEvent.BUILD_TIMEOUT else None
+        code, why = (late.code, late.message) if late else (None, None)
+        if not self._runtime.storage.jobs.move(job_id, node.progress.state, target, error_code=code, error_message=why):
+            self._runtime.drops.note(node.job.uuid, node.progress.state, event)
+            self._reload(job_id)
+            return
+        self._note(job_id, Progress(target, node.progress.soft_failed, node.progress.attempt))
+        post(self._runtime.crew.hub, Stirred(node.job.uuid))
 
     def _reload(self, job_id: int) -> None:
         job = self._runtime.storage.jobs.get(job_id)
         if job is not None:
-            self._nodes[job_id].progress = Progress(job.state, job.soft_failed, job.attempt)
+            self._note(job_id, Progress.of(job))
+
+    def _note(self, job_id: int, progress: Progress) -> None:
+        """Take note of what the storage says of a job; what waits for it is to be settled when it is over."""
+        node = self._graph[job_id]
+        node.progress = progress
+        if progress.state.terminal:
+            self._unsettled.update(dict.fromkeys(edge.to_id for edge in node.dependents))
 
     def _job_changed(self, job_id: int, progress: Progress) -> None:
-        if progress.attempt < self._nodes[job_id].progress.attempt:
+        known = self._graph[job_id].progress
+        if progress.attempt < known.attempt or known.state.terminal:
             return
-        self._nodes[job_id].progress = progress
-        if progress.state.terminal:
-            for edge in self._nodes[job_id].dependents:
-                self._advance(edge.to_id)
-        self._roll_up()
-        if progress.state is JobState.SCHEDULED:
-            self._actors.pop(job_id, None)
-            if self._build.cancel_requested or self._timed_out:
-                self._stop_all(JobEvent.CANCEL if self._build.cancel_requested else JobEvent.BUILD_TIMEOUT)
-                self._roll_up()
+        self._note(job_id, progress)
+        self._queued_again(job_id)
+        self._follow_up()
+
+    def _queued_again(self, job_id: int) -> None:
+        """See to a job that goes into its next attempt: the pool has it now, unless its build is about to end."""
+        if self._graph[job_id].progress.state is not JobState.SCHEDULED:
+            return
+        if (event := self._end_of(job_id)) is not None:
+            self._move(job_id, event)
+        else:
             post(self._runtime.crew.pool, Demand())
 
-    def _advance(self, job_id: int) -> None:
-        """Schedule a pending job whose prerequisites are all satisfied, or skip it and what waits for it.
+    def _follow_up(self) -> None:
+        """Do what follows for the build from what its jobs came to.
 
-        What the storage does not take now stays to be settled when the message comes again.
+        A job that is to be settled is scheduled or skipped as its prerequisites say. What the storage does not take
+        stays to be done when the message comes again.
         """
-        self._unsettled.append(job_id)
+        self._fail_fast()
+        waits = False
         while self._unsettled:
-            node = self._nodes[self._unsettled[-1]]
-            skipped = self._settle(node)
-            self._unsettled.pop()
-            if skipped:
-                self._unsettled.extend(edge.to_id for edge in node.dependents)
-
-    def _settle(self, node: _Node) -> bool:
-        """Schedule or skip a job where its prerequisites say so; tell whether it was skipped."""
-        if node.progress.state is not JobState.PENDING:
-            return False
-        before = [(self._nodes[edge.from_id].progress, edge.continue_on_failure) for edge in node.prerequisites]
-        if any(blocks(progress, continue_on_failure=forgiving) for progress, forgiving in before):
-            return self._move(node.job.id, JobEvent.BLOCKED)
-        if all(satisfies(progress, continue_on_failure=forgiving) for progress, forgiving in before):
-            self._move(node.job.id, JobEvent.READY)
+            job_id = next(iter(self._unsettled))
+            if (event := self._graph.prospect(job_id)) is not None:
+                self._move(job_id, event)
+            waits |= self._waits(job_id)
+            del self._unsettled[job_id]
+        if waits:
             post(self._runtime.crew.pool, Demand())
-        return False
+        self._roll_up()
+
+    def _waits(self, job_id: int) -> bool:
+        """Tell whether a job needs a VM now. A scheduled one that an earlier build has run passes without."""
+        node = self._graph[job_id]
+        if node.progress.state is not JobState.SCHEDULED:
+            return False
+        if node.job.cache_key is not None:
+            job = self._runtime.storage.jobs.get(job_id)
+            if job is not None and take_hit(self._runtime, self._build, job):
+                self._reload(job_id)
+                post(self._runtime.crew.hub, Stirred(node.job.uuid))
+                return False
+        return True
 
     def _roll_up(self) -> None:
         """Bring the build's own state up to date with its jobs'."""
         storage, build = self._runtime.storage, self._build
         if build.state.terminal:
             return
-        state = roll_up(
-            (node.progress for node in self._nodes.values()),
-            cancel_requested=build.cancel_requested,
-        )
+        state = roll_up(self._graph.progress(), cancel_requested=build.cancel_requested)
         started = build.started_at is not None
         if state is not build.state:
             storage.builds.move(build.id, build.state, state)
@@ -262,27 +283,33 @@ class BuildSupervisor(Supervised):
 
     def _job_actor_stopped(self, urn: str) -> None:
         """Forget an actor whose job is done; put a new one in the place of one that died too early."""
-        job_id = next((job_id for job_id, address in self._actors.items() if address.actor_urn == urn), None)
-        if job_id is None:
+        key = next((key for key, address in self._actors.items() if address.actor_urn == urn), None)
+        if key is None:
             return
+        job_id, attempt = key
         self._reload(job_id)
-        node = self._nodes[job_id]
-        if node.progress.state in _WITH_VM and self._restarts[job_id] >= _JOB_RESTARTS:
-            self._give_up_on(node)
-        if node.progress.state in _WITH_VM:
-            del self._actors[job_id]
+        if self._graph[job_id].progress.attempt == attempt and self._with_vm(job_id):
+            self._restart(job_id)
+        if not self._with_vm(job_id):
+            self._queued_again(job_id)
+        self._follow_up()
+        if self._actors[key].actor_urn == urn:
+            del self._actors[key]
+
+    def _with_vm(self, job_id: int) -> bool:
+        return self._graph[job_id].progress.state in WITH_VM
+
+    def _restart(self, job_id: int) -> None:
+        """Start another actor for a job whose actor died, but not for ever."""
+        node = self._graph[job_id]
+        if self._restarts[job_id] < _JOB_RESTARTS:
             self._restarts[job_id] += 1
             self.log.error("the actor of job %s died and is started again", node.job.uuid)
-            self._attach(node)
+            self._attach(job_id)
             return
-        self._job_changed(job_id, node.progress)
-        self._actors.pop(job_id, None)
-
-    def _give_up_on(self, node: _Node) -> None:
-        storage = self._runtime.storage
-        lease = storage.leases.of_job(node.job.id)
-        storage.jobs.finish(
-            node.job.id,
+        lease = self._runtime.storage.leases.of_job(job_id)
+        self._runtime.storage.jobs.finish(
+            job_id,
             node.progress.state,
             JobState.FAILED,
             error_code="internal_error",
@@ -292,7 +319,7 @@ class BuildSupervisor(Supervised):
             lease_id=lease.id if lease else None,
             billable=False,
         )
-        self._reload(node.job.id)
+        self._reload(job_id)
 
     def _say_if_idle(self) -> None:
         if not self._actors:

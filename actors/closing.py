@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors.cache import cached_disk, keep_disk
 from actors.outcome import disk_fault, ending_of_exit
 from actors.states import JobEvent
 from actors.vms import VmError, VmLost
+from storage import JobState
 
 if TYPE_CHECKING:
     from actors.attempt import Assignment, Attempt
@@ -17,9 +19,9 @@ __all__ = ["Closing"]
 
 
 class Closing:
-    """The steps between a command's exit and the record of its job's end; all of them block.
+    """The steps between a command's exit and the record of its job's end, and that record. `close` blocks.
 
-    Every one can be taken again by another process, which finds the exit code where this one wrote it down.
+    Every step can be taken again by another process, which finds the exit code where this one wrote it down.
     """
 
     def __init__(self, runtime: Runtime, assignment: Assignment, attempt: Attempt) -> None:
@@ -27,9 +29,46 @@ class Closing:
         self._assignment = assignment
         self._attempt = attempt
         self._job = assignment.job
+        self._kept = False
+
+    def recorded_exit(self) -> int | None:
+        """Return the exit code that an earlier actor took, where it did not live to settle what follows."""
+        attempts = self._runtime.storage.attempts.of_job(self._job.id)
+        return attempts[-1].exit_code if attempts and attempts[-1].finished_at is None else None
+
+    def record(self, state: JobState, target: JobState, ending: Ending) -> bool:
+        """Take the job from ``state`` to ``target``, with its lease's price, and its debit where it is over.
+
+        All in one transaction; False and no change where the job is not in ``state`` (any more).
+        """
+        jobs, lease = self._runtime.storage.jobs, self._assignment.lease
+        if target is JobState.SCHEDULED:
+            return jobs.retry(
+                self._job.id,
+                state,
+                lease_id=lease.id,
+                billable=ending.billable,
+                error_code=ending.error_code,
+                exit_code=ending.exit_code,
+                backoff_seconds=ending.backoff_seconds,
+            )
+        finished = jobs.finish(
+            self._job.id,
+            state,
+            target,
+            exit_code=ending.exit_code,
+            error_code=ending.error_code,
+            error_message=ending.error_message,
+            soft_failed=ending.soft_failed,
+            lease_id=lease.id,
+            billable=ending.billable,
+        )
+        if finished and target is JobState.PASSED and self._kept:
+            keep_disk(self._runtime, self._assignment.build, self._job, lease.uuid)
+        return finished
 
     def close(self, exit_code: int, fault: Fault | None) -> Ending:
-        """Return what the exit means, with the disk kept where others build in it.
+        """Return what the exit means, with the disk kept where others build in it, or later builds may.
 
         ``fault`` is why the command was killed, where it was. Raises VmLost where the VM went before its disk was kept.
         """
@@ -51,17 +90,27 @@ class Closing:
         return disk_fault(use, self._assignment.lease.shape, min_free=self._runtime.jobs.min_free_bytes)
 
     def _with_disk(self, ending: Ending, exit_code: int) -> Ending:
-        """Keep the disk for those who build in it.
+        """Keep the disk for those who build in it, without which the job cannot pass, and for the cache, for which it can.
 
         Keeping it ends the VM, and with it what the VM knows of the exit: so that is written down before.
         """
-        if not self._assignment.heirs or not (ending.satisfies or self._assignment.heirs_of_failure):
+        has_heirs = self._assignment.heirs and (ending.satisfies or self._assignment.heirs_of_failure)
+        if not has_heirs and not (ending.event is JobEvent.PASSED and self._is_to_be_cached()):
             return ending
         self._runtime.storage.attempts.exited(self._job.id, exit_code)
         try:
             self._attempt.snapshot()
-        except VmLost:
-            raise
         except VmError as error:
+            if not has_heirs:
+                self._attempt.notice(f"the disk could not be kept for later builds: {error}")
+                return ending
+            if isinstance(error, VmLost):
+                raise
             return ending.without_disk(str(error))
+        self._kept = True
         return ending
+
+    def _is_to_be_cached(self) -> bool:
+        """Tell whether later builds would find this job's disk, and find none yet."""
+        wanted = self._job.cache_key is not None and self._runtime.cache.max_bytes > 0
+        return wanted and cached_disk(self._runtime, self._assignment.build, self._job) is None

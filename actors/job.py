@@ -11,14 +11,17 @@ from actors.outcome import (
     DiskUse,
     Ending,
     Fault,
+    build_timeout,
     disk_fault,
     ending_of_exit,
     ending_of_fault,
     fault_of,
     seconds_to_full,
+    step_timeout,
+    timeout_on_record,
 )
 from actors.runtime import Address, Runtime, post
-from actors.states import JobEvent, Progress, next_state
+from actors.states import STOPPING, JobEvent, Progress, next_state
 from actors.supervision import Supervised
 from actors.vms import Exited, VmError
 from storage import JobState
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["JobActor"]
 
-_STOPPING = frozenset({JobState.CANCELING, JobState.TIMING_OUT})
 _RECORD_AGAIN = 1.0
 _MEASURE_AGAIN = 1.0
 _SETTLE = 5.0
@@ -56,16 +58,16 @@ class JobActor(Supervised):
         self._min_free = runtime.jobs.min_free_bytes
         self._exit_code: int | None = None
         self._fault: Fault | None = None
-        self._timeout: Fault | None = None
+        self._timeout = timeout_on_record(assignment.job)
         self._ending: Ending | None = None
         self._vm_gone = False
 
     def begin(self) -> None:
         """Begin the attempt, or go on with it from where the storage says that it is."""
-        exit_code = self._recorded_exit()
-        if exit_code is not None and self._state not in _STOPPING:
+        exit_code = self._closing.recorded_exit()
+        if exit_code is not None:
             self._exited(exit_code)
-        elif self._state in _STOPPING and self._lease.started_at is None:
+        elif self._state in STOPPING and self._lease.started_at is None:
             self._release()
         else:
             self.work("acquire", self._attempt.acquire)
@@ -86,6 +88,8 @@ class JobActor(Supervised):
     def handle(self, message: object) -> None:
         """Take the next step."""
         match message:
+            case TaskDone(task) | TaskFailed(task) if self._over and task != "release":
+                return
             case TaskDone(task, result):
                 self._task_done(task, result)
             case TaskFailed(task, error):
@@ -98,7 +102,7 @@ class JobActor(Supervised):
                 self._measuring = True
                 self.work("measure", self._attempt.measure)
             case Ending():
-                self._record(message)
+                self._conclude(message)
 
     def _task_done(self, task: str, result: object) -> None:
         match task, result:
@@ -134,7 +138,7 @@ class JobActor(Supervised):
                 self._step_failed(error)
 
     def _acquired(self) -> None:
-        if self._state not in _STOPPING:
+        if self._state not in STOPPING:
             self._runtime.storage.leases.active(self._lease.id)
             self.work("prepare", self._attempt.prepare)
         elif self._lease.started_at is not None:
@@ -145,11 +149,13 @@ class JobActor(Supervised):
 
     def _started(self) -> None:
         """Record that the command runs, which is when its time and its bill begin."""
-        if self._state in _STOPPING:
+        if self._state in STOPPING:
             self._release()
             return
         if self._state is JobState.ASSIGNED:
-            self._runtime.storage.leases.start(self._lease.id, self._job.id)
+            if not self._runtime.storage.leases.start(self._lease.id, self._job.id):
+                self._give_way()
+                return
             self._change(JobState.RUNNING)
         self._alarm(self._seconds_left(), StepTimedOut())
         self._alarm(_MEASURE_AGAIN, MeasureDisk())
@@ -157,10 +163,9 @@ class JobActor(Supervised):
 
     def _seconds_left(self) -> float:
         """Return the rest of the step's time; a command found running may have ended already and has time to say so."""
-        timeout = self._job.timeout_seconds or self._runtime.jobs.step_timeout
         if self._lease.started_at is None:
-            return timeout
-        return max(_SETTLE, timeout - (self._runtime.clock.now() - self._lease.started_at).total_seconds())
+            return self._step_seconds
+        return max(_SETTLE, self._step_seconds - (self._runtime.clock.now() - self._lease.started_at).total_seconds())
 
     def _follow(self) -> None:
         self._following = True
@@ -169,23 +174,43 @@ class JobActor(Supervised):
     def _stop_command(self, event: JobEvent) -> None:
         """Begin to end the job for a cancel or a time-out, whatever step it is at."""
         target = next_state(self._state, event)
-        if target is None:
+        if target not in STOPPING:  # a job that waits again is its build's to stop
+            self._runtime.drops.note(self._job.uuid, self._state, event)
             return
-        fault = self._timeout = self._time_fault(event) if target is JobState.TIMING_OUT else None
-        code, why = (fault.code, fault.message) if fault else (None, None)
-        if self._runtime.storage.jobs.move(self._job.id, self._state, target, error_code=code, error_message=why):
-            self._change(target)
-            if self._following:
-                self.work("kill", self._attempt.kill)
-            elif self._ending is None:
-                self._attempt.abandon()
+        late = self._late(event) if target is JobState.TIMING_OUT else None
+        code, why = (late.code, late.message) if late else (None, None)
+        if not self._runtime.storage.jobs.move(self._job.id, self._state, target, error_code=code, error_message=why):
+            self._give_way()
+            return
+        self._timeout = late
+        self._change(target)
+        if self._following:
+            self.work("kill", self._attempt.kill)
+        elif self._ending is None:
+            self._attempt.abandon()
 
-    def _time_fault(self, event: JobEvent) -> Fault:
-        if event is JobEvent.STEP_TIMEOUT:
-            seconds = self._job.timeout_seconds or self._runtime.jobs.step_timeout
-            return Fault("step_timeout", f"the step's time-out of {seconds} s is over")
-        seconds = self._assignment.build.timeout_seconds or 0
-        return Fault("pipeline_timeout", f"the build's time-out of {seconds} s is over")
+    def _late(self, event: JobEvent) -> Fault:
+        if event is JobEvent.BUILD_TIMEOUT:
+            return build_timeout(self._assignment.build)
+        return step_timeout(self._step_seconds)
+
+    @property
+    def _step_seconds(self) -> int:
+        return self._job.timeout_seconds or self._runtime.jobs.step_timeout
+
+    @property
+    def _over(self) -> bool:
+        """Whether the storage has the attempt's end, so that only the VM's is left."""
+        return self._state.terminal or self._state is JobState.SCHEDULED
+
+    def _give_way(self) -> None:
+        """Take the job's state from whoever changed it (`ci-daemon build force-finish`), and only see to the VM."""
+        job = self._runtime.storage.jobs.get(self._job.id)
+        self._state = job.state if job and job.attempt == self._job.attempt else JobState.SCHEDULED
+        self.log.info("job %s was made %s meanwhile, so its VM goes", self._job.uuid, self._state)
+        self._stir()
+        self._attempt.abandon()
+        self._release()
 
     def _measured(self, use: DiskUse) -> None:
         self._measuring = False
@@ -210,57 +235,33 @@ class JobActor(Supervised):
         """A step before the command's end broke: the job fails, or is tried again where that is the service's fault."""
         self._following = False
         self._ending = None
-        if self._state in _STOPPING:
+        if self._state in STOPPING:
             self._release()
             return
         fault = self._fault or fault_of(error)
         lost = self._runtime.storage.attempts.lost(self._job.id)
         self._conclude(ending_of_fault(fault, self._job, lost_before=lost, retries=self._runtime.jobs.service_retries))
 
-    def _recorded_exit(self) -> int | None:
-        """Return the exit code that an earlier actor took, where it did not live to settle what follows."""
-        attempts = self._runtime.storage.attempts.of_job(self._job.id)
-        return attempts[-1].exit_code if attempts and attempts[-1].finished_at is None else None
-
     def _conclude(self, ending: Ending) -> None:
         """Record an ending at once, so that dependents start; but what is canceled is over when its VM is gone."""
         self._ending = ending
-        if self._state in _STOPPING and not self._vm_gone:
+        if self._state in STOPPING and not self._vm_gone:
             self._release()
         else:
             self._record(ending)
 
     def _record(self, ending: Ending) -> None:
         """Write the job's new state, its lease's price and its debit in one transaction, then tell."""
-        target = next_state(self._state, JobEvent.DEAD if self._state in _STOPPING else ending.event)
+        if self._state in STOPPING:
+            ending = ending.stopped(self._timeout)
+        target = next_state(self._state, ending.event)
         if target is None:
-            self.stop()
-            return
-        jobs = self._runtime.storage.jobs
-        soft_failed = ending.soft_failed and target is not JobState.CANCELED
-        if target is JobState.SCHEDULED:
-            recorded = jobs.retry(
-                self._job.id,
-                self._state,
-                lease_id=self._lease.id,
-                billable=ending.billable,
-                error_code=ending.error_code,
-                exit_code=ending.exit_code,
-            )
+            self._runtime.drops.note(self._job.uuid, self._state, ending.event)
+        elif self._closing.record(self._state, target, ending):
+            self._change(target, soft_failed=ending.soft_failed)
         else:
-            recorded = jobs.finish(
-                self._job.id,
-                self._state,
-                target,
-                exit_code=ending.exit_code,
-                error_code=ending.error_code,
-                error_message=ending.error_message,
-                soft_failed=soft_failed,
-                lease_id=self._lease.id,
-                billable=ending.billable,
-            )
-        if recorded:
-            self._change(target, soft_failed=soft_failed)
+            self._give_way()
+            return
         if self._vm_gone:
             self._let_go()
         else:
@@ -271,7 +272,7 @@ class JobActor(Supervised):
 
     def _released(self) -> None:
         self._vm_gone = True
-        if self._state in _STOPPING:
+        if self._state in STOPPING:
             self._record(self._ending or ending_of_exit(self._exit_code, self._job, self._timeout))
         else:
             self._let_go()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BuildTimedOut",
+    "CacheHit",
     "CancelBuild",
     "ChildStopped",
     "Demand",
@@ -21,7 +22,11 @@ __all__ = [
     "Granted",
     "Idle",
     "JobChanged",
+    "Look",
+    "MakeRoom",
     "MeasureDisk",
+    "Planted",
+    "QueueTimedOut",
     "Reap",
     "Recount",
     "Refill",
@@ -64,6 +69,30 @@ class Granted:
 
     build_id: int
     lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTimedOut:
+    """Pool to root to build supervisor: this job has waited for a VM too long; ``why`` is a sentence."""
+
+    build_id: int
+    job_id: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class CacheHit:
+    """Pool to root to build supervisor: this job has passed by what an earlier build left, and needs no VM."""
+
+    build_id: int
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """Engine to root: this build is in the storage, and some of it may be in the cache already."""
+
+    build_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +157,7 @@ class Recount:
 
 @dataclass(frozen=True, slots=True)
 class Refill:
-    """To the pool: see whether warm VMs are missing."""
+    """Timer to the pool: try again to make the warm VMs that could not be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +168,18 @@ class Drain:
 @dataclass(frozen=True, slots=True)
 class Expire:
     """Timer to root: look for what is kept no longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Timer to root, and root to the pool: see what other processes ask for in the storage."""
+
+
+@dataclass(frozen=True, slots=True)
+class MakeRoom:
+    """Pool to root: the host's disk lacks this many bytes; free what is not needed."""
+
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,21 +7,25 @@ from typing import TYPE_CHECKING
 
 from actors import vms
 from actors.states import JobEvent
+from storage import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from storage import Job, Shape
+    from storage import Build, Job, Shape
 
 __all__ = [
     "DiskUse",
     "Ending",
     "Fault",
+    "build_timeout",
     "disk_fault",
     "ending_of_exit",
     "ending_of_fault",
     "fault_of",
     "seconds_to_full",
+    "step_timeout",
+    "timeout_on_record",
 ]
 
 _GB = 2**30
@@ -50,7 +54,7 @@ class DiskUse:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What is to be recorded of an attempt that is over."""
+    """What is to be recorded of an attempt that is over. A retry may begin when ``backoff_seconds`` are over."""
 
     event: JobEvent
     exit_code: int | None = None
@@ -58,6 +62,7 @@ class Ending:
     error_message: str | None = None
     soft_failed: bool = False
     billable: bool = True
+    backoff_seconds: int = 0
 
     @property
     def satisfies(self) -> bool:
@@ -69,6 +74,33 @@ class Ending:
         if not self.satisfies:
             return self
         return replace(self, event=JobEvent.FAILED, soft_failed=False, error_code="snapshot_failed", error_message=why)
+
+    def stopped(self, timeout: Fault | None) -> Ending:
+        """Return the same ending of a job that was stopped meanwhile: for a time-out, else canceled."""
+        return replace(
+            self,
+            event=JobEvent.DEAD,
+            soft_failed=self.soft_failed and timeout is not None,
+            error_code=timeout.code if timeout else None,
+            error_message=timeout.message if timeout else None,
+        )
+
+
+def step_timeout(seconds: int) -> Fault:
+    """Say that a step's time is up."""
+    return Fault("step_timeout", f"the step's time-out of {seconds} s is over")
+
+
+def build_timeout(build: Build) -> Fault:
+    """Say that a build's time is up."""
+    return Fault("pipeline_timeout", f"the build's time-out of {build.timeout_seconds} s is over")
+
+
+def timeout_on_record(job: Job) -> Fault | None:
+    """Return the time-out for which a job is being ended, as the storage has it."""
+    if job.state is not JobState.TIMING_OUT:
+        return None
+    return Fault(job.error_code or "internal_error", job.error_message or "")
 
 
 def fault_of(error: Exception) -> Fault:
@@ -113,7 +145,7 @@ def ending_of_exit(exit_code: int | None, job: Job, fault: Fault | None, *, lost
     if exit_code == 0 and fault is None:
         return Ending(JobEvent.PASSED, exit_code)
     if fault is None and exit_code is not None and _retries(exit_code, job, job.attempt - 1 - lost_before):
-        return Ending(JobEvent.RETRY, exit_code)
+        return Ending(JobEvent.RETRY, exit_code, backoff_seconds=_backoff(job.retry_policy))
     return Ending(
         JobEvent.FAILED,
         exit_code,
@@ -140,6 +172,11 @@ def _retries(exit_code: int, job: Job, retried: int) -> bool:
     policy = job.retry_policy
     limit = policy.get("limit") if policy is not None else 0
     return _covers(policy, exit_code) and isinstance(limit, int) and retried < limit
+
+
+def _backoff(policy: Mapping[str, object] | None) -> int:
+    seconds = policy.get("backoff_seconds") if policy is not None else None
+    return seconds if isinstance(seconds, int) else 0
 
 
 def _covers(policy: Mapping[str, object] | None, exit_code: int | None) -> bool:

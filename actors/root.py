@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,29 +11,36 @@ from actors.build import BuildSupervisor
 from actors.hub import LogHub
 from actors.messages import (
     BuildTimedOut,
+    CacheHit,
     CancelBuild,
     ChildStopped,
     Demand,
     Expire,
     Granted,
     Idle,
+    Look,
+    MakeRoom,
+    Planted,
+    QueueTimedOut,
     Reap,
     Recount,
     TaskFailed,
 )
 from actors.pool import LeasePool
-from actors.reaper import expire, reap, sweep
+from actors.reaper import expire, make_room, reap, sweep
 from actors.runtime import Address, Runtime, post
 from actors.supervision import Supervised
 from storage import BuildState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
 __all__ = ["RootSupervisor"]
 
 _REAP_INTERVAL = 60.0
 _EXPIRE_INTERVAL = 3600.0
+_LOOK_INTERVAL = 1.0
 _RESTARTS = 5
 _RESTART_WINDOW = 60.0
 
@@ -59,6 +67,7 @@ class RootSupervisor(Supervised):
         self._leaving: dict[str, Address] = {}
         self._restarts: deque[float] = deque(maxlen=_RESTARTS)
         self._reaping = False
+        self._making_room = False
 
     def begin(self) -> None:
         """Start the hub and the pool, and a supervisor for every build that was under way."""
@@ -68,9 +77,11 @@ class RootSupervisor(Supervised):
         for build in self._runtime.storage.builds.unfinished():
             if build.state is not BuildState.SCHEDULED or build.cancel_requested:
                 self._supervise(build.id)
+        self._see_to(self._runtime.storage.cache.begun())
         self._start_pool()
         post(self.actor_ref, Reap())
         post(self.actor_ref, Expire())
+        post(self.actor_ref, Look())
 
     def teardown(self) -> None:
         """Stop the others, last started first. VMs and their commands run on."""
@@ -93,10 +104,18 @@ class RootSupervisor(Supervised):
     def handle(self, message: object) -> None:
         """Pass messages to the build that they are about; look after the children."""
         match message:
-            case Granted(build_id, _) | CancelBuild(build_id, _) | BuildTimedOut(build_id):
+            case (
+                Granted(build_id)
+                | CacheHit(build_id)
+                | CancelBuild(build_id)
+                | BuildTimedOut(build_id)
+                | QueueTimedOut(build_id)
+            ):
                 child = self._builds.get(build_id) or self._supervise(build_id)
                 child.sent += 1
                 post(child.address, message)
+            case Planted(build_id):
+                self._see_to([build_id])
             case Idle():
                 self._dismiss(message)
             case Reap():
@@ -105,6 +124,12 @@ class RootSupervisor(Supervised):
                     self.work("reap", lambda: reap(self._runtime))
             case Expire():
                 self.work("expire", lambda: expire(self._runtime))
+            case MakeRoom(lacking):
+                if not self._making_room:
+                    self._making_room = True
+                    self.work("make room", lambda: make_room(self._runtime, lacking))
+            case Look():
+                self._look()
             case Demand():
                 post(self._runtime.crew.pool, message)
             case ChildStopped(urn):
@@ -113,6 +138,13 @@ class RootSupervisor(Supervised):
             case _:
                 self._after_task(message)
 
+    def _look(self) -> None:
+        """Begin the cancels that the owner asks for with `ci-daemon build cancel`, and look again soon."""
+        post(self._runtime.crew.pool, Look())
+        for build_id in self._runtime.storage.builds.to_cancel():
+            post(self.actor_ref, CancelBuild(build_id, threading.Event()))
+        self._runtime.timer.tell_after(_LOOK_INTERVAL, self.actor_ref, Look())
+
     def _after_task(self, message: object) -> None:
         task = getattr(message, "task", None)
         if isinstance(message, TaskFailed):
@@ -120,6 +152,8 @@ class RootSupervisor(Supervised):
         if task == "reap":
             self._reaping = False
             self._runtime.timer.tell_after(_REAP_INTERVAL, self.actor_ref, Reap())
+        elif task == "make room":
+            self._making_room = False
         elif task == "expire":
             self._runtime.timer.tell_after(_EXPIRE_INTERVAL, self.actor_ref, Expire())
 
@@ -127,6 +161,12 @@ class RootSupervisor(Supervised):
         """Start the pool; what others could not tell it before its address was known, it finds in the storage."""
         self._runtime.crew.pool = LeasePool.start(self._runtime)
         post(self._runtime.crew.pool, Recount())
+
+    def _see_to(self, builds: Iterable[int]) -> None:
+        """Have builds look into the cache, which every supervisor does first of all."""
+        for build_id in builds:
+            if build_id not in self._builds:
+                self._supervise(build_id)
 
     def _supervise(self, build_id: int) -> _Child:
         child = self._builds[build_id] = _Child(BuildSupervisor.start(self._runtime, build_id))

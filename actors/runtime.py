@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
 
+from actors.drops import Drops
+
+from actors.cache import CacheSettings
 from actors.retention import RetentionSettings
+from actors.waiting import Waiting
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from actors.settings import JobSettings, PoolSettings
     from actors.timer import Timer
     from actors.vms import Provider
@@ -27,6 +33,10 @@ class Images(Protocol):
 
     def resolve(self, name: str | None) -> str:
         """Return the image of the store that a job's image stands for; of no image, the default."""
+        ...
+
+    def path(self, name: str) -> Path:
+        """Return the root of an image's tree. Raises vms.ImageNotFound."""
         ...
 
     def sweep(self) -> None:
@@ -47,7 +57,7 @@ class Crew:
 class Board:
     """Why scheduled jobs wait, for everyone to read without asking. The lease pool alone writes here."""
 
-    waiting_for: str = "waiting for a VM"
+    waiting: Waiting = field(default_factory=Waiting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +76,11 @@ class Runtime:
     timer: Timer
     base_url: str
     retention: RetentionSettings = field(default_factory=RetentionSettings)
+    cache: CacheSettings = field(default_factory=CacheSettings)
     give_up: threading.Event = field(default_factory=threading.Event)
     crew: Crew = field(default_factory=Crew)
     board: Board = field(default_factory=Board)
+    drops: Drops = field(default_factory=Drops)
 
 
 def post(address: Address | None, message: object) -> None:

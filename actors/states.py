@@ -11,7 +11,9 @@ from storage import BuildState, JobState
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["JobEvent", "Progress", "blocks", "next_state", "roll_up", "satisfies"]
+    from storage import Job
+
+__all__ = ["STOPPING", "WITH_VM", "JobEvent", "Progress", "blocks", "next_state", "roll_up", "satisfies"]
 
 
 class JobEvent(Enum):
@@ -42,6 +44,12 @@ class JobEvent(Enum):
     RETRY = auto()
     """Another attempt is due: the VM was lost, or the retry policy covers the exit code."""
 
+
+STOPPING = frozenset({JobState.CANCELING, JobState.TIMING_OUT})
+"""The job's command is being ended."""
+
+WITH_VM = frozenset({JobState.ASSIGNED, JobState.RUNNING, *STOPPING})
+"""The job has an actor and holds a VM."""
 
 _S, _E = JobState, JobEvent
 
@@ -82,6 +90,11 @@ class Progress:
     state: JobState
     soft_failed: bool = False
     attempt: int = 0
+
+    @classmethod
+    def of(cls, job: Job) -> Progress:
+        """Return how far a job is."""
+        return cls(job.state, job.soft_failed, job.attempt)
 
     @property
     def broken(self) -> bool:

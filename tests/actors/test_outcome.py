@@ -2,11 +2,23 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actors import vms
-from actors.outcome import DiskUse, Fault, disk_fault, ending_of_exit, ending_of_fault, fault_of
+from actors.outcome import (
+    DiskUse,
+    Ending,
+    Fault,
+    disk_fault,
+    ending_of_exit,
+    ending_of_fault,
+    fault_of,
+    timeout_on_record,
+)
 from actors.states import JobEvent
 from storage import Job, JobState, Shape
 
@@ -18,6 +30,7 @@ def job(**changes: object) -> Job:
         id=1,
         uuid="0d4f9b1e-6f0f-4c57-8a39-0a8a6a6b9f52",
         build_id=1,
+        organization_id=1,
         position=0,
         step_key="test",
         name="test",
@@ -75,7 +88,7 @@ def test_a_soft_failure_is_for_all_exit_codes_or_for_those_listed():
 
 def test_a_retry_policy_covers_its_exit_codes_up_to_its_limit():
     flaky = job(retry_policy={"limit": 2, "exit_codes": [7], "backoff_seconds": 5})
-    assert ending_of_exit(7, flaky, None).event is JobEvent.RETRY
+    assert ending_of_exit(7, flaky, None) == Ending(JobEvent.RETRY, 7, backoff_seconds=5)
     assert ending_of_exit(8, flaky, None).event is JobEvent.FAILED
     assert ending_of_exit(7, dataclasses.replace(flaky, attempt=3), None).event is JobEvent.FAILED
 
@@ -134,3 +147,50 @@ def test_a_full_disk_of_the_job_or_of_the_host_is_a_fault():
     assert fault.code == "disk_full"
     assert disk_fault(DiskUse(written=GB, free=GB // 2), Shape(), min_free=GB) is not None
     assert disk_fault(DiskUse(written=10, free=GB // 2), Shape(), min_free=GB) is None
+
+
+codes = st.integers(0, 255)
+policies = st.none() | st.fixed_dictionaries(
+    {"limit": st.integers(0, 10)},
+    optional={"exit_codes": st.lists(codes, max_size=3), "backoff_seconds": st.integers(0, 3600)},
+)
+
+
+@given(policies, st.lists(st.sampled_from(["lost", "failed"]), max_size=30), codes.filter(bool))
+def test_policy_and_service_retries_never_eat_each_other(
+    policy: dict[str, Any] | None, history: list[str], exit_code: int
+):
+    lost, failed = history.count("lost"), history.count("failed")
+    this = job(retry_policy=policy, attempt=len(history) + 1)
+    covered = policy is not None and ("exit_codes" not in policy or exit_code in policy["exit_codes"])
+    ending = ending_of_exit(exit_code, this, None, lost_before=lost)
+    again = policy is not None and covered and failed < policy["limit"]
+    assert ending.event is (JobEvent.RETRY if again else JobEvent.FAILED)
+    assert ending.backoff_seconds == (policy.get("backoff_seconds", 0) if again and policy else 0)
+    assert ending.billable
+    service = ending_of_fault(Fault("vm_lost", "gone", service=True), this, lost_before=lost, retries=2)
+    assert service.event is (JobEvent.RETRY if lost < 2 else JobEvent.FAILED)
+    assert (service.backoff_seconds, service.billable) == (0, False)
+
+
+faults = st.none() | st.just(Fault("disk_full", "full")) | st.just(Fault("step_timeout", "late"))
+
+
+@given(policies, st.none() | st.fixed_dictionaries({"exit_codes": st.none() | st.lists(codes)}), codes, faults)
+def test_a_stopped_job_keeps_its_exit_code_and_its_bill_and_says_only_why_it_was_stopped(
+    retry: dict[str, Any] | None, soft_fail: dict[str, Any] | None, exit_code: int, fault: Fault | None
+):
+    ending = ending_of_exit(exit_code, job(retry_policy=retry, soft_fail_policy=soft_fail), fault)
+    canceled = ending.stopped(None)
+    assert (canceled.event, canceled.error_code, canceled.error_message) == (JobEvent.DEAD, None, None)
+    assert not canceled.soft_failed
+    late = ending.stopped(Fault("pipeline_timeout", "late"))
+    assert (late.event, late.error_code, late.soft_failed) == (JobEvent.DEAD, "pipeline_timeout", ending.soft_failed)
+    for each in (canceled, late):
+        assert (each.exit_code, each.billable) == (ending.exit_code, ending.billable)
+
+
+def test_the_time_out_of_a_job_that_is_being_ended_is_found_again():
+    late = job(state=JobState.TIMING_OUT, error_code="step_timeout", error_message="it is late")
+    assert timeout_on_record(late) == Fault("step_timeout", "it is late")
+    assert timeout_on_record(dataclasses.replace(late, state=JobState.CANCELING)) is None

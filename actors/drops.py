@@ -1,0 +1,36 @@
+"""Events that came when they meant nothing any more: dropped, and counted (engine.md, "States")."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from actors.states import JobEvent
+    from storage import JobState
+
+__all__ = ["Drops"]
+
+_logger = logging.getLogger(__name__)
+
+
+class Drops:
+    """Counts what was dropped, by the state that the job was in and the event. Safe in any thread."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[JobState, JobEvent]] = Counter()
+        self._lock = threading.Lock()
+
+    def note(self, job_uuid: str, state: JobState, event: JobEvent) -> None:
+        """Count one event, and say so at level debug."""
+        with self._lock:
+            self._counts[state, event] += 1
+            total = self._counts.total()
+        _logger.debug("job %s is %s: %s is dropped, as %d events so far", job_uuid, state, event.name, total)
+
+    def counts(self) -> Counter[tuple[JobState, JobEvent]]:
+        """Return how often each event was dropped in each state."""
+        with self._lock:
+            return Counter(self._counts)

@@ -1,0 +1,91 @@
+"""A build's jobs and the edges between them, and what follows for each from the others. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from actors.states import JobEvent, Progress, blocks, satisfies
+from storage import Edge, EdgeKind, Job, JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["Graph", "Node"]
+
+
+@dataclass(slots=True)
+class Node:
+    """A job as its build sees it: its place in the graph and how far it is."""
+
+    job: Job
+    progress: Progress
+    prerequisites: list[Edge] = field(default_factory=list)
+    dependents: list[Edge] = field(default_factory=list)
+
+    @property
+    def heirs(self) -> list[Edge]:
+        """The edges to the jobs that build in this one's disk."""
+        return [edge for edge in self.dependents if edge.kind is EdgeKind.BUILDS_IN]
+
+
+class Graph:
+    """Maps row ids of jobs to nodes, in DAG creation order."""
+
+    def __init__(self, jobs: Iterable[Job], edges: Iterable[Edge]) -> None:
+        self._nodes = {job.id: Node(job, Progress.of(job)) for job in jobs}
+        for edge in edges:
+            self._nodes[edge.from_id].dependents.append(edge)
+            self._nodes[edge.to_id].prerequisites.append(edge)
+        self._spared = self._after_forgiving_edges()
+
+    def __getitem__(self, job_id: int) -> Node:
+        return self._nodes[job_id]
+
+    def __contains__(self, job_id: object) -> bool:
+        return job_id in self._nodes
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._nodes)
+
+    def progress(self) -> Iterator[Progress]:
+        """Return how far each job is."""
+        return (node.progress for node in self._nodes.values())
+
+    def parent(self, job_id: int) -> Job | None:
+        """Return the job in whose disk this one builds."""
+        edges = self._nodes[job_id].prerequisites
+        return next((self._nodes[edge.from_id].job for edge in edges if edge.kind is EdgeKind.BUILDS_IN), None)
+
+    def prospect(self, job_id: int) -> JobEvent | None:
+        """Say what its prerequisites mean for a pending job: READY, BLOCKED, or None as long as that is open."""
+        node = self._nodes[job_id]
+        if node.progress.state is not JobState.PENDING:
+            return None
+        before = [(self._nodes[edge.from_id].progress, edge.continue_on_failure) for edge in node.prerequisites]
+        if any(blocks(progress, continue_on_failure=forgiving) for progress, forgiving in before):
+            return JobEvent.BLOCKED
+        if all(satisfies(progress, continue_on_failure=forgiving) for progress, forgiving in before):
+            return JobEvent.READY
+        return None
+
+    def doomed(self) -> set[int]:
+        """Return the jobs that need not go on where the build fails fast and one of its jobs has failed.
+
+        These are the unfinished ones, but those that are there for failures too: what runs over a
+        ``continue_on_failure`` edge, and all that comes after it.
+        """
+        if not any(progress.broken for progress in self.progress()):
+            return set()
+        unfinished = {job_id for job_id, node in self._nodes.items() if not node.progress.state.terminal}
+        return unfinished - self._spared
+
+    def _after_forgiving_edges(self) -> set[int]:
+        ahead = [edge.to_id for node in self._nodes.values() for edge in node.prerequisites if edge.continue_on_failure]
+        found: set[int] = set()
+        while ahead:
+            job_id = ahead.pop()
+            if job_id not in found:
+                found.add(job_id)
+                ahead += [edge.to_id for edge in self._nodes[job_id].dependents]
+        return found
