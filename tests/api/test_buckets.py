@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 from api.buckets import Buckets, Level
 from tests.api.world import TurnableClock
@@ -40,8 +44,18 @@ def test_only_so_many_are_remembered_those_that_were_asked_last(clock: TurnableC
     assert buckets.take("a").granted
 
 
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Have threads take turns after every few instructions."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("restless")
 def test_no_more_are_granted_to_many_threads(clock: TurnableClock):
     buckets = Buckets(100, tracked=2, clock=clock)
     with ThreadPoolExecutor(8) as threads:
-        granted = sum(threads.map(lambda _: buckets.take("a").granted, range(1000)))
+        granted = sum(threads.map(lambda _: sum(buckets.take("a").granted for _ in range(500)), range(16)))
     assert granted == 100

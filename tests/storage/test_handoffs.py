@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import peewee
 import pytest
 
 from storage import Storage, TokenKind, User
@@ -123,6 +124,16 @@ def test_the_session_lasts_thirty_days_from_the_claim_and_is_made_no_earlier(
     assert storage.tokens.caller(token) is not None
     clock.turn(microseconds=1)
     assert storage.tokens.caller(token) is None
+
+
+def test_what_could_not_be_handed_over_still_waits(storage: Storage, user: User):
+    storage.handoffs.park(user.id, NONCE)
+    database = storage.handoffs._database
+    database.execute("CREATE TRIGGER broken BEFORE INSERT ON tokens BEGIN SELECT raise(ABORT, 'broken'); END")
+    with pytest.raises(peewee.IntegrityError, match="broken"):
+        storage.handoffs.claim(NONCE)
+    database.execute("DROP TRIGGER broken")
+    assert storage.handoffs.claim(NONCE) is not None
 
 
 def test_what_is_over_is_removed_when_more_comes(storage: Storage, user: User, clock: HandClock):
