@@ -4,10 +4,10 @@ from actors.engine import Engine, EngineBusy
 from actors.hub import Watch
 from actors.intake import PlannedBuild, plan_jobs
 from actors.retention import RetentionSettings
-from actors.settings import Capacity, JobSettings, PoolSettings
+from actors.settings import CacheSettings, JobSettings, PoolSettings
 
 __all__ = [
-    "Capacity",
+    "CacheSettings",
     "Engine",
     "EngineBusy",
     "JobSettings",

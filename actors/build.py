@@ -16,12 +16,14 @@ from actors.messages import (
     CancelBuild,
     ChildStopped,
     Demand,
+    ForBuild,
     Granted,
     Idle,
     JobChanged,
+    QueueTimedOut,
     Stirred,
 )
-from actors.outcome import build_timeout
+from actors.outcome import Fault, build_timeout
 from actors.runtime import Address, Runtime, post
 from actors.states import WITH_VM, JobEvent, Progress, next_state, roll_up
 from actors.supervision import Supervised
@@ -92,6 +94,9 @@ class BuildSupervisor(Supervised):
             case CacheHit(_, job_id):
                 self._reload(job_id)
                 self._follow_up()
+            case QueueTimedOut(_, job_id, why):
+                self._move(job_id, JobEvent.QUEUE_TIMEOUT, Fault("lease_failed", why))
+                self._follow_up()
             case JobChanged(job_id, progress):
                 self._job_changed(job_id, progress)
             case ChildStopped(urn):
@@ -113,7 +118,7 @@ class BuildSupervisor(Supervised):
 
     def _handled(self, message: object) -> None:
         """Count what root has sent, once, however often the storage made it come again."""
-        if isinstance(message, Granted | CacheHit | CancelBuild | BuildTimedOut):
+        if isinstance(message, ForBuild):
             self._received += 1
         self._say_if_idle()
 
@@ -192,14 +197,14 @@ class BuildSupervisor(Supervised):
             if job_id in jobs:
                 post(address, event)
 
-    def _move(self, job_id: int, event: JobEvent) -> None:
+    def _move(self, job_id: int, event: JobEvent, fault: Fault | None = None) -> None:
         """Change the state of a job that has no VM; where the storage says that it is in another, take note of that."""
         node = self._graph[job_id]
         target = next_state(node.progress.state, event)
         if target is None or node.progress.state in WITH_VM:
             return
-        late = build_timeout(self._build) if event is JobEvent.BUILD_TIMEOUT else None
-        code, why = (late.code, late.message) if late else (None, None)
+        fault = build_timeout(self._build) if event is JobEvent.BUILD_TIMEOUT else fault
+        code, why = (fault.code, fault.message) if fault else (None, None)
         if not self._runtime.storage.jobs.move(job_id, node.progress.state, target, error_code=code, error_message=why):
             self._runtime.drops.note(node.job.uuid, node.progress.state, event)
             self._reload(job_id)
@@ -259,13 +264,10 @@ class BuildSupervisor(Supervised):
         node = self._graph[job_id]
         if node.progress.state is not JobState.SCHEDULED:
             return False
-        if node.job.cache_key is not None:
-            job = self._runtime.storage.jobs.get(job_id)
-            if job is not None and take_hit(self._runtime, self._build, job):
-                self._reload(job_id)
-                post(self._runtime.crew.hub, Stirred(node.job.uuid))
-                return False
-        return True
+        hit = node.job.cache_key is not None and take_hit(self._runtime, job_id)
+        if hit:
+            self._reload(job_id)
+        return not hit
 
     def _roll_up(self) -> None:
         """Bring the build's own state up to date with its jobs'."""

@@ -6,11 +6,13 @@ import threading
 from typing import TYPE_CHECKING
 
 from actors.hub import Watch
-from actors.messages import CancelBuild, Demand, Drain
+from actors.messages import CancelBuild, Demand, Drain, Planted
 from actors.retention import RetentionSettings
 from actors.root import RootSupervisor
 from actors.runtime import Crew, Images, Runtime, post
+from actors.settings import CacheSettings
 from actors.timer import Timer
+from actors.waiting import back_off
 from storage import Clock, Job, JobState, Storage
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ __all__ = ["Engine", "EngineBusy"]
 
 _CANCEL_PATIENCE = 5.0
 _KEPT = RetentionSettings()
+_CACHED = CacheSettings()
 
 
 class EngineBusy(Exception):
@@ -39,6 +42,7 @@ class Engine:
         jobs: section ``[jobs]``.
         base_url: where the API is reached, for ``CI_BUILD_URL``.
         retention: section ``[retention]``.
+        cache: section ``[cache]``.
     """
 
     def __init__(
@@ -50,7 +54,9 @@ class Engine:
         pool: PoolSettings,
         jobs: JobSettings,
         base_url: str,
+        *,
         retention: RetentionSettings = _KEPT,
+        cache: CacheSettings = _CACHED,
     ) -> None:
         self._runtime = Runtime(
             storage=storage,
@@ -62,6 +68,7 @@ class Engine:
             timer=Timer(clock),
             base_url=base_url,
             retention=retention,
+            cache=cache,
         )
         self._draining = threading.Event()
 
@@ -98,8 +105,13 @@ class Engine:
         if root is not None and root.is_alive():
             root.stop(block=True)
 
-    def jobs_added(self) -> None:
-        """Say that there are new scheduled jobs in the storage. Returns at once."""
+    def jobs_added(self, build_id: int) -> None:
+        """Say that a build and its jobs are in the storage. Returns at once.
+
+        A build that finds something in the cache needs no VM for that, and so does not wait for one.
+        """
+        if self._runtime.cache.max_bytes and self._runtime.storage.cache.may_hit(build_id):
+            post(self._runtime.crew.root, Planted(build_id))
         post(self._runtime.crew.root, Demand())
 
     def cancel(self, build_id: int) -> None:
@@ -125,6 +137,7 @@ class Engine:
             case JobState.PENDING:
                 return "waiting for the jobs that it depends on"
             case JobState.SCHEDULED:
-                return self._runtime.board.waiting_for
+                now = self._runtime.clock.now()
+                return back_off(job, now) or self._runtime.board.waiting.reason(job.id, job.organization_id)
             case _:
                 return None

@@ -19,6 +19,7 @@ __all__ = [
     "Demand",
     "Drain",
     "Expire",
+    "ForBuild",
     "Granted",
     "Idle",
     "JobChanged",
@@ -108,6 +109,10 @@ class BuildTimedOut:
     """Timer to root to build supervisor: the build's time is up."""
 
     build_id: int
+
+
+ForBuild = Granted | QueueTimedOut | CacheHit | CancelBuild | BuildTimedOut
+"""What root passes on to the supervisor of the build that it is about."""
 
 
 @dataclass(frozen=True, slots=True)

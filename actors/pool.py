@@ -2,91 +2,268 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import uuid
-from dataclasses import dataclass
+from collections import Counter
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
 
-from actors.attempt import spec_of
-from actors.messages import Demand, Drain, Granted, Recount, Refill, Released, TaskDone, TaskFailed
+from actors.cache import take_hit
+from actors.capacity import to_give_up
+from actors.fairness import REMEMBERED, Holdings
+from actors.messages import (
+    CacheHit,
+    Demand,
+    Drain,
+    Granted,
+    Look,
+    MakeRoom,
+    QueueTimedOut,
+    Recount,
+    Refill,
+    Released,
+    TaskDone,
+    TaskFailed,
+)
 from actors.runtime import Runtime, post
 from actors.supervision import Supervised
-from actors.vms import VmError
+from actors.waiting import Blocked, Waiting
+from actors.warm import WarmStock, destroy_warm, make_warm
 from storage import JobState, Lease, LeaseState, QueuedJob, Shape
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from actors.timer import Alarm
 
 __all__ = ["LeasePool"]
 
-_REFILL_AGAIN = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """What a lease that a job holds takes from the host."""
-
-    organization_id: int
-    shape: Shape
+_DESTROY = "destroy a warm VM"
+_WARM_AGAIN = 10.0
+_DISK_AGAIN = 5.0
+_OVERDUE_AGAIN = 0.5
+_OVERDUE_AT_ONCE = 20
+_SMALLEST = Shape(1, 1, 1)
+_GB = 2**30
 
 
 class LeasePool(Supervised):
-    """Grants VMs to scheduled jobs, fairly and within the host's capacity, and keeps some warm.
+    """Grants VMs to scheduled jobs, fairly and within the caps, and keeps some warm.
 
     The queue is the storage: jobs in state ``scheduled``. A waiting job therefore costs neither thread nor memory here.
+    Nothing is polled: one alarm stands at the next instant at which something is due in the queue.
     """
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime.timer, runtime.crew.root)
         self._runtime = runtime
-        self._capacity = runtime.pool.capacity()
-        self._held: dict[int, _Held] = {}
-        self._warm: list[Lease] = []
-        self._warming = 0
+        self._host = runtime.pool.host()
+        self._organization = runtime.pool.organization()
+        self._low_disk = int(runtime.pool.low_disk_gb * _GB)
+        self._begun_at = runtime.clock.now()
+        self._holdings = Holdings()
+        self._warm = WarmStock()
+        self._drained = False
         self._draining = False
+        self._room_asked_at = float("-inf")
+        self._alarm: Alarm | None = None
 
     def begin(self) -> None:
-        """Take over what an earlier pool left: leases that jobs hold, and warm VMs that still live."""
+        """Take over what an earlier pool left: leases that jobs hold, warm VMs that still live, and who used what."""
+        self._remember()
         self._recount()
         for lease in self._runtime.storage.leases.live():
             if lease.job_id is not None:
                 self._tell_again(lease.job_id, lease)
             elif lease.state is LeaseState.WARM and self._runtime.provider.alive(lease.uuid):
-                self._warm.append(lease)
+                self._warm.adopt(lease)
             else:
-                self._destroy(lease)
-        self._refill()
-        self._grant()
+                self.work(_DESTROY, partial(destroy_warm, self._runtime, lease))
+        self._serve()
+
+    def teardown(self) -> None:
+        """Let nothing come that nobody waits for."""
+        if self._alarm is not None:
+            self._alarm.cancel()
 
     def handle(self, message: object) -> None:
         """Grant, take back, refill."""
         match message:
             case Demand():
-                self._grant()
+                self._serve()
+            case Look():
+                if self._is_drained() is not self._drained:
+                    self._serve()
             case Released(lease_id):
-                self._held.pop(lease_id, None)
-                self._grant()
+                self._holdings.let_go(lease_id, self._runtime.clock.monotonic())
+                self._warm.remove(lease_id)
+                self._serve()
             case Recount():
                 self._recount()
-                self._grant()
+                self._serve()
             case Refill():
-                self._refill()
+                self._warm.wake()
+                self._serve()
             case Drain():
                 self._draining = True
-                self._runtime.board.waiting_for = "waiting for a VM: the service is draining"
-            case TaskDone("warm", Lease() as lease):
+                self._serve()
+            case TaskDone() | TaskFailed():
+                self._after_task(message)
+
+    def _after_task(self, message: TaskDone | TaskFailed) -> None:
+        match message:
+            case TaskDone(_, Lease() as lease):
                 self._runtime.storage.leases.warmed(lease.id)
-                self._warming -= 1
-                self._warm.append(lease)
-            case TaskFailed("warm", error):
-                self._warming -= 1
-                self.log.warning("cannot make a warm VM: %s", error)
-                self._runtime.timer.tell_after(_REFILL_AGAIN, self.actor_ref, Refill())
-            case TaskFailed("destroy", error):
+                self._warm.made(lease)
+                self._make_way()
+                self._serve()
+            case TaskFailed(task, error) if task == _DESTROY:
                 self.log.warning("cannot destroy a warm VM, the reaper will: %s", error)
+            case TaskFailed(image, error):
+                if self._warm.failed(image, str(error)):
+                    self.log.warning("cannot make a warm VM: %s", error)
+                self._runtime.timer.tell_after(_WARM_AGAIN, self.actor_ref, Refill())
+
+    def _serve(self) -> None:
+        """Do what is due: end back-offs, grant, end what waited too long, refill; then wait for what is due next."""
+        soonest = self._runtime.storage.queue.wake()
+        obstacle = self._obstacle()
+        waiting = Waiting(everyone=obstacle) if obstacle else self._grant()
+        self._runtime.board.waiting = waiting
+        if self._draining:
+            return
+        due = [soonest, self._end_overdue(waiting)]
+        if obstacle is None:
+            self._refill()
+        elif not self._drained:
+            due.append(self._runtime.clock.now() + timedelta(seconds=_DISK_AGAIN))
+        self._set_alarm(min((instant for instant in due if instant is not None), default=None))
+
+    def _set_alarm(self, due: datetime | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if due is not None:
+            seconds = max(0.0, (due - self._runtime.clock.now()).total_seconds())
+            self._alarm = self._runtime.timer.tell_after(seconds, self.actor_ref, Demand())
+
+    def _obstacle(self) -> str | None:
+        """Say what keeps every job from a VM, and have room made where that is the host's disk."""
+        self._drained = self._is_drained()
+        if self._draining:
+            return "the service is draining"
+        if self._drained:
+            return "the owner has drained this host"
+        free = shutil.disk_usage(self._runtime.storage.directory).free
+        if free >= self._low_disk:
+            return None
+        now = self._runtime.clock.monotonic()
+        if now - self._room_asked_at >= _DISK_AGAIN:
+            self._room_asked_at = now
+            post(self._runtime.crew.root, MakeRoom(self._low_disk - free))
+        return f"the host's disk has {free / _GB:.1f} GB left, below {self._low_disk / _GB:g} GB no job starts"
+
+    def _is_drained(self) -> bool:
+        return self._runtime.storage.switches.drained_since() is not None
+
+    def _grant(self) -> Waiting:
+        """Give VMs to jobs in their turns for as long as there is room for the very next one; say what then blocks it.
+
+        A large job is not overtaken by smaller ones behind it, or it would wait for ever.
+        """
+        queue, now = self._runtime.storage.queue, self._runtime.clock.monotonic()
+        full = self._host.shortage(self._holdings.load(), _SMALLEST)
+        if full is not None and full.total:
+            return Waiting(host=Blocked(None, full))
+        heads: dict[int, QueuedJob] = {}
+        blocked: dict[int, Blocked] = {}
+        for head in queue.heads():
+            self._line_up(head, heads, blocked)
+        while heads:
+            job = self._holdings.next(heads.values(), now)
+            lack = self._host.shortage(self._holdings.load(), job.shape)
+            if lack is not None:
+                return Waiting(host=Blocked(job.job_id, lack), organizations=blocked)
+            self._grant_to(job)
+            del heads[job.organization_id]
+            following = queue.head(job.organization_id)
+            if following is not None:
+                self._line_up(following, heads, blocked)
+        return Waiting(organizations=blocked)
+
+    def _line_up(self, job: QueuedJob, heads: dict[int, QueuedJob], blocked: dict[int, Blocked]) -> None:
+        """Put an organization's next job where it belongs: to those that may have a VM, or that its caps forbid one."""
+        lack = self._organization.shortage(self._holdings.load(job.organization_id), job.shape)
+        if lack is None:
+            heads[job.organization_id] = job
+        else:
+            blocked[job.organization_id] = Blocked(job.job_id, lack)
+
+    def _grant_to(self, job: QueuedJob) -> None:
+        runtime = self._runtime
+        if take_hit(runtime, job.job_id):  # another build has stored it since
+            post(runtime.crew.root, CacheHit(job.build_id, job.job_id))
+            return
+        image = runtime.images.resolve(job.image)
+        warm = self._warm.fitting(job, image)
+        lease = runtime.storage.leases.assign(
+            job.job_id,
+            provider=runtime.provider.name,
+            image=image,
+            shape=job.shape,
+            network=job.network,
+            warm_lease_id=warm.id if warm else None,
+            lease_uuid=warm.uuid if warm else str(uuid.uuid4()),
+        )
+        if lease is None:  # the job was canceled, or the owner ended the warm VM
+            live = runtime.storage.leases.live()
+            self._warm.retain({each.id for each in live if each.state is LeaseState.WARM})
+            return
+        self._warm.remove(lease.id)
+        self._hold(lease)
+        self._make_way()
+        post(runtime.crew.root, Granted(job.build_id, lease))
+
+    def _end_overdue(self, waiting: Waiting) -> datetime | None:
+        """Have jobs end that waited too long; return when the next one may have. Time without a service counts not."""
+        timeout, queue, now = self._runtime.pool.queue_timeout, self._runtime.storage.queue, self._runtime.clock.now()
+        since = queue.oldest() if timeout else None
+        if since is None:
+            return None
+        patience = timedelta(seconds=timeout)
+        due = max(since, self._begun_at) + patience
+        if due > now:
+            return due
+        for job in queue.overdue(now - patience, _OVERDUE_AT_ONCE):
+            why = f"it got no VM within {timeout} s; at the end: {waiting.reason(job.job_id, job.organization_id)}"
+            post(self._runtime.crew.root, QueueTimedOut(job.build_id, job.job_id, why))
+        return now + timedelta(seconds=_OVERDUE_AGAIN)
+
+    def _hold(self, lease: Lease) -> None:
+        if lease.organization_id is not None:
+            self._holdings.hold(lease.id, lease.organization_id, lease.shape, self._monotonic(lease.started_at))
 
     def _recount(self) -> None:
         """Read which leases jobs hold, whatever news of them was lost on the way to a pool that died."""
-        self._held = {
-            lease.id: _Held(lease.organization_id, lease.shape)
-            for lease in self._runtime.storage.leases.live()
-            if lease.organization_id is not None
-        }
+        leases = {lease.id: lease for lease in self._runtime.storage.leases.live()}
+        for lease_id in self._holdings.leases - leases.keys():
+            self._holdings.let_go(lease_id, self._runtime.clock.monotonic())
+        for lease_id in leases.keys() - self._holdings.leases:
+            self._hold(leases[lease_id])
+
+    def _remember(self) -> None:
+        """Read who used what of late."""
+        for use in self._runtime.storage.queue.past_use(timedelta(seconds=REMEMBERED)):
+            began, ended = self._monotonic(use.started_at), self._monotonic(use.finished_at)
+            self._holdings.used(use.organization_id, use.cpu, began, ended)
+
+    def _monotonic(self, instant: datetime | None) -> float:
+        """Return an instant of the past, None for now, as the monotonic clock would have had it."""
+        clock = self._runtime.clock
+        age = 0.0 if instant is None else (clock.now() - instant).total_seconds()
+        return clock.monotonic() - max(0.0, age)
 
     def _tell_again(self, job_id: int, lease: Lease) -> None:
         """Tell of a grant that may have been told to nobody; to know it already does no harm."""
@@ -94,111 +271,19 @@ class LeasePool(Supervised):
         if job is not None and job.state is JobState.ASSIGNED:
             post(self._runtime.crew.root, Granted(job.build_id, lease))
 
-    def _grant(self) -> None:
-        """Give VMs to the queue's first jobs for as long as the host has room for the very next of them.
-
-        A large job is not overtaken by smaller ones behind it: it would wait for ever.
-        """
-        while not self._draining:
-            at_cap = self._organizations_at_cap()
-            queued = self._runtime.storage.jobs.next_scheduled(exclude_orgs=at_cap, limit=1)
-            short_of = self._lacks_room(queued[0].shape if queued else Shape())
-            if short_of is None and not queued and at_cap:
-                short_of = f"its organization has all {self._capacity.vms_per_organization} that it may have"
-            self._runtime.board.waiting_for = f"waiting for a VM: {short_of}" if short_of else "waiting for a VM"
-            if short_of or not queued:
-                return
-            self._grant_to(queued[0])
-
-    def _grant_to(self, queued: QueuedJob) -> None:
-        image = self._runtime.images.resolve(queued.image)
-        warm = self._fitting_warm(queued, image)
-        lease = self._runtime.storage.leases.assign(
-            queued.job_id,
-            provider=self._runtime.provider.name,
-            image=image,
-            shape=queued.shape,
-            network=queued.network,
-            warm_lease_id=warm.id if warm else None,
-            lease_uuid=warm.uuid if warm else str(uuid.uuid4()),
-        )
-        if lease is None:
-            self._look_after_warm()
-            return
-        if warm:
-            self._warm.remove(warm)
-            self._refill()
-        self._held[lease.id] = _Held(queued.organization_id, queued.shape)
-        post(self._runtime.crew.root, Granted(queued.build_id, lease))
-
-    def _organizations_at_cap(self) -> set[int]:
-        counts: dict[int, int] = {}
-        for held in self._held.values():
-            counts[held.organization_id] = counts.get(held.organization_id, 0) + 1
-        return {organization for organization, vms in counts.items() if vms >= self._capacity.vms_per_organization}
-
-    def _lacks_room(self, shape: Shape) -> str | None:
-        """Say what the host is short of for one more VM of this shape. An empty host has room for any shape."""
-        if not self._held:
-            return None
-        vms = len(self._held)
-        if vms >= self._capacity.vms:
-            return f"host is full ({vms} of {self._capacity.vms})"
-        for what, cap, taken, wanted in (
-            ("vCPUs", self._capacity.cpu, sum(held.shape.cpu for held in self._held.values()), shape.cpu),
-            (
-                "GB of memory",
-                self._capacity.memory_gb,
-                sum(h.shape.memory_gb for h in self._held.values()),
-                shape.memory_gb,
-            ),
-            (
-                "GB of disk",
-                self._capacity.disk_gb,
-                sum(held.shape.disk_gb for held in self._held.values()),
-                shape.disk_gb,
-            ),
-        ):
-            if cap and taken + wanted > cap:
-                return f"{taken} of {cap} {what} are taken, it needs {wanted}"
-        return None
-
-    def _fitting_warm(self, queued: QueuedJob, image: str) -> Lease | None:
-        if queued.parent_snapshot_job_id is not None:
-            return None
-        wanted = (image, queued.shape, queued.network)
-        return next((warm for warm in self._warm if (warm.image, warm.shape, warm.network) == wanted), None)
-
-    def _look_after_warm(self) -> None:
-        """Forget warm VMs that the owner ended."""
-        waiting = {lease.id for lease in self._runtime.storage.leases.live() if lease.state is LeaseState.WARM}
-        self._warm = [lease for lease in self._warm if lease.id in waiting]
-        self._refill()
-
     def _refill(self) -> None:
-        """Start to make as many warm VMs of the default image as are missing."""
-        while not self._draining and len(self._warm) + self._warming < self._runtime.pool.warm:
-            self._warming += 1
-            self.work("warm", self._make_warm)
+        """Start to make warm VMs that are missing, one a core at a time, where the host has room beside the jobs'."""
+        resolve, settings = self._runtime.images.resolve, self._runtime.pool
+        wanted = Counter({resolve(None): settings.warm})
+        wanted.update({resolve(name): count for name, count in settings.warm_images.items()})
+        while self._warm.making < (os.cpu_count() or 1) and (image := self._warm.missing(wanted)) is not None:
+            load = self._holdings.load().plus(*self._warm.shapes, *(Shape() for _ in range(self._warm.making)))
+            if self._host.shortage(load, Shape()) is not None:
+                return
+            self._warm.begun(image)
+            self.work(image, partial(make_warm, self._runtime, image))
 
-    def _make_warm(self) -> Lease:
-        runtime = self._runtime
-        image = runtime.images.resolve(None)
-        lease = runtime.storage.leases.reserve_warm(
-            str(uuid.uuid4()), provider=runtime.provider.name, image=image, shape=Shape()
-        )
-        try:
-            runtime.provider.create(spec_of(lease))
-        except VmError:
-            runtime.storage.leases.end(lease.id)
-            raise
-        return lease
-
-    def _destroy(self, lease: Lease) -> None:
-        def destroy() -> None:
-            try:
-                self._runtime.provider.destroy(lease.uuid)
-            finally:
-                self._runtime.storage.leases.end(lease.id)
-
-        self.work("destroy", destroy)
+    def _make_way(self) -> None:
+        """Give up the warm VMs that the host has no room for beside what jobs hold: no job waits for their end."""
+        for lease in self._warm.give_up(to_give_up(self._host, self._holdings.load(), self._warm.shapes)):
+            self.work(_DESTROY, partial(destroy_warm, self._runtime, lease))

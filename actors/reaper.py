@@ -11,6 +11,7 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from actors.cache import evict, free_disks
 from actors.messages import Released
 from actors.retention import expire_logs
 from actors.runtime import Runtime, post
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
 
     from storage import Lease
 
-__all__ = ["expire", "reap", "sweep"]
+__all__ = ["expire", "make_room", "reap", "sweep"]
 
 _log = logging.getLogger(__name__)
+
+_GB = 2**30
 
 _SETTLED = timedelta(hours=1)
 """An age at which nobody is still at work on what has no row yet, or on a VM that no job waits for."""
@@ -40,15 +43,21 @@ def reap(runtime: Runtime) -> None:
 
 
 def sweep(runtime: Runtime) -> None:
-    """Free the disks and source archives of builds that are over, the newest disk first: it may stand on an older."""
+    """Free the disks and source archives of builds that are over, and what the cache holds beyond its budget."""
     storage = runtime.storage
-    for snapshot in reversed(storage.snapshots.of_finished_builds()):
-        if _remove_snapshot(runtime, snapshot.name):
-            storage.snapshots.remove(snapshot.name)
+    evict(storage, runtime.provider, runtime.cache.max_bytes)
+    free_disks(storage, runtime.provider)
     for build_uuid in storage.sources.all():
         build = storage.builds.by_uuid(build_uuid)
         if build is not None and build.state.terminal:
             storage.sources.remove(build_uuid)
+
+
+def make_room(runtime: Runtime, lacking: int) -> None:
+    """Free what the host's disk can do without, for it lacks ``lacking`` bytes."""
+    _log.info("the host's disk lacks %.1f GB: what is not needed goes", lacking / _GB)
+    evict(runtime.storage, runtime.provider, runtime.cache.max_bytes, room=lacking)
+    sweep(runtime)
 
 
 def expire(runtime: Runtime) -> None:

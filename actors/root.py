@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING
 from actors.build import BuildSupervisor
 from actors.hub import LogHub
 from actors.messages import (
-    BuildTimedOut,
-    CacheHit,
     CancelBuild,
     ChildStopped,
     Demand,
     Expire,
-    Granted,
+    ForBuild,
     Idle,
     Look,
     MakeRoom,
     Planted,
-    QueueTimedOut,
     Reap,
     Recount,
+    TaskDone,
     TaskFailed,
 )
 from actors.pool import LeasePool
@@ -103,21 +101,31 @@ class RootSupervisor(Supervised):
 
     def handle(self, message: object) -> None:
         """Pass messages to the build that they are about; look after the children."""
+        if isinstance(message, ForBuild):
+            child = self._builds.get(message.build_id) or self._supervise(message.build_id)
+            child.sent += 1
+            post(child.address, message)
+            return
         match message:
-            case (
-                Granted(build_id)
-                | CacheHit(build_id)
-                | CancelBuild(build_id)
-                | BuildTimedOut(build_id)
-                | QueueTimedOut(build_id)
-            ):
-                child = self._builds.get(build_id) or self._supervise(build_id)
-                child.sent += 1
-                post(child.address, message)
             case Planted(build_id):
                 self._see_to([build_id])
             case Idle():
                 self._dismiss(message)
+            case Look():
+                self._look()
+            case Demand():
+                post(self._runtime.crew.pool, message)
+            case ChildStopped(urn):
+                if self._leaving.pop(urn, None) is None:
+                    self._replace(urn)
+            case TaskDone() | TaskFailed():
+                self._after_task(message)
+            case _:
+                self._clean_up(message)
+
+    def _clean_up(self, message: object) -> None:
+        """Free what is not needed, each kind of it on one worker at a time."""
+        match message:
             case Reap():
                 if not self._reaping:
                     self._reaping = True
@@ -128,15 +136,6 @@ class RootSupervisor(Supervised):
                 if not self._making_room:
                     self._making_room = True
                     self.work("make room", lambda: make_room(self._runtime, lacking))
-            case Look():
-                self._look()
-            case Demand():
-                post(self._runtime.crew.pool, message)
-            case ChildStopped(urn):
-                if self._leaving.pop(urn, None) is None:
-                    self._replace(urn)
-            case _:
-                self._after_task(message)
 
     def _look(self) -> None:
         """Begin the cancels that the owner asks for with `ci-daemon build cancel`, and look again soon."""
@@ -145,8 +144,8 @@ class RootSupervisor(Supervised):
             post(self.actor_ref, CancelBuild(build_id, threading.Event()))
         self._runtime.timer.tell_after(_LOOK_INTERVAL, self.actor_ref, Look())
 
-    def _after_task(self, message: object) -> None:
-        task = getattr(message, "task", None)
+    def _after_task(self, message: TaskDone | TaskFailed) -> None:
+        task = message.task
         if isinstance(message, TaskFailed):
             self.log.error("%s failed: %s", task, message.error, exc_info=message.error)
         if task == "reap":

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pykka
 
 from actors.drops import Drops
-
-from actors.cache import CacheSettings
 from actors.retention import RetentionSettings
+from actors.settings import CacheSettings
 from actors.waiting import Waiting
 
 if TYPE_CHECKING:

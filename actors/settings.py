@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from collections.abc import Mapping  # noqa: TC003 - pydantic reads the annotations
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 
-__all__ = ["JobSettings", "PoolSettings"]
+from actors.capacity import Capacity
+
+__all__ = ["CacheSettings", "JobSettings", "PoolSettings"]
+
+_MOST_GB = 1_000_000
 
 
 def _host_memory_gb() -> int:
@@ -14,9 +20,13 @@ def _host_memory_gb() -> int:
 
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
-    """Section ``[pool]``: how many VMs the host carries. 0 stands for what the host itself suggests.
+    """Section ``[pool]``: how many VMs the host carries, who may have how many, and how long jobs wait for one.
 
-    By default a host runs two VMs a core, promises each core four times over, and its memory once.
+    Of the host's caps 0 stands for what the host itself suggests: two VMs a core, each core promised four times over,
+    its memory once, and any disk. Of an organization's, 0 is no cap but the host's. ``warm`` VMs of the default image
+    are kept ready, and so many of others as ``warm_images`` says, while the caps leave room. A job ends that got no VM
+    within ``queue_timeout`` seconds (0: it waits for ever). No job starts while the state directory's disk has less
+    than ``low_disk_gb`` left.
     """
 
     max_vms: int = 0
@@ -24,35 +34,57 @@ class PoolSettings:
     max_memory_gb: int = 0
     max_disk_gb: int = 0
     max_vms_per_organization: int = 0
+    max_cpu_per_organization: int = 0
+    max_memory_gb_per_organization: int = 0
+    max_disk_gb_per_organization: int = 0
     warm: int = 2
+    warm_images: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    queue_timeout: int = 86_400
+    low_disk_gb: float = 5.0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if getattr(self, field.name) < 0:
-                raise ValueError(f"{field.name} must be at least 0")
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name != "warm_images" and value < 0:
+                raise ValueError(f"{each.name} must be at least 0")
+        for image, count in self.warm_images.items():
+            if count < 0:
+                raise ValueError(f'warm_images: there cannot be {count} VMs of "{image}": the least is 0')
 
-    def capacity(self) -> Capacity:
-        """Return the caps in force on this host; ``max_disk_gb`` and the organization's cap may stay unlimited (0)."""
+    def host(self) -> Capacity:
+        """Return the caps for all VMs together on this host."""
         cores = os.cpu_count() or 1
-        vms = self.max_vms or 2 * cores
         return Capacity(
-            vms=vms,
+            vms=self.max_vms or 2 * cores,
             cpu=self.max_cpu or 4 * cores,
             memory_gb=self.max_memory_gb or _host_memory_gb(),
             disk_gb=self.max_disk_gb,
-            vms_per_organization=self.max_vms_per_organization or vms,
+        )
+
+    def organization(self) -> Capacity:
+        """Return the caps for the VMs of any one organization."""
+        return Capacity(
+            vms=self.max_vms_per_organization,
+            cpu=self.max_cpu_per_organization,
+            memory_gb=self.max_memory_gb_per_organization,
+            disk_gb=self.max_disk_gb_per_organization,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Capacity:
-    """What all leases together may hold. A ``disk_gb`` of 0 is no limit."""
+class CacheSettings:
+    """Section ``[cache]``: how many GB of disks are kept for later builds. 0 keeps none, and finds none."""
 
-    vms: int
-    cpu: int
-    memory_gb: int
-    disk_gb: int
-    vms_per_organization: int
+    max_gb: float = 50.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_gb <= _MOST_GB:
+            raise ValueError(f"max_gb must be from 0 to {_MOST_GB}")
+
+    @property
+    def max_bytes(self) -> int:
+        """Return ``max_gb`` in bytes."""
+        return int(self.max_gb * 2**30)
 
 
 @dataclass(frozen=True, slots=True)

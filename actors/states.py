@@ -35,6 +35,8 @@ class JobEvent(Enum):
     """The command ended with exit code 0."""
     FAILED = auto()
     """The command ended otherwise, or the service could not run it."""
+    QUEUE_TIMEOUT = auto()
+    """It has waited for a VM too long."""
     STEP_TIMEOUT = auto()
     """The step's time is up."""
     BUILD_TIMEOUT = auto()
@@ -60,6 +62,7 @@ _TABLE: dict[tuple[JobState, JobEvent], JobState] = {
     (_S.PENDING, _E.BUILD_TIMEOUT): _S.TIMED_OUT,
     (_S.SCHEDULED, _E.CANCEL): _S.CANCELED,
     (_S.SCHEDULED, _E.BUILD_TIMEOUT): _S.TIMED_OUT,
+    (_S.SCHEDULED, _E.QUEUE_TIMEOUT): _S.TIMED_OUT,
     (_S.SCHEDULED, _E.CACHE_HIT): _S.PASSED,
     (_S.SCHEDULED, _E.GRANTED): _S.ASSIGNED,
     (_S.ASSIGNED, _E.STARTED): _S.RUNNING,

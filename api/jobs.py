@@ -23,7 +23,10 @@ __all__ = ["JobListRecord", "JobRecord", "Jobs", "job_in_build"]
 
 
 class JobRecord(BaseModel):
-    """A job; ``pending_reason`` says what it waits for, ``attempt`` counts from 1 and is 0 before the first."""
+    """A job; ``pending_reason`` says what it waits for, ``attempt`` counts from 1 and is 0 before the first.
+
+    ``queue_position`` is 1 for the next job of its organization that gets a VM, and null for one that waits for none.
+    """
 
     id: Uuid
     name: str
@@ -39,6 +42,7 @@ class JobRecord(BaseModel):
     error_message: str | None
     attempt: int
     pending_reason: str | None
+    queue_position: int | None
     cache_key: str | None
     cache_hit: bool
     image: str | None
@@ -47,7 +51,7 @@ class JobRecord(BaseModel):
     finished_at: Timestamp | None
 
     @classmethod
-    def of(cls, job: storage.Job, pending_reason: str | None) -> JobRecord:
+    def of(cls, job: storage.Job, pending_reason: str | None, queue_position: int | None) -> JobRecord:
         """Return the record of a stored job."""
         return cls(
             id=job.uuid,
@@ -64,6 +68,7 @@ class JobRecord(BaseModel):
             error_message=job.error_message,
             attempt=job.attempt,
             pending_reason=pending_reason,
+            queue_position=queue_position,
             cache_key=job.cache_key,
             cache_hit=job.cache_hit,
             image=job.image,
@@ -97,7 +102,9 @@ class Jobs:
         """List a build's jobs in DAG creation order."""
         build = self._access.readable_build(req, org, pipeline, number)
         jobs = self._storage.jobs.of_build(build.id)
-        answer(resp, JobListRecord(data=[self._record(job) for job in jobs]))
+        queued = any(job.state is JobState.SCHEDULED for job in jobs)
+        positions = self._storage.queue.positions(build.organization_id, build.id) if queued else {}
+        answer(resp, JobListRecord(data=[self._record(job, positions.get(job.id)) for job in jobs]))
 
     @operation(
         "getJob",
@@ -110,11 +117,12 @@ class Jobs:
     ) -> None:
         """Get a job."""
         build = self._access.readable_build(req, org, pipeline, number)
-        answer(resp, self._record(job_in_build(self._storage, build, job_id)))
+        job = job_in_build(self._storage, build, job_id)
+        answer(resp, self._record(job, self._storage.queue.position(job)))
 
-    def _record(self, job: storage.Job) -> JobRecord:
+    def _record(self, job: storage.Job, position: int | None) -> JobRecord:
         waits = job.state in {JobState.PENDING, JobState.SCHEDULED}
-        return JobRecord.of(job, self._engine.pending_reason(job) if waits else None)
+        return JobRecord.of(job, self._engine.pending_reason(job) if waits else None, position)
 
 
 def job_in_build(storage: Storage, build: storage.Build, job_id: str) -> storage.Job:

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.models import EdgeRow, JobRow
-from storage.queue import Queue
-from storage.records import Edge, Job, JobState, QueuedJob, Shape
+from storage.records import Edge, Job, JobState, Shape
 from storage.statements import Columns, Command, Query, slot
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from storage.attempts import Attempts
     from storage.database import Database
     from storage.ledger import Ledger
@@ -37,6 +34,7 @@ def _columns() -> Columns[Job]:
         JobRow.id,
         JobRow.uuid,
         JobRow.build,
+        JobRow.organization,
         JobRow.position,
         JobRow.step_key,
         JobRow.name,
@@ -79,7 +77,6 @@ class Jobs:
         self._attempts = attempts
         self._meter = meter
         self._ledger = ledger
-        self._queue = Queue(database)
         columns = _columns()
         jobs = JobRow.select(*columns.selected)
         of_build = JobRow.build == slot("build_id")
@@ -105,6 +102,7 @@ class Jobs:
                     JobRow.cache_hit: coalesce(slot("cache_hit"), JobRow.cache_hit),
                     JobRow.scheduled_at: coalesce(JobRow.scheduled_at, slot("scheduled_at")),
                     JobRow.not_before: slot("not_before"),
+                    JobRow.queued_at: coalesce(slot("queued_at"), JobRow.queued_at),
                     JobRow.started_at: coalesce(JobRow.started_at, slot("started_at")),
                     JobRow.finished_at: slot("finished_at"),
                 }
@@ -126,10 +124,6 @@ class Jobs:
     def edges(self, build_id: int) -> list[Edge]:
         """Return the dependencies between a build's jobs."""
         return self._edges.all(build_id=build_id)
-
-    def next_scheduled(self, exclude_orgs: Collection[int] = (), limit: int = 1) -> list[QueuedJob]:
-        """Return the jobs that should get the next VMs, in order (see Queue)."""
-        return self._queue.next(exclude_orgs, limit)
 
     def move(
         self,
@@ -234,6 +228,7 @@ class Jobs:
             cache_hit=cache_hit,
             not_before=not_before,
             scheduled_at=now if to is JobState.SCHEDULED else None,
+            queued_at=(not_before or now) if to is JobState.SCHEDULED else None,
             started_at=now if to is JobState.RUNNING else None,
             finished_at=now if to.terminal else None,
         )

@@ -24,7 +24,9 @@ class JobPlanter:
     def __init__(self, database: Database) -> None:
         self._insert_job = Command(
             database,
-            insert_into(JobRow, "exit_code", "error_code", "error_message", "not_before", "started_at", "finished_at"),
+            insert_into(
+                JobRow, "disk", "exit_code", "error_code", "error_message", "not_before", "started_at", "finished_at"
+            ),
         )
         self._insert_edge = Command(database, insert_into(EdgeRow))
         self._ids = Query(
@@ -72,6 +74,7 @@ def _job_slots(job: NewJob, position: int, build_id: int, organization_id: int, 
         "cache_hit": False,
         "created_at": now,
         "scheduled_at": None if job.depends_on else now,
+        "queued_at": None if job.depends_on else now,
         "env": json.dumps(dict(job.env)),
         "command": job.command,
     }

@@ -1,4 +1,4 @@
-"""Who gets the next VM: the organization that used least within the last hour, then who waits longest."""
+"""The queue for VMs: the jobs in state ``scheduled``, each organization's in the order in which they came."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.models import EdgeRow, JobRow, LeaseRow
-from storage.records import EdgeKind, JobState, QueuedJob, Shape
-from storage.statements import Columns, Query, first, slot
+from storage.instants import to_micros
+from storage.models import EdgeRow, JobRow, LeaseRow, OrganizationRow
+from storage.records import EdgeKind, JobState, PastUse, QueuedJob, Shape
+from storage.statements import Columns, Command, Query, first, slot
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from datetime import datetime, timedelta
 
     from storage.database import Database
+    from storage.records import Job
 
 __all__ = ["Queue"]
-
-_HOUR = 3600 * 1_000_000
 
 _PARENT = EdgeRow.select(EdgeRow.from_job).where(EdgeRow.to_job == JobRow.id, EdgeRow.kind == EdgeKind.BUILDS_IN)
 _QUEUED = Columns(
@@ -25,6 +25,7 @@ _QUEUED = Columns(
     JobRow.id,
     JobRow.build,
     JobRow.organization,
+    OrganizationRow.weight,
     Columns(Shape, JobRow.cpu, JobRow.memory_gb, JobRow.disk_gb),
     JobRow.image,
     JobRow.network,
@@ -32,70 +33,129 @@ _QUEUED = Columns(
     JobRow.scheduled_at,
     JobRow.position,
 )
+_USE = Columns(PastUse, LeaseRow.organization, LeaseRow.cpu, LeaseRow.started_at, LeaseRow.finished_at)
 
 
 class Queue:
-    """The jobs in state ``scheduled``, in the order of their turn.
+    """Jobs that wait for a VM. A job that backs off before its next attempt is not in the queue until that is over.
 
-    An organization's usage is the seconds of its leases that started within the last hour. Costs an index look-up an
-    organization that waits and a row a job that it returns, whatever the queue's length.
+    Every look costs the same however long the queue is, but `length` and the positions, which count. Safe in any
+    thread.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        waits = JobRow.state == JobState.SCHEDULED
-        self._next_organization = Query(
+        scheduled = JobRow.state == JobState.SCHEDULED
+        waits = scheduled & JobRow.not_before.is_null()
+        backs_off = scheduled & JobRow.not_before.is_null(is_null=False)
+        of_organization = JobRow.organization == slot("organization_id")
+        turn = (JobRow.scheduled_at, JobRow.position, JobRow.id)
+        queued = JobRow.select(*_QUEUED.selected).join(OrganizationRow)
+        instant: Columns[datetime] = Columns(lambda at: at, JobRow.not_before)
+        self._head_after = Query(
             database,
-            JobRow.select(JobRow.organization)
-            .where(waits, JobRow.organization > slot("after"))
-            .order_by(JobRow.organization)
-            .limit(1),
-            first,
+            queued.where(waits, JobRow.organization > slot("after")).order_by(JobRow.organization, *turn).limit(1),
+            _QUEUED,
         )
-        ended_at = peewee.fn.COALESCE(LeaseRow.finished_at, slot("now"))
-        self._usage = Query(
+        self._head = Query(database, queued.where(waits, of_organization).order_by(*turn).limit(1), _QUEUED)
+        self._length = Query(database, JobRow.select(peewee.fn.COUNT(JobRow.id)).where(waits), first)
+        self._ahead = Query(
             database,
-            LeaseRow.select(peewee.fn.COALESCE(peewee.fn.SUM(ended_at - LeaseRow.started_at), 0)).where(
-                LeaseRow.organization == slot("organization_id"), LeaseRow.started_at > slot("since")
+            JobRow.select(peewee.fn.COUNT(JobRow.id)).where(
+                waits,
+                of_organization,
+                peewee.Tuple(*turn) < peewee.Tuple(slot("scheduled_at"), slot("position"), slot("job_id")),
             ),
             first,
         )
-        self._heads = Query(
+        self._of_organization = Query(
             database,
-            JobRow.select(*_QUEUED.selected)
-            .where(waits, JobRow.organization == slot("organization_id"))
-            .order_by(JobRow.scheduled_at, JobRow.position, JobRow.id)
-            .limit(slot("limit")),
+            JobRow.select(JobRow.id, JobRow.build).where(waits, of_organization).order_by(*turn),
+            lambda row: (int(row[0]), int(row[1])),
+        )
+        self._wake = Command(
+            database, JobRow.update({JobRow.not_before: None}).where(backs_off, JobRow.not_before <= slot("now"))
+        )
+        self._next_wake = Query(
+            database,
+            JobRow.select(*instant.selected).where(backs_off).order_by(JobRow.not_before).limit(1),
+            instant,
+        )
+        since: Columns[datetime] = Columns(lambda at: at, JobRow.queued_at)
+        self._oldest = Query(
+            database,
+            JobRow.select(*since.selected)
+            .where(waits, JobRow.queued_at.is_null(is_null=False))
+            .order_by(JobRow.queued_at)
+            .limit(1),
+            since,
+        )
+        self._overdue = Query(
+            database,
+            queued.where(waits, JobRow.queued_at <= slot("before")).order_by(JobRow.queued_at).limit(slot("limit")),
             _QUEUED,
         )
+        self._past_use = Query(
+            database,
+            LeaseRow.select(*_USE.selected)
+            .where(
+                LeaseRow.started_at.is_null(is_null=False),
+                LeaseRow.finished_at > slot("since"),
+                LeaseRow.organization.is_null(is_null=False),
+            )
+            .order_by(LeaseRow.finished_at),
+            _USE,
+        )
 
-    def next(self, exclude_orgs: Collection[int], limit: int) -> list[QueuedJob]:
-        """Return the next ``limit`` jobs, but those of some organizations."""
-        by_usage: dict[int, list[int]] = {}
-        for organization_id in self._waiting():
-            if organization_id not in exclude_orgs:
-                by_usage.setdefault(self._recent_usage(organization_id), []).append(organization_id)
-        turns: list[QueuedJob] = []
-        for usage in sorted(by_usage):
-            heads = [
-                job
-                for organization_id in by_usage[usage]
-                for job in self._heads.all(organization_id=organization_id, limit=limit - len(turns))
-            ]
-            heads.sort(key=lambda job: (job.scheduled_at, job.position, job.job_id))
-            turns += heads[: limit - len(turns)]
-            if len(turns) == limit:
-                break
-        return turns
+    def heads(self) -> list[QueuedJob]:
+        """Return the next job of every organization that has jobs in the queue."""
+        found: list[QueuedJob] = []
+        while (head := self._head_after.one(after=found[-1].organization_id if found else 0)) is not None:
+            found.append(head)
+        return found
 
-    def _waiting(self) -> list[int]:
-        organizations: list[int] = []
-        found = self._next_organization.one(after=0)
-        while found is not None:
-            organizations.append(found)
-            found = self._next_organization.one(after=found)
-        return organizations
+    def head(self, organization_id: int) -> QueuedJob | None:
+        """Return an organization's next job."""
+        return self._head.one(organization_id=organization_id)
 
-    def _recent_usage(self, organization_id: int) -> int:
-        now = self._database.now()
-        return self._usage.one(organization_id=organization_id, now=now, since=now - _HOUR) or 0
+    def length(self) -> int:
+        """Count the jobs in the queue."""
+        return self._length.one() or 0
+
+    def position(self, job: Job) -> int | None:
+        """Return a job's place in its organization's queue, 1 for the next; None where it is not in the queue."""
+        if job.state is not JobState.SCHEDULED or job.scheduled_at is None or job.not_before is not None:
+            return None
+        ahead = self._ahead.one(
+            organization_id=job.organization_id,
+            scheduled_at=to_micros(job.scheduled_at),
+            position=job.position,
+            job_id=job.id,
+        )
+        return (ahead or 0) + 1
+
+    def positions(self, organization_id: int, build_id: int) -> dict[int, int]:
+        """Return the places of a build's jobs in its organization's queue by row id; who is not there is absent."""
+        queue = self._of_organization.all(organization_id=organization_id)
+        return {job_id: place for place, (job_id, build) in enumerate(queue, 1) if build == build_id}
+
+    def wake(self) -> datetime | None:
+        """Put jobs whose back-off is over into the queue; return when the next back-off will be, None without one."""
+        soonest = self._next_wake.one()
+        if soonest is None or to_micros(soonest) > self._database.now():
+            return soonest
+        with self._database.write():
+            self._wake.run(now=self._database.now())
+        return self._next_wake.one()
+
+    def oldest(self) -> datetime | None:
+        """Return since when the job that has waited longest could have had a VM, None where none waits."""
+        return self._oldest.one()
+
+    def overdue(self, before: datetime, limit: int) -> list[QueuedJob]:
+        """Return jobs that could have had a VM since ``before`` or longer, longest first."""
+        return self._overdue.all(before=to_micros(before), limit=limit)
+
+    def past_use(self, span: timedelta) -> list[PastUse]:
+        """Return what organizations had of VMs that went within the last ``span``, in the order in which they went."""
+        return self._past_use.all(since=self._database.now() - int(span.total_seconds() * 1_000_000))

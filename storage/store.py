@@ -12,6 +12,7 @@ from storage.attempts import Attempts
 from storage.audit import Audit
 from storage.billing import Rates
 from storage.builds import Builds
+from storage.cache import Cache
 from storage.database import Database
 from storage.errors import AlreadyInitialized, DatabaseUnreadable, NotInitialized
 from storage.handoffs import Handoffs
@@ -22,11 +23,13 @@ from storage.logs import LogFiles, LogLimit
 from storage.metering import Meter
 from storage.organizations import Organizations
 from storage.pipelines import Pipelines
+from storage.queue import Queue
 from storage.retention import LogRetention
 from storage.schema import migrate, migrations
 from storage.settlement import Settlement
 from storage.snapshots import Snapshots
 from storage.sources import Sources
+from storage.switches import Switches
 from storage.tokens import Tokens
 from storage.usage import UsageReport
 from storage.users import Users
@@ -69,7 +72,10 @@ class Storage:
         self.ledger = Ledger(database)
         self.jobs = Jobs(database, self.attempts, Meter(database, rates), self.ledger)
         self.leases = Leases(database, self.jobs, self.attempts)
+        self.queue = Queue(database)
+        self.switches = Switches(database)
         self.snapshots = Snapshots(database)
+        self.cache = Cache(database, self.jobs, self.snapshots, self.logs)
         self.audit = Audit(database)
         self.settlement = Settlement(database, self.builds, self.jobs, self.leases, self.audit)
         self.usage = UsageReport(database)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from storage.models.accounts import HandoffRow, MembershipRow, OrganizationRow, PipelineRow, TokenRow, UserRow
 from storage.models.audit import AuditRow
 from storage.models.builds import AttemptRow, BuildRow, EdgeRow, JobRow
+from storage.models.cache import CacheRow
 from storage.models.leases import LeaseRow, LedgerRow, SnapshotRow
+from storage.models.switches import SwitchRow
 
 __all__ = [
     "AttemptRow",
     "AuditRow",
     "BuildRow",
+    "CacheRow",
     "EdgeRow",
     "HandoffRow",
     "JobRow",
@@ -20,6 +23,7 @@ __all__ = [
     "OrganizationRow",
     "PipelineRow",
     "SnapshotRow",
+    "SwitchRow",
     "TokenRow",
     "UserRow",
 ]

@@ -32,12 +32,14 @@ from storage.records.builds import (
     QueuedJob,
     Shape,
 )
+from storage.records.cache import CacheEntry, CacheName
 from storage.records.leases import (
     Discrepancy,
     Lease,
     LeaseState,
     LedgerEntry,
     LedgerSource,
+    PastUse,
     Snapshot,
     Usage,
 )
@@ -50,6 +52,8 @@ __all__ = [
     "AuditEntry",
     "Build",
     "BuildState",
+    "CacheEntry",
+    "CacheName",
     "Caller",
     "Discrepancy",
     "Edge",
@@ -66,6 +70,7 @@ __all__ = [
     "NewPipeline",
     "Organization",
     "Page",
+    "PastUse",
     "Pipeline",
     "QueuedJob",
     "Role",

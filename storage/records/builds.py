@@ -161,6 +161,7 @@ class Job:
     id: int
     uuid: str
     build_id: int
+    organization_id: int
     position: int
     step_key: str
     name: str
@@ -203,7 +204,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A job that waits for a VM, with what the VM must be like.
+    """A job that waits for a VM, with what the VM must be like and its organization's weight among others.
 
     ``parent_snapshot_job_id`` is the ``builds_in`` parent whose disk it starts from, None where it starts from its
     image.
@@ -212,6 +213,7 @@ class QueuedJob:
     job_id: int
     build_id: int
     organization_id: int
+    weight: int
     shape: Shape
     image: str | None
     network: bool

@@ -17,6 +17,7 @@ __all__ = [
     "LeaseState",
     "LedgerEntry",
     "LedgerSource",
+    "PastUse",
     "Snapshot",
     "Usage",
 ]
@@ -66,13 +67,29 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class PastUse:
+    """A VM that an organization had, from its command's start to its end."""
+
+    organization_id: int
+    cpu: int
+    started_at: datetime
+    finished_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A job's disk as its command left it, kept by a provider under ``name``."""
+    """A job's disk as its command left it, kept by a provider under ``name``.
+
+    ``base`` is the snapshot that it stands on, None where that is an image; ``bytes`` is what it takes beyond that,
+    None until it is measured.
+    """
 
     name: str
     job_id: int
     provider: str
     created_at: datetime
+    base: str | None = None
+    bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ def test_a_job_record_is_whole(pipeline: PipelinePath):
         "error_message": None,
         "attempt": 0,
         "pending_reason": "waiting for a VM: host is full (4 of 4)",
+        "queue_position": 1,
         "cache_key": "abc",
         "cache_hit": False,
         "image": "debian:12",

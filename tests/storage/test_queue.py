@@ -2,100 +2,166 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
-from storage import JobState, Shape, Storage
+from storage import Job, JobState, Shape, Storage
 from tests.storage.world import BUILDS_IN, DEPENDS_ON, HandClock, World, new_job
 
 
-def _next(storage: Storage, limit: int, *exclude: int) -> list[int]:
-    return [job.job_id for job in storage.jobs.next_scheduled(exclude_orgs=exclude, limit=limit)]
+def _heads(storage: Storage) -> list[int]:
+    return [job.job_id for job in storage.queue.heads()]
+
+
+def _again(world: World, job: Job) -> Job:
+    found = world.storage.jobs.get(job.id)
+    assert found is not None
+    return found
+
+
+def _back_off(world: World, job: Job, seconds: int) -> None:
+    lease = world.start(job)
+    assert world.storage.jobs.retry(
+        job.id,
+        JobState.RUNNING,
+        lease_id=lease.id,
+        billable=True,
+        error_code=None,
+        exit_code=1,
+        backoff_seconds=seconds,
+    )
 
 
 def test_nothing_waits_at_first(storage: Storage):
-    assert storage.jobs.next_scheduled() == []
+    assert storage.queue.heads() == []
+    assert (storage.queue.length(), storage.queue.oldest(), storage.queue.wake()) == (0, None, None)
 
 
-def test_within_an_organization_who_waits_longest_comes_first_then_position(
-    storage: Storage, world: World, clock: HandClock
-):
+def test_an_organizations_next_job_is_the_one_that_waits_longest_then_by_position(world: World, clock: HandClock):
+    storage, organization_id = world.storage, world.pipeline.organization_id
     first = world.build(new_job("a"), new_job("b"), new_job("c", (0, DEPENDS_ON, False)))
     clock.turn(seconds=1)
     second = world.build(new_job("d"))
     clock.turn(seconds=1)
-    a, b, c = (job.id for job in world.jobs(first))
-    storage.jobs.move(c, JobState.PENDING, JobState.SCHEDULED)
-    assert _next(storage, 10) == [a, b, world.job(second).id, c]
-    assert _next(storage, 2) == [a, b]
+    a, b, c = world.jobs(first)
+    storage.jobs.move(c.id, JobState.PENDING, JobState.SCHEDULED)
+    order = []
+    while (head := storage.queue.head(organization_id)) is not None:
+        order.append(head.job_id)
+        storage.jobs.move(head.job_id, JobState.SCHEDULED, JobState.CANCELED)
+    assert order == [a.id, b.id, world.job(second).id, c.id]
 
 
-def test_a_queued_job_says_what_its_vm_must_be_like(storage: Storage, world: World, clock: HandClock):
+def test_a_queued_job_says_what_its_vm_must_be_like(world: World, clock: HandClock):
+    storage = world.storage
     build = world.build(
         new_job("a"),
         new_job("b", (0, BUILDS_IN, False), shape=Shape(1, 2, 3), network=False, image=None),
     )
     parent, child = world.jobs(build)
+    storage.organizations.configure(world.pipeline.organization_id, weight=3)
+    (head,) = storage.queue.heads()
+    assert (head.job_id, head.parent_snapshot_job_id, head.image, head.weight) == (parent.id, None, "debian:12", 3)
+    storage.jobs.move(parent.id, JobState.SCHEDULED, JobState.CANCELED)
     storage.jobs.move(child.id, JobState.PENDING, JobState.SCHEDULED)
-    first, second = storage.jobs.next_scheduled(limit=2)
-    assert (first.job_id, first.parent_snapshot_job_id, first.image) == (parent.id, None, "debian:12")
-    assert (second.build_id, second.organization_id) == (build.id, world.pipeline.organization_id)
-    assert (second.shape, second.network, second.image) == (Shape(1, 2, 3), False, None)
-    assert (second.parent_snapshot_job_id, second.scheduled_at) == (parent.id, clock.now())
+    (head,) = storage.queue.heads()
+    assert (head.build_id, head.organization_id) == (build.id, world.pipeline.organization_id)
+    assert (head.shape, head.network, head.image) == (Shape(1, 2, 3), False, None)
+    assert (head.parent_snapshot_job_id, head.scheduled_at) == (parent.id, clock.now())
 
 
-def test_the_organization_that_used_least_within_the_hour_comes_first(storage: Storage, world: World, clock: HandClock):
-    other = world.other_pipeline("Other")
-    busy = world.job(world.build())
-    lease = world.start(busy)
+def test_every_organization_that_waits_has_one_head(world: World):
+    other, idle = world.other_pipeline("Other"), world.other_pipeline("Idle")
+    ours = world.jobs(world.build(new_job("a"), new_job("b")))
+    theirs = world.job(world.build(pipeline=other))
+    assert _heads(world.storage) == [ours[0].id, theirs.id]
+    assert world.storage.queue.head(idle.organization_id) is None
+
+
+def test_a_job_that_backs_off_is_in_the_queue_again_when_that_is_over(world: World, clock: HandClock):
+    storage = world.storage
+    first, second = world.jobs(world.build(new_job("a"), new_job("b")))
+    _back_off(world, first, 30)
+    assert _heads(storage) == [second.id]
+    assert storage.queue.length() == 1
+    assert storage.queue.position(_again(world, first)) is None
+    assert storage.queue.wake() == clock.now() + timedelta(seconds=30)
+    clock.turn(seconds=29)
+    assert storage.queue.wake() == clock.now() + timedelta(seconds=1)
+    assert _heads(storage) == [second.id]
+    clock.turn(seconds=1)
+    assert storage.queue.wake() is None
+    assert _heads(storage) == [first.id]
+    assert storage.queue.position(_again(world, first)) == 1
+
+
+def test_who_could_have_had_a_vm_for_long_is_overdue_and_a_back_off_counts_not(world: World, clock: HandClock):
+    storage, began = world.storage, clock.now()
+    first, second = world.jobs(world.build(new_job("a"), new_job("b")))
+    assert storage.queue.oldest() == began
+    clock.turn(seconds=10)
+    _back_off(world, first, 30)
+    storage.jobs.move(second.id, JobState.SCHEDULED, JobState.CANCELED)
+    assert storage.queue.oldest() is None
+    clock.turn(seconds=30)
+    storage.queue.wake()
+    since = began + timedelta(seconds=40)
+    assert storage.queue.oldest() == since
+    assert storage.queue.overdue(since - timedelta(seconds=1), 10) == []
+    assert [job.job_id for job in storage.queue.overdue(since, 10)] == [first.id]
+
+
+def test_positions_count_from_the_next_job_of_the_organization(world: World, clock: HandClock):
+    storage, other = world.storage, world.other_pipeline("Other")
+    first = world.build(new_job("a"), new_job("b"), new_job("c", (0, DEPENDS_ON, False)))
+    theirs = world.build(pipeline=other)
+    clock.turn(seconds=1)
+    second = world.build(new_job("d"), new_job("e"))
+    a, b, c = world.jobs(first)
+    d, e = world.jobs(second)
+    assert [storage.queue.position(job) for job in (a, b, c, d, e, world.job(theirs))] == [1, 2, None, 3, 4, 1]
+    organization_id = world.pipeline.organization_id
+    assert storage.queue.positions(organization_id, first.id) == {a.id: 1, b.id: 2}
+    assert storage.queue.positions(organization_id, second.id) == {d.id: 3, e.id: 4}
+    world.start(a)
+    assert storage.queue.positions(organization_id, second.id) == {d.id: 2, e.id: 3}
+    assert storage.queue.position(_again(world, a)) is None
+
+
+def test_past_use_is_what_ran_and_ended_within_the_span(world: World, clock: HandClock):
+    early, late, running = world.jobs(world.build(new_job("a"), new_job("b"), new_job("c", shape=Shape(cpu=3))))
+    lease = world.start(early)
     clock.turn(minutes=10)
-    world.finish(busy, lease)
-    waiting = world.job(world.build()).id
-    clock.turn(minutes=1)
-    late = world.job(world.build(pipeline=other)).id
-    assert _next(storage, 5) == [late, waiting]
+    world.finish(early, lease)
     clock.turn(minutes=50)
-    assert _next(storage, 5) == [waiting, late]
+    began, lease = clock.now(), world.start(late)
+    clock.turn(minutes=1)
+    world.finish(late, lease)
+    world.start(running)
+    (use,) = world.storage.queue.past_use(timedelta(minutes=30))
+    assert (use.organization_id, use.cpu) == (world.pipeline.organization_id, late.shape.cpu)
+    assert (use.started_at, use.finished_at) == (began, clock.now())
+    assert len(world.storage.queue.past_use(timedelta(hours=2))) == 2
 
 
-def test_a_lease_that_still_runs_counts_until_now(storage: Storage, world: World, clock: HandClock):
-    other = world.other_pipeline("Other")
-    world.start(world.job(world.build()))
-    finished = world.job(world.build(pipeline=other))
-    lease = world.start(finished)
-    clock.turn(seconds=30)
-    world.finish(finished, lease)
-    clock.turn(seconds=30)
-    ours, theirs = world.job(world.build()).id, world.job(world.build(pipeline=other)).id
-    assert _next(storage, 5) == [theirs, ours]
-
-
-def test_organizations_of_the_same_usage_take_turns_by_who_waits_longest(
-    storage: Storage, world: World, clock: HandClock
-):
-    other = world.other_pipeline("Other")
-    turns = []
-    for pipeline in (world.pipeline, other, world.pipeline, other):
-        turns.append(world.job(world.build(pipeline=pipeline)).id)
-        clock.turn(seconds=1)
-    assert _next(storage, 4) == turns
-    assert _next(storage, 3) == turns[:3]
-    assert _next(storage, 1) == turns[:1]
-
-
-def test_organizations_at_their_cap_are_passed_over(storage: Storage, world: World):
-    other = world.other_pipeline("Other")
-    ours, theirs = world.job(world.build()).id, world.job(world.build(pipeline=other)).id
-    assert _next(storage, 5, world.pipeline.organization_id) == [theirs]
-    assert _next(storage, 5, other.organization_id) == [ours]
-    assert _next(storage, 5, world.pipeline.organization_id, other.organization_id) == []
-
-
-def test_ten_thousand_queued_jobs_cost_no_more_than_a_few(storage: Storage, world: World):
-    world.build(*(new_job(f"first-{number}") for number in range(10)))
-    few = _seconds(lambda: storage.jobs.next_scheduled(limit=4))
+def test_ten_thousand_queued_jobs_cost_no_more_than_a_few(world: World):
+    storage, organization_id = world.storage, world.pipeline.organization_id
+    first = world.build(*(new_job(f"first-{number}") for number in range(10)))
+    few = _seconds(lambda: _look(storage, organization_id))
     for _ in range(10):
-        world.build(*(new_job(f"{number}") for number in range(1000)))
-    many = _seconds(lambda: storage.jobs.next_scheduled(limit=4))
+        last = world.build(*(new_job(f"{number}") for number in range(1000)))
+    many = _seconds(lambda: _look(storage, organization_id))
     assert many < few * 5
+    assert storage.queue.length() == 10_010
+    assert storage.queue.position(world.jobs(last)[-1]) == 10_010
+    assert max(storage.queue.positions(organization_id, last.id).values()) == 10_010
+    assert len(storage.queue.positions(organization_id, first.id)) == 10
+
+
+def _look(storage: Storage, organization_id: int) -> None:
+    storage.queue.heads()
+    storage.queue.head(organization_id)
+    storage.queue.wake()
+    storage.queue.oldest()
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -1,0 +1,91 @@
+"""How much VMs may take together, and whether one more fits. Pure (engine.md, "Actors": the lease pool's caps)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from storage import Shape
+
+__all__ = ["Capacity", "Load", "Shortage", "to_give_up"]
+
+_UNITS = {"vms": "VMs", "cpu": "vCPUs", "memory_gb": "GB of memory", "disk_gb": "GB of disk"}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What some VMs take together: how many they are, vCPUs, GB of memory, GB of disk."""
+
+    vms: int = 0
+    cpu: int = 0
+    memory_gb: int = 0
+    disk_gb: int = 0
+
+    @classmethod
+    def of(cls, shapes: Iterable[Shape]) -> Load:
+        """Return what VMs of these shapes take."""
+        return cls().plus(*shapes)
+
+    def plus(self, *shapes: Shape) -> Load:
+        """Return this load with VMs of these shapes beside it."""
+        return Load(
+            self.vms + len(shapes),
+            self.cpu + sum(shape.cpu for shape in shapes),
+            self.memory_gb + sum(shape.memory_gb for shape in shapes),
+            self.disk_gb + sum(shape.disk_gb for shape in shapes),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Why one more VM does not fit: ``taken`` of ``cap`` are in use and it would need ``wanted`` more."""
+
+    of: str
+    taken: int
+    cap: int
+    wanted: int
+
+    @property
+    def total(self) -> bool:
+        """Whether not even the smallest VM fits: there are as many VMs as there may be."""
+        return self.of == "vms"
+
+    def __str__(self) -> str:
+        """Return the figures, as in "4 of 4 VMs"."""
+        return f"{self.taken} of {self.cap} {_UNITS[self.of]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The most that VMs may take together. 0 is no limit."""
+
+    vms: int = 0
+    cpu: int = 0
+    memory_gb: int = 0
+    disk_gb: int = 0
+
+    def shortage(self, load: Load, shape: Shape) -> Shortage | None:
+        """Say what is lacking for a VM of this shape beside this load, None where it fits.
+
+        Alone, a VM of any shape fits: a job that is larger than its cap would wait for ever.
+        """
+        if not load.vms:
+            return None
+        after = load.plus(shape)
+        for of in _UNITS:
+            cap, taken, wanted = getattr(self, of), getattr(load, of), getattr(after, of)
+            if cap and wanted > cap:
+                return Shortage(of, taken, cap, wanted - taken)
+        return None
+
+
+def to_give_up(capacity: Capacity, load: Load, spare: Sequence[Shape]) -> int:
+    """Return how many spare VMs, the first ones, must go so that the others fit beside ``load``."""
+    for gone in range(len(spare)):
+        kept, last = spare[gone:-1], spare[-1]
+        if capacity.shortage(load.plus(*kept), last) is None:
+            return gone
+    return len(spare)

@@ -1,0 +1,74 @@
+"""Why a scheduled job has no VM, in words for its ``pending_reason``. Pure (engine.md, "Actors")."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from actors.capacity import Shortage
+    from storage import Job
+
+__all__ = ["Blocked", "Waiting", "back_off"]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """The job that is next and does not fit, and what it lacks; None where no job at all would fit."""
+
+    job_id: int | None
+    shortage: Shortage
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What stood in the way when the pool last looked.
+
+    ``everyone`` keeps all jobs from VMs; ``host`` is the job that the host has no room for, and behind which all others
+    wait; ``organizations`` are those whose next job is more than their caps allow.
+    """
+
+    everyone: str | None = None
+    host: Blocked | None = None
+    organizations: Mapping[int, Blocked] = field(default_factory=dict)
+
+    def reason(self, job_id: int, organization_id: int) -> str:
+        """Say why this job waits."""
+        if self.everyone is not None:
+            return f"waiting for a VM: {self.everyone}"
+        own = self.organizations.get(organization_id)
+        if own is not None:
+            return f"waiting for a VM: {_of_organization(own, job_id)}"
+        if self.host is not None:
+            return f"waiting for a VM: {_of_host(self.host, job_id)}"
+        return "waiting for a VM"
+
+
+def back_off(job: Job, now: datetime) -> str | None:
+    """Say how long a job waits before its next attempt, None where it does not."""
+    if job.not_before is None:
+        return None
+    seconds = max(1, math.ceil((job.not_before - now).total_seconds()))
+    return f"waiting {seconds} s before attempt {job.attempt + 1}"
+
+
+def _of_host(blocked: Blocked, job_id: int) -> str:
+    lack = blocked.shortage
+    if lack.total:
+        return f"host is full ({lack.taken} of {lack.cap})"
+    return f"{lack} are taken, {_who(blocked, job_id)} {lack.wanted}"
+
+
+def _of_organization(blocked: Blocked, job_id: int) -> str:
+    lack = blocked.shortage
+    if lack.total:
+        return f"its organization has all {lack.cap} VMs that it may have"
+    return f"its organization has {lack}, {_who(blocked, job_id)} {lack.wanted}"
+
+
+def _who(blocked: Blocked, job_id: int) -> str:
+    return "it needs" if blocked.job_id == job_id else "the job before it needs"
