@@ -269,12 +269,18 @@ class Attempt:
             vms.lay_source(connection, archive, timeout=self._runtime.jobs.source_timeout)
 
     def _notices(self) -> None:
-        """Say in the log what a user would wonder about before the first line of output. Nothing in the common case."""
+        """Say in the log what a user would wonder about before the first line of output. Nothing in the common case.
+
+        All of it at once, so that what finds something there, after a crash, finds all of it.
+        """
         wanted, used = self._job.image, self._lease.image
+        lines: list[str] = []
         if self._job.attempt > 1:
-            self.notice(f"attempt {self._job.attempt}")
+            lines.append(f"attempt {self._job.attempt}")
         if self._assignment.parent is None and wanted is not None and wanted != used:
-            self.notice(f'image "{wanted}" is mapped to "{used}"')
+            lines.append(f'image "{wanted}" is mapped to "{used}"')
+        if lines and not self._opened_log().size:
+            self.notice("\n".join(lines))
 
     def _opened_log(self) -> LogWriter:
         with self._lock:
