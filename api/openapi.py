@@ -65,6 +65,7 @@ class OpenApi:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Get this document."""
         self._document = self._document or document(self._routes, self._base_url)
+        resp.content_type = falcon.MEDIA_JSON
         resp.media = self._document
 
 
