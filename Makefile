@@ -40,7 +40,7 @@ test: setup lint types
 # Minutes of `kill -9`. It prints the seed of its schedule; CI_DAEMON_CRASH_SEED=… takes up an earlier one.
 test-crash: export CRASH_KILLS ?= 200
 test-crash: setup
-	$(BIN)/python -m pytest --timeout 3600 -rA tests/crash
+	$(BIN)/python -m pytest --timeout 3600 -s tests/crash
 
 lint: $(VENV)/.complete
 	$(BIN)/ruff check

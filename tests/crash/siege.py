@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections import Counter
@@ -33,7 +32,7 @@ class Siege:
     def __init__(self, daemon: Daemon, seed: int) -> None:
         self.daemon = daemon
         self.plays: dict[str, Play] = {}
-        self.schedule: list[str] = []
+        self._killed: list[str] = []
         self.struck: set[str] = set()
         self.kills: Counter[str] = Counter()
         self._rng = random.Random(seed)
@@ -158,9 +157,12 @@ class Siege:
 
     def _count(self, what: str, where: str) -> None:
         self.kills[what] += 1
-        self.schedule.append(f"{self.kills.total()}: {what} {where}")
+        self._killed.append(f"{self.kills.total()}: {what} {where}")
 
-    def describe(self) -> str:
-        """Return the schedule as it went, and how the builds stand."""
-        states = [f"{build.message}: {build.state}" for build in self.builds()]
-        return "\n".join([*self.schedule, *states, json.dumps(self.kills)])
+    def schedule(self) -> str:
+        """Return what was killed, in order, and how the builds stand."""
+        return "\n".join([*self._killed, *(f"{build.message}: {build.state}" for build in self.builds())])
+
+    def summary(self) -> str:
+        """Return how much was killed in how many builds."""
+        return f"{self.kills.total()} kills in {len(self.builds())} builds: {dict(self.kills)}"

@@ -51,5 +51,8 @@ def test_whatever_is_killed_when_no_build_log_byte_or_debit_is_lost_and_nothing_
         check_builds(siege)
         check_money(siege)
         check_host(siege)
+    except BaseException:
+        sys.stdout.write(f"{siege.schedule()}\n{siege.daemon.log}\n")
+        raise
     finally:
-        sys.stdout.write(f"{siege.describe()}\n{siege.daemon.log}\n")
+        sys.stdout.write(f"{siege.summary()}\n")

@@ -1,0 +1,114 @@
+"""engine.md's states in plain Python: what the tables of jobs, builds, leases and the ledger have to agree with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+TABLE = {
+    ("pending", "ready"): "scheduled",
+    ("pending", "blocked"): "skipped",
+    ("pending", "cancel"): "canceled",
+    ("pending", "build_timeout"): "timed_out",
+    ("scheduled", "cancel"): "canceled",
+    ("scheduled", "build_timeout"): "timed_out",
+    ("scheduled", "cache_hit"): "passed",
+    ("scheduled", "granted"): "assigned",
+    ("assigned", "started"): "running",
+    ("assigned", "failed"): "failed",
+    ("assigned", "retry"): "scheduled",
+    ("running", "passed"): "passed",
+    ("running", "failed"): "failed",
+    ("running", "retry"): "scheduled",
+    ("running", "step_timeout"): "timing_out",
+    ("assigned", "build_timeout"): "timing_out",
+    ("running", "build_timeout"): "timing_out",
+    ("assigned", "cancel"): "canceling",
+    ("running", "cancel"): "canceling",
+    ("timing_out", "dead"): "timed_out",
+    ("canceling", "dead"): "canceled",
+}
+TERMINAL = {"passed", "failed", "skipped", "canceled", "timed_out"}
+MICRO_CENTS_A_SECOND = 2 * 10_000 + 4 * 5_000 + 20 * 100
+"""The price of the default shape, 2 vCPU, 4 GB and 20 GB of disk, at the default rates."""
+
+
+@dataclass
+class ModelAttempt:
+    """A try at a job: its lease, when its command started, and what it cost and came to once it is over."""
+
+    lease_id: int
+    started_at: float | None = None
+    cents: int = 0
+    over: bool = False
+
+    def close(self, now: float, *, billable: bool) -> None:
+        """End it, priced by whole seconds and whole cents."""
+        self.over = True
+        if billable and self.started_at is not None:
+            self.cents = int(now - self.started_at) * MICRO_CENTS_A_SECOND // 1_000_000
+
+
+@dataclass
+class ModelJob:
+    """A job; ``needs`` are the positions that it waits for, and whether any end of each is good enough."""
+
+    needs: dict[int, bool]
+    state: str = "pending"
+    soft_failed: bool = False
+    attempts: list[ModelAttempt] = field(default_factory=list)
+
+    @property
+    def over(self) -> bool:
+        return self.state in TERMINAL
+
+    @property
+    def broken(self) -> bool:
+        return self.state in {"failed", "timed_out"} and not self.soft_failed
+
+    @property
+    def debit(self) -> int | None:
+        """The one debit of a job that is over and whose command ever ran."""
+        ran = any(attempt.started_at is not None for attempt in self.attempts)
+        return -sum(attempt.cents for attempt in self.attempts) if self.over and ran else None
+
+
+@dataclass
+class ModelBuild:
+    """A build of jobs in DAG creation order."""
+
+    jobs: list[ModelJob]
+    cancel_requested: bool = False
+
+    def settle(self) -> None:
+        """Schedule and skip what the ends of others let be scheduled or skipped."""
+        for job in self.jobs:  # a job's prerequisites all stand before it
+            if job.state == "pending":
+                before = [(self.jobs[position], forgiving) for position, forgiving in job.needs.items()]
+                if any(each.over and not _satisfied(each, forgiving) for each, forgiving in before):
+                    job.state = "skipped"
+                elif all(_satisfied(each, forgiving) for each, forgiving in before):
+                    job.state = "scheduled"
+
+    @property
+    def state(self) -> str:
+        """The roll-up, by the first line of the specification's list that holds."""
+        over = all(job.over for job in self.jobs)
+        broken = any(job.broken for job in self.jobs)
+        begun = any(job.attempts or job.state not in {"pending", "scheduled"} for job in self.jobs)
+        return next(
+            state
+            for state, holds in (
+                ("canceled", self.cancel_requested and over),
+                ("canceling", self.cancel_requested),
+                ("failed", over and broken),
+                ("passed", over),
+                ("failing", broken),
+                ("running", begun),
+                ("scheduled", True),
+            )
+            if holds
+        )
+
+
+def _satisfied(prerequisite: ModelJob, forgiving: bool) -> bool:
+    return prerequisite.state == "passed" or prerequisite.soft_failed or (forgiving and prerequisite.over)

@@ -1,0 +1,280 @@
+"""Whatever comes in whatever order, late or twice: the tables say what a plain model of engine.md says."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from actors.states import JobEvent, Progress, blocks, next_state, roll_up, satisfies
+from storage import Build, Job, JobState, LedgerSource, NewPipeline, Shape, Storage
+from tests.storage.model import TABLE, TERMINAL, ModelAttempt, ModelBuild, ModelJob
+from tests.storage.world import DEPENDS_ON, HandClock, World, new_job
+
+_SERVICE_EVENTS = [event for event in JobEvent if event not in {JobEvent.READY, JobEvent.BLOCKED}]
+
+graphs = st.lists(st.dictionaries(st.integers(0, 4), st.booleans(), max_size=3), min_size=1, max_size=5).map(
+    lambda needs: [{before: some[before] for before in some if before < at} for at, some in enumerate(needs)]
+)
+"""For each job the earlier jobs that it waits for, and whether over a continue_on_failure edge."""
+
+
+picks = st.integers(0, 20)
+
+
+class Tables(RuleBasedStateMachine):
+    """Real tables and the model side by side, driven as the actors drive them: compare and set, settle, roll up.
+
+    A sender may believe a job to be in any state: that is what late and repeated messages are.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = tempfile.TemporaryDirectory()
+        self._clock = HandClock()
+        self._storage = Storage.create(Path(self._folder.name) / "state", self._clock)
+        user = self._storage.users.create("ann@example.org", "Ann")
+        organization = self._storage.organizations.create("Acme", "", user.id)
+        pipeline = self._storage.pipelines.create(organization.id, NewPipeline("web", "Web", "r", "main"))
+        self._world = World(self._storage, self._clock, pipeline)
+        self._builds: list[tuple[Build, ModelBuild]] = []
+        self._warm: list[int] = []
+        self._ended: dict[int, JobState] = {}
+
+    def teardown(self) -> None:
+        self._storage.close()
+        self._folder.cleanup()
+
+    @initialize(needs=graphs)
+    def first_build(self, needs: list[dict[int, bool]]) -> None:
+        self.create(needs)
+
+    @precondition(lambda self: len(self._builds) < 3)
+    @rule(needs=graphs)
+    def create(self, needs: list[dict[int, bool]]) -> None:
+        jobs = [
+            new_job(str(at), *((before, DEPENDS_ON, forgiving) for before, forgiving in some.items()))
+            for at, some in enumerate(needs)
+        ]
+        model = ModelBuild([ModelJob(some) for some in needs])
+        model.settle()
+        self._builds.append((self._world.build(*jobs), model))
+
+    @rule(seconds=st.integers(0, 300))
+    def time_goes_by(self, seconds: int) -> None:
+        self._clock.turn(seconds=seconds)
+
+    @rule()
+    def warm_up(self) -> None:
+        lease = self._storage.leases.reserve_warm(f"warm-{next(self._world.names)}", "sandbox", "debian:12", Shape())
+        assert self._storage.leases.warmed(lease.id)
+        assert not self._storage.leases.warmed(lease.id)
+        self._warm.append(lease.id)
+
+    @rule(pick=picks, choice=picks, soft=st.booleans(), billable=st.booleans(), warm=st.booleans())
+    def go_on(self, pick: int, choice: int, soft: bool, billable: bool, warm: bool) -> None:
+        """Let something happen that may happen to a job as it is."""
+        live = [each for each in self._jobs() if not each[1].over and each[1].state != "pending"]
+        if not live:
+            return
+        job, model, build = live[pick % len(live)]
+        possible = [event for state, event in TABLE if state == model.state]
+        event = JobEvent[possible[choice % len(possible)].upper()]
+        if event is JobEvent.GRANTED:
+            self._grant(job, model, warm=warm)
+        elif event is JobEvent.STARTED:
+            self._start(job, model)
+        else:
+            self._tell(job, model, build, event, job.state, soft=soft, billable=billable)
+
+    @rule(pick=picks, event=st.sampled_from(_SERVICE_EVENTS), believed=st.sampled_from(JobState), soft=st.booleans())
+    def come_late(self, pick: int, event: JobEvent, believed: JobState, soft: bool) -> None:
+        """Let something happen to a job that its sender believes to be in some state."""
+        jobs = self._jobs()
+        job, model, build = jobs[pick % len(jobs)]
+        if event is JobEvent.GRANTED:
+            self._grant(job, model, warm=soft)
+        elif event is JobEvent.STARTED:
+            self._start(job, model)
+        else:
+            self._tell(job, model, build, event, believed, soft=soft, billable=True)
+
+    @rule(pick=picks)
+    def cancel(self, pick: int) -> None:
+        build, model = self._builds[pick % len(self._builds)]
+        asked = self._storage.builds.request_cancel(build.id)
+        assert asked == (model.state not in {"passed", "failed", "canceled"})
+        if asked:
+            model.cancel_requested = True
+            for job, expected in zip(self._world.jobs(build), model.jobs, strict=True):
+                to = TABLE.get((expected.state, "cancel"))
+                if to is not None:
+                    assert self._storage.jobs.move(job.id, job.state, JobState(to))
+                    expected.state = to
+
+    @rule(pick=picks)
+    def release(self, pick: int) -> None:
+        """The VMs of a job's attempts that are over are gone; to say so again does no harm."""
+        jobs = self._jobs()
+        _, model, _ = jobs[pick % len(jobs)]
+        for attempt in model.attempts:
+            if attempt.over:
+                self._storage.leases.end(attempt.lease_id)
+
+    @invariant()
+    def builds_roll_up_as_in_the_model(self) -> None:
+        for build, model in self._builds:
+            self._settle(build)
+            self._roll_up(build)
+            found = self._storage.builds.get(build.id)
+            assert found is not None
+            assert found.state == model.state
+            assert (found.finished_at is not None) == found.state.terminal
+
+    @invariant()
+    def jobs_are_in_the_models_states_and_ends_are_final(self) -> None:
+        for build, model in self._builds:
+            for job, expected in zip(self._world.jobs(build), model.jobs, strict=True):
+                assert (job.state, job.soft_failed) == (expected.state, expected.soft_failed)
+                if job.state.terminal:
+                    assert self._ended.setdefault(job.id, job.state) is job.state
+
+    @invariant()
+    def attempts_have_no_gap_and_one_lease_each(self) -> None:
+        live = [(lease.job_id, lease.attempt) for lease in self._storage.leases.live() if lease.job_id is not None]
+        assert len(live) == len(set(live))
+        for build, model in self._builds:
+            for job, expected in zip(self._world.jobs(build), model.jobs, strict=True):
+                attempts = self._storage.attempts.of_job(job.id)
+                assert [each.number for each in attempts] == list(range(1, len(expected.attempts) + 1))
+                assert [each.finished_at is not None for each in attempts] == [each.over for each in expected.attempts]
+                assert job.attempt == len(attempts)
+                latest = self._storage.leases.of_job(job.id)
+                assert (latest and latest.id) == (expected.attempts[-1].lease_id if expected.attempts else None)
+
+    @invariant()
+    def every_job_that_ran_and_is_over_has_its_one_debit(self) -> None:
+        organization = self._world.pipeline.organization_id
+        entries = self._storage.ledger.page(organization, 1000, None).rows
+        assert {entry.source for entry in entries} <= {LedgerSource.VM_LEASE_DEBIT}
+        debits = sorted((entry.description, entry.amount_cents) for entry in entries)
+        assert debits == sorted(
+            (f"{build.pipeline_slug} #{build.number} {at}", job.debit)
+            for build, model in self._builds
+            for at, job in enumerate(model.jobs)
+            if job.debit is not None
+        )
+        assert self._storage.ledger.balance(organization) == sum(cents for _, cents in debits)
+        assert self._storage.ledger.verify() == []
+
+    def _jobs(self) -> list[tuple[Job, ModelJob, ModelBuild]]:
+        return [
+            (job, expected, model)
+            for build, model in self._builds
+            for job, expected in zip(self._world.jobs(build), model.jobs, strict=True)
+        ]
+
+    def _grant(self, job: Job, model: ModelJob, *, warm: bool) -> None:
+        warm_id = self._warm[0] if warm and self._warm else None
+        lease = self._world.assign(job, warm_lease_id=warm_id)
+        assert (lease is not None) == (model.state == "scheduled")
+        if lease is not None:
+            assert warm_id in {None, lease.id}
+            self._warm = [each for each in self._warm if each != lease.id]
+            model.state = "assigned"
+            model.attempts.append(ModelAttempt(lease.id))
+            assert lease.attempt == len(model.attempts)
+
+    def _start(self, job: Job, model: ModelJob) -> None:
+        if not model.attempts:
+            return
+        attempt = model.attempts[-1]
+        assert self._storage.leases.start(attempt.lease_id, job.id) == (model.state == "assigned")
+        if model.state == "assigned":
+            model.state = "running"
+            attempt.started_at = self._clock.monotonic()
+
+    def _tell(
+        self,
+        job: Job,
+        model: ModelJob,
+        build: ModelBuild,
+        event: JobEvent,
+        believed: JobState,
+        *,
+        soft: bool,
+        billable: bool,
+    ) -> None:
+        to = next_state(believed, event)
+        assert to == TABLE.get((believed.value, event.name.lower()))
+        if to is None:
+            return
+        soft_failed = soft and to is JobState.FAILED
+        done = self._send(job, model, event, believed, to, soft_failed=soft_failed, billable=billable)
+        assert done == (model.state == believed)
+        if done:
+            model.state = to.value
+            model.soft_failed = soft_failed
+            if model.attempts and to.value in {"scheduled", *TERMINAL}:
+                model.attempts[-1].close(self._clock.monotonic(), billable=billable)
+            build.settle()
+
+    def _send(
+        self,
+        job: Job,
+        model: ModelJob,
+        event: JobEvent,
+        frm: JobState,
+        to: JobState,
+        *,
+        soft_failed: bool,
+        billable: bool,
+    ) -> bool:
+        """Write what the actors write for an event of a job that they believe to be in ``frm``."""
+        jobs, lease_id = self._storage.jobs, model.attempts[-1].lease_id if model.attempts else None
+        if event is JobEvent.RETRY:
+            return jobs.retry(job.id, frm, lease_id=lease_id, billable=billable, error_code=None, exit_code=1)
+        if to.terminal and event is not JobEvent.CACHE_HIT and frm not in {JobState.PENDING, JobState.SCHEDULED}:
+            return jobs.finish(
+                job.id,
+                frm,
+                to,
+                exit_code=None,
+                error_code=None,
+                error_message=None,
+                soft_failed=soft_failed,
+                lease_id=lease_id,
+                billable=billable,
+            )
+        return jobs.move(job.id, frm, to, cache_hit=True if event is JobEvent.CACHE_HIT else None)
+
+    def _settle(self, build: Build) -> None:
+        """Schedule and skip pending jobs as a build's supervisor does."""
+        progress = {job.id: Progress(job.state, job.soft_failed, job.attempt) for job in self._world.jobs(build)}
+        edges = self._storage.jobs.edges(build.id)
+        for job in self._world.jobs(build):
+            before = [(progress[edge.from_id], edge.continue_on_failure) for edge in edges if edge.to_id == job.id]
+            event = None
+            if any(blocks(each, continue_on_failure=forgiving) for each, forgiving in before):
+                event = JobEvent.BLOCKED
+            elif all(satisfies(each, continue_on_failure=forgiving) for each, forgiving in before):
+                event = JobEvent.READY
+            to = None if event is None else next_state(job.state, event)
+            if to is not None and self._storage.jobs.move(job.id, job.state, to):
+                progress[job.id] = Progress(to, job.soft_failed, job.attempt)
+
+    def _roll_up(self, build: Build) -> None:
+        found = self._storage.builds.get(build.id)
+        assert found is not None
+        jobs = [Progress(job.state, job.soft_failed, job.attempt) for job in self._world.jobs(build)]
+        state = roll_up(jobs, cancel_requested=found.cancel_requested)
+        if state is not found.state and not found.state.terminal:
+            assert self._storage.builds.move(build.id, found.state, state)
+            assert not self._storage.builds.move(build.id, found.state, state)
+
+
+TestTables = Tables.TestCase
+TestTables.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, report_multiple_bugs=False)
