@@ -154,13 +154,14 @@ class Attempt:
         return DiskUse(self._runtime.provider.disk_bytes(self._lease.uuid), free)
 
     def snapshot(self) -> None:
-        """Keep the disk for those who build in it, under the lease's id; the VM ends with that.
+        """Keep the disk for those who start from it, under the lease's id; the VM ends with that.
 
         The snapshot's row comes first, so that what is in the provider's store always has one.
         """
         self.disconnect()
-        self._runtime.storage.snapshots.add(self._lease.uuid, self._job.id, self._runtime.provider.name)
-        self._runtime.provider.snapshot(self._lease.uuid, self._lease.uuid)
+        name, provider = self._lease.uuid, self._runtime.provider
+        self._runtime.storage.snapshots.add(name, self._job.id, provider.name, base=self._parent_disk())
+        provider.snapshot(name, name)
 
     def release(self) -> None:
         """Destroy the VM; returns when it is gone."""

@@ -90,7 +90,7 @@ class Closing:
         return disk_fault(use, self._assignment.lease.shape, min_free=self._runtime.jobs.min_free_bytes)
 
     def _with_disk(self, ending: Ending, exit_code: int) -> Ending:
-        """Keep the disk for those who build in it, without which the job cannot pass, and for the cache, for which it can.
+        """Keep the disk for those who build in it, without whom the job could pass, and for later builds.
 
         Keeping it ends the VM, and with it what the VM knows of the exit: so that is written down before.
         """

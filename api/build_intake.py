@@ -116,7 +116,7 @@ class BuildIntake:
             raise self._rejected(pipeline, new, error.code, error.message) from None
         new = replace(new, timeout_seconds=planned.timeout_seconds)
         build = self._storage.builds.create(pipeline, new, planned.jobs)
-        self._engine.jobs_added()
+        self._engine.jobs_added(build.id)
         return build
 
     def _rejected(self, pipeline: Pipeline, new: NewBuild, code: str, message: str) -> ApiError:

@@ -28,7 +28,7 @@ class Engine(Protocol):
         """Whether the service takes no new builds because it is about to stop."""
         ...
 
-    def jobs_added(self) -> None:
+    def jobs_added(self, build_id: int) -> None:
         """Have a build set going whose rows have just been written; returns at once."""
         ...
 

@@ -53,7 +53,17 @@ def serve(directory: Path, config: Config, notifier: Notifier, *, wait: bool) ->
         _say_what_is_not_enforced(config)
         server = Server(config.http)
         settings = server.settings
-        engine = Engine(storage, provider, images, clock, config.pool, config.jobs, settings.url, config.retention)
+        engine = Engine(
+            storage,
+            provider,
+            images,
+            clock,
+            config.pool,
+            config.jobs,
+            settings.url,
+            retention=config.retention,
+            cache=config.cache,
+        )
         opened.callback(_no_actor_remains)
         engine.start()
         opened.callback(engine.stop)

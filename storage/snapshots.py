@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.models import BuildRow, JobRow, SnapshotRow
+from storage.models import BuildRow, CacheRow, JobRow, SnapshotRow
 from storage.records import Snapshot
 from storage.statements import Columns, Command, Query, insert_into, slot
 
@@ -13,7 +13,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Snapshots"]
 
-_SNAPSHOT = Columns(Snapshot, SnapshotRow.name, SnapshotRow.job, SnapshotRow.provider, SnapshotRow.created_at)
+_SNAPSHOT = Columns(
+    Snapshot,
+    SnapshotRow.name,
+    SnapshotRow.job,
+    SnapshotRow.provider,
+    SnapshotRow.created_at,
+    SnapshotRow.base,
+    SnapshotRow.bytes,
+)
 
 
 class Snapshots:
@@ -22,41 +30,80 @@ class Snapshots:
     def __init__(self, database: Database) -> None:
         self._database = database
         snapshots = SnapshotRow.select(*_SNAPSHOT.selected)
+        this = SnapshotRow.name == slot("name")
+        unfinished = BuildRow.select(BuildRow.id).where(BuildRow.finished_at.is_null())
+        disks_in_use = JobRow.select(JobRow.disk).where(
+            JobRow.build.in_(unfinished), JobRow.disk.is_null(is_null=False)
+        )
+        maker, makers_build = JobRow.alias(), BuildRow.alias()
+        self._get = Query(database, snapshots.where(this), _SNAPSHOT)
         self._of_job = Query(
             database,
-            snapshots.where(SnapshotRow.job == slot("job_id")).order_by(SnapshotRow.id.desc()).limit(1),
+            snapshots.join(JobRow, on=JobRow.disk == SnapshotRow.name).where(JobRow.id == slot("job_id")),
             _SNAPSHOT,
         )
         self._all = Query(database, snapshots.order_by(SnapshotRow.id), _SNAPSHOT)
-        self._of_finished_builds = Query(
+        self._in_use = Query(database, disks_in_use, lambda row: str(row[0]))
+        self._unneeded = Query(
             database,
-            snapshots.join(JobRow)
-            .join(BuildRow)
-            .where(BuildRow.finished_at.is_null(is_null=False))
+            snapshots.join(maker, on=maker.id == SnapshotRow.job)
+            .join(makers_build, on=makers_build.id == maker.build)
+            .where(
+                makers_build.finished_at.is_null(is_null=False),
+                SnapshotRow.name.not_in(disks_in_use),
+                SnapshotRow.name.not_in(CacheRow.select(CacheRow.snapshot)),
+            )
             .order_by(SnapshotRow.id),
             _SNAPSHOT,
         )
-        self._insert = Command(database, insert_into(SnapshotRow).on_conflict_replace())
-        self._remove = Command(database, SnapshotRow.delete().where(SnapshotRow.name == slot("name")))
+        self._insert = Command(database, insert_into(SnapshotRow, "bytes").on_conflict_replace())
+        self._give = Command(database, JobRow.update({JobRow.disk: slot("name")}).where(JobRow.id == slot("job_id")))
+        self._note = Command(database, SnapshotRow.update({SnapshotRow.bytes: slot("bytes")}).where(this))
+        self._remove = Command(database, SnapshotRow.delete().where(this))
 
-    def add(self, name: str, job_id: int, provider: str) -> None:
-        """Note that a provider keeps a job's disk under ``name``; a name that is there already is noted anew."""
+    def add(self, name: str, job_id: int, provider: str, base: str | None = None) -> None:
+        """Note that a provider keeps a job's disk under ``name``; a name that is there already is noted anew.
+
+        ``base`` is the snapshot that the job started from, None where it was an image.
+        """
         with self._database.write():
-            self._insert.run(name=name, job_id=job_id, provider=provider, created_at=self._database.now())
+            self._insert.run(name=name, job_id=job_id, provider=provider, base=base, created_at=self._database.now())
+            self.give(name, job_id)
+
+    def give(self, name: str, job_id: int) -> None:
+        """Have a job's disk be this snapshot, whoever made it."""
+        with self._database.write():
+            self._give.run(name=name, job_id=job_id)
+
+    def measured(self, name: str, size: int) -> None:
+        """Note how many bytes a snapshot takes beyond its base."""
+        with self._database.write():
+            self._note.run(name=name, bytes=size)
+
+    def get(self, name: str) -> Snapshot | None:
+        """Return a snapshot by name."""
+        return self._get.one(name=name)
 
     def of_job(self, job_id: int) -> Snapshot | None:
-        """Return the latest snapshot of a job's disk."""
+        """Return the snapshot that holds a job's disk, be it one that an earlier build left."""
         return self._of_job.one(job_id=job_id)
 
     def all(self) -> list[Snapshot]:
         """Return every snapshot, oldest first."""
         return self._all.all()
 
-    def of_finished_builds(self) -> list[Snapshot]:
-        """Return the snapshots whose builds are terminal, oldest first."""
-        return self._of_finished_builds.all()
+    def in_use(self) -> set[str]:
+        """Name the disks of the jobs of unfinished builds."""
+        return set(self._in_use.all())
+
+    def unneeded(self) -> list[Snapshot]:
+        """Return the snapshots that may go, oldest first.
+
+        Their builds are over, no unfinished build has a job with this disk, and the cache does not name them.
+        """
+        return self._unneeded.all()
 
     def remove(self, name: str) -> None:
-        """Forget a snapshot; unknown names are fine."""
+        """Forget a snapshot, and what the cache says of it; unknown names are fine."""
         with self._database.write():
             self._remove.run(name=name)

@@ -30,7 +30,8 @@ class Dependency:
 class PlannedJob:
     """One command with all that the IR says of it; ``depends_on`` is sorted by position, one entry a job.
 
-    ``image`` is None for a job that builds in another, and where the default image of the service is wanted.
+    ``image`` is None where the default image of the service is wanted. In a plan a job that builds in another has the
+    other's, which its disk stands on.
     ``retry_policy`` holds ``limit`` and, where given, ``exit_codes`` and ``backoff_seconds``. ``soft_fail_policy``
     holds ``exit_codes``: a list, or None for any. ``cache_key`` is None where nothing is to be cached.
     """

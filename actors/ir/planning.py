@@ -55,7 +55,12 @@ def plan(definition: Definition) -> Plan:
     jobs = definition.jobs
     order = topological([job.key for job in jobs], [job.depends_on for job in jobs])
     places = {index: place for place, index in enumerate(order)}
-    return Plan(tuple(_placed(jobs[index], places) for index in order), definition.timeout_seconds)
+    placed: list[PlannedJob] = []
+    for index in order:
+        job = _placed(jobs[index], places)
+        parent = next((placed[each.position] for each in job.depends_on if each.builds_in), None)
+        placed.append(job if parent is None else replace(job, image=parent.image))
+    return Plan(tuple(placed), definition.timeout_seconds)
 
 
 def _placed(job: PlannedJob, places: Mapping[int, int]) -> PlannedJob:

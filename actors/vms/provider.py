@@ -104,6 +104,14 @@ class Provider(Protocol):
         """Name every snapshot in the store."""
         ...
 
+    def snapshot_image(self, name: str) -> str | None:
+        """Return the image that a snapshot lies on; None where no VM can start from it, now or any more."""
+        ...
+
+    def snapshot_bytes(self, name: str) -> int:
+        """Return the bytes that a snapshot takes beyond the one that it stands on; 0 where it is not there."""
+        ...
+
     def remove_snapshot(self, name: str) -> None:
         """Free a snapshot that no VM and no other snapshot starts from; unknown names are fine."""
         ...

@@ -69,7 +69,7 @@ def import_image(session: Session, *, name: str, tar: IO[bytes]) -> None:
 @click.argument("name")
 @pass_session
 def remove(session: Session, *, name: str) -> None:
-    """Remove the image NAME. Refused while VMs or snapshots of this state directory start from it."""
+    """Remove the image NAME. Refused while VMs or disks of this state directory start from it, cached ones too."""
     store = open_images(session.state_dir, session.config()).store
     store.remove(name, used_by=_users(session, name))
     session.answer({"removed": name}, f"removed {name}")
@@ -80,12 +80,16 @@ def _users(session: Session, name: str) -> list[str]:
     try:
         with session.storage() as storage:
             leases = [f"lease {each.uuid}" for each in storage.leases.live() if each.image == name]
+            cached = {entry.snapshot for entry in storage.cache.entries() if entry.name.image == name}
             snapshots = [
                 f"snapshot {each.name}"
                 for each in storage.snapshots.all()
-                if (lease := storage.leases.of_job(each.job_id)) is not None and lease.image == name
+                if each.name not in cached
+                and (lease := storage.leases.of_job(each.job_id)) is not None
+                and lease.image == name
             ]
-            return leases + snapshots
+            disks = f"{len(cached)} cached disks (`ci-daemon cache clear` frees them)"
+            return leases + snapshots + ([disks] if cached else [])
     except NotInitialized:
         return []
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from pydantic import ConfigDict, with_config
 
-from actors import JobSettings, PoolSettings, RetentionSettings
+from actors import CacheSettings, JobSettings, PoolSettings, RetentionSettings
 from actors.ir import Limits
 from actors.vms.sandbox.provider import SandboxSettings
 from api import HttpSettings, RateLimitSettings
@@ -38,6 +38,7 @@ class Config:
     """The whole configuration; what nobody sets has the default of its section."""
 
     billing: Rates = field(default_factory=Rates)
+    cache: CacheSettings = field(default_factory=CacheSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     images: ImageSettings = field(default_factory=ImageSettings)
     ir: Limits = field(default_factory=Limits)

@@ -61,6 +61,8 @@ class SnapshotRow(peewee.Model):
     job = peewee.ForeignKeyField(JobRow)
     provider = peewee.TextField()
     created_at = InstantField()
+    base = peewee.TextField(null=True)
+    bytes = peewee.IntegerField(null=True)
 
     class Meta:
         table_name = "snapshots"

@@ -59,7 +59,7 @@ class Host:
         planned = plan_jobs(ir, Limits())
         new = NewBuild("main", "0" * 40, pipeline_ir=ir, timeout_seconds=planned.timeout_seconds)
         build = self.storage.builds.create(self.pipeline, new, planned.jobs)
-        self.engine.jobs_added()
+        self.engine.jobs_added(build.id)
         return build
 
     def finish(self, build: Build, seconds: float = 60.0) -> Build:

@@ -62,7 +62,7 @@ class DummyEngine:
         self.meanwhile: list[Callable[[], None]] = []
         """What happens while a reader waits: the first in its first wait, the second in its second, and so on."""
 
-    def jobs_added(self) -> None:
+    def jobs_added(self, build_id: int) -> None:
         self.added += 1
 
     def cancel(self, build_id: int) -> None:

@@ -45,7 +45,7 @@ class PlayedEngine:
         self.watched = threading.Semaphore(0)
         self._changed: defaultdict[str, threading.Event] = defaultdict(threading.Event)
 
-    def jobs_added(self) -> None:
+    def jobs_added(self, build_id: int) -> None:
         self.called.release()
 
     def cancel(self, build_id: int) -> None:

@@ -25,10 +25,38 @@ def test_a_snapshot_that_is_noted_again_is_noted_once(storage: Storage, world: W
     assert storage.snapshots.all() == [Snapshot("s", job.id, "sandbox", later)]
 
 
-def test_those_of_finished_builds_are_told_apart(storage: Storage, world: World):
+def test_a_snapshot_is_needed_until_its_build_is_over(storage: Storage, world: World):
     finished, running = world.build(), world.build()
     for build in (finished, running):
         storage.snapshots.add(build.uuid, world.job(build).id, "sandbox")
-    assert storage.snapshots.of_finished_builds() == []
+    assert storage.snapshots.unneeded() == []
+    assert storage.snapshots.in_use() == {finished.uuid, running.uuid}
     storage.builds.move(finished.id, BuildState.SCHEDULED, BuildState.PASSED)
-    assert [snapshot.name for snapshot in storage.snapshots.of_finished_builds()] == [finished.uuid]
+    assert [snapshot.name for snapshot in storage.snapshots.unneeded()] == [finished.uuid]
+    assert storage.snapshots.in_use() == {running.uuid}
+
+
+def test_the_disk_of_a_job_that_was_given_anothers_is_that_one(storage: Storage, world: World):
+    maker, heir = world.build(), world.build()
+    storage.snapshots.add("s", world.job(maker).id, "sandbox", base="below")
+    storage.snapshots.give("s", world.job(heir).id)
+    found = storage.snapshots.of_job(world.job(heir).id)
+    assert found is not None
+    assert (found.name, found.job_id, found.base) == ("s", world.job(maker).id, "below")
+
+
+def test_a_snapshot_that_an_unfinished_build_was_given_is_needed_though_its_own_is_over(storage: Storage, world: World):
+    maker, heir = world.build(), world.build()
+    storage.snapshots.add("s", world.job(maker).id, "sandbox")
+    storage.snapshots.give("s", world.job(heir).id)
+    world.finish_build(maker)
+    assert storage.snapshots.unneeded() == []
+    world.finish_build(heir)
+    assert [snapshot.name for snapshot in storage.snapshots.unneeded()] == ["s"]
+
+
+def test_what_a_snapshot_takes_is_unknown_until_it_is_measured(storage: Storage, world: World):
+    storage.snapshots.add("s", world.job(world.build()).id, "sandbox")
+    assert [snapshot.bytes for snapshot in storage.snapshots.all()] == [None]
+    storage.snapshots.measured("s", 4096)
+    assert [snapshot.bytes for snapshot in storage.snapshots.all()] == [4096]

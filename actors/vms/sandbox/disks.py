@@ -131,8 +131,13 @@ class Disks:
         if not (self.folder / upper).is_dir():
             message = f"VM {vm_id} has no disk"
             raise VmLost(message)
-        printed = self._run("sh", "-c", _MEASURE, "sh", upper).split()
-        return max(int(printed[0]), int(printed[2]) * _INODE_BYTES) if len(printed) == 4 else 0  # noqa: PLR2004 - du twice
+        return self._measure(upper)
+
+    def snapshot_bytes(self, snapshot: str) -> int:
+        """Return the bytes that a snapshot's own layer takes, counted as those of a VM are; 0 where there is none."""
+        folder = f"snapshots/{check_name(snapshot)}"
+        flat = (self.folder / folder / "flat").is_dir()
+        return self._measure(f"{folder}/flat" if flat else f"{folder}/upper")
 
     def freeze(self, vm_id: str, snapshot: str) -> None:
         """Make a snapshot of the disk of a VM that has ended. Again after a crash is fine. Raises VmError."""
@@ -196,6 +201,10 @@ class Disks:
             reason = done.stderr.decode(errors="replace").strip()[-1000:]
             message = f"the layers of snapshot {snapshot!r} cannot be summed up: {reason}"
             raise VmError(message)
+
+    def _measure(self, layer: str) -> int:
+        printed = self._run("sh", "-c", _MEASURE, "sh", layer).split()
+        return max(int(printed[0]), int(printed[2]) * _INODE_BYTES) if len(printed) == 4 else 0  # noqa: PLR2004 - du twice
 
     def _run(self, *argv: str) -> bytes:
         return run_mapped(argv, idmap=self._idmap, cwd=self.folder)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from actors.vms.provider import Endpoint, SnapshotNotFound, VmError, VmLost, VmSpec
+from actors.vms.provider import Endpoint, ImageNotFound, SnapshotNotFound, VmError, VmLost, VmSpec
 from actors.vms.sandbox.cgroups import remove_groups
 from actors.vms.sandbox.disks import Chain, Disks, check_name
 from actors.vms.sandbox.keys import KeyPair
@@ -148,6 +148,17 @@ class SandboxProvider:
         """Name every snapshot in the store."""
         return sorted(self._disks.snapshots())
 
+    def snapshot_image(self, name: str) -> str | None:
+        """Return the image that a snapshot lies on; None where it is not there, or the image was replaced since."""
+        try:
+            return self._chain_on(name).image
+        except (SnapshotNotFound, ImageNotFound):
+            return None
+
+    def snapshot_bytes(self, name: str) -> int:
+        """Return the bytes that a snapshot's own layer takes; 0 where it is not there."""
+        return self._disks.snapshot_bytes(name)
+
     def remove_snapshot(self, name: str) -> None:
         """Free a snapshot; unknown names are fine. Raises SnapshotInUse while a VM or a snapshot starts from it."""
         self._disks.remove_snapshot(name)
@@ -176,12 +187,16 @@ class SandboxProvider:
         if spec.snapshot is None:
             root = self._images.path(spec.image)
             return Chain(spec.image, _stamp(root)), [root]
-        chain = self._disks.chain_on(spec.snapshot)
-        root = self._images.path(chain.image)
-        if chain.stamp != _stamp(root):
-            message = f"snapshot {spec.snapshot!r} was made on an image {chain.image!r} that has been replaced since"
+        chain = self._chain_on(spec.snapshot)
+        return chain, [*self._disks.layer_paths(chain), self._images.path(chain.image)]
+
+    def _chain_on(self, snapshot: str) -> Chain:
+        """Return what a disk lies on that starts from a snapshot. Raises SnapshotNotFound, ImageNotFound."""
+        chain = self._disks.chain_on(snapshot)
+        if chain.stamp != _stamp(self._images.path(chain.image)):
+            message = f"snapshot {snapshot!r} was made on an image {chain.image!r} that has been replaced since"
             raise SnapshotNotFound(message)
-        return chain, [*self._disks.layer_paths(chain), root]
+        return chain
 
     def _group_name(self, vm_id: str) -> str:
         """Name a VM's control groups, which share one place with those of other folders."""

@@ -99,11 +99,11 @@ def test_the_documents_env_counts_even_if_it_stands_after_the_steps():
     assert refusal(document) == ("invalid_ir", "env.A: expected a string")
 
 
-def test_an_image_comes_from_the_step_then_from_the_document_and_never_beside_a_parents_disk():
-    steps = (command("a", image="debian:12"), b, command("c", builds_in="a", image="debian:12"), wait(), d)
+def test_an_image_is_that_of_the_disk_then_the_steps_then_the_documents():
+    steps = (command("a", image="debian:12"), b, command("c", builds_in="a", image="debian:13"), wait(), d)
     jobs = planned(flat(*steps, default_image="ubuntu:24.04")).jobs
-    assert [job.image for job in jobs] == ["debian:12", "ubuntu:24.04", None, "ubuntu:24.04"]
-    assert [job.image for job in planned(flat(*steps)).jobs] == ["debian:12", None, None, None]
+    assert [job.image for job in jobs] == ["debian:12", "ubuntu:24.04", "debian:12", "ubuntu:24.04"]
+    assert [job.image for job in planned(flat(*steps)).jobs] == ["debian:12", None, "debian:12", None]
 
 
 def test_a_wait_ignores_what_only_commands_have():

@@ -88,18 +88,18 @@ def test_a_malformed_edge_is_refused_with_its_path(edge: object, message: str):
     assert refusal(graph(*ABC, edges=[edge])) == ("invalid_ir", message)
 
 
-def test_an_image_comes_from_the_step_then_from_the_document_and_never_beside_a_parents_disk():
+def test_an_image_is_that_of_the_disk_then_the_steps_then_the_documents():
     document = graph(
         node("own", image="debian:12"),
         node("default"),
-        node("child", image="debian:12"),
+        node("child", image="debian:13"),
         node("after", image=None),
         edges=[[0, 2, "builds_in"], [0, 3, "depends_on"]],
         default_image="ubuntu:24.04",
     )
-    assert [job.image for job in planned(document).jobs] == ["debian:12", "ubuntu:24.04", None, "ubuntu:24.04"]
+    assert [job.image for job in planned(document).jobs] == ["debian:12", "ubuntu:24.04", "debian:12", "ubuntu:24.04"]
     del document["default_image"]
-    assert [job.image for job in planned(document).jobs] == ["debian:12", None, None, None]
+    assert [job.image for job in planned(document).jobs] == ["debian:12", None, "debian:12", None]
 
 
 def test_only_the_env_of_the_node_counts():
@@ -139,3 +139,13 @@ def test_edges_may_stand_before_the_nodes():
 )
 def test_a_malformed_graph_is_refused_with_its_path(graph_value: object, message: str):
     assert refusal({"version": "0", "graph": graph_value}) == ("invalid_ir", message)
+
+
+def test_the_image_of_a_disk_is_handed_down_whatever_the_order_of_the_document():
+    document = graph(
+        node("grandchild"),
+        node("child"),
+        node("root", image="debian:13"),
+        edges=[[1, 0, "builds_in"], [2, 1, "builds_in"]],
+    )
+    assert [job.image for job in planned(document).jobs] == ["debian:13"] * 3

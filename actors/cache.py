@@ -1,0 +1,100 @@
+"""What builds take from the cache, and what it may take from the host (engine.md, "Cache across builds")."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from actors.eviction import Forest
+from actors.messages import Stirred
+from actors.runtime import Runtime, post
+from actors.states import JobEvent, next_state
+from actors.vms import VmError
+from storage import CacheName
+
+if TYPE_CHECKING:
+    from actors.vms import Provider
+    from storage import Build, CacheEntry, Job, Storage
+
+__all__ = ["cached_disk", "evict", "free_disks", "keep_disk", "take_hit"]
+
+_log = logging.getLogger(__name__)
+
+
+def take_hit(runtime: Runtime, job_id: int) -> bool:
+    """Let a scheduled job pass by what an earlier build left; tell whether it did, for its build to go on.
+
+    False where nothing was left, or somebody else was faster to change the job's state.
+    """
+    job = runtime.storage.jobs.get(job_id)
+    if job is None or job.cache_key is None or (target := next_state(job.state, JobEvent.CACHE_HIT)) is None:
+        return False
+    build = runtime.storage.builds.get(job.build_id)
+    entry = None if build is None else cached_disk(runtime, build, job)
+    if build is None or entry is None:
+        return False
+    notice = (
+        f'cache hit: nothing is run, the disk that "{entry.job_name}" left in build {entry.build_number} is this job\'s'
+    )
+    if not runtime.storage.cache.hit(entry, job, target, build.uuid, notice):
+        return False
+    post(runtime.crew.hub, Stirred(job.uuid))
+    return True
+
+
+def cached_disk(runtime: Runtime, build: Build, job: Job) -> CacheEntry | None:
+    """Return what the cache has of a job. An entry whose disk is gone, or whose image was replaced, is forgotten."""
+    if job.cache_key is None or not runtime.cache.max_bytes:
+        return None
+    image = runtime.images.resolve(job.image)
+    entry = runtime.storage.cache.find(CacheName(build.pipeline_id, image, job.cache_key))
+    if entry is None or runtime.provider.snapshot_image(entry.snapshot) == image:
+        return entry
+    _log.warning("the cached disk %s cannot be used any more and is forgotten", entry.snapshot)
+    runtime.storage.cache.drop([entry])
+    return None
+
+
+def keep_disk(runtime: Runtime, build: Build, job: Job, snapshot: str) -> None:
+    """Have later builds find the disk that a job has left, unless they find another one already."""
+    image = runtime.provider.snapshot_image(snapshot)
+    if job.cache_key is not None and image is not None and runtime.cache.max_bytes:
+        runtime.storage.cache.store(CacheName(build.pipeline_id, image, job.cache_key), snapshot)
+
+
+def evict(storage: Storage, provider: Provider, max_bytes: int, room: int = 0) -> None:
+    """Hold the cache to its budget, or to ``room`` bytes less than it takes; `free_disks` frees what was forgotten."""
+    entries = storage.cache.entries()
+    if not entries:
+        return
+    _measure(storage, provider, entries)
+    forest = Forest(storage.snapshots.all())
+    taken = forest.bytes(entry.snapshot for entry in entries)
+    budget = min(max_bytes, taken - room) if room else max_bytes
+    gone = forest.excess(entries, storage.snapshots.in_use(), max(0, budget))
+    if gone:
+        storage.cache.drop(gone)
+        _log.info("%d of %d cached disks are forgotten, the longest unused ones", len(gone), len(entries))
+
+
+def free_disks(storage: Storage, provider: Provider) -> int:
+    """Free the disks that nothing needs any more, and return how many; the newest first: it may stand on an older."""
+    freed = 0
+    for snapshot in reversed(storage.snapshots.unneeded()):
+        try:
+            provider.remove_snapshot(snapshot.name)
+        except VmError as error:
+            _log.info("snapshot %s stays for now: %s", snapshot.name, error)
+        else:
+            storage.snapshots.remove(snapshot.name)
+            freed += 1
+    return freed
+
+
+def _measure(storage: Storage, provider: Provider, entries: list[CacheEntry]) -> None:
+    """Note what the cached disks take, and those they stand on, that nobody has measured yet."""
+    snapshots = {snapshot.name: snapshot for snapshot in storage.snapshots.all()}
+    forest = Forest(snapshots.values())
+    for name in {name for entry in entries for name in forest.chain(entry.snapshot)}:
+        if snapshots[name].bytes is None:
+            storage.snapshots.measured(name, provider.snapshot_bytes(name))

@@ -1,0 +1,108 @@
+"""`ci-daemon cache`: the disks that are kept for later builds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from actors.cache import free_disks
+from actors.eviction import Forest
+from ci_daemon.command.instants import on_the_wire
+from ci_daemon.command.session import Failure, Session, pass_session
+from ci_daemon.command.style import Group
+from ci_daemon.providers import open_images, open_provider
+from storage import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from storage import CacheEntry, Storage
+
+__all__ = ["cache"]
+
+F = TypeVar("F", bound="Callable[..., object]")
+
+_MIB = 2**20
+_COLUMNS = ("key", "organization", "pipeline", "job", "build", "image", "mib", "hits", "last_used_at")
+_SHOWN_OF_A_KEY = 16
+
+
+def _of_whom(command: F) -> F:
+    """Have a command take the options that say whose entries it is about."""
+    pipeline = click.option("--pipeline", metavar="SLUG", help="Those of the pipelines of this slug.")
+    return click.option("--org", metavar="ORG", help="Those of this organization.")(pipeline(command))
+
+
+@click.group(cls=Group)
+def cache() -> None:
+    """Disks of jobs that are kept for later builds."""
+
+
+@cache.command(name="list", short_help="List what is cached.")
+@_of_whom
+@pass_session
+def list_entries(session: Session, *, org: str | None, pipeline: str | None) -> None:
+    """List the cached disks, the longest unused first: they go first where room is short.
+
+    The size is what a disk takes beyond the one that it stands on; it is measured soon after a disk is stored.
+    """
+    with session.storage() as storage:
+        documents = [_document(entry) for entry in _entries(storage, org, pipeline)]
+    if not session.json:
+        documents = [{**each, "key": str(each["key"])[:_SHOWN_OF_A_KEY]} for each in documents]
+    session.table(documents, _COLUMNS, "nothing is cached")
+
+
+@cache.command(short_help="Say what the cache takes and how often it served.")
+@_of_whom
+@pass_session
+def stats(session: Session, *, org: str | None, pipeline: str | None) -> None:
+    """Say how many disks are cached, what they take together with those they stand on, and how often they served."""
+    most = session.config().cache.max_bytes
+    with session.storage() as storage:
+        entries = _entries(storage, org, pipeline)
+        taken = Forest(storage.snapshots.all()).bytes(entry.snapshot for entry in entries)
+    hits = sum(entry.hits for entry in entries)
+    session.answer(
+        {"entries": len(entries), "bytes": taken, "max_bytes": most, "hits": hits},
+        f"{len(entries)} disks are cached, which take {taken // _MIB} of {most // _MIB} MiB and saved {hits} jobs",
+    )
+
+
+@cache.command(short_help="Forget what is cached.")
+@_of_whom
+@pass_session
+def clear(session: Session, *, org: str | None, pipeline: str | None) -> None:
+    """Forget the cached disks, and free those that no unfinished build needs. The service may run meanwhile."""
+    config = session.config()
+    with session.storage() as storage:
+        entries = _entries(storage, org, pipeline)
+        storage.cache.drop(entries)
+        provider = open_provider(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
+        freed = free_disks(storage, provider)
+    session.answer({"entries": len(entries), "freed": freed}, f"forgot {len(entries)} cached disks and freed {freed}")
+
+
+def _entries(storage: Storage, org: str | None, pipeline: str | None) -> list[CacheEntry]:
+    """Return the entries that are asked for. Raises Failure where there is no such organization."""
+    if org is not None and storage.organizations.by_slug(org) is None:
+        raise Failure(f"there is no organization {org}: `ci-daemon org list` shows those there are")
+    return storage.cache.entries(org, pipeline)
+
+
+def _document(entry: CacheEntry) -> dict[str, object]:
+    return {
+        "key": entry.name.key,
+        "organization": entry.organization_slug,
+        "pipeline": entry.pipeline_slug,
+        "image": entry.name.image,
+        "job": entry.job_name,
+        "build": entry.build_number,
+        "bytes": entry.bytes,
+        "mib": None if entry.bytes is None else entry.bytes // _MIB,
+        "hits": entry.hits,
+        "created_at": on_the_wire(entry.created_at),
+        "last_used_at": on_the_wire(entry.last_used_at),
+        "snapshot": entry.snapshot,
+    }

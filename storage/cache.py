@@ -1,0 +1,158 @@
+"""The cache across builds: disks that jobs left, by what made them (engine.md, "Cache across builds")."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import peewee
+
+from storage.models import BuildRow, CacheRow, JobRow, OrganizationRow, PipelineRow, SnapshotRow
+from storage.records import BuildState, CacheEntry, CacheName, JobState
+from storage.statements import Columns, Command, Query, first, insert_into, slot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from storage.database import Database
+    from storage.jobs import Jobs
+    from storage.logs import LogFiles
+    from storage.records import Job
+    from storage.snapshots import Snapshots
+
+__all__ = ["Cache"]
+
+_ENTRY = Columns(
+    CacheEntry,
+    CacheRow.id,
+    Columns(CacheName, CacheRow.pipeline, CacheRow.image, CacheRow.key),
+    OrganizationRow.slug,
+    PipelineRow.slug,
+    BuildRow.number,
+    JobRow.name,
+    JobRow.id,
+    CacheRow.snapshot,
+    SnapshotRow.bytes,
+    CacheRow.created_at,
+    CacheRow.last_used_at,
+    CacheRow.hits,
+)
+
+
+class Cache:
+    """What builds may find of earlier ones of their pipeline. Safe in any thread.
+
+    An entry only names a snapshot; what becomes of that is for `Snapshots.unneeded` to say.
+    """
+
+    def __init__(self, database: Database, jobs: Jobs, snapshots: Snapshots, logs: LogFiles) -> None:
+        self._database = database
+        self._jobs = jobs
+        self._snapshots = snapshots
+        self._logs = logs
+        entries = (
+            CacheRow.select(*_ENTRY.selected)
+            .join(SnapshotRow, on=SnapshotRow.name == CacheRow.snapshot)
+            .join(JobRow, on=JobRow.id == SnapshotRow.job)
+            .join(BuildRow)
+            .join(PipelineRow)
+            .join(OrganizationRow)
+        )
+        this = CacheRow.id == slot("id")
+        organization, pipeline = slot("organization"), slot("pipeline")
+        may_hit = (
+            JobRow.select(JobRow.id)
+            .join(CacheRow, on=(CacheRow.pipeline == BuildRow.pipeline) & (CacheRow.key == JobRow.cache_key))
+            .where(JobRow.build == BuildRow.id, JobRow.state == JobState.SCHEDULED)
+        )
+        has_disk = JobRow.select(JobRow.id).where(JobRow.build == BuildRow.id, JobRow.disk.is_null(is_null=False))
+        exists, builds = peewee.fn.EXISTS, BuildRow.select(BuildRow.id)
+        self._get = Query(database, entries.where(this), _ENTRY)
+        self._find = Query(
+            database,
+            entries.where(
+                CacheRow.pipeline == slot("pipeline_id"),
+                CacheRow.key == slot("key"),
+                CacheRow.image == slot("image"),
+            ),
+            _ENTRY,
+        )
+        self._entries = Query(
+            database,
+            entries.where(
+                organization.is_null() | (OrganizationRow.slug == organization),
+                pipeline.is_null() | (PipelineRow.slug == pipeline),
+            ).order_by(CacheRow.last_used_at, CacheRow.id),
+            _ENTRY,
+        )
+        self._may_hit = Query(database, builds.where(BuildRow.id == slot("build_id"), exists(may_hit)), first)
+        self._begun = Query(
+            database,
+            builds.where(
+                BuildRow.finished_at.is_null(),
+                BuildRow.state == BuildState.SCHEDULED,
+                exists(has_disk) | exists(may_hit),
+            ),
+            first,
+        )
+        self._insert = Command(database, insert_into(CacheRow).on_conflict_ignore())
+        self._use = Command(
+            database,
+            CacheRow.update({CacheRow.last_used_at: slot("now"), CacheRow.hits: CacheRow.hits + 1}).where(this),
+        )
+        self._drop = Command(database, CacheRow.delete().where(this))
+
+    def find(self, name: CacheName) -> CacheEntry | None:
+        """Return the entry of a name."""
+        return self._find.one(pipeline_id=name.pipeline_id, key=name.key, image=name.image)
+
+    def entries(self, organization: str | None = None, pipeline: str | None = None) -> list[CacheEntry]:
+        """Return the entries, where slugs are given only theirs, the longest unused first."""
+        return self._entries.all(organization=organization, pipeline=pipeline)
+
+    def store(self, name: CacheName, snapshot: str) -> bool:
+        """Have a name mean a snapshot; False and no change where it means one already, or the snapshot is not there."""
+        with self._database.write():
+            if self._snapshots.get(snapshot) is None:
+                return False
+            now = self._database.now()
+            stored = self._insert.run(
+                pipeline_id=name.pipeline_id,
+                image=name.image,
+                key=name.key,
+                snapshot=snapshot,
+                created_at=now,
+                last_used_at=now,
+                hits=0,
+            )
+            return stored == 1
+
+    def hit(self, entry: CacheEntry, job: Job, to: JobState, build_uuid: str, notice: str) -> bool:
+        """Take a job to the state ``to`` with the entry's disk and a notice in its log, all at once.
+
+        False and no change where the entry is gone, or the job is not in its state any more. A log that cannot be
+        written costs the notice.
+        """
+        with self._database.write():
+            kept = self._get.one(id=entry.id)
+            if kept is None or not self._jobs.move(job.id, job.state, to, cache_hit=True):
+                return False
+            self._snapshots.give(entry.snapshot, job.id)
+            self._use.run(id=entry.id, now=self._database.now())
+            with suppress(OSError), self._logs.writer(build_uuid, job.uuid, job.attempt) as log:
+                log.notice(notice)
+            return True
+
+    def drop(self, entries: Iterable[CacheEntry]) -> None:
+        """Forget entries; those that are gone already are fine."""
+        with self._database.write():
+            for entry in entries:
+                self._drop.run(id=entry.id)
+
+    def may_hit(self, build_id: int) -> bool:
+        """Tell whether a scheduled job of a build has a key that its pipeline has an entry of, on whatever image."""
+        return self._may_hit.one(build_id=build_id) is not None
+
+    def begun(self) -> list[int]:
+        """Return the builds, ``scheduled`` still, of which a job has passed by the cache, or may."""
+        return self._begun.all()
