@@ -27,10 +27,5 @@ class Drops:
         """Count one event, and say so at level debug."""
         with self._lock:
             self._counts[state, event] += 1
-            total = self._counts.total()
-        _logger.debug("job %s is %s: %s is dropped, as %d events so far", job_uuid, state, event.name, total)
-
-    def counts(self) -> Counter[tuple[JobState, JobEvent]]:
-        """Return how often each event was dropped in each state."""
-        with self._lock:
-            return Counter(self._counts)
+            count = self._counts[state, event]
+        _logger.debug("job %s is %s: %s is dropped, %d of that kind so far", job_uuid, state, event.name, count)

@@ -1,0 +1,278 @@
+"""Cancels and time-outs, each held at an exact moment of a job's life (engine.md, "States" and "A job attempt")."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import pykka
+import pytest
+
+from actors import vms
+from actors.attempt import Attempt
+from actors.build import BuildSupervisor
+from actors.closing import Closing
+from actors.job import JobActor
+from actors.messages import BuildTimedOut, Demand, StepTimedOut
+from actors.states import JobEvent, Progress
+from actors.vms import SandboxProvider
+from storage import Build, JobState, LogWriter
+from tests.actors.conftest import Host, until
+from tests.e2e.pipelines import Graph
+
+PATIENCE = 30.0
+
+
+@dataclass
+class Gate:
+    """A place in the code where whoever comes first waits until the test lets go."""
+
+    reached: threading.Event = field(default_factory=threading.Event)
+    opened: threading.Event = field(default_factory=threading.Event)
+
+    def wait(self) -> None:
+        if not self.reached.is_set():
+            self.reached.set()
+            assert self.opened.wait(PATIENCE)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where a job is held, and what is true there."""
+
+    name: str
+    owner: object | None = None
+    method: str = ""
+    command: str = "echo begun; sleep 600"
+    after: bool = False
+    ran: bool = False
+    drained: bool = False
+    options: dict[str, object] = field(default_factory=dict)
+    until_log: bool = False
+    until_retry: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    @contextmanager
+    def held(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+        """Make the first who comes to this moment stop there."""
+        gate = Gate()
+        if self.owner is None:
+            gate.reached.set()
+        else:
+            real = getattr(self.owner, self.method)
+
+            def stopping(*args: object, **kwargs: object) -> object:
+                if not self.after:
+                    gate.wait()
+                result = real(*args, **kwargs)
+                if self.after:
+                    gate.wait()
+                return result
+
+            monkeypatch.setattr(self.owner, self.method, stopping)
+        try:
+            yield gate
+        finally:
+            gate.opened.set()
+
+
+AGAIN = {"retry": {"limit": 3}}
+LATER = {"retry": {"limit": 3, "backoff_seconds": 3600}}
+QUEUED = Moment("queued", drained=True)
+BOOTING = Moment("the VM boots", SandboxProvider, "create")
+CONNECTING = Moment("the VM is there and not connected", SandboxProvider, "connect")
+SOURCE = Moment("the source is on its way", Attempt, "_lay_source")
+BEFORE_START = Moment("the command is about to start", vms, "start")
+AFTER_START = Moment("the command has started and nobody knows", vms, "start", after=True)
+RUNNING = Moment("running", ran=True, until_log=True)
+DRAINING = Moment("draining", LogWriter, "output", command="echo begun", ran=True)
+CLOSING = Moment("closing", Closing, "close", command="true", ran=True)
+CLOSED = Moment("closed and not recorded", Closing, "close", command="true", ran=True, after=True)
+FREEZING = Moment("the snapshot is made", Attempt, "snapshot", command="true", ran=True)
+FROZEN = Moment("the snapshot is there", Attempt, "snapshot", command="true", ran=True, after=True)
+LEAVING = Moment(
+    "the first attempt's VM goes", Attempt, "release", command="exit 1", ran=True, drained=True, options=AGAIN
+)
+BETWEEN = Moment("between attempts", command="exit 1", ran=True, drained=True, options=AGAIN, until_retry=True)
+BACKING_OFF = Moment("backing off", command="exit 1", ran=True, options=LATER, until_retry=True)
+FOLLOWED = [RUNNING, DRAINING]
+EVERY = [
+    *(QUEUED, BOOTING, CONNECTING, SOURCE, BEFORE_START, AFTER_START, RUNNING, DRAINING, CLOSING, CLOSED, FREEZING),
+    *(FROZEN, LEAVING, BETWEEN, BACKING_OFF),
+]
+
+
+def begun(host: Host, moment: Moment, gate: Gate) -> Build:
+    """Store a build whose job comes to the moment and stays there."""
+    graph = Graph(timeout_seconds=600)
+    graph.step("only", moment.command, timeout_seconds=500, runner_args=moment.options)
+    graph.step("child", "true", builds_in="only")
+    if moment.drained and not moment.ran:
+        host.engine.drain()
+    build = host.build(graph.ir())
+    if moment.drained and moment.ran:
+        until(lambda: host.storage.leases.live() or None, "a lease")
+        host.engine.drain()
+    assert gate.reached.wait(PATIENCE)
+    if moment.until_log:
+        host.says(build, b"begun")
+    if moment.until_retry:
+        until(lambda: Progress.of(host.job(build)) == Progress(JobState.SCHEDULED, attempt=1) or None, "the retry")
+    return build
+
+
+def check_end(host: Host, build: Build, *, ran: bool) -> None:
+    """Everything of a build that is over is gone, and it is paid for as far as a command ran."""
+    until(lambda: True if not host.storage.leases.live() else None, "every lease ended")
+    until(lambda: True if not list(host.provider.list()) else None, "every VM gone")
+    until(lambda: True if not pykka.ActorRegistry.get_by_class(BuildSupervisor) else None, "no supervisor left")
+    debits = host.storage.ledger.page(build.organization_id, 100, None).rows
+    assert len(debits) == (1 if ran else 0)
+    assert host.storage.ledger.verify() == []
+    assert all(attempt.finished_at for attempt in host.storage.attempts.of_job(host.job(build).id))
+
+
+@pytest.mark.parametrize("moment", EVERY, ids=str)
+def test_a_cancel_meets_every_moment(host: Host, moment: Moment, monkeypatch: pytest.MonkeyPatch):
+    with moment.held(monkeypatch) as gate:
+        build = begun(host, moment, gate)
+        host.engine.cancel(build.id)
+        until(lambda: host.job(build).state in {"canceling", "canceled"} or None, "the cancel")
+    assert host.finish(build).state == "canceled"
+    assert [host.job(build, key).state for key in ("only", "child")] == ["canceled"] * 2
+    assert host.job(build).error_code is None
+    check_end(host, build, ran=moment.ran)
+
+
+@pytest.mark.parametrize("moment", EVERY, ids=str)
+def test_the_builds_time_out_meets_every_moment(host: Host, moment: Moment, monkeypatch: pytest.MonkeyPatch):
+    with moment.held(monkeypatch) as gate:
+        build = begun(host, moment, gate)
+        assert host.engine.crew.root is not None
+        host.engine.crew.root.tell(BuildTimedOut(build.id))
+        until(lambda: host.job(build).state in {"timing_out", "timed_out"} or None, "the time-out")
+    assert host.finish(build).state == "failed"
+    for key in ("only", "child"):
+        job = host.job(build, key)
+        assert (job.state, job.error_code) == ("timed_out", "pipeline_timeout")
+        assert job.error_message == "the build's time-out of 600 s is over"
+    check_end(host, build, ran=moment.ran)
+
+
+@pytest.mark.parametrize("moment", FOLLOWED, ids=str)
+def test_the_steps_time_out_meets_its_command(host: Host, moment: Moment, monkeypatch: pytest.MonkeyPatch):
+    with moment.held(monkeypatch) as gate:
+        build = begun(host, moment, gate)
+        (actor,) = pykka.ActorRegistry.get_by_class(JobActor)
+        actor.tell(StepTimedOut())
+        until(lambda: host.job(build).state == "timing_out" or None, "the time-out")
+    assert host.finish(build).state == "failed"
+    assert (host.job(build).state, host.job(build).error_code) == ("timed_out", "step_timeout")
+    assert host.job(build, "child").state == "skipped"
+    check_end(host, build, ran=True)
+
+
+@pytest.mark.parametrize("moment", [BOOTING, SOURCE, RUNNING, DRAINING, CLOSING, FREEZING, FROZEN], ids=str)
+@pytest.mark.parametrize("stop", ["cancel", "time out"])
+def test_a_stop_that_had_begun_is_ended_by_the_next_process(
+    host: Host, moment: Moment, stop: str, monkeypatch: pytest.MonkeyPatch
+):
+    with moment.held(monkeypatch) as gate:
+        build = begun(host, moment, gate)
+        assert host.engine.crew.root is not None
+        if stop == "cancel":
+            host.engine.cancel(build.id)
+        else:
+            host.engine.crew.root.tell(BuildTimedOut(build.id))
+        until(lambda: host.job(build).state in {"canceling", "timing_out", "timed_out"} or None, "the stop")
+        stopping = threading.Thread(target=host.restart)
+        stopping.start()
+    stopping.join()
+    assert host.finish(build).state == ("canceled" if stop == "cancel" else "failed")
+    wanted = ("canceled", None) if stop == "cancel" else ("timed_out", "pipeline_timeout")
+    assert (host.job(build).state, host.job(build).error_code) == wanted
+    check_end(host, build, ran=moment.ran)
+
+
+def test_what_comes_after_the_end_is_dropped_and_counted(
+    host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.DEBUG, "actors.drops")
+    held = Moment("the VM goes", Attempt, "release")
+    with held.held(monkeypatch) as gate:
+        build = host.build(Graph().step("only", "true").step("other", "sleep 600").ir())
+        assert gate.reached.wait(PATIENCE)
+        until(lambda: host.job(build).state == "passed" or None, "the end")
+        host.engine.cancel(build.id)
+        until(lambda: "is passed: CANCEL is dropped, 1 of that kind so far" in caplog.text or None, "the drop")
+    assert host.finish(build).state == "canceled"
+    assert host.job(build).state == "passed"
+
+
+@pytest.mark.parametrize("stop", ["cancel", "time out"])
+def test_a_stopped_job_is_over_when_its_vm_is_gone_and_not_before(
+    host: Host, stop: str, monkeypatch: pytest.MonkeyPatch
+):
+    leaving = Moment("the VM goes", Attempt, "release")
+    with leaving.held(monkeypatch) as gate:
+        build = host.build(Graph().step("only", "echo begun; sleep 600").ir())
+        host.says(build, b"begun")
+        if stop == "cancel":
+            host.engine.cancel(build.id)
+        else:
+            the_job_actor().tell(JobEvent.BUILD_TIMEOUT)
+        assert gate.reached.wait(PATIENCE)
+        assert host.job(build).state in {"canceling", "timing_out"}
+        assert host.storage.ledger.page(build.organization_id, 1, None).rows == ()
+    host.finish(build)
+    assert host.job(build).state in {"canceled", "timed_out"}
+    check_end(host, build, ran=True)
+
+
+@pytest.mark.parametrize("stop", ["cancel", "time out"])
+def test_a_stop_overtakes_the_news_that_a_job_waits_for_its_next_attempt(
+    host: Host, stop: str, monkeypatch: pytest.MonkeyPatch
+):
+    sent_back = Moment("sent back", Closing, "record", command="exit 1", after=True, drained=True, ran=True)
+    with replace(sent_back, options=AGAIN).held(monkeypatch) as gate:
+        build = begun(host, replace(sent_back, options=AGAIN), gate)
+        if stop == "cancel":
+            host.engine.cancel(build.id)
+        else:
+            (supervisor,) = pykka.ActorRegistry.get_by_class(BuildSupervisor)
+            assert host.engine.crew.root is not None
+            host.engine.crew.root.tell(BuildTimedOut(build.id))
+            host.engine.crew.root.ask(Demand())
+            supervisor.ask("what comes after it")
+        assert host.job(build).state == "scheduled"
+    assert host.finish(build).state == ("canceled" if stop == "cancel" else "failed")
+    assert host.job(build).error_code == (None if stop == "cancel" else "pipeline_timeout")
+    check_end(host, build, ran=True)
+
+
+def test_the_next_process_knows_for_what_time_out_a_job_is_being_ended(host: Host, monkeypatch: pytest.MonkeyPatch):
+    killing = Moment("killed", Attempt, "kill")
+    with killing.held(monkeypatch) as gate:
+        graph = Graph().step("only", "echo begun; sleep 600", runner_args={"soft_fail": True, **AGAIN})
+        build = host.build(graph.step("next", "echo goes on", after=("only",)).ir())
+        host.says(build, b"begun")
+        the_job_actor().tell(StepTimedOut())
+        assert gate.reached.wait(PATIENCE)
+        stopping = threading.Thread(target=host.restart)
+        stopping.start()
+    stopping.join()
+    assert host.finish(build).state == "passed"
+    ended = host.job(build)
+    assert (ended.state, ended.soft_failed, ended.error_code) == ("timed_out", True, "step_timeout")
+    assert ended.error_message == "the step's time-out of 3600 s is over"
+
+
+def the_job_actor() -> pykka.ActorRef[JobActor]:
+    """Return the one running job actor."""
+    (actor,) = pykka.ActorRegistry.get_by_class(JobActor)
+    return actor
