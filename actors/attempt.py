@@ -126,16 +126,20 @@ class Attempt:
             log.output(block)
             self._on_output()
         assert following.exited is not None  # noqa: S101 - it was followed to its end
-        log.close()
+        self._close_log()
         return following.exited
 
-    def _wait_for_room(self, error: OSError) -> None:
-        """Let go of a log that could not be written, and pause. Raises Abandoned, and what is no want of room."""
+    def _close_log(self) -> None:
+        """Close the log, which whoever has more to say opens again."""
         with self._lock:
             log, self._log = self._log, None
         if log is not None:
-            with contextlib.suppress(OSError):
-                log.close()
+            log.close()
+
+    def _wait_for_room(self, error: OSError) -> None:
+        """Let go of a log that could not be written, and pause. Raises Abandoned, and what is no want of room."""
+        with contextlib.suppress(OSError):
+            self._close_log()
         if self._abandoned.is_set():
             raise Abandoned from None
         if error.errno not in _NO_ROOM:
@@ -183,8 +187,7 @@ class Attempt:
         """Make the step under way raise, soon; the VM and what runs in it stay as they are. Idempotent."""
         self._abandoned.set()
         self.disconnect()
-        if self._log is not None:
-            self._log.close()
+        self._close_log()
 
     def disconnect(self) -> None:
         """Close the connection."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pykka
 import pytest
 
-from actors import Engine, JobSettings, PoolSettings, plan_jobs
+from actors import CacheSettings, Engine, JobSettings, PoolSettings, plan_jobs
 from actors.ir import Limits
 from actors.vms import Images, ImageStore, SandboxProvider
 from actors.vms.sandbox.userns import IdMap
@@ -22,8 +22,9 @@ T = TypeVar("T")
 class Host:
     """A state directory with its VMs, and one engine after the other over it."""
 
-    def __init__(self, directory: Path, images_dir: Path, warm: int = 0) -> None:
-        self.warm = warm
+    def __init__(self, directory: Path, images_dir: Path, warm: int = 0, **pool: Any) -> None:
+        self.pool = PoolSettings(**{"max_vms": 4, "warm": warm} | pool)
+        self.cache = CacheSettings()
         self.clock = SystemClock()
         self.storage = Storage.create(directory / "state", self.clock)
         idmap = IdMap.of_caller()
@@ -43,9 +44,10 @@ class Host:
             self.provider,
             self.images,
             self.clock,
-            PoolSettings(max_vms=4, warm=self.warm),
+            self.pool,
             JobSettings(kill_grace=1.0),
             "http://127.0.0.1",
+            cache=self.cache,
         )
 
     def restart(self) -> None:
@@ -54,13 +56,23 @@ class Host:
         self.engine = self._engine()
         self.engine.start()
 
-    def build(self, ir: str) -> Build:
+    def other_pipeline(self, name: str = "Other") -> Pipeline:
+        """Make a pipeline of another organization."""
+        owner = self.storage.users.create(f"{name}@example.org", name)
+        organization = self.storage.organizations.create(name, "", owner.id)
+        return self.storage.pipelines.create(organization.id, NewPipeline("demo", "Demo", "r", "main"))
+
+    def build(self, ir: str, pipeline: Pipeline | None = None) -> Build:
         """Store a build and tell the engine."""
-        planned = plan_jobs(ir, Limits())
-        new = NewBuild("main", "0" * 40, pipeline_ir=ir, timeout_seconds=planned.timeout_seconds)
-        build = self.storage.builds.create(self.pipeline, new, planned.jobs)
+        build = self.plant(ir, pipeline)
         self.engine.jobs_added(build.id)
         return build
+
+    def plant(self, ir: str, pipeline: Pipeline | None = None) -> Build:
+        """Store a build and tell nobody."""
+        planned = plan_jobs(ir, Limits())
+        new = NewBuild("main", "0" * 40, pipeline_ir=ir, timeout_seconds=planned.timeout_seconds)
+        return self.storage.builds.create(pipeline or self.pipeline, new, planned.jobs)
 
     def finish(self, build: Build, seconds: float = 60.0) -> Build:
         """Wait for a build's end."""
