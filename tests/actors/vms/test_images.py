@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import bz2
+import fcntl
 import gzip
 import io
 import lzma
@@ -337,3 +338,17 @@ https://other.example/linux/debian bookworm stable
     def test_this_hosts_settings_can_be_read(self):
         assert all(line.startswith("Acquire::") and line.endswith(";") for line in host.apt_options())
         assert all(text.startswith("-----BEGIN CERTIFICATE") for text in host.local_certificates())
+
+
+def test_what_the_dead_left_of_an_image_is_swept_and_what_the_living_make_is_not(tmp_path: Path, idmap: IdMap):
+    store = ImageStore(tmp_path / "store", idmap)
+    store.sweep()
+    for name in ("dead@1", "living@1"):
+        (tmp_path / "store" / f".making-{name}" / "tree").mkdir(parents=True)
+    (tmp_path / "store" / ".locks").mkdir()
+    with (tmp_path / "store" / ".locks" / "living@1").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        store.sweep()
+        assert {path.name for path in (tmp_path / "store").iterdir()} == {".locks", ".making-living@1"}
+    store.sweep()
+    assert {path.name for path in (tmp_path / "store").iterdir()} == {".locks"}
