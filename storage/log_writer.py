@@ -40,7 +40,7 @@ class LogWriter:
         self._records, last = _last_whole(self._log, self._index)
         self._size = last.end
         self._stored = last.guest_end
-        self._limit_told = self._size > self._room
+        self._limit_told = taken + self._size > limit
         os.ftruncate(self._log, self._size)
         os.ftruncate(self._index, record_offset(self._records))
 
