@@ -11,6 +11,7 @@ TABLE = {
     ("pending", "build_timeout"): "timed_out",
     ("scheduled", "cancel"): "canceled",
     ("scheduled", "build_timeout"): "timed_out",
+    ("scheduled", "queue_timeout"): "timed_out",
     ("scheduled", "cache_hit"): "passed",
     ("scheduled", "granted"): "assigned",
     ("assigned", "started"): "running",

@@ -15,6 +15,7 @@ from tests.storage.model import TABLE, TERMINAL, ModelAttempt, ModelBuild, Model
 from tests.storage.world import DEPENDS_ON, HandClock, World, new_job
 
 _SERVICE_EVENTS = [event for event in JobEvent if event not in {JobEvent.READY, JobEvent.BLOCKED}]
+_WITH_VM = {"assigned", "running", "canceling", "timing_out"}
 
 graphs = st.lists(st.dictionaries(st.integers(0, 4), st.booleans(), max_size=3), min_size=1, max_size=5).map(
     lambda needs: [{before: some[before] for before in some if before < at} for at, some in enumerate(needs)]
@@ -63,10 +64,6 @@ class Tables(RuleBasedStateMachine):
         model.settle()
         self._builds.append((self._world.build(*jobs), model))
 
-    @rule(seconds=st.integers(0, 300))
-    def time_goes_by(self, seconds: int) -> None:
-        self._clock.turn(seconds=seconds)
-
     @rule()
     def warm_up(self) -> None:
         lease = self._storage.leases.reserve_warm(f"warm-{next(self._world.names)}", "sandbox", "debian:12", Shape())
@@ -74,20 +71,26 @@ class Tables(RuleBasedStateMachine):
         assert not self._storage.leases.warmed(lease.id)
         self._warm.append(lease.id)
 
-    @rule(pick=picks, choice=picks, soft=st.booleans(), billable=st.booleans(), warm=st.booleans())
-    def go_on(self, pick: int, choice: int, soft: bool, billable: bool, warm: bool) -> None:
-        """Let something happen that may happen to a job as it is."""
-        live = [each for each in self._jobs() if not each[1].over and each[1].state != "pending"]
-        if not live:
-            return
-        job, model, build = live[pick % len(live)]
-        possible = [event for state, event in TABLE if state == model.state]
-        event = JobEvent[possible[choice % len(possible)].upper()]
-        if event is JobEvent.GRANTED:
+    @rule(pick=picks, warm=st.booleans())
+    def run(self, pick: int, warm: bool) -> None:
+        """Give a VM to a job that waits for one, and start its command."""
+        waiting = [(job, model) for job, model, _ in self._jobs() if model.state == "scheduled"]
+        if waiting:
+            job, model = waiting[pick % len(waiting)]
             self._grant(job, model, warm=warm)
-        elif event is JobEvent.STARTED:
             self._start(job, model)
-        else:
+
+    @rule(pick=picks, choice=picks, seconds=st.integers(0, 300), soft=st.booleans(), billable=st.booleans())
+    def go_on(self, pick: int, choice: int, seconds: int, soft: bool, billable: bool) -> None:
+        """Let something happen, after a while, that may happen to a job as it is."""
+        self._clock.turn(seconds=seconds)
+        live = [each for each in self._jobs() if each[1].state in _WITH_VM]
+        if live:
+            job, model, build = live[pick % len(live)]
+            possible = [
+                JobEvent[event.upper()] for state, event in TABLE if state == model.state and event != "started"
+            ]
+            event = possible[choice % len(possible)]
             self._tell(job, model, build, event, job.state, soft=soft, billable=billable)
 
     @rule(pick=picks, event=st.sampled_from(_SERVICE_EVENTS), believed=st.sampled_from(JobState), soft=st.booleans())
@@ -277,4 +280,4 @@ class Tables(RuleBasedStateMachine):
 
 
 TestTables = Tables.TestCase
-TestTables.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, report_multiple_bugs=False)
+TestTables.settings = settings(max_examples=60, stateful_step_count=60, deadline=None, report_multiple_bugs=False)
