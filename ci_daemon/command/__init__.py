@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ci_daemon.command.audit import audit
+from ci_daemon.command.build import build
+from ci_daemon.command.cache import cache
 from ci_daemon.command.doctor import doctor
+from ci_daemon.command.drain import drain, resume
 from ci_daemon.command.faults import FAULTS, sentence
 from ci_daemon.command.image import image
 from ci_daemon.command.init import init
 from ci_daemon.command.lease import lease
 from ci_daemon.command.ledger import ledger
+from ci_daemon.command.org import org
+from ci_daemon.command.pipeline import pipeline
 from ci_daemon.command.retention import retention
 from ci_daemon.command.serve import serve
 from ci_daemon.command.session import DEFAULT_STATE_DIR, Session
@@ -32,9 +38,9 @@ __all__ = ["main"]
 
 _HEADINGS: dict[str, list[click.Command]] = {
     "Set up": [init, doctor, image],
-    "Run": [serve, status, lease, retention],
-    "People and money": [user, token, ledger],
-    "Build": [submit],
+    "Run": [serve, status, drain, resume, lease, cache, retention, audit],
+    "People and money": [user, token, org, ledger],
+    "Build": [submit, pipeline, build],
 }
 
 

@@ -173,7 +173,16 @@ def test_status_of_a_service_that_does_not_run(made: Run, state: Path, capsys: p
     assert made("status", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer.pop("disk_free_bytes") > 0
-    assert answer == {"state_dir": str(state), "pid": None, "url": None, "builds": {}, "leases": {}}
+    assert answer == {
+        "state_dir": str(state),
+        "pid": None,
+        "url": None,
+        "builds": {},
+        "leases": {},
+        "queued_jobs": 0,
+        "drained_since": None,
+        "disk_low": False,
+    }
 
 
 def test_lists_of_nothing_say_so(made: Run, capsys: pytest.CaptureFixture[str]):

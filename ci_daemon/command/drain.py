@@ -1,0 +1,65 @@
+"""`ci-daemon drain` and `resume`: whether this host gives VMs to jobs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from ci_daemon.command.session import Failure, Session, pass_session
+from ci_daemon.command.style import Command
+from ci_daemon.lock import served_by
+
+if TYPE_CHECKING:
+    from storage import Storage
+
+__all__ = ["drain", "resume"]
+
+_LOOK_SECONDS = 0.5
+
+
+@click.command(cls=Command, short_help="Start no more jobs on this host.")
+@click.option("--wait", is_flag=True, help="Return when the jobs that run have ended.")
+@pass_session
+def drain(session: Session, *, wait: bool) -> None:
+    """Give no more VMs to jobs, until `ci-daemon resume`; restarts change nothing about it.
+
+    Jobs that run go on, builds are taken, and their jobs wait. The service may run or not.
+    """
+    with session.storage() as storage:
+        changed = storage.switches.drain()
+        if wait:
+            _wait(session, storage)
+        left = _held(storage)
+    what = "drained" if changed else "was drained already"
+    session.answer(
+        {"drained": True, "changed": changed, "jobs_running": left}, f"{what}; jobs that still hold a VM: {left}"
+    )
+
+
+@click.command(cls=Command, short_help="Start jobs on this host again.")
+@pass_session
+def resume(session: Session) -> None:
+    """Give VMs to jobs again after `ci-daemon drain`. A service that runs does so within a second."""
+    with session.storage() as storage:
+        changed = storage.switches.resume()
+    text = "jobs get VMs again" if changed else "the host was not drained: jobs get VMs"
+    session.answer({"drained": False, "changed": changed}, text)
+
+
+def _wait(session: Session, storage: Storage) -> None:
+    """Return when no job holds a VM. Raises Failure where nothing would ever end."""
+    while left := _held(storage):
+        if served_by(session.state_dir) is None:
+            raise Failure(
+                f"the host is drained, but no service runs to see the end of the jobs that hold a VM ({left}):"
+                " start `ci-daemon serve`, or end them with `ci-daemon lease kill --all`"
+            )
+        if storage.switches.drained_since() is None:
+            raise Failure("somebody resumed the host meanwhile: drain it again")
+        time.sleep(_LOOK_SECONDS)
+
+
+def _held(storage: Storage) -> int:
+    return sum(lease.job_id is not None for lease in storage.leases.live())

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.capacity import Capacity, Load, to_give_up
+from storage import Shape
+
+shapes = st.builds(Shape, st.integers(1, 64), st.integers(1, 512), st.integers(1, 999))
+caps = st.one_of(st.just(0), st.integers(1, 1000))
+capacities = st.builds(Capacity, caps, caps, caps, caps)
+RESOURCES = ("vms", "cpu", "memory_gb", "disk_gb")
+
+
+def within(capacity: Capacity, load: Load) -> bool:
+    return all(not getattr(capacity, of) or getattr(load, of) <= getattr(capacity, of) for of in RESOURCES)
+
+
+@given(capacities, st.lists(shapes, min_size=1), shapes)
+def test_a_vm_fits_exactly_where_no_cap_is_passed(capacity: Capacity, there: list[Shape], shape: Shape):
+    load = Load.of(there)
+    shortage = capacity.shortage(load, shape)
+    assert (shortage is None) == within(capacity, load.plus(shape))
+    if shortage is not None:
+        assert shortage.taken == getattr(load, shortage.of)
+        assert shortage.taken + shortage.wanted > shortage.cap == getattr(capacity, shortage.of)
+
+
+@given(capacities, shapes)
+def test_alone_a_vm_of_any_shape_fits(capacity: Capacity, shape: Shape):
+    assert capacity.shortage(Load(), shape) is None
+
+
+@given(capacities, st.lists(shapes, max_size=20))
+def test_granting_what_fits_never_passes_a_cap_but_for_one_vm_alone(capacity: Capacity, asked: list[Shape]):
+    load = Load()
+    for shape in asked:
+        if capacity.shortage(load, shape) is None:
+            load = load.plus(shape)
+    assert load.vms <= 1 or within(capacity, load)
+
+
+@given(capacities, st.lists(shapes, min_size=1, max_size=5), st.lists(shapes, max_size=5))
+def test_as_few_spare_vms_go_as_make_the_others_fit(capacity: Capacity, held: list[Shape], spare: list[Shape]):
+    gone = to_give_up(capacity, Load.of(held), spare)
+    fits = [within(capacity, Load.of([*held, *spare[count:]])) for count in range(len(spare))]
+    assert gone == (fits.index(True) if True in fits else len(spare))
+
+
+def test_without_a_job_a_single_spare_vm_of_any_shape_may_stay():
+    tight = Capacity(vms=1, memory_gb=1)
+    assert to_give_up(tight, Load(), [Shape()]) == 0
+    assert to_give_up(tight, Load(), [Shape(), Shape()]) == 1
+
+
+def test_figures_name_what_is_short():
+    load = Load.of([Shape(4, 8, 20), Shape(2, 8, 20)])
+    assert str(Capacity(vms=2).shortage(load, Shape())) == "2 of 2 VMs"
+    assert str(Capacity(cpu=8).shortage(load, Shape(3, 1, 1))) == "6 of 8 vCPUs"
+    assert str(Capacity(memory_gb=16).shortage(load, Shape())) == "16 of 16 GB of memory"
+    assert str(Capacity(disk_gb=50).shortage(load, Shape())) == "40 of 50 GB of disk"

@@ -1,0 +1,293 @@
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.messages import Reap
+from actors.warm import make_warm
+from storage import Build, JobState, Lease, LeaseState
+from tests.actors.conftest import Host, until
+from tests.e2e.pipelines import Graph, one
+
+LONG = "sleep 600"
+HostOf = Callable[..., Host]
+
+
+@pytest.fixture
+def host_of(tmp_path: Path, images_dir: Path) -> Iterator[HostOf]:
+    """Make a host with these settings of its pool; its engine is not started."""
+    with ExitStack() as opened:
+        yield lambda **pool: opened.enter_context(closing(Host(tmp_path, images_dir, **pool)))
+
+
+def many(number: int, cmd: str = LONG) -> str:
+    graph = Graph()
+    for each in range(number):
+        graph.step(f"job-{each}", cmd)
+    return graph.ir()
+
+
+def leases(host: Host, number: int) -> list[Lease]:
+    """Wait for so many leases of jobs, ended or not; return them in the order in which they were granted."""
+
+    def look() -> list[Lease] | None:
+        made = [host.storage.leases.get(lease_id) for lease_id in range(1, number + 1)]
+        found = [lease for lease in made if lease is not None and lease.job_id is not None]
+        return found if len(found) == number else None
+
+    return until(look, f"{number} leases")
+
+
+def warm(host: Host, number: int) -> list[Lease]:
+    """Wait until so many VMs are warm and no others are being made."""
+
+    def look() -> list[Lease] | None:
+        idle = [lease for lease in host.storage.leases.live() if lease.job_id is None]
+        return idle if len(idle) == number and all(lease.state is LeaseState.WARM for lease in idle) else None
+
+    return until(look, f"{number} warm VMs")
+
+
+def waits(host: Host, build: Build, why: str, key: str = "only") -> None:
+    until(lambda: host.engine.pending_reason(host.job(build, key)) == f"waiting for a VM: {why}" or None, why)
+
+
+def test_an_organization_with_one_job_comes_before_one_with_a_thousand(host_of: HostOf):
+    host = host_of(max_vms=2)
+    host.engine.start()
+    crowd = host.build(many(999))
+    first, _ = leases(host, 2)
+    until(lambda: host.job(crowd, "job-0").state is JobState.RUNNING or None, "running")
+    assert first.job_id == host.job(crowd, "job-0").id
+    build = host.build(one("true"), host.other_pipeline())
+    host.provider.destroy(first.uuid)
+    assert host.finish(build).state == "passed"
+    assert leases(host, 3)[2].organization_id == build.organization_id
+
+
+def test_vms_that_are_free_at_once_go_to_organizations_in_turns(host_of: HostOf):
+    host = host_of(max_vms=4)
+    builds = [host.build(many(10)), host.build(many(10), host.other_pipeline())]
+    host.engine.start()
+    ours, theirs = (build.organization_id for build in builds)
+    assert [lease.organization_id for lease in leases(host, 4)] == [ours, theirs, ours, theirs]
+
+
+def test_who_weighs_more_gets_more(host_of: HostOf):
+    host = host_of(max_vms=4)
+    host.build(many(10))
+    heavy = host.build(many(10), host.other_pipeline())
+    host.storage.organizations.configure(heavy.organization_id, weight=3)
+    host.engine.start()
+    assert sum(lease.organization_id == heavy.organization_id for lease in leases(host, 4)) == 3
+
+
+def test_what_was_used_before_a_restart_is_remembered(host_of: HostOf):
+    host = host_of(max_vms=1)
+    host.engine.start()
+    host.finish(host.build(one("sleep 0.2")))
+    host.engine.stop()
+    host.build(one(LONG))
+    host.build(one(LONG), other := host.other_pipeline())
+    host.restart()
+    assert leases(host, 2)[1].organization_id == other.organization_id
+
+
+def test_an_organization_has_no_more_than_its_cap_and_others_go_on(host_of: HostOf):
+    host = host_of(max_vms_per_organization=1)
+    host.engine.start()
+    host.build(one(LONG))
+    second = host.build(one(LONG))
+    waits(host, second, "its organization has all 1 VMs that it may have")
+    assert host.finish(host.build(one("true"), host.other_pipeline())).state == "passed"
+    assert host.job(second).attempt == 0
+
+
+def test_a_job_larger_than_its_organizations_cap_runs_alone(host_of: HostOf):
+    host = host_of(max_cpu_per_organization=1)
+    host.engine.start()
+    held, waiting = host.build(one(LONG)), host.build(one("true"))
+    host.says(held, b"", "only")
+    waits(host, waiting, "its organization has 2 of 1 vCPUs, it needs 2")
+    host.engine.cancel(held.id)
+    assert host.finish(waiting).state == "passed"
+
+
+def test_the_host_has_no_more_than_its_caps_and_every_job_is_told_what_it_waits_for(host_of: HostOf):
+    host = host_of(max_memory_gb=5)
+    host.engine.start()
+    held, following, last = (host.build(one(LONG)) for _ in range(3))
+    waits(host, following, "4 of 5 GB of memory are taken, it needs 4")
+    waits(host, last, "4 of 5 GB of memory are taken, the job before it needs 4")
+    for build in (last, following, held):
+        host.engine.cancel(build.id)
+
+
+def test_a_job_that_gets_no_vm_in_time_ends_and_says_what_was_missing(host_of: HostOf):
+    host = host_of(max_vms=1, queue_timeout=1)
+    host.engine.start()
+    held = host.build(one(LONG))
+    host.says(held, b"")
+    waiting = host.build(Graph().step("only", "true").step("next", "true", after=("only",)).ir())
+    assert host.finish(waiting).state == "failed"
+    job = host.job(waiting)
+    assert (job.state, job.error_code, job.attempt) == (JobState.TIMED_OUT, "lease_failed", 0)
+    assert job.error_message == ("it got no VM within 1 s; at the end: waiting for a VM: host is full (1 of 1)")
+    assert host.job(waiting, "next").state is JobState.SKIPPED
+    assert host.storage.builds.get(held.id).state == "running"  # type: ignore[union-attr] # it is there
+
+
+def test_time_without_a_service_is_no_waiting(host_of: HostOf):
+    host = host_of(queue_timeout=60)
+    build = host.build(one("true"))
+    host.storage._database.execute("UPDATE jobs SET queued_at = queued_at - 3600000000")
+    host.engine.start()
+    assert host.finish(build).state == "passed"
+
+
+def test_a_job_that_backs_off_says_so_and_is_granted_by_itself_when_that_is_over(host_of: HostOf):
+    host = host_of()
+    build = host.build(one("true"))
+    job = host.job(build)
+    lease = host.storage.leases.assign(
+        job.id,
+        provider="sandbox",
+        image="debian:12",
+        shape=job.shape,
+        network=True,
+        warm_lease_id=None,
+        lease_uuid="0b8f6f0e-0f7f-4a6e-b1ac-000000000001",
+    )
+    assert lease is not None
+    host.storage.leases.start(lease.id, job.id)
+    assert host.storage.jobs.retry(
+        job.id,
+        JobState.RUNNING,
+        lease_id=lease.id,
+        billable=True,
+        error_code=None,
+        exit_code=1,
+        backoff_seconds=2,
+    )
+    host.storage.leases.end(lease.id)
+    host.engine.start()
+    assert host.engine.pending_reason(host.job(build)) == "waiting 2 s before attempt 2"
+    not_before = host.job(build).not_before
+    assert host.finish(build).state == "passed"
+    second = leases(host, 2)[1]
+    assert not_before is not None
+    assert not_before <= second.created_at
+
+
+def test_a_drained_host_starts_nothing_until_it_is_resumed_and_a_restart_changes_nothing(host_of: HostOf):
+    host = host_of(warm=1)
+    host.engine.start()
+    running = host.build(one(LONG))
+    until(lambda: host.job(running).state is JobState.RUNNING or None, "running")
+    host.storage.switches.drain()
+    build = host.build(one("true"))
+    waits(host, build, "the owner has drained this host")
+    assert not host.engine.draining
+    host.restart()
+    waits(host, build, "the owner has drained this host")
+    assert host.job(running).state is JobState.RUNNING
+    assert host.job(build).attempt == 0
+    host.storage.switches.resume()
+    assert host.finish(build).state == "passed"
+    host.engine.cancel(running.id)
+
+
+def test_a_drain_and_a_resume_are_noticed_without_any_other_event(host_of: HostOf):
+    host = host_of()
+    host.storage.switches.drain()
+    host.engine.start()
+    build = host.build(one("true"))
+    waits(host, build, "the owner has drained this host")
+    host.storage.switches.resume()
+    assert host.finish(build).state == "passed"
+
+
+def test_on_a_full_disk_no_job_starts_room_is_made_and_then_jobs_start_by_themselves(
+    host_of: HostOf, monkeypatch: pytest.MonkeyPatch
+):
+    real, free, made = shutil.disk_usage, [2 * 2**30], []
+
+    def usage(path: Any) -> Any:
+        return real(path)._replace(free=free[0])
+
+    monkeypatch.setattr("actors.pool.shutil.disk_usage", usage)
+    monkeypatch.setattr("actors.pool._DISK_AGAIN", 0.05)
+    monkeypatch.setattr("actors.root.make_room", lambda _runtime, lacking: made.append(lacking))
+    host = host_of(warm=1, low_disk_gb=5.0)
+    host.engine.start()
+    build = host.build(one("true"))
+    waits(host, build, "the host's disk has 2.0 GB left, below 5 GB no job starts")
+    until(lambda: len(made) > 1 or None, "room asked for again")
+    assert set(made) == {3 * 2**30}
+    assert host.storage.leases.live() == []
+    free[0] = 6 * 2**30
+    assert host.finish(build).state == "passed"
+
+
+def test_warm_vms_are_kept_of_every_image_that_the_owner_wants_and_replaced_when_used(host_of: HostOf):
+    host = host_of(warm=1, warm_images={"ubuntu:24.04": 1}, max_memory_gb=100, max_cpu=100)
+    host.engine.start()
+    first = warm(host, 2)
+    build = host.build(one("true"))
+    assert host.finish(build).state == "passed"
+    used = host.storage.leases.of_job(host.job(build).id)
+    assert used is not None
+    assert used.id in {lease.id for lease in first}
+    assert used.id not in {lease.id for lease in warm(host, 2)}
+
+
+def test_a_warm_vm_that_dies_is_replaced(host_of: HostOf):
+    host = host_of(warm=1)
+    host.engine.start()
+    (lease,) = warm(host, 1)
+    host.provider.destroy(lease.uuid)
+    assert host.engine.crew.root is not None
+    host.engine.crew.root.tell(Reap())
+    until(lambda: lease.id not in {each.id for each in host.storage.leases.live()} or None, "the lease ended")
+    assert warm(host, 1)[0].id != lease.id
+
+
+def test_warm_vms_give_way_to_a_job_that_cannot_use_them(host_of: HostOf):
+    host = host_of(warm=2, max_vms=2, max_memory_gb=100, max_cpu=100)
+    host.engine.start()
+    warm(host, 2)
+    build = host.build(one(LONG, runner_args={"network": "off"}))
+    until(lambda: host.job(build).state is JobState.RUNNING or None, "running")
+    warm(host, 1)
+    second = host.build(one(LONG, runner_args={"network": "off"}))
+    until(lambda: host.job(second).state is JobState.RUNNING or None, "running")
+    warm(host, 0)
+    host.engine.cancel(build.id)
+    host.finish(build)
+    warm(host, 1)
+
+
+def test_of_an_image_that_is_missing_the_owner_is_warned_once(
+    host_of: HostOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    tries = []
+
+    def counted(runtime: Any, image: str) -> Lease:
+        tries.append(image)
+        return make_warm(runtime, image)
+
+    monkeypatch.setattr("actors.pool.make_warm", counted)
+    monkeypatch.setattr("actors.pool._WARM_AGAIN", 0.01)
+    host = host_of(warm_images={"nonesuch": 1})
+    with caplog.at_level(logging.WARNING, "actors.pool"):
+        host.engine.start()
+        until(lambda: len(tries) > 3 or None, "more tries")
+    (warning,) = caplog.records
+    assert "nonesuch" in warning.getMessage()
+    assert host.storage.leases.get(1) is None
