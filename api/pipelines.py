@@ -60,7 +60,10 @@ class SinglePipelineRecord(PipelineRecord):
 
 
 class CreatePipeline(RequestBody):
-    """The body of ``POST …/pipelines``; the slug comes from the name, ``repo_name`` from the repository."""
+    """The body of ``POST …/pipelines``; the slug comes from the name, ``repo_name`` from the repository.
+
+    ``fail_fast`` has the first failure cancel the rest of a build; false unless said.
+    """
 
     name: RequiredText
     repository: RequiredText
@@ -69,6 +72,7 @@ class CreatePipeline(RequestBody):
     repo_name: Text | None = None
     visibility: Literal["private", "public"] | None = None
     allow_manual: bool | None = None
+    fail_fast: bool | None = None
 
 
 class Pipelines:
@@ -115,6 +119,7 @@ class Pipelines:
             repo_name=body.repo_name or repo_name(body.repository),
             visibility=Visibility(body.visibility or Visibility.PRIVATE),
             allow_manual=body.allow_manual is not False,
+            fail_fast=bool(body.fail_fast),
         )
         try:
             pipeline = self._storage.pipelines.create(organization.id, new)

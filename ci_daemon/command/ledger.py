@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ci_daemon.command.session import Failure, Session, pass_session
+from ci_daemon.command.lookup import find_organization
+from ci_daemon.command.session import Session, pass_session
 from ci_daemon.command.style import Group
 from storage import LedgerSource
 
@@ -35,9 +36,7 @@ def ledger() -> None:
 def grant(session: Session, *, org: str, cents: int, note: str | None) -> None:
     """Give the organization ORG credit of CENTS (whole cents). It is spent by the jobs that it runs."""
     with session.storage() as storage:
-        organization = storage.organizations.by_slug(org)
-        if organization is None:
-            raise Failure(f"there is no organization {org}: `ci-daemon user add` says the slug of the one it makes")
+        organization = find_organization(storage, org)
         entry = storage.ledger.append(organization.id, cents, LedgerSource.ADMIN_GRANT, note)
         balance = storage.ledger.balance(organization.id)
     session.answer(

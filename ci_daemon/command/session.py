@@ -20,12 +20,18 @@ from storage import Storage, SystemClock
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["DEFAULT_STATE_DIR", "Failure", "Session", "pass_session"]
+__all__ = ["DEFAULT_STATE_DIR", "Failure", "Session", "on_one_line", "pass_session"]
 
 DEFAULT_STATE_DIR = Path("/var/lib/ci-daemon")
 
 
 _WIDEST = 500
+
+
+def on_one_line(value: object) -> str:
+    """Return a value as a terminal shows it, which nothing that users name can make do anything else."""
+    text = "" if value is None else str(value)
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 class Failure(click.ClickException):
@@ -42,6 +48,11 @@ class Session:
     def config(self) -> config.Config:
         """Return the configuration. Raises ConfigError."""
         return config.load(self.state_dir, os.environ)
+
+    @property
+    def operator(self) -> str:
+        """Return which user of the host runs the command, for the audit; behind `sudo` the one who called it."""
+        return os.environ.get("SUDO_USER") or os.environ.get("USER") or f"uid {os.getuid()}"
 
     @contextmanager
     def storage(self) -> Iterator[Storage]:
@@ -67,7 +78,7 @@ class Session:
             for column in columns:
                 table.add_column(column.replace("_", " "), overflow="fold", no_wrap=column == columns[0])
             for document in documents:
-                table.add_row(*("" if document[column] is None else str(document[column]) for column in columns))
+                table.add_row(*(on_one_line(document[column]) for column in columns))
             # A row is one line for whoever reads the output with another program.
             width = None if sys.stdout.isatty() else _WIDEST
             Console(width=width, highlight=False, markup=False, emoji=False).print(table)

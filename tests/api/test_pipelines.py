@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from storage import Storage
 from tests.api.world import Account, PipelinePath, World
 
 BODY = {"name": "Build & Test", "repository": "git@example.org:acme/tools.git", "default_branch": "main"}
@@ -32,8 +33,20 @@ def test_every_field_may_be_given(ada: Account):
     assert {key: created.json[key] for key in given} == given
 
 
+@pytest.mark.parametrize("fail_fast", [True, False, None])
+def test_whether_its_builds_fail_fast_is_said_and_not_shown(ada: Account, storage: Storage, fail_fast: bool | None):
+    body = BODY if fail_fast is None else {**BODY, "fail_fast": fail_fast}
+    created = ada.client.simulate_post(f"{ada.path}/pipelines", json=body)
+
+    assert created.status_code == 201
+    assert "fail_fast" not in created.json
+    made = storage.pipelines.by_slug(ada.org_id, created.json["slug"])
+    assert made is not None
+    assert made.fail_fast is bool(fail_fast)
+
+
 def test_null_is_the_same_as_absent(ada: Account):
-    nulls = dict.fromkeys(("description", "repo_name", "visibility", "allow_manual"))
+    nulls = dict.fromkeys(("description", "repo_name", "visibility", "allow_manual", "fail_fast"))
     created = ada.client.simulate_post(f"{ada.path}/pipelines", json={**BODY, **nulls})
 
     assert created.status_code == 201
@@ -51,6 +64,7 @@ def test_null_is_the_same_as_absent(ada: Account):
         ({"description": "d" * 10_001}, "description: expected at most 10000 characters"),
         ({"visibility": "secret"}, "visibility: expected 'private' or 'public'"),
         ({"allow_manual": "yes"}, "allow_manual: expected true or false"),
+        ({"fail_fast": 1}, "fail_fast: expected true or false"),
         ({"repo_name": 1}, "repo_name: expected a string"),
     ],
 )

@@ -1,0 +1,163 @@
+"""What the owner of the host says of organizations, pipelines and builds on the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ci_daemon.command import main
+from storage import Build, BuildState, JobState, NewBuild, NewJob, NewPipeline, Pipeline, Shape, Storage, SystemClock
+
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    Storage.create(tmp_path / "state", SystemClock()).close()
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def storage(state: Path) -> Iterator[Storage]:
+    storage = Storage.open(state, SystemClock())
+    yield storage
+    storage.close()
+
+
+@pytest.fixture
+def pipeline(storage: Storage) -> Pipeline:
+    ada = storage.users.create("ada@example.org", "Ada")
+    organization = storage.organizations.create("Acme", "", ada.id)
+    return storage.pipelines.create(organization.id, NewPipeline("web", "Web", "https://example.org/a/web.git", "main"))
+
+
+@pytest.fixture
+def run(state: Path, images_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(images_dir))
+    return lambda *arguments: main(["--state-dir", str(state), *arguments])
+
+
+@pytest.fixture
+def said(run: Run, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Run a command with ``--json`` and return what it says."""
+
+    def said(*arguments: str) -> Any:
+        assert run(*arguments, "--json") == 0
+        return json.loads(capsys.readouterr().out)
+
+    return said
+
+
+def built(storage: Storage, pipeline: Pipeline, branch: str = "main") -> Build:
+    jobs = [NewJob(key, key, "true", None, {}, Shape()) for key in ("lint", "test")]
+    return storage.builds.create(pipeline, NewBuild(branch, "c0ffee"), jobs)
+
+
+def test_an_organization_is_given_a_weight_and_fails_fast(
+    storage: Storage, pipeline: Pipeline, said: Callable[..., Any]
+):
+    assert said("org", "set", "acme", "--weight", "3")["weight"] == 3
+    assert said("org", "set", "acme", "--fail-fast")["fail_fast"] is True
+    acme = next(each for each in said("org", "list") if each["slug"] == "acme")
+    assert (acme["weight"], acme["fail_fast"], acme["balance_cents"]) == (3, True, 0)
+    assert storage.pipelines.fails_fast(pipeline.id)
+    assert said("org", "set", "acme", "--no-fail-fast")["fail_fast"] is False
+
+
+def test_a_pipeline_fails_fast(storage: Storage, pipeline: Pipeline, said: Callable[..., Any]):
+    assert said("pipeline", "set", "acme", "web", "--fail-fast")["fail_fast"] is True
+    assert [(each["slug"], each["fail_fast"]) for each in said("pipeline", "list", "acme")] == [("web", True)]
+    assert storage.pipelines.fails_fast(pipeline.id)
+    assert said("pipeline", "set", "acme", "web", "--no-fail-fast")["fail_fast"] is False
+
+
+def test_builds_are_listed_newest_first_and_shown_with_their_jobs(
+    storage: Storage, pipeline: Pipeline, said: Callable[..., Any], run: Run, capsys: pytest.CaptureFixture[str]
+):
+    for branch in ("main", "[/oops]\x1b[31m"):
+        built(storage, pipeline, branch)
+    assert [each["number"] for each in said("build", "list", "acme/web")] == [2, 1]
+    assert [each["number"] for each in said("build", "list", "acme/web", "--limit", "1")] == [2]
+    shown = said("build", "show", "acme/web/1")
+    assert (shown["name"], shown["state"]) == ("acme/web/1", "scheduled")
+    assert [(each["key"], each["state"]) for each in shown["jobs"]] == [("lint", "scheduled"), ("test", "scheduled")]
+    assert run("build", "list", "acme/web") == run("build", "show", "acme/web/2") == 0
+    text = capsys.readouterr().out
+    assert text.count("[/oops] [31m") == 2
+    assert "\x1b" not in text
+
+
+def test_a_cancel_is_noted_for_the_service(
+    storage: Storage, pipeline: Pipeline, run: Run, capsys: pytest.CaptureFixture[str]
+):
+    build = built(storage, pipeline)
+    assert run("build", "cancel", "acme/web/1") == 0
+    assert "will be canceled when the service runs: start it with `ci-daemon serve`" in capsys.readouterr().out
+    assert storage.builds.to_cancel() == [build.id]
+
+
+def test_a_build_is_ended_by_hand_and_that_is_audited(
+    storage: Storage, pipeline: Pipeline, said: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("USER", "root")
+    monkeypatch.setenv("SUDO_USER", "ada")
+    build = built(storage, pipeline)
+    lint, _ = storage.jobs.of_build(build.id)
+    lease = storage.leases.assign(
+        lint.id,
+        provider="sandbox",
+        image="debian:12",
+        shape=lint.shape,
+        network=True,
+        warm_lease_id=None,
+        lease_uuid="0b8f6f0e-0f7f-4a6e-b1ac-000000000001",
+    )
+    assert lease is not None
+    ended = said("build", "force-finish", "acme/web/1", "--state", "failed", "--note", "its VM hangs")
+    assert (ended["state"], ended["error_code"], ended["error_message"]) == ("failed", "internal_error", "its VM hangs")
+    assert [job.state for job in storage.jobs.of_build(build.id)] == [JobState.FAILED, JobState.CANCELED]
+    assert storage.leases.live() == []
+    (entry,) = said("audit")
+    assert (entry["actor"], entry["action"], entry["subject"], entry["note"]) == (
+        "ada",
+        "force-finish failed",
+        "acme/web/1",
+        "its VM hangs",
+    )
+
+
+@pytest.mark.parametrize("command", ["cancel", "force-finish"])
+def test_a_finished_build_is_refused(
+    storage: Storage, pipeline: Pipeline, run: Run, capsys: pytest.CaptureFixture[str], command: str
+):
+    storage.settlement.force_finish(built(storage, pipeline).id, BuildState.CANCELED, actor="ada", note="done")
+    more = ("--state", "failed", "--note", "again") if command == "force-finish" else ()
+    assert run("build", command, "acme/web/1", *more) == 1
+    assert "build acme/web/1 is canceled already: nothing to" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["build", "show", "acme"], 1, '"acme" names no build: write ORG/PIPELINE/NUMBER, as in acme/web/12'),
+        (["build", "show", "acme/web/²"], 1, "names no build"),
+        (["build", "show", "acme/web/7"], 1, "acme/web has no build 7: `ci-daemon build list acme/web` shows"),
+        (["build", "list", "acme/api"], 1, "acme has no pipeline api: `ci-daemon pipeline list acme` shows"),
+        (["build", "list", "nobody/api"], 1, "there is no organization nobody: `ci-daemon org list` shows"),
+        (["org", "set", "acme"], 2, "say what to change: --fail-fast, --no-fail-fast or --weight"),
+        (["org", "set", "acme", "--weight", "0"], 2, "--weight"),
+        (["pipeline", "set", "acme", "web"], 2, "--fail-fast"),
+        (["build", "force-finish", "acme/web/1", "--state", "passed", "--note", "x"], 2, "--state"),
+        (["build", "force-finish", "acme/web/1", "--state", "failed"], 2, "--note"),
+        (["build", "force-finish", "acme/web/1", "--state", "failed", "--note", " "], 2, "say why"),
+    ],
+)
+def test_what_is_not_understood_is_said(
+    pipeline: Pipeline, run: Run, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, sentence: str
+):
+    assert run(*arguments) == code
+    assert sentence in capsys.readouterr().err
