@@ -53,8 +53,13 @@ class Nursery:
         threading.Event().wait(seconds)
         os.kill(pid, signal.SIGKILL)
         assert stdout.readline() == "killed\n"
-        trees = self.runtime.storage.directory / "sandbox" / "trees"
-        until(lambda: True if not _working_in(trees) else None, "the end of what the dead process had started")
+        until(lambda: self._settled() or None, "the end of what the dead process had started")
+
+    def _settled(self) -> bool:
+        """Tell whether no program is at work on disks, and every VM either stands or is dead."""
+        folder, provider = self.runtime.storage.directory / "sandbox", self.runtime.provider
+        alive = {vm for vm in provider.list() if provider.alive(vm)}
+        return not _working_in(folder / "trees") and alive <= _vms_of(folder)
 
     @property
     def kinds(self) -> set[str]:
