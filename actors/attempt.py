@@ -6,11 +6,13 @@ import contextlib
 import errno
 import logging
 import shutil
+import socket
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors import vms
+from actors.artifacts import Harvest, Store, collect
 from actors.environment import job_environment
 from actors.outcome import DiskUse
 
@@ -73,6 +75,7 @@ class Attempt:
         self._lock = threading.Lock()
         self._fresh = False
         self._connection: vms.Connection | None = None
+        self._knocking: socket.socket | None = None
         self._log: LogWriter | None = None
 
     def acquire(self) -> None:
@@ -157,6 +160,16 @@ class Attempt:
         free = shutil.disk_usage(self._runtime.storage.directory).free
         return DiskUse(self._runtime.provider.disk_bytes(self._lease.uuid), free)
 
+    def collect(self) -> Harvest:
+        """Bring what the job's globs match out of the VM, into files that have no row yet. Raises Abandoned, VmError."""
+        storage, settings = self._runtime.storage, self._runtime.artifacts
+        room = shutil.disk_usage(storage.directory).free - self._runtime.jobs.min_free_bytes
+        store = Store(storage.artifacts.files, self._build.uuid, max(0, min(room, settings.max_bytes)))
+        harvest = collect(self._connected(), self._job.artifacts, store, settings, self._runtime.clock)
+        if self._abandoned.is_set():
+            raise Abandoned
+        return harvest
+
     def snapshot(self) -> None:
         """Keep the disk for those who start from it, under the lease's id; the VM ends with that.
 
@@ -190,9 +203,13 @@ class Attempt:
         self._close_log()
 
     def disconnect(self) -> None:
-        """Close the connection."""
+        """Close the connection, or make who waits for the VM to answer on it give up."""
         with self._lock:
             connection, self._connection = self._connection, None
+            knocking, self._knocking = self._knocking, None
+        if knocking is not None:
+            with contextlib.suppress(OSError):
+                knocking.shutdown(socket.SHUT_RDWR)
         if connection is not None:
             connection.close()
 
@@ -230,8 +247,14 @@ class Attempt:
         return snapshot.name
 
     def _connect(self) -> vms.Connection:
-        connection = vms.Connection(self._runtime.provider.connect(self._lease.uuid), self._runtime.clock)
+        endpoint = self._runtime.provider.connect(self._lease.uuid)
         with self._lock:
+            self._knocking = endpoint.socket
+        if self._abandoned.is_set():
+            self.disconnect()
+        connection = vms.Connection(endpoint, self._runtime.clock)
+        with self._lock:
+            self._knocking = None
             if not self._abandoned.is_set():
                 self._connection = connection
                 return connection

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -276,3 +277,23 @@ def the_job_actor() -> pykka.ActorRef[JobActor]:
     """Return the one running job actor."""
     (actor,) = pykka.ActorRegistry.get_by_class(JobActor)
     return actor
+
+
+def test_a_cancel_does_not_wait_for_a_vm_that_does_not_answer(host: Host, monkeypatch: pytest.MonkeyPatch):
+    connect, knocked = SandboxProvider.connect, threading.Event()
+    ours, silent = socket.socketpair()
+
+    def unanswered(provider: SandboxProvider, vm_id: str) -> vms.Endpoint:
+        real = connect(provider, vm_id)
+        real.socket.close()
+        knocked.set()
+        return replace(real, socket=ours)
+
+    monkeypatch.setattr(SandboxProvider, "connect", unanswered)
+    with silent:
+        build = host.build(Graph().step("only", "true").ir())
+        assert knocked.wait(PATIENCE)
+        assert silent.recv(1)
+        host.engine.cancel(build.id)
+        assert host.finish(build, 15).state == "canceled"
+    check_end(host, build, ran=False)
