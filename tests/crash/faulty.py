@@ -20,6 +20,7 @@ from ci_daemon.command import main
 from storage import log_writer
 from storage.attempts import Attempts
 from storage.builds import Builds
+from storage.cache import Cache
 from storage.database import Database
 from storage.jobs import Jobs
 from storage.leases import Leases
@@ -32,6 +33,9 @@ POINTS: dict[str, tuple[Any, str]] = {
     "builds.create": (Builds, "create"),
     "builds.move": (Builds, "move"),
     "builds.request_cancel": (Builds, "request_cancel"),
+    "cache.drop": (Cache, "drop"),
+    "cache.hit": (Cache, "hit"),
+    "cache.store": (Cache, "store"),
     "command.start": (vms, "start"),
     "command.terminate": (vms, "terminate"),
     "database.execute": (Database, "execute"),
@@ -45,7 +49,7 @@ POINTS: dict[str, tuple[Any, str]] = {
     "leases.reserve_warm": (Leases, "reserve_warm"),
     "leases.start": (Leases, "start"),
     "leases.warmed": (Leases, "warmed"),
-    "log.close": (LogWriter, "close"),
+    "log.end": (LogWriter, "end"),
     "log.notice": (LogWriter, "notice"),
     "log.output": (LogWriter, "output"),
     "log.write": (log_writer, "_write_at"),

@@ -131,6 +131,9 @@ def test_a_snapshot_does_not_come_to_lie_on_another_image_of_the_same_name(
     run_mapped(["mkdir", "replaced"], idmap=idmap.with_caller(), cwd=tmp_path)
     provider = SandboxProvider(host.folder, Replaced(), idmap, SystemClock())
     try:
+        assert host.provider().snapshot_image(taken) == IMAGE
+        assert provider.snapshot_image(taken) is None
+        assert provider.snapshot_image("nowhere") is None
         with pytest.raises(SnapshotNotFound, match="replaced"):
             provider.create(VmSpec(host.name(), IMAGE, taken, network=False))
     finally:
@@ -142,6 +145,18 @@ def test_what_a_vm_wrote_is_measured(boot: Boot) -> None:
     assert vm.provider.disk_bytes(vm.id) < 1 << 20
     vm.says("head -c 50M /dev/zero > /workspace/data")
     assert 50 << 20 <= vm.provider.disk_bytes(vm.id) < 51 << 20
+
+
+def test_what_a_snapshot_takes_beyond_the_one_below_it_is_measured(boot: Boot, snapshot: Snapshot) -> None:
+    below = boot()
+    below.says("head -c 50M /dev/zero > /workspace/data")
+    lower = snapshot(below)
+    above = boot(snapshot=lower)
+    above.says("head -c 5M /dev/zero > /workspace/more")
+    upper = snapshot(above)
+    assert 50 << 20 <= above.provider.snapshot_bytes(lower) < 51 << 20
+    assert 5 << 20 <= above.provider.snapshot_bytes(upper) < 6 << 20
+    assert above.provider.snapshot_bytes("nowhere") == 0
 
 
 def test_empty_files_count_as_the_inodes_that_they_take(boot: Boot) -> None:

@@ -1,0 +1,173 @@
+"""What a user sees of the cache across builds, from a real daemon with real VMs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.daemon import Build, Client, Daemon, Pipeline, until
+from tests.e2e.pipelines import Graph, one
+
+EXAMPLE = Path(__file__).parents[1] / "data" / "ir" / "03-cache.json"
+COMMANDS = {
+    "base": "echo base > /opt/base; echo base is made",
+    "tool": "cp /opt/base /opt/tool; echo tool is made",
+    "deps": "cp /opt/tool /opt/deps; echo deps is made",
+    "warm": "cp /opt/deps warm; echo warm is made",
+    "test": "cat warm; touch tested; ls",
+    "lint": "cat /opt/tool; ls",
+}
+
+
+def example(**keys: str) -> str:
+    """Return the pipeline of the example, with commands that do something here, and other keys for some steps."""
+    definition = json.loads(EXAMPLE.read_text())["pipelines"][0]["definition"]
+    for node in definition["graph"]["nodes"]:
+        step = node["step"]
+        step["cmd"] = COMMANDS[step["key"]]
+        if step["key"] in keys:
+            step["cache"]["key"] = keys[step["key"]]
+    return json.dumps(definition)
+
+
+def cached(key: str) -> dict[str, Any]:
+    return {"cache": {"policy": "ttl", "duration_seconds": 60, "key": key}}
+
+
+def hits(build: Build) -> set[str]:
+    """Name the steps that passed by the cache."""
+    return {key for key, job in build.jobs().items() if job["cache_hit"]}
+
+
+def passed(pipeline: Pipeline, ir: str) -> Build:
+    build = pipeline.build(ir)
+    assert build.finish()["state"] == "passed", build.states()
+    return build
+
+
+def debits(client: Client) -> int:
+    entries = client.get(f"/api/v0/billing/transactions/{client.org}?limit=100")["data"]
+    return sum(entry["source"] == "vm_lease_debit" for entry in entries)
+
+
+def test_a_second_build_of_the_example_runs_only_what_is_not_cached(pipeline: Pipeline):
+    first = passed(pipeline, example())
+    assert hits(first) == set()
+    assert first.log("test") == "base\ntested\nwarm\n"
+    billed = debits(pipeline.client)
+    second = passed(pipeline, example())
+    assert hits(second) == {"base", "tool", "deps", "warm"}
+    assert debits(pipeline.client) == billed + 2
+    assert second.log("test") == "base\ntested\nwarm\n"
+    assert second.log("lint") == "base\nwarm\n"
+
+
+def test_a_hit_is_told_in_the_log_and_on_the_record(pipeline: Pipeline):
+    passed(pipeline, one("echo ran", **cached("k")))
+    build = passed(pipeline, one("echo ran", **cached("k")))
+    assert 'the disk that "only" left in build 1' in build.log()
+    assert "ran\n" not in build.log()
+    job = build.jobs()["only"]
+    assert (job["cache_hit"], job["cache_key"], job["attempt"]) == (True, "k", 0)
+    assert job["started_at"] is None
+    assert job["finished_at"] is not None
+
+
+def test_a_key_that_changed_misses_and_what_is_below_it_hits(pipeline: Pipeline):
+    passed(pipeline, example())
+    assert hits(passed(pipeline, example(deps="changed", warm="changed too"))) == {"base", "tool"}
+    assert hits(passed(pipeline, example(deps="changed", warm="changed too"))) == {"base", "tool", "deps", "warm"}
+
+
+def test_no_other_pipeline_and_no_other_organization_hits(pipeline: Pipeline, daemon: Daemon):
+    ir = one("true", **cached("k"))
+    passed(pipeline, ir)
+    assert hits(passed(pipeline.client.pipeline("another"), ir)) == set()
+    stranger = Client.join(daemon, f"stranger-of-{pipeline.client.email}")
+    assert hits(passed(stranger.pipeline(), ir)) == set()
+    assert hits(passed(pipeline, ir)) == {"only"}
+
+
+def test_the_owner_sees_what_is_cached_and_clears_it(pipeline: Pipeline, daemon: Daemon):
+    passed(pipeline, example())
+    mine = ("--org", pipeline.client.org, "--pipeline", pipeline.slug)
+
+    def measured() -> Any:
+        entries = daemon.json("cache", "list", *mine)
+        return entries if all(entry["bytes"] is not None for entry in entries) else None
+
+    assert {entry["job"] for entry in until(measured, "the measures")} == {"base", "tool", "deps", "warm"}
+    stats = daemon.json("cache", "stats", *mine)
+    assert (stats["entries"], stats["hits"]) == (4, 0)
+    assert 0 < stats["bytes"] < stats["max_bytes"] == 50 * 2**30
+    passed(pipeline, example())
+    assert daemon.json("cache", "stats", *mine)["hits"] == 4
+    assert daemon.json("cache", "clear", *mine)["entries"] == 4
+    assert daemon.json("cache", "list", *mine) == []
+    assert hits(passed(pipeline, example())) == set()
+
+
+@pytest.mark.parametrize(
+    ("point", "when"),
+    [
+        ("snapshots.add", "after"),
+        ("provider.snapshot", "after"),
+        ("jobs.finish", "before"),
+        ("jobs.finish", "after"),
+        ("cache.store", "after"),
+    ],
+)
+def test_a_crash_while_a_disk_is_stored_loses_no_build_and_leaves_no_disk_that_nothing_names(
+    daemon: Daemon, pipeline: Pipeline, point: str, when: str
+):
+    ir = one("echo ran", **cached(f"{when} {point}"))
+    daemon.stop()
+    crash(daemon, point, when)
+    build = pipeline.build(ir)
+    died(daemon)
+    daemon.start()
+    assert build.finish()["state"] == "passed"
+    assert (build.log(), build.jobs()["only"]["attempt"]) == ("ran\n", 1)
+    again = passed(pipeline, ir)
+    assert passed(pipeline, ir).jobs()["only"]["cache_hit"]
+    assert again.jobs()["only"]["cache_hit"] or (point, when) == ("jobs.finish", "after")
+    nothing_is_left_over(daemon)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_crash_while_a_job_passes_by_the_cache_stops_no_build(daemon: Daemon, pipeline: Pipeline, when: str):
+    ir = Graph().step("deps", "echo deps > f", **cached(when)).step("test", "cat f", builds_in="deps").ir()
+    passed(pipeline, ir)
+    daemon.stop()
+    crash(daemon, "cache.hit", when)
+    build = pipeline.build(ir)
+    died(daemon)
+    daemon.start()
+    assert build.finish()["state"] == "passed"
+    assert hits(build) == {"deps"}
+    assert build.log("test") == "deps\n"
+    nothing_is_left_over(daemon)
+
+
+def crash(daemon: Daemon, point: str, when: str) -> None:
+    """Start a daemon that dies before or after the first call of a function."""
+    daemon.spawn("tests.crash.faulty", CRASH_POINT=point, CRASH_WHEN=when, CRASH_CALL="1")
+    daemon.url = until(daemon.announced, "the daemon's address")
+
+
+def died(daemon: Daemon) -> None:
+    until(lambda: None if daemon.running else True, "the crash")
+
+
+def nothing_is_left_over(daemon: Daemon) -> None:
+    """See that every disk that is kept is one of the cache's, or one that such a disk stands on."""
+
+    def kept() -> bool | None:
+        entries = {entry["snapshot"] for entry in daemon.json("cache", "list")}
+        disks = {path.name for path in (daemon.state / "sandbox" / "trees" / "snapshots").iterdir()}
+        return True if disks == entries else None
+
+    until(kept, "the disks that nothing names to go")
