@@ -94,6 +94,16 @@ def test_what_lives_stays_round_after_round(living: Living):
     living.stays()
 
 
+def test_a_round_with_nothing_to_take_starts_no_program(living: Living, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a program was started")
+
+    with monkeypatch.context() as looking:
+        looking.setattr("subprocess.Popen.__init__", refuse)
+        living.reap()
+    living.stays()
+
+
 def test_vms_that_no_lease_names(living: Living):
     for _ in range(2):
         living.provider.create(VmSpec(str(uuid4()), "debian:12", network=False))
