@@ -6,7 +6,6 @@ import contextlib
 import errno
 import logging
 import shutil
-import socket
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from actors import vms
 from actors.artifacts import Harvest, Store, collect
 from actors.environment import job_environment
+from actors.link import Abandoned, Link
 from actors.outcome import DiskUse
 
 if TYPE_CHECKING:
@@ -22,13 +22,12 @@ if TYPE_CHECKING:
     from actors.runtime import Runtime
     from storage import Build, Job, Lease, LogWriter
 
-__all__ = ["Abandoned", "Assignment", "Attempt", "spec_of"]
+__all__ = ["Assignment", "Attempt", "spec_of"]
 
 _logger = logging.getLogger(__name__)
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _ROOM_PAUSE = 1.0
-_RECONNECT_WAITS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 _ACQUIRE_WAITS = (0.2, 1.0, 3.0, 10.0)
 
 
@@ -46,10 +45,6 @@ class Assignment:
     parent: Job | None
     heirs: bool
     heirs_of_failure: bool
-
-
-class Abandoned(Exception):
-    """The actor no longer wants the step that was under way."""
 
 
 def spec_of(lease: Lease, snapshot: str | None = None) -> vms.VmSpec:
@@ -71,36 +66,33 @@ class Attempt:
         self._assignment = assignment
         self._build, self._job, self._lease = assignment.build, assignment.job, assignment.lease
         self._on_output = on_output
-        self._abandoned = threading.Event()
+        self._link = Link(runtime.provider, runtime.clock, assignment.lease.uuid)
         self._lock = threading.Lock()
         self._fresh = False
-        self._connection: vms.Connection | None = None
-        self._knocking: socket.socket | None = None
         self._log: LogWriter | None = None
 
     def acquire(self) -> None:
         """Make the VM, or find it, and connect. Raises ImageNotFound, SnapshotNotFound, VmError, VmLost, Abandoned."""
         if self._lease.started_at is not None:
-            self._reconnect()
+            self._link.reconnect()
             return
         if self._runtime.provider.alive(self._lease.uuid):
             try:
-                self._connect()
+                self._link.connect()
             except vms.VmError:  # half made by a process that is gone
-                self.disconnect()
+                self._link.disconnect()
             else:
                 return
         self._create()
-        self._connect()
+        self._link.connect()
 
     def prepare(self) -> None:
         """Lay the source into the VM and start the command, unless it was started before."""
-        connection = self._connected()
+        connection = self._link.connected()
         if not self._fresh and vms.started(connection):
             return
         self._lay_source(connection)
-        if self._abandoned.is_set():
-            raise Abandoned
+        self._link.check()
         spec = vms.CommandSpec(
             command=self._job.command,
             env=job_environment(self._runtime, self._build, self._job),
@@ -118,13 +110,13 @@ class Attempt:
             try:
                 return self._follow()
             except vms.ConnectionLost:
-                self._reconnect()
+                self._link.reconnect()
             except OSError as error:
                 self._wait_for_room(error)
 
     def _follow(self) -> vms.Exited:
         log = self._opened_log()
-        following = vms.follow(self._connected(), log.guest_offset)
+        following = vms.follow(self._link.connected(), log.guest_offset)
         for block in following:
             log.output(block)
             self._on_output()
@@ -143,17 +135,15 @@ class Attempt:
         """Let go of a log that could not be written, and pause. Raises Abandoned, and what is no want of room."""
         with contextlib.suppress(OSError):
             self._close_log()
-        if self._abandoned.is_set():
-            raise Abandoned from None
+        self._link.check()
         if error.errno not in _NO_ROOM:
             raise error
         _logger.warning("job %s waits for room for its log: %s", self._job.uuid, error)
-        if self._abandoned.wait(_ROOM_PAUSE):
-            raise Abandoned
+        self._link.pause(_ROOM_PAUSE)
 
     def kill(self) -> None:
         """End the command: TERM to its group, a grace, KILL to all that is left. Returns when it is dead."""
-        vms.terminate(self._connected(), grace=self._runtime.jobs.kill_grace)
+        vms.terminate(self._link.connected(), grace=self._runtime.jobs.kill_grace)
 
     def measure(self) -> DiskUse:
         """Look how much the VM has written and how much the host has left."""
@@ -161,12 +151,13 @@ class Attempt:
         return DiskUse(self._runtime.provider.disk_bytes(self._lease.uuid), free)
 
     def collect(self) -> Harvest:
-        """Bring what the job's globs match out of the VM, into files that have no row yet. Raises Abandoned, VmError."""
+        """Bring what the job's globs match out of the VM into files, which have no rows yet. Raises Abandoned, VmError."""
         storage, settings = self._runtime.storage, self._runtime.artifacts
         room = shutil.disk_usage(storage.directory).free - self._runtime.jobs.min_free_bytes
         store = Store(storage.artifacts.files, self._build.uuid, max(0, min(room, settings.max_bytes)))
-        harvest = collect(self._connected(), self._job.artifacts, store, settings, self._runtime.clock)
-        if self._abandoned.is_set():
+        harvest = collect(self._link.connected(), self._job.artifacts, store, settings, self._runtime.clock)
+        if self._link.abandoned:
+            storage.artifacts.files.remove(self._build.uuid, (file.uuid for file in harvest.files.values()))
             raise Abandoned
         return harvest
 
@@ -175,14 +166,14 @@ class Attempt:
 
         The snapshot's row comes first, so that what is in the provider's store always has one.
         """
-        self.disconnect()
+        self._link.disconnect()
         name, provider = self._lease.uuid, self._runtime.provider
         self._runtime.storage.snapshots.add(name, self._job.id, provider.name, base=self._parent_disk())
         provider.snapshot(name, name)
 
     def release(self) -> None:
         """Destroy the VM; returns when it is gone."""
-        self.disconnect()
+        self._link.disconnect()
         self._runtime.provider.destroy(self._lease.uuid)
 
     def notice(self, text: str) -> None:
@@ -198,20 +189,8 @@ class Attempt:
 
     def abandon(self) -> None:
         """Make the step under way raise, soon; the VM and what runs in it stay as they are. Idempotent."""
-        self._abandoned.set()
-        self.disconnect()
+        self._link.abandon()
         self._close_log()
-
-    def disconnect(self) -> None:
-        """Close the connection, or make who waits for the VM to answer on it give up."""
-        with self._lock:
-            connection, self._connection = self._connection, None
-            knocking, self._knocking = self._knocking, None
-        if knocking is not None:
-            with contextlib.suppress(OSError):
-                knocking.shutdown(socket.SHUT_RDWR)
-        if connection is not None:
-            connection.close()
 
     def _create(self) -> None:
         """Make the VM, again and again with pauses until the acquire time-out is over."""
@@ -229,8 +208,7 @@ class Attempt:
                 wait = next(waits, None)
                 if wait is None or clock.monotonic() + wait > deadline:
                     raise
-                if self._abandoned.wait(wait):
-                    raise Abandoned from None
+                self._link.pause(wait)
             else:
                 self._fresh = True
                 return
@@ -245,49 +223,6 @@ class Attempt:
             message = f'the step "{parent.name}" left no disk to build in'
             raise vms.SnapshotNotFound(message)
         return snapshot.name
-
-    def _connect(self) -> vms.Connection:
-        endpoint = self._runtime.provider.connect(self._lease.uuid)
-        with self._lock:
-            self._knocking = endpoint.socket
-        if self._abandoned.is_set():
-            self.disconnect()
-        connection = vms.Connection(endpoint, self._runtime.clock)
-        with self._lock:
-            self._knocking = None
-            if not self._abandoned.is_set():
-                self._connection = connection
-                return connection
-        connection.close()
-        raise Abandoned
-
-    def _connected(self) -> vms.Connection:
-        connection = self._connection
-        if connection is not None and connection.alive:
-            return connection
-        if self._abandoned.is_set():
-            raise Abandoned
-        return self._connect()
-
-    def _reconnect(self) -> None:
-        """Connect again for as long as the VM lives and does not refuse for good. Raises VmLost or Abandoned."""
-        self.disconnect()
-        for wait in _RECONNECT_WAITS:
-            if self._abandoned.is_set():
-                raise Abandoned
-            if not self._runtime.provider.alive(self._lease.uuid):
-                message = "the VM in which the command ran is gone"
-                raise vms.VmLost(message)
-            try:
-                self._connect()
-            except vms.VmLost:
-                raise
-            except vms.VmError:
-                self._abandoned.wait(wait)
-            else:
-                return
-        message = "the VM runs but no longer answers on SSH"
-        raise vms.VmLost(message)
 
     def _lay_source(self, connection: vms.Connection) -> None:
         if self._build.has_source:
@@ -312,7 +247,6 @@ class Attempt:
     def _opened_log(self) -> LogWriter:
         with self._lock:
             if self._log is None:
-                if self._abandoned.is_set():
-                    raise Abandoned
+                self._link.check()
                 self._log = self._runtime.storage.logs.writer(self._build.uuid, self._job.uuid, self._job.attempt)
             return self._log
