@@ -11,9 +11,9 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from actors import retention
 from actors.cache import evict, free_disks
 from actors.messages import Released
-from actors.retention import expire_logs
 from actors.runtime import Runtime, post
 from actors.vms import VmError
 from storage import JobState, LeaseState
@@ -61,13 +61,16 @@ def make_room(runtime: Runtime, lacking: int) -> None:
 
 
 def expire(runtime: Runtime) -> None:
-    """Remove the logs that are kept no longer, and those of builds that the storage knows nothing of."""
-    storage = runtime.storage
-    logs = expire_logs(storage, runtime.retention, runtime.clock.now())
-    if logs.count:
-        _log.info("the logs of %d builds are kept no longer and were removed: %d bytes", logs.count, logs.bytes)
+    """Remove the logs and artifacts that are kept no longer, and those that the storage knows nothing of."""
+    storage, now = runtime.storage, runtime.clock.now()
+    gone = retention.expire(storage, runtime.retention, now)
+    for what, share in (("logs", gone.logs), ("artifacts", gone.artifacts)):
+        if share.builds:
+            _log.info("the %s of %d builds are kept no longer: %d bytes are free", what, share.builds, share.bytes)
     for name in storage.log_retention.remove_strays():
         _log.warning("the logs of build %s, which is not in the database, are removed", name)
+    if strays := storage.artifact_retention.remove_strays(now - _SETTLED):
+        _log.warning("%d files of artifacts belonged to no job and were removed", strays)
 
 
 def _reap_vms(runtime: Runtime) -> None:

@@ -1,19 +1,19 @@
-"""How long the logs of finished builds are kept, and how many of them (engine.md, "Logs")."""
+"""How long the logs and artifacts of finished builds are kept, and how much of them (engine.md, "Logs")."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
-    from storage import KeptLogs, Storage
+    from storage import KeptArtifacts, KeptLogs, Storage
 
-__all__ = ["RetentionSettings", "Share", "due", "due_logs", "expire_logs"]
+__all__ = ["Expired", "RetentionSettings", "Share", "due", "expire", "preview"]
 
 _BATCH = 100
 _DAY = timedelta(days=1)
@@ -56,11 +56,31 @@ class Kept(Protocol):
 T = TypeVar("T", bound=Kept)
 
 
+class Shelf(Protocol[T]):
+    """Where what is kept of one kind is found."""
+
+    def bytes(self) -> int:
+        """Return what all of it takes."""
+        ...
+
+    def oldest_first(self) -> Iterator[T]:
+        """Yield it by the ends of the builds; some may go meanwhile."""
+        ...
+
+    def expire(self, kept: Iterable[T], /) -> None:
+        """Remove some."""
+        ...
+
+    def finish_expiring(self) -> None:
+        """Remove what an earlier process began to remove."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What goes of one kind: so many of them, so many bytes."""
+    """What goes of one kind: of so many builds, so many bytes."""
 
-    count: int = 0
+    builds: int = 0
     bytes: int = 0
 
     @classmethod
@@ -71,7 +91,15 @@ class Share:
 
     def __add__(self, other: Share) -> Share:
         """Return both together."""
-        return Share(self.count + other.count, self.bytes + other.bytes)
+        return Share(self.builds + other.builds, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What went, or is to go, of each kind."""
+
+    logs: Share
+    artifacts: Share
 
 
 def due(oldest_first: Iterable[T], before: datetime | None, excess: int) -> Iterator[T]:
@@ -85,24 +113,44 @@ def due(oldest_first: Iterable[T], before: datetime | None, excess: int) -> Iter
             yield each
 
 
-def due_logs(storage: Storage, settings: RetentionSettings, now: datetime) -> Iterator[KeptLogs]:
-    """Yield the logs that are due, having measured those of builds that finished since the last time."""
-    logs = storage.log_retention
-    logs.measure()
-    excess = logs.bytes() - int(settings.logs_gb * _GB) if settings.logs_gb else 0
-    yield from due(logs.oldest_first(), _before(now, settings.logs_days), excess)
+def preview(storage: Storage, settings: RetentionSettings, now: datetime) -> Expired:
+    """Say what is due, and remove nothing."""
+    logs, artifacts = _rules(storage, settings)
+    return Expired(Share.of(logs.due(now)), Share.of(artifacts.due(now)))
 
 
-def expire_logs(storage: Storage, settings: RetentionSettings, now: datetime) -> Share:
-    """Remove the logs that are due, and what an earlier process began to remove."""
-    storage.log_retention.finish_expiring()
-    removed = Share()
-    logs = due_logs(storage, settings, now)
-    while batch := list(islice(logs, _BATCH)):
-        storage.log_retention.expire(batch)
-        removed += Share.of(batch)
-    return removed
+def expire(storage: Storage, settings: RetentionSettings, now: datetime) -> Expired:
+    """Remove what is due, and what an earlier process began to remove."""
+    logs, artifacts = _rules(storage, settings)
+    return Expired(logs.expire(now), artifacts.expire(now))
 
 
-def _before(now: datetime, days: int) -> datetime | None:
-    return now - days * _DAY if days else None
+@dataclass(frozen=True, slots=True)
+class _Rule(Generic[T]):
+    """How long one kind is kept, and how much of it."""
+
+    shelf: Shelf[T]
+    days: int
+    gb: float
+
+    def due(self, now: datetime) -> Iterator[T]:
+        before = now - self.days * _DAY if self.days else None
+        excess = self.shelf.bytes() - int(self.gb * _GB) if self.gb else 0
+        return due(self.shelf.oldest_first(), before, excess)
+
+    def expire(self, now: datetime) -> Share:
+        self.shelf.finish_expiring()
+        removed, going = Share(), self.due(now)
+        while batch := list(islice(going, _BATCH)):
+            self.shelf.expire(batch)
+            removed += Share.of(batch)
+        return removed
+
+
+def _rules(storage: Storage, settings: RetentionSettings) -> tuple[_Rule[KeptLogs], _Rule[KeptArtifacts]]:
+    """Return the rules for each kind, having measured the logs of builds that finished since the last time."""
+    storage.log_retention.measure()
+    return (
+        _Rule(storage.log_retention, settings.logs_days, settings.logs_gb),
+        _Rule(storage.artifact_retention, settings.artifacts_days, settings.artifacts_gb),
+    )

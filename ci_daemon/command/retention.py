@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from actors.retention import Share, due_logs, expire_logs
+from actors.retention import Share, expire, preview
 from ci_daemon.command.session import Session, pass_session
 from ci_daemon.command.style import Group
 from storage import SystemClock
@@ -31,9 +31,11 @@ def run(session: Session, *, dry_run: bool) -> None:
     """
     settings, now = session.config().retention, SystemClock().now()
     with session.storage() as storage:
-        logs = Share.of(due_logs(storage, settings, now)) if dry_run else expire_logs(storage, settings, now)
+        gone = (preview if dry_run else expire)(storage, settings, now)
     verb = "would remove" if dry_run else "removed"
-    session.answer(
-        {"dry_run": dry_run, "logs": asdict(logs)},
-        f"{verb} the logs of {logs.count} builds ({logs.bytes / _MB:.1f} MB)",
-    )
+    said = f"{verb} {_said('logs', gone.logs)} and {_said('artifacts', gone.artifacts)}"
+    session.answer({"dry_run": dry_run, **asdict(gone)}, said)
+
+
+def _said(what: str, share: Share) -> str:
+    return f"the {what} of {share.builds} builds ({share.bytes / _MB:.1f} MB)"

@@ -258,6 +258,18 @@ def test_logs_of_builds_that_are_not_in_the_database(living: Living):
     living.stays()
 
 
+def test_files_of_artifacts_that_no_row_names_when_they_are_old(living: Living):
+    artifacts, job = living.storage.artifacts, living.host.job(living.build, "child")
+    kept, stray = (artifacts.files.write(living.build.uuid, name, [b"bytes"]) for name in ("kept", "stray"))
+    artifacts.store(living.build, job, [kept])
+    expire(living.runtime)
+    assert artifacts.files.path(living.build.uuid, stray.uuid).exists()
+    expire(replace(living.runtime, clock=Later()))
+    assert not artifacts.files.path(living.build.uuid, stray.uuid).exists()
+    assert [artifacts.path(left).read_bytes() for left in artifacts.of_job(job.id)] == [b"bytes"]
+    living.stays()
+
+
 def _warm(living: Living, *, make: bool) -> str:
     lease = living.storage.leases.reserve_warm(str(uuid4()), "sandbox", "debian:12", Shape())
     if make:

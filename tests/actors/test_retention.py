@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.retention import RetentionSettings, Share, due, due_logs, expire_logs
+from actors.retention import Expired, RetentionSettings, Share, due, expire, preview
 from storage import BuildState, NewPipeline, Storage
 from tests.storage.world import HandClock, World
 
@@ -77,10 +77,10 @@ def test_logs_go_when_their_builds_finished_so_many_days_ago(world: World):
     world.clock.turn(days=70, microseconds=1)
     settings = RetentionSettings()
 
-    assert [each.build_uuid for each in due_logs(world.storage, settings, world.clock.now())] == [old]
+    assert preview(world.storage, settings, world.clock.now()).logs == Share(1, 132)
     assert set(world.storage.logs.builds()) == {old, young}
-    assert expire_logs(world.storage, settings, world.clock.now()) == Share(1, 132)
-    assert expire_logs(world.storage, settings, world.clock.now()) == Share()
+    assert expire(world.storage, settings, world.clock.now()).logs == Share(1, 132)
+    assert expire(world.storage, settings, world.clock.now()).logs == Share()
     assert set(world.storage.logs.builds()) == {young}
 
 
@@ -90,7 +90,7 @@ def test_an_unfinished_builds_logs_stay_however_old_and_large(world: World):
         log.output(b"x" * 5000)
     world.clock.turn(days=1000)
 
-    assert expire_logs(world.storage, RetentionSettings(logs_days=1, logs_gb=1 / GB), world.clock.now()) == Share()
+    assert expire(world.storage, RetentionSettings(logs_days=1, logs_gb=1 / GB), world.clock.now()).logs == Share()
     assert list(world.storage.logs.builds()) == [build.uuid]
 
 
@@ -101,9 +101,30 @@ def test_over_the_budget_the_oldest_go_until_the_others_fit(world: World):
         world.clock.turn(seconds=1)
     settings = RetentionSettings(logs_days=0, logs_gb=30_500 / GB)
 
-    assert expire_logs(world.storage, settings, world.clock.now()) == Share(220, 220_000)
+    assert expire(world.storage, settings, world.clock.now()).logs == Share(220, 220_000)
     assert set(world.storage.logs.builds()) == set(builds[220:])
     assert world.storage.log_retention.bytes() == 30_000
+
+
+def test_artifacts_go_by_a_rule_of_their_own(world: World):
+    storage, clock = world.storage, world.clock
+    builds = []
+    for name in ("old", "young"):
+        build = world.build()
+        job, lease = world.job(build), world.start(world.job(build))
+        written = storage.artifacts.files.write(build.uuid, f"{name}.txt", [b"x" * 500])
+        storage.artifacts.store(build, job, [written])
+        assert world.finish(job, lease)
+        assert storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.PASSED)
+        builds.append((build, job))
+        clock.turn(days=10)
+    settings = RetentionSettings(logs_days=1, artifacts_days=15)
+
+    assert preview(storage, settings, clock.now()).artifacts == Share(1, 500)
+    assert expire(storage, settings, clock.now()) == Expired(Share(2, 0), Share(1, 500))
+    assert [[left.path for left in storage.artifacts.of_job(job.id)] for _, job in builds] == [[], ["young.txt"]]
+    assert expire(storage, RetentionSettings(artifacts_gb=499 / GB), clock.now()).artifacts == Share(1, 500)
+    assert expire(storage, RetentionSettings(), clock.now()).artifacts == Share()
 
 
 @pytest.mark.parametrize("value", [-1, 100_001, float("nan")])
