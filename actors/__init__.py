@@ -4,9 +4,10 @@ from actors.engine import Engine, EngineBusy
 from actors.hub import Watch
 from actors.intake import PlannedBuild, plan_jobs
 from actors.retention import RetentionSettings
-from actors.settings import CacheSettings, JobSettings, PoolSettings
+from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings
 
 __all__ = [
+    "ArtifactSettings",
     "CacheSettings",
     "Engine",
     "EngineBusy",

@@ -151,7 +151,7 @@ class Attempt:
         return DiskUse(self._runtime.provider.disk_bytes(self._lease.uuid), free)
 
     def collect(self) -> Harvest:
-        """Bring what the job's globs match out of the VM into files, which have no rows yet. Raises Abandoned, VmError."""
+        """Bring what the job's globs match out of the VM, into files without rows. Raises VmError and Abandoned."""
         storage, settings = self._runtime.storage, self._runtime.artifacts
         room = shutil.disk_usage(storage.directory).free - self._runtime.jobs.min_free_bytes
         store = Store(storage.artifacts.files, self._build.uuid, max(0, min(room, settings.max_bytes)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors.artifacts import Harvest
 from actors.cache import cached_disk, keep_disk
 from actors.outcome import disk_fault, ending_of_exit
 from actors.states import JobEvent
@@ -11,11 +12,12 @@ from actors.vms import VmError, VmLost
 from storage import JobState
 
 if TYPE_CHECKING:
+    import storage
     from actors.attempt import Assignment, Attempt
     from actors.outcome import Ending, Fault
     from actors.runtime import Runtime
 
-__all__ = ["Closing"]
+__all__ = ["Closing", "give_up"]
 
 
 class Closing:
@@ -33,8 +35,8 @@ class Closing:
 
     def recorded_exit(self) -> int | None:
         """Return the exit code that an earlier actor took, where it did not live to settle what follows."""
-        attempts = self._runtime.storage.attempts.of_job(self._job.id)
-        return attempts[-1].exit_code if attempts and attempts[-1].finished_at is None else None
+        attempt = self._last_attempt
+        return attempt.exit_code if attempt is not None and attempt.finished_at is None else None
 
     def record(self, state: JobState, target: JobState, ending: Ending) -> bool:
         """Take the job from ``state`` to ``target``, with its lease's price, and its debit where it is over.
@@ -43,6 +45,7 @@ class Closing:
         """
         jobs, lease = self._runtime.storage.jobs, self._assignment.lease
         if target is JobState.SCHEDULED:
+            self._runtime.storage.artifacts.discard(self._assignment.build, self._job)
             return jobs.retry(
                 self._job.id,
                 state,
@@ -77,7 +80,30 @@ class Closing:
         ending = ending_of_exit(exit_code, self._job, fault, lost_before=lost)
         if ending.event is JobEvent.RETRY:
             return ending
+        self._collect(exit_code)
         return self._with_disk(ending, exit_code)
+
+    @property
+    def _last_attempt(self) -> storage.Attempt | None:
+        attempts = self._runtime.storage.attempts.of_job(self._job.id)
+        return attempts[-1] if attempts else None
+
+    def _collect(self, exit_code: int) -> None:
+        """Keep the job's artifacts, unless an earlier process did; what goes wrong is said in the log and no more.
+
+        The exit code is written down before, so that nobody who comes after a crash asks a VM for it that is gone.
+        """
+        stored = self._runtime.storage
+        last = self._last_attempt
+        if not self._job.artifacts or (last is not None and last.collected_at is not None):
+            return
+        stored.attempts.exited(self._job.id, exit_code)
+        try:
+            harvest = self._attempt.collect()
+        except VmError as error:
+            harvest = Harvest(remarks=[f"none are kept: {error}"])
+        stored.artifacts.store(self._assignment.build, self._job, harvest.files.values())
+        self._attempt.notice(harvest.notice())
 
     def _cause(self, exit_code: int) -> Fault | None:
         """Look whether a command failed because its disk, or the host's, is full."""
@@ -114,3 +140,19 @@ class Closing:
         """Tell whether later builds would find this job's disk, and find none yet."""
         wanted = self._job.cache_key is not None and self._runtime.cache.max_bytes > 0
         return wanted and cached_disk(self._runtime, self._assignment.build, self._job) is None
+
+
+def give_up(runtime: Runtime, job_id: int, state: JobState) -> None:
+    """End a job that its actors die of; it is not billed for the attempt."""
+    lease = runtime.storage.leases.of_job(job_id)
+    runtime.storage.jobs.finish(
+        job_id,
+        state,
+        JobState.FAILED,
+        error_code="internal_error",
+        exit_code=None,
+        error_message="the service failed again and again to look after this job; its log has the details",
+        soft_failed=False,
+        lease_id=lease.id if lease else None,
+        billable=False,
+    )

@@ -10,7 +10,7 @@ from actors.messages import CancelBuild, Demand, Drain, Planted
 from actors.retention import RetentionSettings
 from actors.root import RootSupervisor
 from actors.runtime import Crew, Images, Runtime, post
-from actors.settings import CacheSettings
+from actors.settings import ArtifactSettings, CacheSettings
 from actors.timer import Timer
 from actors.waiting import back_off
 from storage import Clock, Job, JobState, Storage
@@ -24,6 +24,7 @@ __all__ = ["Engine", "EngineBusy"]
 _CANCEL_PATIENCE = 5.0
 _KEPT = RetentionSettings()
 _CACHED = CacheSettings()
+_COLLECTED = ArtifactSettings()
 
 
 class EngineBusy(Exception):
@@ -43,6 +44,7 @@ class Engine:
         base_url: where the API is reached, for ``CI_BUILD_URL``.
         retention: section ``[retention]``.
         cache: section ``[cache]``.
+        artifacts: section ``[artifacts]``.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Engine:
         *,
         retention: RetentionSettings = _KEPT,
         cache: CacheSettings = _CACHED,
+        artifacts: ArtifactSettings = _COLLECTED,
     ) -> None:
         self._runtime = Runtime(
             storage=storage,
@@ -69,6 +72,7 @@ class Engine:
             base_url=base_url,
             retention=retention,
             cache=cache,
+            artifacts=artifacts,
         )
         self._draining = threading.Event()
 

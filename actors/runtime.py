@@ -11,7 +11,7 @@ import pykka
 
 from actors.drops import Drops
 from actors.retention import RetentionSettings
-from actors.settings import CacheSettings
+from actors.settings import ArtifactSettings, CacheSettings
 from actors.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class Runtime:
     base_url: str
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
+    artifacts: ArtifactSettings = field(default_factory=ArtifactSettings)
     give_up: threading.Event = field(default_factory=threading.Event)
     crew: Crew = field(default_factory=Crew)
     board: Board = field(default_factory=Board)

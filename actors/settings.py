@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping  # noqa: TC003 - pydantic reads the annotations
 from dataclasses import dataclass, field, fields
@@ -9,9 +10,13 @@ from types import MappingProxyType
 
 from actors.capacity import Capacity
 
-__all__ = ["CacheSettings", "JobSettings", "PoolSettings"]
+__all__ = ["ArtifactSettings", "CacheSettings", "JobSettings", "PoolSettings"]
 
+_MOST_FILES = 100_000
 _MOST_GB = 1_000_000
+
+
+_THIRTY_YEARS = 30 * 365 * 86_400
 
 
 def _host_memory_gb() -> int:
@@ -45,8 +50,10 @@ class PoolSettings:
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if each.name != "warm_images" and value < 0:
+            if each.name != "warm_images" and not 0 <= value < math.inf:
                 raise ValueError(f"{each.name} must be at least 0")
+        if self.queue_timeout > _THIRTY_YEARS:
+            raise ValueError(f"queue_timeout must be at most {_THIRTY_YEARS}; 0 is for ever")
         for image, count in self.warm_images.items():
             if count < 0:
                 raise ValueError(f'warm_images: there cannot be {count} VMs of "{image}": the least is 0')
@@ -69,6 +76,28 @@ class PoolSettings:
             memory_gb=self.max_memory_gb_per_organization,
             disk_gb=self.max_disk_gb_per_organization,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactSettings:
+    """Section ``[artifacts]``: how many files, and how many GB of them, a job may leave, within ``timeout`` seconds."""
+
+    max_files: int = 1000
+    max_gb: float = 2.0
+    timeout: float = 300.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_files <= _MOST_FILES:
+            raise ValueError(f"max_files must be from 0 to {_MOST_FILES}")
+        if not 0 <= self.max_gb <= _MOST_GB:
+            raise ValueError(f"max_gb must be from 0 to {_MOST_GB}")
+        if not self.timeout > 0:
+            raise ValueError("timeout must be above 0")
+
+    @property
+    def max_bytes(self) -> int:
+        """Return ``max_gb`` in bytes."""
+        return int(self.max_gb * 2**30)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ def serve(directory: Path, config: Config, notifier: Notifier, *, wait: bool) ->
             settings.url,
             retention=config.retention,
             cache=config.cache,
+            artifacts=config.artifacts,
         )
         opened.callback(_no_actor_remains)
         engine.start()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from storage.artifact_files import ArtifactFiles
+from storage.artifact_retention import KeptArtifacts
 from storage.billing import Rates, cost_cents
 from storage.clock import Clock, SystemClock
 from storage.errors import (
@@ -26,6 +28,7 @@ from storage.log_index import LogKind
 from storage.log_writer import LogWriter
 from storage.logs import JobLog, LogChunk, LogFiles, LogLimit
 from storage.records import (
+    Artifact,
     Attempt,
     AuditEntry,
     Build,
@@ -42,6 +45,7 @@ from storage.records import (
     LeaseState,
     LedgerEntry,
     LedgerSource,
+    NewArtifact,
     NewBuild,
     NewJob,
     NewPipeline,
@@ -66,6 +70,8 @@ from storage.vault import Vault
 
 __all__ = [
     "AlreadyInitialized",
+    "Artifact",
+    "ArtifactFiles",
     "Attempt",
     "AuditEntry",
     "Build",
@@ -85,6 +91,7 @@ __all__ = [
     "Job",
     "JobLog",
     "JobState",
+    "KeptArtifacts",
     "KeptLogs",
     "KeyUnreadable",
     "Lease",
@@ -98,6 +105,7 @@ __all__ = [
     "LogWriter",
     "MigrationFailed",
     "NameUnusable",
+    "NewArtifact",
     "NewBuild",
     "NewJob",
     "NewPipeline",

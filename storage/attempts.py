@@ -25,6 +25,7 @@ _ATTEMPT = Columns(
     AttemptRow.finished_at,
     AttemptRow.exit_code,
     AttemptRow.error_code,
+    AttemptRow.collected_at,
 )
 
 
@@ -47,7 +48,9 @@ class Attempts:
             ),
             first,
         )
-        self._open = Command(database, insert_into(AttemptRow, "started_at", "finished_at", "exit_code", "error_code"))
+        self._open = Command(
+            database, insert_into(AttemptRow, "started_at", "finished_at", "exit_code", "error_code", "collected_at")
+        )
         self._start = Command(
             database,
             AttemptRow.update({AttemptRow.state: JobState.RUNNING, AttemptRow.started_at: slot("now")}).where(
@@ -56,6 +59,9 @@ class Attempts:
         )
         self._exited = Command(
             database, AttemptRow.update({AttemptRow.exit_code: slot("exit_code")}).where(of_job, unfinished)
+        )
+        self._collected = Command(
+            database, AttemptRow.update({AttemptRow.collected_at: slot("now")}).where(of_job, unfinished)
         )
         self._close = Command(
             database,
@@ -89,6 +95,10 @@ class Attempts:
         """Note the exit code of the open attempt's command, while what follows from it is not settled yet."""
         with self._database.write():
             self._exited.run(job_id=job_id, exit_code=exit_code)
+
+    def collected(self, job_id: int, now: int) -> None:
+        """Note that the open attempt's artifacts are stored."""
+        self._collected.run(job_id=job_id, now=now)
 
     def close(self, job_id: int, state: JobState, exit_code: int | None, error_code: str | None, now: int) -> None:
         """Note what became of the open attempt, where there is one."""

@@ -96,7 +96,12 @@ class Builds:
             .returning(PipelineRow.last_number),
             first,
         )
-        self._insert = Command(database, insert_into(BuildRow, "started_at", "log_bytes", "logs_expired_at"))
+        self._insert = Command(
+            database,
+            insert_into(
+                BuildRow, "started_at", "log_bytes", "logs_expired_at", "artifact_bytes", "artifacts_expired_at"
+            ),
+        )
         self._move = Command(
             database,
             BuildRow.update(

@@ -1,4 +1,4 @@
-"""The storage as one object: a state directory's database, key, logs and sources."""
+"""The storage as one object: a state directory's database, key, logs, artifacts and sources."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.accounts import Accounts
+from storage.artifact_files import ArtifactFiles
+from storage.artifact_retention import ArtifactRetention
+from storage.artifacts import Artifacts
 from storage.attempts import Attempts
 from storage.audit import Audit
 from storage.billing import Rates
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Storage"]
 
+_ARTIFACTS = "artifacts"
 _DATABASE = "ci-daemon.sqlite3"
 _KEY = "secret.key"
 _LOGS = "logs"
@@ -69,6 +73,9 @@ class Storage:
         self.builds = Builds(database, vault, self.sources)
         self.accounts = Accounts(database, self.builds)
         self.attempts = Attempts(database)
+        artifact_files = ArtifactFiles(directory / _ARTIFACTS)
+        self.artifacts = Artifacts(database, artifact_files, self.attempts)
+        self.artifact_retention = ArtifactRetention(database, artifact_files)
         self.ledger = Ledger(database)
         self.jobs = Jobs(database, self.attempts, Meter(database, rates), self.ledger)
         self.leases = Leases(database, self.jobs, self.attempts)
@@ -93,7 +100,7 @@ class Storage:
         if database.exists():
             raise AlreadyInitialized(f"{directory} is initialized already: nothing to do")
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for folder in (_LOGS, _SOURCES):
+        for folder in (_ARTIFACTS, _LOGS, _SOURCES):
             (directory / folder).mkdir(mode=0o700, exist_ok=True)
         if not (directory / _KEY).exists():
             Vault.create(directory / _KEY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from actors.vms.collect import Garbled, Packed, list_files, pack
 from actors.vms.command import (
     CommandSpec,
     Exited,
@@ -39,6 +40,7 @@ __all__ = [
     "Endpoint",
     "Exited",
     "Following",
+    "Garbled",
     "GuestLost",
     "HostKeyMismatch",
     "Image",
@@ -48,6 +50,7 @@ __all__ = [
     "Images",
     "NotStarted",
     "OutputTooLong",
+    "Packed",
     "Provider",
     "SandboxProvider",
     "SnapshotNotFound",
@@ -59,6 +62,8 @@ __all__ = [
     "check_source",
     "follow",
     "lay_source",
+    "list_files",
+    "pack",
     "start",
     "started",
     "terminate",

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from pydantic import ConfigDict, with_config
 
-from actors import CacheSettings, JobSettings, PoolSettings, RetentionSettings
+from actors import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
 from actors.ir import Limits
 from actors.vms.sandbox.provider import SandboxSettings
 from api import HttpSettings, RateLimitSettings
@@ -37,6 +37,7 @@ class ImageSettings:
 class Config:
     """The whole configuration; what nobody sets has the default of its section."""
 
+    artifacts: ArtifactSettings = field(default_factory=ArtifactSettings)
     billing: Rates = field(default_factory=Rates)
     cache: CacheSettings = field(default_factory=CacheSettings)
     http: HttpSettings = field(default_factory=HttpSettings)

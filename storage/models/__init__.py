@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from storage.models.accounts import HandoffRow, MembershipRow, OrganizationRow, PipelineRow, TokenRow, UserRow
+from storage.models.artifacts import ArtifactRow
 from storage.models.audit import AuditRow
 from storage.models.builds import AttemptRow, BuildRow, EdgeRow, JobRow
 from storage.models.cache import CacheRow
@@ -10,6 +11,7 @@ from storage.models.leases import LeaseRow, LedgerRow, SnapshotRow
 from storage.models.switches import SwitchRow
 
 __all__ = [
+    "ArtifactRow",
     "AttemptRow",
     "AuditRow",
     "BuildRow",

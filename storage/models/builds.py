@@ -39,6 +39,8 @@ class BuildRow(peewee.Model):
     pipeline_ir = peewee.TextField(null=True)
     log_bytes = peewee.IntegerField(null=True)
     logs_expired_at = InstantField(null=True)
+    artifact_bytes = peewee.IntegerField(null=True)
+    artifacts_expired_at = InstantField(null=True)
 
     class Meta:
         table_name = "builds"
@@ -111,6 +113,7 @@ class AttemptRow(peewee.Model):
     finished_at = InstantField(null=True)
     exit_code = peewee.IntegerField(null=True)
     error_code = peewee.TextField(null=True)
+    collected_at = InstantField(null=True)
 
     class Meta:
         table_name = "attempts"

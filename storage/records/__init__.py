@@ -18,6 +18,7 @@ from storage.records.accounts import (
     User,
     Visibility,
 )
+from storage.records.artifacts import Artifact, NewArtifact
 from storage.records.audit import AuditEntry
 from storage.records.builds import (
     Attempt,
@@ -48,6 +49,7 @@ from storage.records.pages import (
 )
 
 __all__ = [
+    "Artifact",
     "Attempt",
     "AuditEntry",
     "Build",
@@ -65,6 +67,7 @@ __all__ = [
     "LeaseState",
     "LedgerEntry",
     "LedgerSource",
+    "NewArtifact",
     "NewBuild",
     "NewJob",
     "NewPipeline",

@@ -224,7 +224,10 @@ class QueuedJob:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at a job, on one lease: ``assigned``, ``running``, then what became of it."""
+    """One try at a job, on one lease: ``assigned``, ``running``, then what became of it.
+
+    ``collected_at`` is when its artifacts were stored, were it none of them.
+    """
 
     job_id: int
     number: int
@@ -234,3 +237,4 @@ class Attempt:
     finished_at: datetime | None
     exit_code: int | None
     error_code: str | None
+    collected_at: datetime | None

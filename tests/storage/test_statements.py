@@ -17,6 +17,7 @@ READS_ALL = {
     "queue._length": "counts all who wait, in a covering index",
     "ledger._unbalanced": "verification reads everything",
     "ledger._misbilled": "verification reads everything",
+    "artifact_retention._bytes": "the sum of all, once an hour, from a covering index",
     "log_retention._bytes": "the sum of all, once an hour, from a covering index",
     "organizations._all": "the list has no bounds",
     "snapshots._all": "the list has no bounds",
@@ -29,6 +30,7 @@ IN_AN_INDEX_OF_FEW = (
     "leases_live",
     "builds_to_measure",
     "builds_with_expired_logs",
+    "builds_with_expired_artifacts",
 )
 
 
@@ -94,6 +96,12 @@ def _sorts_prerequisites_only(sorts: list[str]) -> bool:
         ("cache._find", "sqlite_autoindex_cache_entries_1"),
         ("cache._may_hit", "sqlite_autoindex_cache_entries_1"),
         ("cache._begun", "jobs_with_disk (build_id=?"),
+        ("artifacts._page_of_build", "artifacts_build (build_id=? AND rowid>?)"),
+        ("artifacts._page_of_job", "artifacts_job (job_id=? AND rowid>?)"),
+        ("artifacts._of_job", "artifacts_job (job_id=?)"),
+        ("artifact_retention._bytes", "USING COVERING INDEX builds_with_artifacts"),
+        ("artifact_retention._kept", "builds_with_artifacts (finished_at>?)"),
+        ("artifact_retention._expired", "builds_with_expired_artifacts"),
         ("log_retention._to_measure", "builds_to_measure"),
         ("log_retention._expired", "builds_with_expired_logs"),
         ("log_retention._bytes", "USING COVERING INDEX builds_with_logs"),

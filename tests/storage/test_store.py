@@ -31,7 +31,13 @@ def state(tmp_path: Path, clock: HandClock) -> Path:
 
 
 def test_a_new_state_directory_is_its_owners_alone(state: Path):
-    assert {path.name for path in state.iterdir()} == {"ci-daemon.sqlite3", "secret.key", "logs", "sources"}
+    assert {path.name for path in state.iterdir()} == {
+        "ci-daemon.sqlite3",
+        "secret.key",
+        "artifacts",
+        "logs",
+        "sources",
+    }
     for path in (state, *state.iterdir()):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
 

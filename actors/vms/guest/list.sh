@@ -1,0 +1,5 @@
+# Set before: workspace. Prints the path of every regular file below it, a NUL after each. No link is followed.
+
+PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
+export PATH LC_ALL
+cd "$workspace" && exec find . -type f -print0

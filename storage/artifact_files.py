@@ -1,0 +1,100 @@
+"""The files of artifacts: one folder a build, a file an artifact, called by its UUID."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from storage.records import NewArtifact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+    from pathlib import Path
+
+__all__ = ["ArtifactFiles"]
+
+
+class ArtifactFiles:
+    """What jobs left, as bytes. Safe in any thread.
+
+    A file is written before its row and removed after it, so one without a row is young, or what a crash left behind.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def path(self, build_uuid: str, uuid: str) -> Path:
+        """Return where an artifact's bytes are, whether they are there or not."""
+        return self._directory / build_uuid / uuid
+
+    def write(self, build_uuid: str, path: str, blocks: Iterable[bytes]) -> NewArtifact:
+        """Write a file; where that fails, or iterating over the blocks does, nothing of it stays."""
+        new = self._place(build_uuid)
+        digest = hashlib.sha256()
+        try:
+            with new.open("xb", buffering=0) as file:
+                for block in blocks:
+                    digest.update(block)
+                    _write_all(file.fileno(), block)
+                os.fsync(file.fileno())
+                size = file.tell()
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
+        return NewArtifact(new.name, path, size, digest.hexdigest())
+
+    def link(self, source: Path, build_uuid: str) -> str:
+        """Have a build share a file's bytes; return the UUID that is its own. Raises FileNotFoundError."""
+        new = self._place(build_uuid)
+        os.link(source, new)
+        return new.name
+
+    def settle(self, build_uuid: str) -> None:
+        """Return when the names of a build's files are on the disk, as their bytes are."""
+        for folder in (self._directory / build_uuid, self._directory):
+            with suppress(FileNotFoundError):
+                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+
+    def remove(self, build_uuid: str, uuids: Iterable[str]) -> None:
+        """Remove files; those that are gone are fine."""
+        for uuid in uuids:
+            self.path(build_uuid, uuid).unlink(missing_ok=True)
+
+    def remove_build(self, build_uuid: str) -> None:
+        """Remove all files of a build, where there are any. Raises OSError where one of them stays."""
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._directory / build_uuid)
+
+    def builds(self) -> list[str]:
+        """Return the UUIDs of the builds that have files."""
+        with suppress(FileNotFoundError), os.scandir(self._directory) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        return []
+
+    def older(self, build_uuid: str, before: datetime) -> Iterator[str]:
+        """Yield the names of a build's files that were last written before an instant."""
+        with suppress(FileNotFoundError), os.scandir(self._directory / build_uuid) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):
+                    if entry.stat(follow_symlinks=False).st_ctime < before.timestamp():
+                        yield entry.name
+
+    def _place(self, build_uuid: str) -> Path:
+        folder = self._directory / build_uuid
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder / str(uuid4())
+
+
+def _write_all(descriptor: int, block: bytes) -> None:
+    rest = memoryview(block)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

@@ -1,0 +1,41 @@
+"""Files that jobs left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = ["Artifact", "NewArtifact"]
+
+
+@dataclass(frozen=True, slots=True)
+class NewArtifact:
+    """A file that was written and has no row yet. ``path`` is relative to the workspace, ``sha256`` in hex."""
+
+    uuid: str
+    path: str
+    file_size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A file that a job left."""
+
+    id: int
+    uuid: str
+    build_uuid: str
+    job_uuid: str
+    path: str
+    mime_type: str
+    file_size: int
+    sha256: str
+    created_at: datetime
+
+    @property
+    def filename(self) -> str:
+        """The last part of its path."""
+        return self.path.rpartition("/")[2]
