@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from storage import Shape
 
-__all__ = ["Capacity", "Load", "Shortage", "to_give_up"]
+__all__ = ["Capacity", "Load", "Shortage"]
 
 _UNITS = {"vms": "VMs", "cpu": "vCPUs", "memory_gb": "GB of memory", "disk_gb": "GB of disk"}
 
@@ -81,11 +81,9 @@ class Capacity:
                 return Shortage(of, taken, cap, wanted - taken)
         return None
 
+    def excess(self, load: Load, idle: int) -> int:
+        """Return how many of so many idle VMs have no place beside this load.
 
-def to_give_up(capacity: Capacity, load: Load, spare: Sequence[Shape]) -> int:
-    """Return how many spare VMs, the first ones, must go so that the others fit beside ``load``."""
-    for gone in range(len(spare)):
-        kept, last = spare[gone:-1], spare[-1]
-        if capacity.shortage(load.plus(*kept), last) is None:
-            return gone
-    return len(spare)
+        An idle VM counts as a VM. Of anything else it takes so little that its shape counts only once a job has it.
+        """
+        return max(0, min(idle, load.vms + idle - self.vms)) if self.vms else 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from actors.capacity import Load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
     from storage import QueuedJob, Shape
@@ -43,6 +43,7 @@ class Holdings:
 
     def __init__(self) -> None:
         self._held: dict[int, _Held] = {}
+        self._loads: dict[int | None, Load] = {}
         self._past: dict[int, tuple[float, float]] = {}
 
     @property
@@ -52,17 +53,18 @@ class Holdings:
 
     def load(self, organization_id: int | None = None) -> Load:
         """Return what jobs hold: all of them, or an organization's."""
-        held = self._held.values()
-        return Load.of(each.shape for each in held if organization_id in {None, each.organization_id})
+        return self._loads.get(organization_id, Load())
 
     def hold(self, lease_id: int, organization_id: int, shape: Shape, since: float) -> None:
         """Count a VM that a job has."""
         self._held[lease_id] = _Held(organization_id, shape, since)
+        self._reckon(organization_id)
 
     def let_go(self, lease_id: int, now: float) -> None:
         """Count a VM's time, and the VM no further. A lease that is not held is fine."""
         held = self._held.pop(lease_id, None)
         if held is not None:
+            self._reckon(held.organization_id)
             self.used(held.organization_id, held.shape.cpu, held.since, now)
 
     def used(self, organization_id: int, cpu: int, began: float, ended: float) -> None:
@@ -71,29 +73,38 @@ class Holdings:
         now = max(at, ended)
         self._past[organization_id] = (amount * _faded(now - at) + _worth(cpu, began, ended, now), now)
 
-    def usage(self, now: float) -> dict[int, float]:
-        """Return what each organization used; who used nothing is absent.
+    def usage(self, organizations: Iterable[int], now: float) -> dict[int, float]:
+        """Return what each of these used.
 
         A VM that a job has counts for a minute at least: so grants within one instant take turns.
         """
-        usage = {organization: amount * _faded(now - at) for organization, (amount, at) in self._past.items()}
+        usage = {}
+        for organization_id in organizations:
+            amount, at = self._past.get(organization_id, (0.0, now))
+            usage[organization_id] = amount * _faded(now - at)
         for held in self._held.values():
-            began = min(held.since, now - _ADVANCE)
-            usage[held.organization_id] = usage.get(held.organization_id, 0.0) + _worth(held.shape.cpu, began, now, now)
+            if held.organization_id in usage:
+                began = min(held.since, now - _ADVANCE)
+                usage[held.organization_id] += _worth(held.shape.cpu, began, now, now)
         return usage
 
-    def next(self, heads: Iterable[QueuedJob], now: float) -> QueuedJob:
+    def next(self, heads: Mapping[int, QueuedJob], now: float) -> QueuedJob:
         """Return which of the organizations' next jobs should have the next VM."""
-        usage = self.usage(now)
+        usage = self.usage(heads, now)
         return min(
-            heads,
+            heads.values(),
             key=lambda job: (
-                usage.get(job.organization_id, 0.0) / job.weight,
+                usage[job.organization_id] / job.weight,
                 job.scheduled_at,
                 job.position,
                 job.job_id,
             ),
         )
+
+    def _reckon(self, organization_id: int) -> None:
+        held = self._held.values()
+        self._loads[organization_id] = Load.of(each.shape for each in held if each.organization_id == organization_id)
+        self._loads[None] = Load.of(each.shape for each in held)
 
 
 def _faded(seconds: float) -> float:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from actors.cache import take_hit
-from actors.capacity import to_give_up
 from actors.fairness import REMEMBERED, Holdings
 from actors.messages import (
     CacheHit,
@@ -118,7 +117,7 @@ class LeasePool(Supervised):
                 self._runtime.storage.leases.warmed(lease.id)
                 self._warm.made(lease)
                 self._make_way()
-                self._serve()
+                post(self.actor_ref, Demand())
             case TaskFailed(task, error) if task == _DESTROY:
                 self.log.warning("cannot destroy a warm VM, the reaper will: %s", error)
             case TaskFailed(image, error):
@@ -182,7 +181,7 @@ class LeasePool(Supervised):
         for head in queue.heads():
             self._line_up(head, heads, blocked)
         while heads:
-            job = self._holdings.next(heads.values(), now)
+            job = self._holdings.next(heads, now)
             lack = self._host.shortage(self._holdings.load(), job.shape)
             if lack is not None:
                 return Waiting(host=Blocked(job.job_id, lack), organizations=blocked)
@@ -277,13 +276,12 @@ class LeasePool(Supervised):
         wanted = Counter({resolve(None): settings.warm})
         wanted.update({resolve(name): count for name, count in settings.warm_images.items()})
         while self._warm.making < (os.cpu_count() or 1) and (image := self._warm.missing(wanted)) is not None:
-            load = self._holdings.load().plus(*self._warm.shapes, *(Shape() for _ in range(self._warm.making)))
-            if self._host.shortage(load, Shape()) is not None:
+            if self._host.excess(self._holdings.load(), self._warm.count + 1):
                 return
             self._warm.begun(image)
             self.work(image, partial(make_warm, self._runtime, image))
 
     def _make_way(self) -> None:
         """Give up the warm VMs that the host has no room for beside what jobs hold: no job waits for their end."""
-        for lease in self._warm.give_up(to_give_up(self._host, self._holdings.load(), self._warm.shapes)):
+        for lease in self._warm.give_up(self._host.excess(self._holdings.load(), self._warm.count)):
             self.work(_DESTROY, partial(destroy_warm, self._runtime, lease))

@@ -34,9 +34,9 @@ class WarmStock:
         return self._making.total()
 
     @property
-    def shapes(self) -> list[Shape]:
-        """The shapes of those that wait, oldest first."""
-        return [lease.shape for lease in self._ready]
+    def count(self) -> int:
+        """How many there are and will be."""
+        return len(self._ready) + self.making
 
     def fitting(self, job: QueuedJob, image: str) -> Lease | None:
         """Return one that a job can have whose disk starts from ``image``."""
@@ -91,7 +91,7 @@ class WarmStock:
         self._ready = [lease for lease in self._ready if lease.id in lease_ids]
 
     def give_up(self, count: int) -> list[Lease]:
-        """Forget and return the first ``count`` of them, in the order of `shapes`."""
+        """Forget and return the oldest ``count`` of those that wait, or all."""
         gone, self._ready = self._ready[:count], self._ready[count:]
         return gone
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.capacity import Capacity, Load, to_give_up
+from actors.capacity import Capacity, Load
 from storage import Shape
 
 shapes = st.builds(Shape, st.integers(1, 64), st.integers(1, 512), st.integers(1, 999))
@@ -40,17 +40,12 @@ def test_granting_what_fits_never_passes_a_cap_but_for_one_vm_alone(capacity: Ca
     assert load.vms <= 1 or within(capacity, load)
 
 
-@given(capacities, st.lists(shapes, min_size=1, max_size=5), st.lists(shapes, max_size=5))
-def test_as_few_spare_vms_go_as_make_the_others_fit(capacity: Capacity, held: list[Shape], spare: list[Shape]):
-    gone = to_give_up(capacity, Load.of(held), spare)
-    fits = [within(capacity, Load.of([*held, *spare[count:]])) for count in range(len(spare))]
-    assert gone == (fits.index(True) if True in fits else len(spare))
-
-
-def test_without_a_job_a_single_spare_vm_of_any_shape_may_stay():
-    tight = Capacity(vms=1, memory_gb=1)
-    assert to_give_up(tight, Load(), [Shape()]) == 0
-    assert to_give_up(tight, Load(), [Shape(), Shape()]) == 1
+@given(st.integers(0, 10), st.lists(shapes, max_size=10), st.integers(0, 10))
+def test_as_few_idle_vms_go_as_make_room_for_the_others(vms: int, held: list[Shape], idle: int):
+    load = Load.of(held)
+    gone = Capacity(vms=vms, cpu=1).excess(load, idle)
+    fits = [not vms or load.vms + idle - count <= vms for count in range(idle + 1)]
+    assert gone == (fits.index(True) if True in fits else idle)
 
 
 def test_figures_name_what_is_short():

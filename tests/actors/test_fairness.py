@@ -33,18 +33,22 @@ def job(organization_id: int, weight: int = 1, waits_since: float = 0.0, shape: 
     )
 
 
+def lined(*heads: QueuedJob) -> dict[int, QueuedJob]:
+    return {head.organization_id: head for head in heads}
+
+
 def grants(holdings: Holdings, heads: list[QueuedJob], number: int, now: float) -> list[int]:
     """Grant so many VMs at one instant; return who got them."""
     turns = []
     for lease_id in range(number):
-        chosen = holdings.next(heads, now)
+        chosen = holdings.next(lined(*heads), now)
         holdings.hold(1000 + lease_id, chosen.organization_id, chosen.shape, now)
         turns.append(chosen.organization_id)
     return turns
 
 
 def test_who_has_used_nothing_goes_by_who_waits_longest():
-    assert Holdings().next([job(1, waits_since=5), job(2, waits_since=4)], 0.0).organization_id == 2
+    assert Holdings().next(lined(job(1, waits_since=5), job(2, waits_since=4)), 0.0).organization_id == 2
 
 
 def test_grants_within_one_instant_take_turns():
@@ -63,8 +67,8 @@ def test_who_used_less_of_late_comes_first_and_what_was_used_fades():
     holdings = Holdings()
     holdings.used(1, cpu=1, began=0.0, ended=3600.0)
     holdings.used(2, cpu=1, began=7200.0, ended=9600.0)
-    assert holdings.next([job(1), job(2)], 9600.0).organization_id == 1
-    assert holdings.usage(3600.0)[1] == pytest.approx(2 * holdings.usage(7200.0)[1])
+    assert holdings.next(lined(job(1), job(2)), 9600.0).organization_id == 1
+    assert holdings.usage([1], 3600.0)[1] == pytest.approx(2 * holdings.usage([1], 7200.0)[1])
 
 
 @given(st.floats(0, 1e4), st.floats(0, 1e4), st.floats(0, 1e4), st.integers(1, 64))
@@ -74,8 +78,8 @@ def test_a_vm_counts_the_same_in_one_piece_or_two(first: float, second: float, a
     parted.used(1, cpu, 0.0, first)
     parted.used(1, cpu, first, first + second)
     now = first + second + after
-    assert whole.usage(now)[1] == pytest.approx(parted.usage(now)[1], abs=1e-6)
-    assert 0 <= whole.usage(now)[1] <= cpu * (first + second) + 1e-6
+    assert whole.usage([1], now)[1] == pytest.approx(parted.usage([1], now)[1], abs=1e-6)
+    assert 0 <= whole.usage([1], now)[1] <= cpu * (first + second) + 1e-6
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 1e4)), max_size=20), st.randoms())
@@ -86,7 +90,7 @@ def test_the_order_in_which_uses_become_known_does_not_matter(spans: list[tuple[
     shuffle.shuffle(spans)
     for began, lasted in spans:
         other.used(1, 1, began, began + lasted)
-    assert one.usage(3e4) == pytest.approx(other.usage(3e4), abs=1e-6)
+    assert one.usage([1], 3e4) == pytest.approx(other.usage([1], 3e4), abs=1e-6)
 
 
 def shares(weights: dict[int, int], durations: dict[int, float], slots: int, seed: int) -> dict[int, float]:
@@ -98,7 +102,7 @@ def shares(weights: dict[int, int], durations: dict[int, float], slots: int, see
     now = 0.0
     while now < 2 * 86_400:
         while len(running) < slots:
-            chosen, lease_id = holdings.next(heads, now).organization_id, next(lease_ids)
+            chosen, lease_id = holdings.next(lined(*heads), now).organization_id, next(lease_ids)
             holdings.hold(lease_id, chosen, SMALL, now)
             seconds = chance.uniform(0.5, 1.5) * durations[chosen]
             had[chosen] += seconds  # type: ignore[assignment] # seconds are counted like anything else
@@ -118,15 +122,22 @@ def test_in_the_long_run_shares_go_by_weight_whatever_the_jobs_take(
     assert shares(weights, durations, slots=4, seed=seed)[1] == pytest.approx(first, abs=0.05)
 
 
-def test_a_choice_among_a_hundred_organizations_costs_little_after_a_hundred_thousand_leases():
-    holdings, heads = Holdings(), [job(organization_id) for organization_id in range(1, 101)]
-    for lease in range(100_000):
+def test_a_choice_costs_the_same_after_few_leases_and_after_a_hundred_thousand():
+    heads = lined(*(job(organization_id) for organization_id in range(1, 101)))
+    few, many = seconds_to_choose(100, heads), seconds_to_choose(100_000, heads)
+    assert many < few * 5
+
+
+def seconds_to_choose(leases: int, heads: dict[int, QueuedJob]) -> float:
+    """Return what a choice takes after so many leases that ended, the best of many, which is what the work takes."""
+    holdings = Holdings()
+    for lease in range(leases):
         holdings.used(lease % 100 + 1, 2, lease * 0.03, lease * 0.03 + 60)
     for lease in range(300):
         holdings.hold(lease, lease % 100 + 1, SMALL, 3000.0)
     best = float("inf")
-    for _ in range(20):
+    for _ in range(50):
         start = time.perf_counter()
         holdings.next(heads, 4000.0)
         best = min(best, time.perf_counter() - start)
-    assert best < 0.02
+    return best

@@ -236,7 +236,7 @@ def test_on_a_full_disk_no_job_starts_room_is_made_and_then_jobs_start_by_themse
 
 
 def test_warm_vms_are_kept_of_every_image_that_the_owner_wants_and_replaced_when_used(host_of: HostOf):
-    host = host_of(warm=1, warm_images={"ubuntu:24.04": 1}, max_memory_gb=100, max_cpu=100)
+    host = host_of(warm=1, warm_images={"ubuntu:24.04": 1})
     host.engine.start()
     first = warm(host, 2)
     build = host.build(one("true"))
@@ -259,7 +259,7 @@ def test_a_warm_vm_that_dies_is_replaced(host_of: HostOf):
 
 
 def test_warm_vms_give_way_to_a_job_that_cannot_use_them(host_of: HostOf):
-    host = host_of(warm=2, max_vms=2, max_memory_gb=100, max_cpu=100)
+    host = host_of(warm=2, max_vms=2)
     host.engine.start()
     warm(host, 2)
     build = host.build(one(LONG, runner_args={"network": "off"}))

@@ -50,6 +50,20 @@ def test_a_job_record_is_whole(pipeline: PipelinePath):
     }
 
 
+def test_a_waiting_job_says_its_place_in_its_organizations_queue(
+    world: World, ada: Account, bob: Account, pipeline: PipelinePath
+):
+    bob.pipeline().build()
+    first = pipeline.build(pipeline_ir=steps("a", "b"))
+    second = pipeline.build()
+    places = [job["queue_position"] for build in (first, second) for job in build.get("/jobs").json["data"]]
+    assert places == [1, None, 2]
+    assert pipeline.account.client.simulate_get(second.job().path).json["queue_position"] == 2
+    world.storage.jobs.move(first.job().stored.id, JobState.SCHEDULED, JobState.CANCELED)
+    assert pipeline.account.client.simulate_get(second.job().path).json["queue_position"] == 1
+    assert pipeline.account.client.simulate_get(first.job().path).json["queue_position"] is None
+
+
 def test_an_ended_job_says_how_it_ended(world: World, pipeline: PipelinePath):
     job = pipeline.build().job()
     world.storage.jobs.move(

@@ -69,12 +69,24 @@ def test_addresses_that_are_none_are_refused_where_they_stand(tmp_path: Path):
         load(tmp_path, {}, tmp_path / "none")
 
 
+def test_warm_images_are_counted_by_name(tmp_path: Path):
+    file = tmp_path / "ci-daemon.toml"
+    file.write_text('[pool.warm_images]\n"debian:13" = 1\n')
+    assert load(tmp_path, {}, tmp_path / "none").pool.warm_images == {"debian:13": 1}
+    file.write_text('[pool]\nwarm_images = {"debian:13" = -1}\n')
+    with pytest.raises(ConfigError, match='warm_images: there cannot be -1 VMs of "debian:13": the least is 0'):
+        load(tmp_path, {}, tmp_path / "none")
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
         ("CI_DAEMON_BILLING_CPU", "-1", "billing: cpu must be at least 0"),
         ("CI_DAEMON_POOL_MAX_VMS", "-1", "pool: max_vms must be at least 0"),
         ("CI_DAEMON_POOL_WARM", "-1", "pool: warm must be at least 0"),
+        ("CI_DAEMON_POOL_LOW_DISK_GB", "nan", "pool: low_disk_gb must be at least 0"),
+        ("CI_DAEMON_POOL_LOW_DISK_GB", "inf", "pool: low_disk_gb must be at least 0"),
+        ("CI_DAEMON_POOL_QUEUE_TIMEOUT", "1000000000", "pool: queue_timeout must be at most 946080000; 0 is for ever"),
         ("CI_DAEMON_JOBS_STEP_TIMEOUT", "0", "jobs: step_timeout must be above 0"),
         ("CI_DAEMON_JOBS_ACQUIRE_TIMEOUT", "nan", "jobs: acquire_timeout must be above 0"),
         ("CI_DAEMON_JOBS_KILL_GRACE", "-0.5", "jobs: kill_grace must be at least 0"),
