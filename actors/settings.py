@@ -29,8 +29,8 @@ class PoolSettings:
 
     Of the host's caps 0 stands for what the host itself suggests: two VMs a core, each core promised four times over,
     its memory once, and any disk. Of an organization's, 0 is no cap but the host's. ``warm`` VMs of the default image
-    are kept ready, and so many of others as ``warm_images`` says, while ``max_vms`` leaves room. A job ends that got no VM
-    within ``queue_timeout`` seconds (0: it waits for ever). No job starts while the state directory's disk has less
+    are kept ready, and so many of others as ``warm_images`` says, while ``max_vms`` leaves room. A job ends that got no
+    VM within ``queue_timeout`` seconds (0: it waits for ever). No job starts while the state directory's disk has less
     than ``low_disk_gb`` left.
     """
 
