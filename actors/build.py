@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from actors.attempt import Assignment
 from actors.cache import take_hit
+from actors.cast import Cast
+from actors.closing import give_up
 from actors.graph import Graph
-from actors.job import JobActor
 from actors.messages import (
     BuildTimedOut,
     CacheHit,
@@ -24,7 +23,7 @@ from actors.messages import (
     Stirred,
 )
 from actors.outcome import Fault, build_timeout
-from actors.runtime import Address, Runtime, post
+from actors.runtime import Runtime, post
 from actors.states import WITH_VM, JobEvent, Progress, next_state, roll_up
 from actors.supervision import Supervised
 from storage import Build, BuildState, Job, JobState, Lease
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
 __all__ = ["BuildSupervisor"]
-
-_JOB_RESTARTS = 3
 
 
 class BuildSupervisor(Supervised):
@@ -49,8 +46,7 @@ class BuildSupervisor(Supervised):
         self._runtime = runtime
         self._build_id = build_id
         self._received = 0
-        self._actors: dict[tuple[int, int], Address] = {}
-        self._restarts: Counter[int] = Counter()
+        self._cast = Cast(runtime, self.actor_ref)
         self._unsettled: dict[int, None] = {}
         self._doomed: set[int] = set()
         self._timed_out = False
@@ -77,9 +73,7 @@ class BuildSupervisor(Supervised):
 
     def teardown(self) -> None:
         """Stop the job actors; their VMs run on."""
-        for address in self._actors.values():
-            if address.is_alive():
-                address.stop(block=True)
+        self._cast.stop()
 
     def handle(self, message: object) -> None:
         """Follow one event of the build."""
@@ -136,7 +130,7 @@ class BuildSupervisor(Supervised):
         job = None if lease.job_id is None else self._runtime.storage.jobs.get(lease.job_id)
         if job is None or job.state is not JobState.ASSIGNED or job.attempt != lease.attempt:
             return
-        if (job.id, job.attempt) not in self._actors:
+        if not self._cast.plays(job):
             self._note(job.id, Progress.of(job))
             self._roll_up()
             self._spawn(job, lease)
@@ -149,18 +143,7 @@ class BuildSupervisor(Supervised):
             self._spawn(job, lease)
 
     def _spawn(self, job: Job, lease: Lease) -> None:
-        heirs = self._graph[job.id].heirs
-        assignment = Assignment(
-            build=self._build,
-            job=job,
-            lease=lease,
-            parent=self._graph.parent(job.id),
-            heirs=bool(heirs),
-            heirs_of_failure=any(edge.continue_on_failure for edge in heirs),
-        )
-        address = self._actors[job.id, job.attempt] = JobActor.start(self._runtime, self.actor_ref, assignment)
-        if (event := self._end_of(job.id)) is not None:
-            address.tell(event)
+        self._cast.start(self._graph.assignment(self._build, job, lease), self._end_of(job.id))
 
     def _end_of(self, job_id: int) -> JobEvent | None:
         """Return what is to end a job whatever it is at; None where nothing is."""
@@ -193,9 +176,7 @@ class BuildSupervisor(Supervised):
         for job_id in self._graph:
             if job_id in jobs and not self._graph[job_id].progress.state.terminal:
                 self._move(job_id, event)
-        for (job_id, _), address in self._actors.items():
-            if job_id in jobs:
-                post(address, event)
+        self._cast.tell(event, jobs)
 
     def _move(self, job_id: int, event: JobEvent, fault: Fault | None = None) -> None:
         """Change the state of a job that has no VM; where the storage says that it is in another, take note of that."""
@@ -285,18 +266,17 @@ class BuildSupervisor(Supervised):
 
     def _job_actor_stopped(self, urn: str) -> None:
         """Forget an actor whose job is done; put a new one in the place of one that died too early."""
-        key = next((key for key, address in self._actors.items() if address.actor_urn == urn), None)
-        if key is None:
+        attempted = self._cast.attempt_of(urn)
+        if attempted is None:
             return
-        job_id, attempt = key
+        job_id, attempt = attempted
         self._reload(job_id)
         if self._graph[job_id].progress.attempt == attempt and self._with_vm(job_id):
             self._restart(job_id)
         if not self._with_vm(job_id):
             self._queued_again(job_id)
         self._follow_up()
-        if self._actors[key].actor_urn == urn:
-            del self._actors[key]
+        self._cast.forget(urn)
 
     def _with_vm(self, job_id: int) -> bool:
         return self._graph[job_id].progress.state in WITH_VM
@@ -304,26 +284,14 @@ class BuildSupervisor(Supervised):
     def _restart(self, job_id: int) -> None:
         """Start another actor for a job whose actor died, but not for ever."""
         node = self._graph[job_id]
-        if self._restarts[job_id] < _JOB_RESTARTS:
-            self._restarts[job_id] += 1
+        if self._cast.may_restart(job_id):
             self.log.error("the actor of job %s died and is started again", node.job.uuid)
             self._attach(job_id)
             return
-        lease = self._runtime.storage.leases.of_job(job_id)
-        self._runtime.storage.jobs.finish(
-            job_id,
-            node.progress.state,
-            JobState.FAILED,
-            error_code="internal_error",
-            exit_code=None,
-            error_message=f"the service failed {_JOB_RESTARTS} times to look after this job; its log has the details",
-            soft_failed=False,
-            lease_id=lease.id if lease else None,
-            billable=False,
-        )
+        give_up(self._runtime, job_id, node.progress.state)
         self._reload(job_id)
 
     def _say_if_idle(self) -> None:
-        if not self._actors:
+        if not self._cast:
             finished = self._build.state.terminal
             post(self._parent, Idle(self._build_id, self.actor_urn, self._received, finished))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from actors.artifacts import Harvest
 from actors.cache import cached_disk, keep_disk
 from actors.outcome import disk_fault, ending_of_exit
-from actors.states import JobEvent
+from actors.states import STOPPING, JobEvent, next_state
 from actors.vms import VmError, VmLost
 from storage import JobState
 
@@ -143,15 +143,20 @@ class Closing:
 
 
 def give_up(runtime: Runtime, job_id: int, state: JobState) -> None:
-    """End a job that its actors die of; it is not billed for the attempt."""
+    """End a job that its actors die of; it is not billed for the attempt. Its VM is left to the reaper."""
+    target = next_state(state, JobEvent.DEAD if state in STOPPING else JobEvent.FAILED)
+    if target is None:
+        return
+    failed = target is JobState.FAILED
+    why = "the service failed again and again to look after this job; its log has the details"
     lease = runtime.storage.leases.of_job(job_id)
     runtime.storage.jobs.finish(
         job_id,
         state,
-        JobState.FAILED,
-        error_code="internal_error",
+        target,
+        error_code="internal_error" if failed else None,
         exit_code=None,
-        error_message="the service failed again and again to look after this job; its log has the details",
+        error_message=why if failed else None,
         soft_failed=False,
         lease_id=lease.id if lease else None,
         billable=False,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from actors.attempt import Assignment
 from actors.states import JobEvent, Progress, blocks, satisfies
 from storage import Edge, EdgeKind, Job, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from storage import Build, Lease
 
 __all__ = ["Graph", "Node"]
 
@@ -22,11 +25,6 @@ class Node:
     progress: Progress
     prerequisites: list[Edge] = field(default_factory=list)
     dependents: list[Edge] = field(default_factory=list)
-
-    @property
-    def heirs(self) -> list[Edge]:
-        """The edges to the jobs that build in this one's disk."""
-        return [edge for edge in self.dependents if edge.kind is EdgeKind.BUILDS_IN]
 
 
 class Graph:
@@ -51,6 +49,18 @@ class Graph:
     def progress(self) -> Iterator[Progress]:
         """Return how far each job is."""
         return (node.progress for node in self._nodes.values())
+
+    def assignment(self, build: Build, job: Job, lease: Lease) -> Assignment:
+        """Return what the actor of a job's attempt is to know."""
+        heirs = [edge for edge in self._nodes[job.id].dependents if edge.kind is EdgeKind.BUILDS_IN]
+        return Assignment(
+            build=build,
+            job=job,
+            lease=lease,
+            parent=self.parent(job.id),
+            heirs=bool(heirs),
+            heirs_of_failure=any(edge.continue_on_failure for edge in heirs),
+        )
 
     def parent(self, job_id: int) -> Job | None:
         """Return the job in whose disk this one builds."""

@@ -93,7 +93,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Organization:
-    """An organization: the owner of pipelines and of a ledger; ``weight`` is its part of the host beside the others'."""
+    """An organization: the owner of pipelines and of a ledger. ``weight`` is its share of the host."""
 
     id: int
     uuid: str

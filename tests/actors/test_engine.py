@@ -11,6 +11,7 @@ from pathlib import Path
 import pykka
 import pytest
 
+from actors.attempt import Attempt
 from actors.build import BuildSupervisor
 from actors.hub import LogHub
 from actors.job import JobActor
@@ -72,6 +73,27 @@ def test_a_job_actor_that_dies_of_an_error_is_replaced_too(host: Host, monkeypat
     the(JobActor).tell("anything")
     monkeypatch.undo()
     assert host.finish(build).state in {"passed", "failed"}
+
+
+@pytest.mark.parametrize("state", ["running", "canceling"])
+def test_a_job_of_which_every_actor_dies_is_given_up(host: Host, monkeypatch: pytest.MonkeyPatch, state: str):
+    monkeypatch.setattr(Attempt, "kill", lambda _: None)
+    build = host.build(one("echo begun; sleep 600"))
+    host.says(build, b"begun")
+    if state == "canceling":
+        host.engine.cancel(build.id)
+    assert host.job(build).state == state
+
+    def broken(_: JobActor) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(JobActor, "begin", broken)
+    the(JobActor).stop()
+    assert host.finish(build).state == ("failed" if state == "running" else "canceled")
+    ended = host.job(build)
+    assert (ended.state, ended.error_code) == (
+        ("failed", "internal_error") if state == "running" else ("canceled", None)
+    )
 
 
 def test_the_next_process_attaches_to_running_commands_without_a_hole_or_a_repeat_in_the_log(host: Host):

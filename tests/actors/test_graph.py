@@ -39,14 +39,13 @@ def test_what_is_not_pending_has_no_prospect():
     assert graph([FAILED, RUNNING], (0, 1)).prospect(1) is None
 
 
-def test_a_jobs_parent_and_heirs_are_those_of_its_disk():
+def test_a_jobs_parent_is_that_of_its_disk():
     made = Graph(
         [job(id=number, step_key=f"step-{number}") for number in range(3)],
         [Edge(0, 1, EdgeKind.BUILDS_IN, False), Edge(0, 2, EdgeKind.DEPENDS_ON, False)],
     )
     assert made.parent(1) == made[0].job
     assert made.parent(2) is None
-    assert [edge.to_id for edge in made[0].heirs] == [1]
 
 
 def test_nothing_is_doomed_while_no_job_has_failed():

@@ -1,0 +1,71 @@
+"""The job actors of one build: who is at work on which attempt."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from actors.job import JobActor
+from actors.runtime import Address, Runtime, post
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from actors.attempt import Assignment
+    from actors.states import JobEvent
+    from storage import Job
+
+__all__ = ["Cast"]
+
+_RESTARTS = 3
+
+
+class Cast:
+    """Starts the actors of jobs, one an attempt, and finds them again. Of the build supervisor's thread alone."""
+
+    def __init__(self, runtime: Runtime, supervisor: Address) -> None:
+        self._runtime = runtime
+        self._supervisor = supervisor
+        self._actors: dict[tuple[int, int], Address] = {}
+        self._restarts: Counter[int] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._actors)
+
+    def plays(self, job: Job) -> bool:
+        """Tell whether the job's attempt has an actor."""
+        return (job.id, job.attempt) in self._actors
+
+    def start(self, assignment: Assignment, event: JobEvent | None) -> None:
+        """Start the actor of an attempt, in the place of one before it, and tell it what is to end it, if anything."""
+        job = assignment.job
+        address = self._actors[job.id, job.attempt] = JobActor.start(self._runtime, self._supervisor, assignment)
+        if event is not None:
+            post(address, event)
+
+    def tell(self, event: JobEvent, jobs: Container[int]) -> None:
+        """Tell the actors of these jobs."""
+        for (job_id, _), address in self._actors.items():
+            if job_id in jobs:
+                post(address, event)
+
+    def attempt_of(self, urn: str) -> tuple[int, int] | None:
+        """Return the job and the number of an actor's attempt; None where another actor has its place."""
+        return next((attempt for attempt, address in self._actors.items() if address.actor_urn == urn), None)
+
+    def may_restart(self, job_id: int) -> bool:
+        """Count that a job's actor died; tell whether another may take its place."""
+        self._restarts[job_id] += 1
+        return self._restarts[job_id] <= _RESTARTS
+
+    def forget(self, urn: str) -> None:
+        """Let go of an actor that has ended, unless another has its place."""
+        attempt = self.attempt_of(urn)
+        if attempt is not None:
+            del self._actors[attempt]
+
+    def stop(self) -> None:
+        """Stop all of them; their VMs run on."""
+        for address in self._actors.values():
+            if address.is_alive():
+                address.stop(block=True)
