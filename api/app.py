@@ -14,6 +14,8 @@ from api.billing import Billing
 from api.build_intake import BuildIntake
 from api.builds import Builds
 from api.cors import Cors
+from api.docs import Docs, Static
+from api.error_pages import ErrorPages
 from api.errors import ErrorAnswers
 from api.handoffs import Handoffs
 from api.head import Head
@@ -121,6 +123,11 @@ def create_app(
         routes.add(f"{_V0}/billing/{part}/{{org}}", billing, part)
 
     routes.add(f"{_V0}/openapi.json", OpenApi(routes, settings.url))
+    routes.add("/docs", Docs())
+    routes.add("/docs/static/{file}", Static())
+    error_pages = ErrorPages(routes)
+    routes.add("/docs/errors", error_pages, "list")
+    routes.add("/docs/errors/{code}", error_pages)
     for path, resource, suffix in routes:
         app.add_route(path, resource, **({"suffix": suffix} if suffix else {}))
     return app

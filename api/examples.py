@@ -57,12 +57,12 @@ def example_of(schema: Mapping[str, Any], components: Mapping[str, Any], name: s
 
     Raises LookupError for a string whose field has no example in the table above.
     """
-    if name in _BY_NAME:
-        return _BY_NAME[name]
     if "$ref" in schema:
         return example_of(components[schema["$ref"].removeprefix(_PREFIX)], components)
     if (told := next((schema[key] for key in ("examples", "enum") if key in schema), None)) is not None:
         return told[0]
+    if name in _BY_NAME:
+        return _BY_NAME[name]
     if (choices := next((schema[key] for key in ("anyOf", "oneOf", "allOf") if key in schema), None)) is not None:
         return example_of(choices[0], components, name)
     return _of_parts(schema, components, name)

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["OpenApi", "document"]
 
 _REF = "#/components/schemas/{model}"
-_ALWAYS = ("malformed_request", "headers_too_large", "internal_error", "busy")
-_AUTHORIZED = ("unauthorized", "rate_limited")
-_BODY = ("malformed_json", "unsupported_media_type", "body_too_large", "invalid_body")
 _UUID = {"type": "string", "format": "uuid", "examples": ["0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e"]}
 _SLUG = {"type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]+(?:-[a-z0-9]+)*$"}
 _PATH: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -39,7 +36,7 @@ _PATH: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "user_id": ("Id of the user.", _UUID),
     "id": ("Id of the record.", _UUID),
     "name": ("Name of the secret.", {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "examples": ["TOKEN"]}),
-    "code": ("Code of the error.", {"type": "string", "examples": ["build_not_found"]}),
+    "code": ("Code of the error.", {"type": "string", "enum": sorted(CATALOG)}),
 }
 _SECURITY: Mapping[str, list[dict[str, list[str]]]] = {
     "bearer": [{"bearer": []}],
@@ -192,16 +189,8 @@ class _Writer:
         return written
 
     def _failures(self, said: Operation) -> dict[str, Any]:
-        codes = dict.fromkeys(
-            (
-                *(() if said.security == "public" else _AUTHORIZED),
-                *(_BODY if said.body is not None else ()),
-                *said.errors,
-                *_ALWAYS,
-            )
-        )
         by_status: dict[int, list[str]] = defaultdict(list)
-        for code in codes:
+        for code in said.every_error:
             by_status[CATALOG[code].status].append(code)
         return {str(status): self._failure(status, by_status[status]) for status in sorted(by_status)}
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Operation", "Parameter", "Routes", "operation", "operation_of"]
 
 _METHODS = ("get", "put", "post", "delete", "patch")
+_ALWAYS = ("malformed_request", "headers_too_large", "internal_error", "busy")
+_AUTHORIZED = ("unauthorized", "rate_limited")
+_BODY = ("malformed_json", "unsupported_media_type", "body_too_large", "invalid_body")
 
 Responder = TypeVar("Responder", bound="Callable[..., None]")
 Security = Literal["bearer", "optional", "log_token", "public"]
@@ -59,6 +62,13 @@ class Operation:
     body_required: bool
     parameters: tuple[Parameter, ...]
     security: Security
+
+    @property
+    def every_error(self) -> tuple[str, ...]:
+        """The codes of all failures that a caller may meet here."""
+        authorized = () if self.security == "public" else _AUTHORIZED
+        body = () if self.body is None else _BODY
+        return tuple(dict.fromkeys((*authorized, *body, *self.errors, *_ALWAYS)))
 
 
 def operation(

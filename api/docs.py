@@ -1,0 +1,85 @@
+"""The reference as a page: Swagger UI on this service's OpenAPI document, all of it served from here."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from api.errors import ApiError
+from api.operations import Answer, operation
+from api.pages import show
+
+if TYPE_CHECKING:
+    import falcon
+
+__all__ = ["Docs", "Static"]
+
+_HEAD = """<link rel="stylesheet" href="docs/static/swagger-ui.css">
+<script defer src="docs/static/swagger-ui-bundle.js"></script>
+<script defer src="docs/static/reference.js"></script>"""
+_BODY = """<main id="reference"></main>
+<noscript>The reference is shown by a script; the document is <a href="api/v0/openapi.json">here</a>.</noscript>"""
+
+# React sets styles through an attribute, and the style sheet has its icons in itself.
+_ALLOWED = {
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "img-src": "'self' data:",
+    "connect-src": "'self'",
+}
+_HOUR = 3600
+
+
+class Docs:
+    """``/docs``."""
+
+    @operation("getReference", Answer(200, "The page.", media_type="text/html"), security="public")
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Show the reference, as a page on which the endpoints can be tried."""
+        show(resp, "Reference", _HEAD, _BODY, _ALLOWED)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    name: str
+    media_type: str
+    gzipped: bool = False
+
+
+_FILES = (
+    _File("page.css", "text/css; charset=utf-8"),
+    _File("reference.js", "text/javascript; charset=utf-8"),
+    _File("swagger-ui.css", "text/css; charset=utf-8", gzipped=True),
+    _File("swagger-ui-bundle.js", "text/javascript; charset=utf-8", gzipped=True),
+)
+_BY_NAME = {file.name: file for file in _FILES}
+
+
+class Static:
+    """``/docs/static/{file}``: parts of the pages, and so no operations of the document.
+
+    What is stored compressed is sent so: whoever shows these pages reads gzip.
+    """
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, file: str) -> None:
+        """Get a style sheet or a script of these pages."""
+        found = _BY_NAME.get(file)
+        if found is None:
+            raise ApiError("route_not_found", "there is no such file")
+        content = _content(found)
+        resp.cache_control = [f"max-age={_HOUR}"]
+        tag = hashlib.sha256(content).hexdigest()[:32]
+        resp.etag = tag
+        if req.if_none_match and tag in req.if_none_match:
+            resp.status = 304
+            return
+        resp.content_type = found.media_type
+        if found.gzipped:
+            resp.set_header("Content-Encoding", "gzip")
+        resp.data = content
+
+
+def _content(file: _File) -> bytes:
+    return resources.files("api").joinpath("static", file.name + (".gz" if file.gzipped else "")).read_bytes()

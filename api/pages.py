@@ -1,0 +1,45 @@
+"""What the service shows to people: pages that run without a script and ask nothing of another host."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import TYPE_CHECKING
+
+import falcon
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["PLAIN", "prose", "show"]
+
+PLAIN: Mapping[str, str] = {"style-src": "'self'"}
+"""What a page of text may load, as directives of its content security policy."""
+
+_NOTHING_ELSE = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+{head}
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def show(resp: falcon.Response, title: str, head: str, body: str, allowed: Mapping[str, str] = PLAIN) -> None:
+    """Answer with a page, which may load what is ``allowed``; ``head`` and ``body`` are HTML, ``title`` is text."""
+    resp.content_type = falcon.MEDIA_HTML
+    policy = [_NOTHING_ELSE, *(f"{directive} {sources}" for directive, sources in allowed.items())]
+    resp.set_header("Content-Security-Policy", "; ".join(policy))
+    resp.text = _PAGE.format(title=html.escape(title), head=head, body=body)
+
+
+def prose(text: str) -> str:
+    """Return a sentence as HTML, in which what stands between backticks is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))
