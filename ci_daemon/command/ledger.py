@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ci_daemon.command.lookup import find_organization
-from ci_daemon.command.session import Session, pass_session
+from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import Group
 from storage import LedgerSource
 
@@ -43,3 +43,15 @@ def grant(session: Session, *, org: str, cents: int, note: str | None) -> None:
         {"id": entry.uuid, "organization": org, "amount_cents": cents, "balance_cents": balance},
         f"granted {cents} cents to {org}, which now has {balance}",
     )
+
+
+@ledger.command(short_help="Prove that balances and debits are right.")
+@pass_session
+def verify(session: Session) -> None:
+    """Compare every balance with its entries, and every finished job's debit with what its VMs cost."""
+    with session.storage() as storage:
+        found = storage.ledger.verify()
+    documents = [{"organization": each.organization_slug, "problem": each.problem} for each in found]
+    session.table(documents, ("organization", "problem"), "balances and debits are right")
+    if found:
+        raise Failure(f"the ledger does not add up, see above ({len(found)}): restore a backup, or report this")

@@ -10,7 +10,19 @@ from typing import Any
 import pytest
 
 from ci_daemon.command import main
-from storage import Build, BuildState, JobState, NewBuild, NewJob, NewPipeline, Pipeline, Shape, Storage, SystemClock
+from storage import (
+    Build,
+    BuildState,
+    JobState,
+    LedgerSource,
+    NewBuild,
+    NewJob,
+    NewPipeline,
+    Pipeline,
+    Shape,
+    Storage,
+    SystemClock,
+)
 
 Run = Callable[..., int]
 
@@ -161,3 +173,17 @@ def test_what_is_not_understood_is_said(
 ):
     assert run(*arguments) == code
     assert sentence in capsys.readouterr().err
+
+
+def test_the_ledger_is_proved(
+    storage: Storage, pipeline: Pipeline, run: Run, said: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+):
+    storage.ledger.append(pipeline.organization_id, 500, LedgerSource.ADMIN_GRANT, None)
+    assert said("ledger", "verify") == []
+    storage._database.execute("UPDATE organizations SET balance_cents = 7 WHERE slug = 'acme'")
+    assert run("ledger", "verify", "--json") == 1
+    told = capsys.readouterr()
+    assert json.loads(told.out) == [
+        {"organization": "acme", "problem": "the balance is kept as 7 cents, the entries sum up to 500"}
+    ]
+    assert "the ledger does not add up" in told.err
