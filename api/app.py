@@ -10,6 +10,7 @@ from actors.ir import Limits
 from api.access import Access
 from api.access_log import AccessLog
 from api.api_tokens import ApiTokens
+from api.artifacts import Artifacts
 from api.billing import Billing
 from api.build_intake import BuildIntake
 from api.builds import Builds
@@ -117,6 +118,11 @@ def create_app(
     routes.add(f"{_JOBS}/{{job_id}}", jobs)
     routes.add(f"{_JOBS}/{{job_id}}/log", Logs(storage, engine, log_access, streams, clock))
     routes.add("/v0/jobs/{job_id}/logs", LogEvents(storage, engine, log_access, streams, clock))
+
+    artifacts = Artifacts(storage, access, pager, settings.url)
+    routes.add(f"{_BUILDS}/{{number}}/artifacts", artifacts, "of_build")
+    routes.add(f"{_BUILDS}/{{number}}/artifacts/{{id}}/download", artifacts, "download")
+    routes.add(f"{_JOBS}/{{job_id}}/artifacts", artifacts, "of_job")
 
     billing = Billing(storage, access, pager)
     for part in ("balance", "transactions", "usage"):

@@ -145,6 +145,12 @@ _PROBLEMS = (
         "List the build's jobs; job ids are UUIDs.",
     ),
     Problem(
+        "artifact_not_found",
+        404,
+        "The build has no artifact with this id.",
+        "List the build's artifacts; their ids are UUIDs, and a job's are there when its command has ended.",
+    ),
+    Problem(
         "api_token_not_found",
         404,
         "You have no API key with this id, or it is revoked already.",
@@ -155,6 +161,12 @@ _PROBLEMS = (
         405,
         "The endpoint exists and does not take this method.",
         "Use one of the methods in the `Allow` header.",
+    ),
+    Problem(
+        "artifact_expired",
+        410,
+        "The build's artifacts are kept no longer: it finished too long ago, or artifacts took too much room.",
+        "Download artifacts while they are kept; the operator says for how long in the configuration's `[retention]`.",
     ),
     Problem(
         "log_expired",

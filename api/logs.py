@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from api.follow import Patience
 from api.log_access import log_vanished
 from api.operations import Answer, Parameter, operation
 from api.ranges import parse_range
+from api.spans import Span
 
 if TYPE_CHECKING:
     import falcon
@@ -100,7 +100,7 @@ class Logs:
         if end - start <= _SMALL:
             resp.data = log.read(start, end - start)
         else:
-            resp.stream = LogSpan(log, start, end)
+            resp.stream = Span(log, start, end)
             resp.content_length = end - start
 
     def _settled(self, req: ApiRequest, readable: ReadableLog, log: JobLog, start: int) -> tuple[bool, int]:
@@ -130,40 +130,6 @@ class Logs:
         job = self._storage.jobs.get(readable.job.id)
         ended = job is None or job.state.terminal
         return ended, log.size()
-
-
-class LogSpan(io.RawIOBase):
-    """A part of a log as a file, which the server sends from without a thread. Never the whole of it in memory."""
-
-    def __init__(self, log: JobLog, start: int, end: int) -> None:
-        super().__init__()
-        self._log = log
-        self._start = start
-        self._size = end - start
-        self._at = 0
-
-    def seekable(self) -> bool:
-        """It is."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position, from 0."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a position and return it."""
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        """Return the next bytes, exactly as many as asked for or as there are. Raises OSError where they are gone."""
-        left = self._size - self._at
-        size = left if size < 0 else min(size, left)
-        data = self._log.read(self._start + self._at, size)
-        if len(data) < size:
-            raise OSError("the log is shorter than it was")
-        self._at += size
-        return data
 
 
 def _wait_seconds(text: str | None) -> float:

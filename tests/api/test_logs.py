@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from api import HttpSettings, create_app
-from api.logs import LogSpan
 from api.ranges import ByteRange, parse_range
+from api.spans import Span
 from api.streams import Streams
 from storage import BuildState, JobState
 from tests.api.world import Account, JobPath, PipelinePath, World
@@ -201,7 +201,7 @@ def test_a_closing_server_lets_nobody_wait(world: World, pipeline: PipelinePath)
 
 
 def test_a_part_of_a_log_is_a_file(world: World, job: JobPath):
-    span = LogSpan(world.storage.logs.reader(job.build.stored.uuid, job.uuid), 10, 110)
+    span = Span(world.storage.logs.reader(job.build.stored.uuid, job.uuid), 10, 110)
 
     assert span.seekable()
     assert span.seek(0, 2) == 100
@@ -214,7 +214,7 @@ def test_a_part_of_a_log_is_a_file(world: World, job: JobPath):
 
 def test_a_log_that_got_shorter_is_an_error_and_no_endless_wait(world: World, job: JobPath):
     file = world.storage.directory / "logs" / job.build.stored.uuid / job.uuid / "1.log"
-    span = LogSpan(world.storage.logs.reader(job.build.stored.uuid, job.uuid), 10, len(TEXT))
+    span = Span(world.storage.logs.reader(job.build.stored.uuid, job.uuid), 10, len(TEXT))
     with file.open("r+b") as log:
         log.truncate(30)
 

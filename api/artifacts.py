@@ -1,0 +1,207 @@
+"""What jobs left: lists, and downloads by ranges (wire-decisions.md, "Logs and artifacts")."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from pydantic import BaseModel
+
+from api.bodies import answer
+from api.errors import ApiError
+from api.fields import Timestamp, Uuid, stamp
+from api.jobs import job_in_build
+from api.operations import Answer, Parameter, operation
+from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
+from api.ranges import parse_range
+from api.spans import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import falcon
+
+    import storage
+    from api.access import Access
+    from api.paging import Pager
+    from api.request import ApiRequest
+    from storage import Storage
+
+__all__ = ["ArtifactRecord", "Artifacts"]
+
+_log = logging.getLogger(__name__)
+
+_BINARY = "application/octet-stream"
+_BUILD_ERRORS = ("organization_not_found", "pipeline_not_found", "build_not_found")
+_HEADERS = {
+    "ETag": "The SHA-256 of the whole file, in quotes.",
+    "Content-Disposition": "`attachment`, with the file's name.",
+}
+
+
+class ArtifactRecord(BaseModel):
+    """A file that a job left; ``path`` is relative to the workspace, ``mime_type`` goes by the name."""
+
+    id: Uuid
+    job_id: Uuid
+    path: str
+    filename: str
+    mime_type: str
+    file_size: int
+    sha256: str
+    created_at: Timestamp
+    download_url: str
+
+
+class Artifacts:
+    """``…/builds/{number}/artifacts``, ``…/jobs/{job_id}/artifacts`` and ``…/artifacts/{id}/download``."""
+
+    def __init__(self, storage: Storage, access: Access, pager: Pager, url: str) -> None:
+        self._artifacts = storage.artifacts
+        self._storage = storage
+        self._access = access
+        self._pager = pager
+        self._url = url
+
+    @operation(
+        "listBuildArtifacts",
+        Answer(200, "A page of artifacts.", PageRecord[ArtifactRecord]),
+        errors=(*_BUILD_ERRORS, *PAGE_ERRORS),
+        parameters=PAGE_PARAMETERS,
+        security="optional",
+    )
+    def on_get_of_build(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
+        """List what a build's jobs have left, each job's files together, the job first that ended first."""
+        build = self._access.readable_build(req, org, pipeline, number)
+        scope = f"artifacts/{build.id}"
+        wanted = self._pager.request(req, scope)
+        page = self._artifacts.page_of_build(build.id, wanted.limit, wanted.after)
+        answer(resp, self._pager.page(page, scope, self._recorder(build)))
+
+    @operation(
+        "listJobArtifacts",
+        Answer(200, "A page of artifacts.", PageRecord[ArtifactRecord]),
+        errors=(*_BUILD_ERRORS, "job_not_found", *PAGE_ERRORS),
+        parameters=PAGE_PARAMETERS,
+        security="optional",
+    )
+    def on_get_of_job(
+        self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str, job_id: str
+    ) -> None:
+        """List what a job has left. They appear when its command has ended, before the job itself has."""
+        build = self._access.readable_build(req, org, pipeline, number)
+        job = job_in_build(self._storage, build, job_id)
+        scope = f"artifacts/{build.id}/{job.id}"
+        wanted = self._pager.request(req, scope)
+        page = self._artifacts.page_of_job(job.id, wanted.limit, wanted.after)
+        answer(resp, self._pager.page(page, scope, self._recorder(build)))
+
+    @operation(
+        "downloadArtifact",
+        Answer(200, "The file.", media_type=_BINARY, headers=_HEADERS),
+        Answer(
+            206,
+            "The range.",
+            media_type=_BINARY,
+            headers=_HEADERS | {"Content-Range": "Which bytes of how many these are."},
+        ),
+        errors=(*_BUILD_ERRORS, "artifact_not_found", "artifact_expired", "range_not_satisfiable"),
+        parameters=(
+            Parameter("Range", "One range of bytes.", {"type": "string", "examples": ["bytes=0-65535"]}, "header"),
+        ),
+        security="optional",
+    )
+    def on_get_download(
+        self,
+        req: ApiRequest,
+        resp: falcon.Response,
+        org: str,
+        pipeline: str,
+        number: str,
+        id: str,  # noqa: A002 - the contract's name
+    ) -> None:
+        """Download a file, or a range of it.
+
+        It comes as bytes to be saved, whatever it is: a browser never shows what a job has written as a page.
+        """
+        build = self._access.readable_build(req, org, pipeline, number)
+        artifact, file = self._there(build, id)
+        wanted = parse_range(req.get_header("Range"))
+        span = (0, artifact.file_size) if wanted is None else wanted.within(artifact.file_size)
+        if span is None:
+            raise ApiError(
+                "range_not_satisfiable",
+                f"the file has {artifact.file_size} bytes, none of them in the range",
+                headers={"Content-Range": f"bytes */{artifact.file_size}"},
+            )
+        start, end = span
+        resp.status = 200 if wanted is None else 206
+        resp.content_type = _BINARY
+        resp.cache_control = ["private", "no-cache"]
+        resp.etag = artifact.sha256
+        resp.set_headers({"Accept-Ranges": "bytes", "Content-Disposition": _attachment(artifact.filename)})
+        if wanted is not None:
+            resp.set_header("Content-Range", f"bytes {start}-{end - 1}/{artifact.file_size}")
+        resp.stream = Span(file, start, end)
+        resp.content_length = end - start
+
+    def _there(self, build: storage.Build, uuid: str) -> tuple[storage.Artifact, _File]:
+        """Return a build's artifact and its bytes. Raises ApiError for what never was, and for what is gone."""
+        expired_at = self._artifacts.expired_at(build.id)
+        if expired_at is not None:
+            when = expired_at.date().isoformat()
+            raise ApiError(
+                "artifact_expired", f"the artifacts of this build were removed on {when}, as they are kept no longer"
+            )
+        artifact = self._artifacts.find(build.id, uuid)
+        if artifact is None:
+            raise ApiError.not_found("artifact", uuid)
+        file = _File(self._artifacts.path(artifact))
+        if file.size() != artifact.file_size:
+            _log.error("artifact %s is gone from the disk, or is not whole: %s", artifact.uuid, file.path)
+            raise ApiError("artifact_expired", "the file is no longer on the service's disk as the job left it")
+        return artifact, file
+
+    def _recorder(self, build: storage.Build) -> Callable[[storage.Artifact], ArtifactRecord]:
+        """Return what makes records of a build's artifacts."""
+        path = f"organizations/{build.organization_slug}/pipelines/{build.pipeline_slug}/builds/{build.number}"
+        above = f"{self._url}/api/v0/{path}/artifacts"
+        return lambda artifact: ArtifactRecord(
+            id=artifact.uuid,
+            job_id=artifact.job_uuid,
+            path=artifact.path,
+            filename=artifact.filename,
+            mime_type=artifact.mime_type,
+            file_size=artifact.file_size,
+            sha256=artifact.sha256,
+            created_at=stamp(artifact.created_at),
+            download_url=f"{above}/{artifact.uuid}/download",
+        )
+
+
+class _File:
+    """A file on the disk as a source. It is open only while it is read, however slowly a client takes it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def size(self) -> int | None:
+        """Return how many bytes it has, None where it is not there."""
+        try:
+            return self.path.stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def read(self, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from offset ``start`` on. Raises FileNotFoundError."""
+        with self.path.open("rb", buffering=0) as file:
+            return os.pread(file.fileno(), length, start)
+
+
+def _attachment(filename: str) -> str:
+    """Return the header that has a file saved under its name (RFC 6266): in ASCII for old clients, and as it is."""
+    plain = "".join(c if c.isascii() and c.isprintable() and c not in '"\\%' else "_" for c in filename)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(filename, safe='')}"
