@@ -7,12 +7,12 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from actors import plan_jobs
 from actors.ir import IrError, Limits
 from api.errors import ApiError
-from api.fields import LongText, RequestBody, RequiredText, Text, without_nul
+from api.fields import LongText, RequestBody, RequiredText, Text, Value
 from storage import Build, NewBuild, Pipeline, Storage
 
 if TYPE_CHECKING:
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["BuildIntake", "CreateBuild"]
 
 _MAX_ENV_BYTES = 64 * 2**10
+_ENV_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+_SHA256 = "[0-9a-fA-F]{64}"
 _HAND_STARTED = ("api", "ui")
 _NO_SOURCE = "no source to render from: give pipeline_ir, source_b64 or source_url"
 _NO_RENDERING = "this version does not render pipeline files: render the pipeline beforehand and give pipeline_ir"
 
 
 def _env_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):
+    if not re.fullmatch(_ENV_NAME, name, re.ASCII):
         raise ValueError("expected a name of letters, digits and underscores that starts with no digit")
     return name
 
@@ -40,14 +42,22 @@ def _env_within_limit(env: dict[str, str]) -> dict[str, str]:
 
 
 def _sha256(value: str) -> str:
-    if value and not re.fullmatch("[0-9a-fA-F]{64}", value, re.ASCII):
+    if value and not re.fullmatch(_SHA256, value, re.ASCII):
         raise ValueError("expected the SHA-256 as 64 hexadecimal digits")
     return value.lower()
 
 
 Env = Annotated[
-    dict[Annotated[str, AfterValidator(_env_name)], Annotated[str, AfterValidator(without_nul)]],
+    dict[Annotated[str, AfterValidator(_env_name)], Value],
     AfterValidator(_env_within_limit),
+    Field(json_schema_extra={"propertyNames": {"pattern": f"^{_ENV_NAME}$"}}),
+]
+
+Sha256 = Annotated[
+    str,
+    StringConstraints(max_length=64),
+    AfterValidator(_sha256),
+    Field(json_schema_extra={"pattern": f"^(?:{_SHA256})?$"}),
 ]
 
 
@@ -65,7 +75,7 @@ class CreateBuild(RequestBody):
     pipeline_ir: str | None = None
     source_b64: str | None = None
     source_url: Text | None = None
-    source_sha256: Annotated[str, StringConstraints(max_length=64), AfterValidator(_sha256)] | None = None
+    source_sha256: Sha256 | None = None
 
 
 class BuildIntake:

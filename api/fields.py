@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
 
 __all__ = [
+    "NOT_BLANK",
     "LongText",
     "Moment",
     "RequestBody",
@@ -16,14 +17,14 @@ __all__ = [
     "Text",
     "Timestamp",
     "Uuid",
+    "Value",
     "not_blank",
     "stamp",
     "stamp_or_none",
-    "without_nul",
 ]
 
 
-def without_nul(value: str) -> str:
+def _without_nul(value: str) -> str:
     """Refuse a string that no program could be given. Raises ValueError."""
     if "\0" in value:
         raise ValueError("expected no NUL character")
@@ -48,16 +49,23 @@ def _moment(value: object) -> datetime:
     raise ValueError("expected an ISO 8601 time with an offset, such as 2026-01-01T00:00:00Z")
 
 
-Text = Annotated[str, StringConstraints(max_length=255), AfterValidator(without_nul)]
+_WITHOUT_NUL = Field(json_schema_extra={"pattern": r"^[^\u0000]*$"})
+NOT_BLANK = Field(json_schema_extra={"minLength": 1, "pattern": r"^[^\u0000]*[^\u0000\s][^\u0000]*$"})
+"""What `not_blank` says in a schema."""
+
+Value = Annotated[str, AfterValidator(_without_nul), _WITHOUT_NUL]
+"""A string that a program can be given, of any length."""
+
+Text = Annotated[str, StringConstraints(max_length=255), AfterValidator(_without_nul), _WITHOUT_NUL]
 """A string of at most 255 characters."""
 
-RequiredText = Annotated[Text, AfterValidator(not_blank)]
+RequiredText = Annotated[Text, AfterValidator(not_blank), NOT_BLANK]
 """A string of 1 to 255 characters, not all of them spaces."""
 
-LongText = Annotated[str, StringConstraints(max_length=10_000), AfterValidator(without_nul)]
+LongText = Annotated[str, StringConstraints(max_length=10_000), AfterValidator(_without_nul), _WITHOUT_NUL]
 """A message or a description: a string of at most 10,000 characters."""
 
-RequiredLongText = Annotated[LongText, AfterValidator(not_blank)]
+RequiredLongText = Annotated[LongText, AfterValidator(not_blank), NOT_BLANK]
 """The same, not all of it spaces."""
 
 Timestamp = Annotated[

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, Field, StringConstraints
 
 from api.bodies import answer, read_body, read_optional_body
 from api.errors import ApiError
-from api.fields import RequestBody, Text, not_blank
+from api.fields import NOT_BLANK, RequestBody, RequiredText, Text, not_blank
 from api.operations import Answer, operation
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ _MINTS = ("session_required",)
 _TAKES = ("cli_code_invalid", "rate_limited")
 
 _Nonce = Annotated[str, StringConstraints(max_length=256), Field(examples=["q3Zr1LxV0bT8sYkN5wPd7g"])]
-_Code = Annotated[Text, Field(examples=["7H3K9QZ2M5RT8WXY"])]
+_CODE = "7H3K9QZ2M5RT8WXY"
+_Code = Annotated[Text, Field(examples=[_CODE])]
 
 
 class SessionTokenRecord(BaseModel):
@@ -72,7 +73,7 @@ class TransferSessionHashed(RequestBody):
 class ClaimSession(RequestBody):
     """The body of ``POST /api/v2/auth/cli/claim``."""
 
-    nonce: Annotated[_Nonce, AfterValidator(not_blank)]
+    nonce: Annotated[_Nonce, AfterValidator(not_blank), NOT_BLANK]
 
 
 class ClaimSessionOrNot(RequestBody):
@@ -84,7 +85,7 @@ class ClaimSessionOrNot(RequestBody):
 class RedeemCode(RequestBody):
     """The body of ``POST /api/v2/auth/cli/redeem``."""
 
-    code: Annotated[_Code, AfterValidator(not_blank)]
+    code: Annotated[RequiredText, Field(examples=[_CODE])]
 
 
 class RedeemCodeOrNot(RequestBody):

@@ -34,7 +34,7 @@ _BEAT = b": still here\n\n"
 _COME_BACK = b": the service restarts\nretry: 1000\n\n"
 
 
-_SEQ = {"type": "string", "pattern": "^[0-9]{1,18}$", "examples": ["0"]}
+_SEQ = {"type": "string", "examples": ["0"]}
 
 
 class ChunkRecord(BaseModel):
@@ -70,7 +70,7 @@ class LogEvents:
         Answer(200, "Events `history`, `chunk` and `done`.", media_type="text/event-stream"),
         errors=("log_stream_unauthorized", "log_stream_forbidden", "job_not_found", "log_expired", "too_many_streams"),
         parameters=(
-            Parameter("Last-Event-ID", "The `seq` after which to resume.", _SEQ, "header"),
+            Parameter("Last-Event-ID", "The `seq` after which to resume; else the beginning.", _SEQ, "header"),
             Parameter("last_event_id", "The same, for clients that cannot set headers.", _SEQ),
         ),
         security="log_token",
