@@ -92,6 +92,7 @@ def test_what_was_used_before_a_restart_is_remembered(host_of: HostOf):
     host = host_of(max_vms=1)
     host.engine.start()
     host.finish(host.build(one("sleep 0.2")))
+    until(lambda: not host.storage.leases.live() or None, "the lease ended")
     host.engine.stop()
     host.build(one(LONG))
     host.build(one(LONG), other := host.other_pipeline())
@@ -144,8 +145,8 @@ def test_a_job_that_gets_no_vm_in_time_ends_and_says_what_was_missing(host_of: H
 
 
 def test_time_without_a_service_is_no_waiting(host_of: HostOf):
-    host = host_of(queue_timeout=60)
-    build = host.build(one("true"))
+    host = host_of(max_vms=1, queue_timeout=60)
+    build = host.build(many(2, "true"))
     host.storage._database.execute("UPDATE jobs SET queued_at = queued_at - 3600000000")
     host.engine.start()
     assert host.finish(build).state == "passed"
