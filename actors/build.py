@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from actors.cache import take_hit
@@ -118,12 +117,12 @@ class BuildSupervisor(Supervised):
 
     def _set_alarm(self) -> None:
         """Have the build's time-out come, counted from its first job's start."""
-        build, clock = self._build, self._runtime.clock
+        build = self._build
         if build.timeout_seconds is None or build.started_at is None or build.state.terminal:
             return
-        left = build.started_at + timedelta(seconds=build.timeout_seconds) - clock.now()
+        left = max(0.0, build.timeout_seconds - self._runtime.seconds_since(build.started_at))
         if self._parent is not None:
-            self._runtime.timer.tell_after(max(0.0, left.total_seconds()), self._parent, BuildTimedOut(build.id))
+            self._runtime.timer.tell_after(left, self._parent, BuildTimedOut(build.id))
 
     def _granted(self, lease: Lease) -> None:
         """Start the actor of a job's next attempt. A grant may overtake the news that the attempt before it is over."""

@@ -165,7 +165,7 @@ class JobActor(Supervised):
         """Return the rest of the step's time; a command found running may have ended already and has time to say so."""
         if self._lease.started_at is None:
             return self._step_seconds
-        return max(_SETTLE, self._step_seconds - (self._runtime.clock.now() - self._lease.started_at).total_seconds())
+        return max(_SETTLE, self._step_seconds - self._runtime.seconds_since(self._lease.started_at))
 
     def _follow(self) -> None:
         self._following = True

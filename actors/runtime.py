@@ -15,6 +15,7 @@ from actors.settings import ArtifactSettings, CacheSettings
 from actors.waiting import Waiting
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     from actors.settings import JobSettings, PoolSettings
@@ -81,6 +82,10 @@ class Runtime:
     crew: Crew = field(default_factory=Crew)
     board: Board = field(default_factory=Board)
     drops: Drops = field(default_factory=Drops)
+
+    def seconds_since(self, moment: datetime) -> float:
+        """Return how long ago a stored moment was; 0 where the host's clock was set back behind it."""
+        return max(0.0, (self.clock.now() - moment).total_seconds())
 
 
 def post(address: Address | None, message: object) -> None:

@@ -61,9 +61,9 @@ class Daemon:
         """Run a command of the owner's with ``--json`` and return what it said."""
         return json.loads(self.command(*arguments, "--json").stdout)
 
-    def start(self) -> None:
-        """Start it and wait until it answers."""
-        self.spawn()
+    def start(self, program: str = "ci_daemon", **environ: str) -> None:
+        """Start it, or a program that stands in for it, and wait until it answers."""
+        self.spawn(program, **environ)
         self.url = until(self._address_of_the_living, f"the daemon's address in {self._log}", 30)
 
     def spawn(self, program: str = "ci_daemon", **environ: str) -> None:

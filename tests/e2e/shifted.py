@@ -1,0 +1,23 @@
+"""The daemon with a clock that a test sets: `python -m tests.e2e.shifted …` is `ci-daemon …`.
+
+The file that SHIFTED_BY names holds the seconds by which the wall clock is ahead, or behind where they are negative.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from ci_daemon.command import main
+from storage import SystemClock
+
+
+def _now(_clock: SystemClock) -> datetime:
+    return datetime.now(UTC) + timedelta(seconds=float(Path(os.environ["SHIFTED_BY"]).read_text()))
+
+
+if __name__ == "__main__":
+    SystemClock.now = _now  # type: ignore[method-assign]
+    sys.exit(main())

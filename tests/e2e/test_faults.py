@@ -1,0 +1,181 @@
+"""What may happen to the host under a daemon: it says what is wrong, loses nothing, and goes on when that is mended."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from os import statvfs
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.daemon import Build, Client, Daemon, Pipeline, until
+from tests.e2e.pipelines import one
+
+_LINES = 40
+_SLOW = f"for i in $(seq {_LINES}); do echo line $i; sleep 0.1; done"
+_LOG = "".join(f"line {number}\n" for number in range(1, _LINES + 1))
+_DISK_MB = 64
+_BASE = {
+    "CI_DAEMON_POOL_WARM": "0",
+    "CI_DAEMON_POOL_LOW_DISK_GB": "0",
+    "CI_DAEMON_JOBS_MIN_FREE_DISK_GB": "0",
+    "CI_DAEMON_JOBS_KILL_GRACE": "1",
+}
+
+
+class SmallDisk:
+    """A file system of a few megabytes in a mount namespace of its own, at a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder = folder
+        script = f'mount -t tmpfs -o size={_DISK_MB}m,mode=700 tmpfs "$1" && echo mounted && exec sleep infinity'
+        argv = ["unshare", "--mount", "sh", "-c", script, "sh", str(folder)]
+        self._holder = subprocess.Popen(argv, stdout=subprocess.PIPE)
+        assert self._holder.stdout is not None
+        assert self._holder.stdout.readline() == b"mounted\n"
+        self.prefix = ("nsenter", f"--target={self._holder.pid}", "--mount", "--wd")
+        self._inside = Path(f"/proc/{self._holder.pid}/root{folder}")
+
+    def fill(self) -> None:
+        """Leave no byte free."""
+        filler = self._inside / "filler"
+        with filler.open("wb", buffering=0) as file, suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+        assert statvfs(filler).f_bavail == 0
+
+    def free(self) -> None:
+        """Make room again."""
+        (self._inside / "filler").unlink()
+
+    def remount(self, how: str) -> None:
+        """Mount it ``ro`` or ``rw``; nothing may have a file open for writing."""
+        subprocess.run([*self.prefix, "mount", "-o", f"remount,{how}", str(self.folder)], check=True)
+
+    def lay_elsewhere(self, name: str) -> None:
+        """Have a folder of it lie on the disk below."""
+        beside = self.folder.with_name("elsewhere")
+        beside.mkdir()
+        (self._inside / name).symlink_to(beside)
+
+    def close(self) -> None:
+        """Let the kernel take it away with the last process that sees it."""
+        self._holder.kill()
+        self._holder.communicate()
+
+
+Serve = Callable[..., Daemon]
+
+
+@pytest.fixture
+def serve(images_dir: Path, tmp_path: Path) -> Iterator[Serve]:
+    """Make daemons that are not started yet; their VMs are gone afterwards."""
+    made: list[Daemon] = []
+
+    def make(state: Path, prefix: tuple[str, ...] = ()) -> Daemon:
+        made.append(Daemon(state, {**_BASE, "CI_DAEMON_IMAGES_DIR": str(images_dir)}, prefix))
+        made[-1].command("init")
+        return made[-1]
+
+    yield make
+    for daemon in made:
+        daemon.kill()
+        daemon.command("lease", "kill", "--all")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    disk = SmallDisk(tmp_path / "disk")
+    yield disk
+    disk.close()
+
+
+def started(daemon: Daemon) -> Pipeline:
+    daemon.start()
+    return Client.join(daemon, "ada@example.org").pipeline()
+
+
+def passes_whole(build: Build) -> None:
+    """See that a build passed at its first attempt, with all of its log and one debit."""
+    assert build.finish()["state"] == "passed"
+    assert (build.jobs()["only"]["attempt"], build.log()) == (1, _LOG)
+    entries = build.client.get(f"/api/v0/billing/transactions/{build.client.org}")["data"]
+    assert [entry["source"] for entry in entries].count("vm_lease_debit") == 1
+
+
+def refused_to_start(daemon: Daemon) -> str:
+    """Return the one line with which a daemon refuses to start."""
+    done = daemon.command("serve", check=False)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_a_full_disk_holds_jobs_up_and_costs_them_nothing(disk: SmallDisk, serve: Serve):
+    daemon = serve(disk.folder / "state", disk.prefix)
+    pipeline = started(daemon)
+    build = pipeline.build(one(_SLOW))
+    build.says("line 3")
+    disk.fill()
+    until(lambda: True if "waits for" in daemon.log else None, "word of the full disk in the daemon's log")
+    assert build.client.request("GET", "/healthz").status_code == 200
+    refused = build.client.request("POST", "pipelines", json={"name": "x", "repository": "r", "default_branch": "m"})
+    assert (refused.status_code, refused.json()["error"]["type"]) == (503, "service_unavailable"), refused.text
+    disk.free()
+    passes_whole(build)
+    assert "Traceback" not in daemon.log
+
+
+def test_a_read_only_disk_keeps_the_daemon_from_starting_and_the_job_goes_on(disk: SmallDisk, serve: Serve):
+    daemon = serve(disk.folder / "state", disk.prefix)
+    disk.lay_elsewhere("state/sandbox")  # a disk that a VM writes to cannot be made read-only
+    build = started(daemon).build(one(_SLOW))
+    build.says("line 3")
+    daemon.kill()
+    disk.remount("ro")
+    assert "Read-only file system" in refused_to_start(daemon)
+    disk.remount("rw")
+    daemon.start()
+    passes_whole(build)
+
+
+@pytest.mark.parametrize("how", ["open to others", "torn", "gone"])
+def test_without_its_key_the_daemon_does_not_start_and_the_job_goes_on(serve: Serve, tmp_path: Path, how: str):
+    daemon = serve(tmp_path / "state")
+    build = started(daemon).build(one(_SLOW))
+    build.says("line 3")
+    daemon.kill()
+    key, kept = daemon.state / "secret.key", tmp_path / "kept.key"
+    key.rename(kept)
+    if how != "gone":
+        key.write_bytes(kept.read_bytes() if how == "open to others" else kept.read_bytes()[:-9])
+        key.chmod(0o644 if how == "open to others" else 0o600)
+    assert str(key) in refused_to_start(daemon)
+    kept.rename(key)
+    daemon.start()
+    passes_whole(build)
+
+
+def test_a_clock_set_back_by_an_hour_costs_nothing_and_stops_nothing(serve: Serve, tmp_path: Path):
+    daemon, shift = serve(tmp_path / "state"), tmp_path / "shift"
+    shift.write_text("0")
+    launch = {"program": "tests.e2e.shifted", "SHIFTED_BY": str(shift)}
+    daemon.start(**launch)
+    pipeline = Client.join(daemon, "ada@example.org").pipeline()
+    build = pipeline.build(one(_SLOW))
+    build.says("line 3")
+    shift.write_text("-3600")
+    passes_whole(build)
+    balance = build.client.get(f"/api/v0/billing/balance/{build.client.org}")["balance_cents"]
+    assert balance <= 100_000
+    endless = pipeline.build(one("echo begun; sleep 600", timeout_seconds=8))
+    endless.says("begun")
+    daemon.kill()
+    shift.write_text("-7200")
+    daemon.start(**launch)
+    assert endless.finish(40)["state"] == "failed"
+    assert endless.jobs()["only"]["error_code"] == "step_timeout"
