@@ -13,12 +13,15 @@ from rich.console import Console
 
 from actors.vms import VmError
 from benchmarks.builds import BUILDS
+from benchmarks.cache import CACHE
 from benchmarks.figures import table
 from benchmarks.fork import FORK
 from benchmarks.lease import LEASE
 from benchmarks.logs import LOGS
 from benchmarks.place import open_place
 from benchmarks.reads import READS
+from benchmarks.recovery import RECOVERY
+from benchmarks.warm import WARM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
     from benchmarks.figures import Benchmark
 
-_ALL = {benchmark.name: benchmark for benchmark in (LEASE, BUILDS, LOGS, READS, FORK)}
+_ALL = {benchmark.name: benchmark for benchmark in (LEASE, BUILDS, LOGS, READS, FORK, CACHE, WARM, RECOVERY)}
 
 
 def main() -> int:

@@ -1,0 +1,66 @@
+"""A build that finds its jobs in the cache, beside the build that left them there."""
+
+from __future__ import annotations
+
+from itertools import count
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from benchmarks.figures import Benchmark, by_turns
+from benchmarks.service import serving
+from tests.e2e.pipelines import Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.figures import Figure
+    from benchmarks.place import Place
+    from benchmarks.service import Service
+
+__all__ = ["CACHE"]
+
+_JOBS = 50
+_ROUNDS = 3
+_MOST_SECONDS = 120
+
+
+def _measure(place: Place) -> Iterator[Figure]:
+    with serving(place) as service:
+        for what, cached in ((f"{_JOBS} of {_JOBS} jobs", _JOBS), (f"{_JOBS - 1} of {_JOBS} jobs", _JOBS - 1)):
+            chain = _Chain(service, cached)
+            chain.anew()
+            yield by_turns(what, "ms", _ROUNDS, chain.again, chain.anew)
+
+
+class _Chain:
+    """A pipeline of jobs, each on the disk of the last, of which the first so many have a key."""
+
+    def __init__(self, service: Service, cached: int) -> None:
+        self._service = service
+        self._cached = cached
+        self._versions = count()
+        self._ir = ""
+
+    def anew(self) -> float:
+        """Build it with keys that nobody has used; return the milliseconds that it took."""
+        version = f"{self._cached}/{next(self._versions)}"
+        graph = Graph()
+        for number in range(_JOBS):
+            cache = {"policy": "forever" if number < self._cached else "none", "key": f"{version}/{number}"}
+            graph.step(str(number), "true", builds_in=str(number - 1) if number else None, cache=cache)
+        self._ir = graph.ir()
+        return self.again()
+
+    def again(self) -> float:
+        """Build it once more as it is; return the milliseconds that it took."""
+        began = perf_counter()
+        self._service.finish(self._service.build(self._ir), _MOST_SECONDS)
+        return (perf_counter() - began) * 1000
+
+
+CACHE = Benchmark(
+    name="cache",
+    title="A build that finds jobs of `true`, each on the disk of the last, in the cache: from the request to its end",
+    floor="the first build of the same pipeline, whose jobs all run, and leave their disks to the cache.",
+    measure=_measure,
+)
