@@ -1,7 +1,8 @@
 """Writing one attempt's log so that a crash at any byte leaves a log and an index that agree.
 
 Bytes go to the log first, their record to the index after. What the index does not name is not there for a reader,
-and is cut off by the next writer.
+and is cut off by the next writer. No record ends inside of what is masked, or may be, so that the next writer masks the
+same.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.clock import Clock
+    from storage.masking import Masker
 
 __all__ = ["LogWriter"]
 
@@ -28,11 +30,13 @@ _LEADS = {2: range(0xC2, 0xE0), 3: range(0xE0, 0xF0), 4: range(0xF0, 0xF5)}
 class LogWriter:
     """Appends to the log of one attempt. Safe in any thread; one writer an attempt."""
 
-    def __init__(self, log: Path, index: Path, limit: int, taken: int, clock: Clock) -> None:
+    def __init__(self, log: Path, index: Path, limit: int, taken: int, clock: Clock, masker: Masker) -> None:
         """Open or continue a log whose job keeps ``limit`` bytes, of which earlier attempts took ``taken``."""
         self._limit = limit
         self._room = max(0, limit - taken)
         self._clock = clock
+        self._masker = masker
+        self._block = max(_RECORD_BYTES, 2 * masker.longest)
         self._lock = threading.Lock()
         self._held = b""
         self._log = os.open(log, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -48,9 +52,12 @@ class LogWriter:
         """Return the writer itself."""
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Close the writer."""
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End the log; where something went wrong, leave it to another writer."""
+        if kind is None:
+            self.end()
+        else:
+            self.close()
 
     @property
     def guest_offset(self) -> int:
@@ -63,56 +70,83 @@ class LogWriter:
         return self._size
 
     def output(self, data: bytes) -> None:
-        """Append what the command put out. An incomplete UTF-8 character at the end waits for its rest.
+        """Append what the command put out, masked. What cannot be masked, or read, without its rest waits for it.
 
         Past the limit the output is dropped, after one notice that says so; ``guest_offset`` goes on counting. Raises
         OSError where the disk is full: what was not stored is to come again, from ``guest_offset`` on.
         """
         with self._lock:
             data, self._held = self._held + data, b""
-            whole = len(data) - _incomplete_tail(data)
-            self._append_output(data[:whole])
-            self._held = data[whole:]
+            self._held = data[self._append_output(data, more=True) :]
 
     def notice(self, text: str) -> None:
-        """Append a sentence of the service, on a line of its own."""
+        """Append a sentence of the service, masked, on a line of its own."""
         with self._lock:
             self._append_notice(text)
 
-    def close(self) -> None:
-        """Append what was held back and close the files. Idempotent."""
+    def end(self) -> None:
+        """Append what waits, since no more output comes, and close the files. Idempotent.
+
+        Of output that was cut off at the limit nothing of that is appended: it may be half of what is to be masked.
+        """
         with self._lock:
             if self._log < 0:
                 return
             held, self._held = self._held, b""
             try:
-                self._append_output(held)
+                if self._stored + len(held) > self._limit:
+                    self._drop(len(held))
+                else:
+                    self._append_output(held, more=False)
             finally:
-                os.close(self._log)
-                os.close(self._index)
-                self._log = self._index = -1
+                self._close()
 
-    def _append_output(self, data: bytes) -> None:
-        kept = data[: max(0, self._room - self._size)]
-        start = 0
-        while start < len(kept):
-            block = kept[start : start + _RECORD_BYTES]
-            if start + len(block) < len(kept):
-                block = block[: len(block) - _incomplete_tail(block)]
-            self._append(block, LogKind.OUTPUT, len(block))
-            start += len(block)
-        if len(kept) < len(data):
-            self._stored += len(data) - len(kept)
-            if not self._limit_told:
-                self._limit_told = True
-                self._append_notice(f"The log reached its limit of {self._limit} bytes: further output is not kept.")
+    def close(self) -> None:
+        """Close the files; what waits is for the next writer, which goes on from its ``guest_offset``. Idempotent."""
+        with self._lock:
+            self._held = b""
+            if self._log >= 0:
+                self._close()
+
+    def _close(self) -> None:
+        os.close(self._log)
+        os.close(self._index)
+        self._log = self._index = -1
+
+    def _append_output(self, data: bytes, *, more: bool) -> int:
+        """Append output and return how much of it is done with; where ``more`` comes, the rest waits for it."""
+        done = 0
+        while done < len(data):
+            block = data[done : done + self._block]
+            follows = more or done + len(block) < len(data)
+            whole = len(block) - _incomplete_tail(block) if follows else len(block)
+            room = max(0, self._room - self._size)
+            masked, consumed = self._masker.mask(block[:whole], more=follows) if room else (block, len(block))
+            if not consumed:
+                break
+            if len(masked) > room:
+                self._append(masked[:room], LogKind.OUTPUT, 0)  # a writer that comes back meets the limit again
+                self._drop(len(data) - done)
+                return len(data)
+            self._append(masked, LogKind.OUTPUT, consumed)
+            done += consumed
+        return done
+
+    def _drop(self, output_bytes: int) -> None:
+        """Count output that is not kept, and say so once."""
+        self._stored += output_bytes
+        if not self._limit_told:
+            self._limit_told = True
+            self._append_notice(f"The log reached its limit of {self._limit} bytes: further output is not kept.")
 
     def _append_notice(self, text: str) -> None:
         fresh_line = self._size == 0 or os.pread(self._log, 1, self._size - 1) == b"\n"
         line = text if fresh_line else "\n" + text
-        self._append(line.encode("utf-8", "replace") + b"\n", LogKind.NOTICE, 0)
+        self._append(self._masker.masked(line).encode() + b"\n", LogKind.NOTICE, 0)
 
     def _append(self, data: bytes, kind: LogKind, output_bytes: int) -> None:
+        if not data:
+            return
         record = LogRecord(
             end=self._size + len(data),
             guest_end=self._stored + output_bytes,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from storage.log_index import LogKind, LogRecord, read_records, record_count
 from storage.log_writer import LogWriter
+from storage.masking import Masker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["JobLog", "LogChunk", "LogFiles", "LogLimit"]
 
 _RECORDS_AT_ONCE = 512
+_NOTHING_HIDDEN = Masker()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +59,16 @@ class LogFiles:
         self._limit = limit
         self._clock = clock
 
-    def writer(self, build_uuid: str, job_uuid: str, attempt: int) -> LogWriter:
-        """Open an attempt's log to append to it, after mending what a crash left; close it when done.
+    def writer(self, build_uuid: str, job_uuid: str, attempt: int, masker: Masker = _NOTHING_HIDDEN) -> LogWriter:
+        """Open an attempt's log to append to it, after mending what a crash left; end or close it when done.
 
-        What earlier attempts wrote counts towards the job's limit.
+        What earlier attempts wrote counts towards the job's limit. The ``masker`` has to be the same each time.
         """
         directory = self._directory / build_uuid / job_uuid
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = directory / f"{attempt}.log"
         earlier = sum(part.size for part in _parts(directory) if part.log != log)
-        return LogWriter(log, log.with_suffix(".idx"), self._limit.bytes, earlier, self._clock)
+        return LogWriter(log, log.with_suffix(".idx"), self._limit.bytes, earlier, self._clock, masker)
 
     def reader(self, build_uuid: str, job_uuid: str) -> JobLog:
         """Return a job's log, which may be empty, or grow while it is read."""

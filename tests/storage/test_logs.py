@@ -107,7 +107,8 @@ def test_a_character_that_arrives_in_pieces_is_kept_in_one(logs: LogFiles):
     assert _chunks(logs) == [(1, OUTPUT, b"a"), (6, OUTPUT, smile + b"b")]
     assert writer.guest_offset == 6
     writer.output(smile[:3])
-    writer.close()
+    writer.end()
+    writer.end()
     assert _text(logs)[6:] == smile[:3]
 
 
@@ -150,7 +151,8 @@ def test_however_output_is_cut_up_the_log_is_its_bytes(
         if position in reopen_at:
             writer.close()
             writer = logs.writer("build", "job", 1)
-    writer.close()
+            writer.output(b"".join(pieces[: position + 1])[writer.guest_offset :])
+    writer.end()
     whole = b"".join(pieces)
     assert _text(logs) == whole
     assert b"".join(content for _, _, content in _chunks(logs, after)) == whole[after:]
@@ -242,7 +244,7 @@ def test_a_full_disk_leaves_what_was_stored_and_the_output_may_come_again(logs: 
         writer.output(output)
     assert (_text(logs), writer.guest_offset) == (b"before\n", 7)
     writer.output(b"after\n")
-    writer.close()
+    writer.end()
     assert _text(logs) == b"before\nafter\n"
     with logs.writer("build", "job", 1) as again:
         assert again.guest_offset == 13
