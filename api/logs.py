@@ -25,7 +25,7 @@ __all__ = ["Logs"]
 
 _SMALL = 64 * 2**10
 _MAX_WAIT = 30
-_SECONDS = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,9})?", re.ASCII)
+_SECONDS = re.compile(r"[0-9]{1,20}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
 _HEADERS = {"X-Log-Complete": "`true` where the job has ended, so that the log grows no more; else `false`."}
