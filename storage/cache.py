@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from storage.statements import Columns, Command, Query, first, insert_into, slot
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from storage.artifacts import Artifacts
     from storage.database import Database
     from storage.jobs import Jobs
     from storage.logs import LogFiles
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from storage.snapshots import Snapshots
 
 __all__ = ["Cache"]
+
+_log = logging.getLogger(__name__)
 
 _ENTRY = Columns(
     CacheEntry,
@@ -45,10 +49,13 @@ class Cache:
     An entry only names a snapshot; what becomes of that is for `Snapshots.unneeded` to say.
     """
 
-    def __init__(self, database: Database, jobs: Jobs, snapshots: Snapshots, logs: LogFiles) -> None:
+    def __init__(
+        self, database: Database, jobs: Jobs, snapshots: Snapshots, artifacts: Artifacts, logs: LogFiles
+    ) -> None:
         self._database = database
         self._jobs = jobs
         self._snapshots = snapshots
+        self._artifacts = artifacts
         self._logs = logs
         entries = (
             CacheRow.select(*_ENTRY.selected)
@@ -128,17 +135,26 @@ class Cache:
             return stored == 1
 
     def hit(self, entry: CacheEntry, job: Job, to: JobState, build_uuid: str, notice: str) -> bool:
-        """Take a job to the state ``to`` with the entry's disk and a notice in its log, all at once.
+        """Take a job to the state ``to`` with the entry's disk and artifacts and a notice in its log, all at once.
 
-        False and no change where the entry is gone, or the job is not in its state any more. A log that cannot be
-        written costs the notice.
+        False and no change where the entry is gone, the job is not in its state any more, or the host's disk has no
+        room. A log that cannot be written costs the notice.
         """
+        try:
+            return self._hit(entry, job, to, build_uuid, notice)
+        except OSError as error:
+            _log.warning("job %s does not pass by the cache: %s", job.uuid, error)
+            return False
+
+    def _hit(self, entry: CacheEntry, job: Job, to: JobState, build_uuid: str, notice: str) -> bool:
         with self._database.write():
             kept = self._get.one(id=entry.id)
             if kept is None or not self._jobs.move(job.id, job.state, to, cache_hit=True):
                 return False
             self._snapshots.give(entry.snapshot, job.id)
             self._use.run(id=entry.id, now=self._database.now())
+            if job.artifacts:
+                self._artifacts.inherit(entry.job_id, job.id)
             with suppress(OSError), self._logs.writer(build_uuid, job.uuid, job.attempt) as log:
                 log.notice(notice)
             return True

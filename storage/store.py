@@ -19,6 +19,7 @@ from storage.cache import Cache
 from storage.database import Database
 from storage.errors import AlreadyInitialized, DatabaseUnreadable, NotInitialized
 from storage.handoffs import Handoffs
+from storage.idempotency import IdempotencyKeys
 from storage.jobs import Jobs
 from storage.leases import Leases
 from storage.ledger import Ledger
@@ -70,7 +71,8 @@ class Storage:
         self.tokens = Tokens(database)
         self.handoffs = Handoffs(database, self.tokens)
         self.pipelines = Pipelines(database)
-        self.builds = Builds(database, vault, self.sources)
+        self.idempotency_keys = IdempotencyKeys(database)
+        self.builds = Builds(database, vault, self.sources, self.idempotency_keys)
         self.accounts = Accounts(database, self.builds)
         self.attempts = Attempts(database)
         artifact_files = ArtifactFiles(directory / _ARTIFACTS)
@@ -82,7 +84,7 @@ class Storage:
         self.queue = Queue(database)
         self.switches = Switches(database)
         self.snapshots = Snapshots(database)
-        self.cache = Cache(database, self.jobs, self.snapshots, self.logs)
+        self.cache = Cache(database, self.jobs, self.snapshots, self.artifacts, self.logs)
         self.audit = Audit(database)
         self.settlement = Settlement(database, self.builds, self.jobs, self.leases, self.audit)
         self.usage = UsageReport(database)

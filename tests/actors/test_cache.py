@@ -61,6 +61,15 @@ def test_a_hit_has_no_lease_no_attempt_and_no_debit_and_says_in_its_log_whose_di
     assert b'the disk that "deps" left in build 1 is' in host.log(second, "deps")
 
 
+def test_a_hit_leaves_the_artifacts_of_the_run_that_made_the_disk(host: Host):
+    ir = one("echo report > report.txt", runner_args={"artifacts": ["*.txt"]}, **cached("k"))
+    passed(host, ir)
+    second = passed(host, ir)
+    assert hits(host, second) == {"only": True}
+    (left,) = host.storage.artifacts.of_job(host.job(second).id)
+    assert (left.path, host.storage.artifacts.path(left).read_text()) == ("report.txt", "report\n")
+
+
 def test_what_waits_for_a_hit_by_order_alone_goes_on_too(host: Host):
     graph = Graph().step("deps", "true", **cached("k")).step("after", "echo on", after=("deps",))
     passed(host, graph.ir())

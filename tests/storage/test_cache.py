@@ -176,3 +176,19 @@ def test_a_build_that_a_crash_left_after_a_hit_has_begun(storage: Storage, world
     assert storage.cache.begun() == [build.id]
     assert storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.RUNNING)
     assert storage.cache.begun() == []
+
+
+def test_a_job_whose_artifacts_cannot_be_handed_over_does_not_pass(
+    storage: Storage, world: World, monkeypatch: pytest.MonkeyPatch
+):
+    entry = _store(storage, world)
+    build = world.build(_cacheable(artifacts=("*",)))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(storage.artifacts, "inherit", full)
+    assert not _hit(storage, build, world.job(build), entry)
+    assert world.state(world.job(build)) is JobState.SCHEDULED
+    assert storage.snapshots.of_job(world.job(build).id) is None
+    assert storage.cache.find(entry.name) == entry
