@@ -54,7 +54,7 @@ class Accounts:
         self._hide = Command(
             database,
             PipelineRow.update({PipelineRow.visibility: Visibility.PRIVATE}).where(
-                PipelineRow.organization == slot("organization_id")
+                PipelineRow.organization == slot("organization_id"), PipelineRow.deleted_at.is_null()
             ),
         )
         self._close_organization = Command(

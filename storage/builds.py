@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import peewee
 
+from storage.errors import PipelineGone
 from storage.models import BuildRow, OrganizationRow, PipelineRow
 from storage.planting import JobPlanter
 from storage.records import Build, BuildState, NewBuild, NewJob, Page, Pipeline
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from storage.database import Database
+    from storage.idempotency import IdempotencyKeys
     from storage.sources import Sources
     from storage.vault import Vault
 
@@ -53,14 +55,16 @@ _NEWEST = 2**63 - 1
 
 
 class Builds:
-    """Runs of pipelines. Safe in any thread."""
+    """Runs of pipelines; those of deleted ones are not found here any more. Safe in any thread."""
 
-    def __init__(self, database: Database, vault: Vault, sources: Sources) -> None:
+    def __init__(self, database: Database, vault: Vault, sources: Sources, keys: IdempotencyKeys) -> None:
         self._database = database
         self._vault = vault
         self._sources = sources
+        self._keys = keys
         self._planter = JobPlanter(database)
-        builds = BuildRow.select(*_BUILD.selected).join(PipelineRow).join(OrganizationRow)
+        there = PipelineRow.deleted_at.is_null()
+        builds = BuildRow.select(*_BUILD.selected).join(PipelineRow).join(OrganizationRow).where(there)
         numbered = BuildRow.number == slot("number")
         of_pipeline = BuildRow.pipeline == slot("pipeline_id")
         this = BuildRow.id == slot("id")
@@ -83,16 +87,16 @@ class Builds:
         self._unfinished = Query(database, builds.where(unfinished).order_by(BuildRow.id), _BUILD)
         self._to_cancel = Query(
             database,
-            BuildRow.select(BuildRow.id).where(
-                BuildRow.cancel_requested == 1, unfinished, BuildRow.state != BuildState.CANCELING
-            ),
+            BuildRow.select(BuildRow.id)
+            .where(BuildRow.cancel_requested == 1, unfinished, BuildRow.state != BuildState.CANCELING)
+            .order_by(BuildRow.id),
             first,
         )
         self._env = Query(database, BuildRow.select(BuildRow.env).where(this), lambda row: row[0])
         self._next_number = Query(
             database,
             PipelineRow.update({PipelineRow.last_number: PipelineRow.last_number + 1})
-            .where(PipelineRow.id == slot("id"))
+            .where(PipelineRow.id == slot("id"), there)
             .returning(PipelineRow.last_number),
             first,
         )
@@ -120,14 +124,15 @@ class Builds:
     def create(self, pipeline: Pipeline, new: NewBuild, jobs: Sequence[NewJob]) -> Build:
         """Write a build, its jobs and their edges in one transaction, after its source archive.
 
-        Jobs that wait for none start ``scheduled``, the others ``pending``; the build is ``scheduled``.
+        Jobs that wait for none start ``scheduled``, the others ``pending``; the build is ``scheduled``. Raises KeyUsed
+        where its key has made a build already, and PipelineGone.
         """
         if not jobs:
             raise ValueError("a build has at least one job; one without is rejected, see create_rejected")
         return self._write(pipeline, new, jobs, BuildState.SCHEDULED)
 
     def create_rejected(self, pipeline: Pipeline, new: NewBuild, error_code: str, error_message: str) -> Build:
-        """Write a build that never runs, ``failed`` and finished at once, and say why."""
+        """Write a build that never runs, ``failed`` and finished at once, and say why. Raises KeyUsed, PipelineGone."""
         return self._write(pipeline, new, (), BuildState.FAILED, error_code, error_message)
 
     def _write(
@@ -145,7 +150,9 @@ class Builds:
         try:
             with self._database.write():
                 now = self._database.now()
-                number = written(self._next_number.one(id=pipeline.id))
+                number = self._next_number.one(id=pipeline.id)
+                if number is None:
+                    raise PipelineGone(f'the pipeline "{pipeline.slug}" was deleted: no build is created')
                 build_id = self._insert.insert(
                     uuid=uuid,
                     external_id=str(uuid4()),
@@ -169,6 +176,8 @@ class Builds:
                     pipeline_ir=new.pipeline_ir,
                 )
                 self._planter.plant(build_id, pipeline.organization_id, jobs, now)
+                if new.key is not None:
+                    self._keys.claim(new.key, build_id, rejected=state.terminal)
                 return written(self.get(build_id))
         except BaseException:
             self._sources.remove(uuid)
@@ -200,7 +209,7 @@ class Builds:
         return self._unfinished.all()
 
     def to_cancel(self) -> list[int]:
-        """Return the ids of builds whose cancel is asked for and not begun."""
+        """Return the ids of builds whose cancel is asked for and not begun, oldest first."""
         return self._to_cancel.all()
 
     def env(self, build_id: int) -> dict[str, str]:

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from storage.records import KeyUse
+
 __all__ = [
     "AlreadyInitialized",
     "BuildFinished",
@@ -16,9 +18,12 @@ __all__ = [
     "DatabaseUnreadable",
     "EmailTaken",
     "KeyUnreadable",
+    "KeyUsed",
     "MigrationFailed",
     "NameUnusable",
     "NotInitialized",
+    "PipelineBusy",
+    "PipelineGone",
     "SchemaTooNew",
     "SealBroken",
     "SlugTaken",
@@ -77,6 +82,22 @@ class SealBroken(StorageError):
 
 class BuildFinished(StorageError):
     """The build is over, and stays as it ended."""
+
+
+class KeyUsed(StorageError):
+    """An earlier request has this key; ``use`` is what it made."""
+
+    def __init__(self, use: KeyUse) -> None:
+        super().__init__("an earlier request has this key: what it made is the answer to this one")
+        self.use = use
+
+
+class PipelineBusy(StorageError):
+    """Builds of the pipeline are not over."""
+
+
+class PipelineGone(StorageError):
+    """The pipeline was deleted meanwhile."""
 
 
 class EmailTaken(StorageError):

@@ -1,18 +1,21 @@
-"""Pipelines."""
+"""Pipelines. A deleted one is found by nothing here; its row stays for what its builds have cost."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import peewee
 
-from storage.errors import SlugTaken
-from storage.models import BuildRow, OrganizationRow, PipelineRow
-from storage.records import NewPipeline, Page, Pipeline
+from storage.errors import PipelineBusy, PipelineGone, SlugTaken
+from storage.models import BuildRow, CacheRow, OrganizationRow, PipelineRow
+from storage.records import NewPipeline, Page, Pipeline, PipelineChanges
 from storage.statements import Columns, Command, Query, first, insert_into, paged, slot, written
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from storage.database import Database
 
 __all__ = ["Pipelines"]
@@ -34,6 +37,7 @@ _PIPELINE = Columns(
     PipelineRow.fail_fast,
     PipelineRow.created_at,
 )
+_CHANGEABLE = tuple(PipelineChanges.__annotations__)
 
 
 class Pipelines:
@@ -41,10 +45,22 @@ class Pipelines:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        pipelines = PipelineRow.select(*_PIPELINE.selected)
+        this, there = PipelineRow.id == slot("id"), PipelineRow.deleted_at.is_null()
+        pipelines = PipelineRow.select(*_PIPELINE.selected).where(there)
         of_organization = PipelineRow.organization == slot("organization_id")
-        self._by_id = Query(database, pipelines.where(PipelineRow.id == slot("id")), _PIPELINE)
+        self._by_id = Query(database, pipelines.where(this), _PIPELINE)
         self._by_slug = Query(database, pipelines.where(of_organization, PipelineRow.slug == slot("slug")), _PIPELINE)
+        self._by_source = Query(
+            database,
+            pipelines.where(
+                of_organization,
+                PipelineRow.repo_name == slot("repo_name"),
+                PipelineRow.source_slug == slot("source_slug"),
+            )
+            .order_by(PipelineRow.id)
+            .limit(1),
+            _PIPELINE,
+        )
         self._page = Query(
             database,
             pipelines.where(of_organization, PipelineRow.id > slot("after"))
@@ -52,23 +68,25 @@ class Pipelines:
             .limit(slot("limit")),
             _PIPELINE,
         )
-        self._build_count = Query(
-            database,
-            BuildRow.select(peewee.fn.COUNT(peewee.SQL("*"))).where(BuildRow.pipeline == slot("pipeline_id")),
-            first,
-        )
+        count = BuildRow.select(peewee.fn.COUNT(peewee.SQL("*"))).where(BuildRow.pipeline == slot("pipeline_id"))
+        self._build_count = Query(database, count, first)
+        self._unfinished_count = Query(database, count.where(BuildRow.finished_at.is_null()), first)
         self._fails_fast = Query(
             database,
-            PipelineRow.select(PipelineRow.fail_fast | OrganizationRow.fail_fast)
-            .join(OrganizationRow)
-            .where(PipelineRow.id == slot("id")),
+            PipelineRow.select(PipelineRow.fail_fast | OrganizationRow.fail_fast).join(OrganizationRow).where(this),
             first,
         )
         self._set_fail_fast = Command(
             database,
-            PipelineRow.update({PipelineRow.fail_fast: slot("fail_fast")}).where(PipelineRow.id == slot("id")),
+            PipelineRow.update({PipelineRow.fail_fast: slot("fail_fast")}).where(this),
         )
-        self._insert = Command(database, insert_into(PipelineRow, "source_slug", "last_number"))
+        self._update = Command(
+            database,
+            PipelineRow.update({getattr(PipelineRow, name): slot(name) for name in _CHANGEABLE}).where(this),
+        )
+        self._delete = Command(database, PipelineRow.update({PipelineRow.deleted_at: slot("now")}).where(this, there))
+        self._forget_cache = Command(database, CacheRow.delete().where(CacheRow.pipeline == slot("id")))
+        self._insert = Command(database, insert_into(PipelineRow, "last_number", "deleted_at"))
 
     def create(self, organization_id: int, new: NewPipeline) -> Pipeline:
         """Add a pipeline. Raises SlugTaken."""
@@ -86,10 +104,34 @@ class Pipelines:
                 allow_manual=new.allow_manual,
                 description=new.description,
                 repo_name=new.repo_name,
+                source_slug=new.source_slug,
                 fail_fast=new.fail_fast,
                 created_at=self._database.now(),
             )
             return written(self._by_id.one(id=pipeline_id))
+
+    def update(self, pipeline_id: int, **changes: Unpack[PipelineChanges]) -> Pipeline:
+        """Change what is given, and return the pipeline; its slug stays. Raises PipelineGone."""
+        with self._database.write():
+            pipeline = self._by_id.one(id=pipeline_id)
+            if pipeline is None:
+                raise PipelineGone("the pipeline was deleted: nothing is changed")
+            changed = replace(pipeline, **changes)
+            self._update.run(id=pipeline_id, **{name: getattr(changed, name) for name in _CHANGEABLE})
+            return changed
+
+    def delete(self, pipeline_id: int) -> None:
+        """Delete a pipeline with its cache; its builds are found no more, and what they cost stays. Idempotent.
+
+        Raises PipelineBusy while builds of it are not over. A build that is created meanwhile is either among those,
+        or is refused.
+        """
+        with self._database.write():
+            unfinished = self._unfinished_count.one(pipeline_id=pipeline_id)
+            if unfinished:
+                raise PipelineBusy(f"{unfinished} of its builds are not over: cancel them, or wait for their end")
+            self._delete.run(id=pipeline_id, now=self._database.now())
+            self._forget_cache.run(id=pipeline_id)
 
     def set_fail_fast(self, pipeline_id: int, *, fail_fast: bool) -> None:
         """Say whether the first failure ends a pipeline's builds, those that run included."""
@@ -107,6 +149,10 @@ class Pipelines:
     def by_slug(self, organization_id: int, slug: str) -> Pipeline | None:
         """Return an organization's pipeline by slug."""
         return self._by_slug.one(organization_id=organization_id, slug=slug)
+
+    def by_source(self, organization_id: int, repo_name: str, source_slug: str) -> Pipeline | None:
+        """Return the oldest of an organization's pipelines that a repository, in whatever case, has by this name."""
+        return self._by_source.one(organization_id=organization_id, repo_name=repo_name, source_slug=source_slug)
 
     def page(self, organization_id: int, limit: int, after: int | None) -> Page[Pipeline]:
         """Return an organization's pipelines, oldest first, those past the key ``after``."""

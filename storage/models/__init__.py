@@ -7,7 +7,9 @@ from storage.models.artifacts import ArtifactRow
 from storage.models.audit import AuditRow
 from storage.models.builds import AttemptRow, BuildRow, EdgeRow, JobRow
 from storage.models.cache import CacheRow
+from storage.models.idempotency import KeyRow
 from storage.models.leases import LeaseRow, LedgerRow, SnapshotRow
+from storage.models.secrets import SecretRow
 from storage.models.switches import SwitchRow
 
 __all__ = [
@@ -19,11 +21,13 @@ __all__ = [
     "EdgeRow",
     "HandoffRow",
     "JobRow",
+    "KeyRow",
     "LeaseRow",
     "LedgerRow",
     "MembershipRow",
     "OrganizationRow",
     "PipelineRow",
+    "SecretRow",
     "SnapshotRow",
     "SwitchRow",
     "TokenRow",

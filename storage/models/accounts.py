@@ -106,6 +106,7 @@ class PipelineRow(peewee.Model):
     fail_fast = FlagField()
     last_number = peewee.IntegerField()
     created_at = InstantField()
+    deleted_at = InstantField(null=True)
 
     class Meta:
         table_name = "pipelines"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -15,6 +15,7 @@ __all__ = [
     "NewPipeline",
     "Organization",
     "Pipeline",
+    "PipelineChanges",
     "Role",
     "Token",
     "TokenKind",
@@ -118,6 +119,20 @@ class NewPipeline:
     visibility: Visibility = Visibility.PRIVATE
     allow_manual: bool = True
     fail_fast: bool = False
+    source_slug: str | None = None
+
+
+class PipelineChanges(TypedDict, total=False):
+    """What may be changed of a pipeline; what is absent stays."""
+
+    name: str
+    description: str | None
+    default_branch: str
+    visibility: Visibility
+    allow_manual: bool
+    repo_name: str | None
+    source_slug: str | None
+    fail_fast: bool
 
 
 @dataclass(frozen=True, slots=True)

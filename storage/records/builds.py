@@ -18,9 +18,11 @@ __all__ = [
     "EdgeKind",
     "Job",
     "JobState",
+    "KeyUse",
     "NewBuild",
     "NewJob",
     "QueuedJob",
+    "RequestKey",
     "Shape",
 ]
 
@@ -86,6 +88,25 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestKey:
+    """What a caller calls a request that it may send again; the hash, a SHA-256, is of the request itself."""
+
+    user_id: int
+    organization_id: int
+    key: str
+    request_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUse:
+    """What the request under a key has made: a build, which may have been rejected then and there."""
+
+    request_hash: bytes
+    build_id: int
+    rejected: bool
+
+
+@dataclass(frozen=True, slots=True)
 class NewBuild:
     """What a caller says of a build it creates."""
 
@@ -98,6 +119,7 @@ class NewBuild:
     timeout_seconds: int | None = None
     source_archive: bytes | None = None
     source_sha256: str = ""
+    key: RequestKey | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ def test_the_environment_is_sealed_at_rest_and_opens_again(storage: Storage, wor
 
 def test_an_environment_sealed_with_another_key_is_told_apart(storage: Storage, world: World):
     build = world.build(env={"A": "b"})
-    other = Builds(storage._database, Vault(bytes(32)), storage.sources)
+    other = Builds(storage._database, Vault(bytes(32)), storage.sources, storage.idempotency_keys)
     with pytest.raises(SealBroken):
         other.env(build.id)
 

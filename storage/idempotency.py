@@ -1,0 +1,66 @@
+"""Requests that may come twice and are done once (wire-decisions.md, "Pipelines, builds, jobs")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.errors import KeyUsed
+from storage.models import BuildRow, KeyRow, PipelineRow
+from storage.records import KeyUse, RequestKey
+from storage.statements import Columns, Command, Query, insert_into, slot
+
+if TYPE_CHECKING:
+    from storage.database import Database
+
+__all__ = ["IdempotencyKeys"]
+
+_DAY = 24 * 3600 * 1_000_000
+
+_USE = Columns(KeyUse, KeyRow.request_hash, KeyRow.build, KeyRow.rejected)
+
+
+class IdempotencyKeys:
+    """The keys under which builds were created in the last 24 h, each user's and organization's apart.
+
+    A key whose pipeline was deleted is as good as none. Safe in any thread.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        this = (KeyRow.user == slot("user_id")) & (KeyRow.organization == slot("organization_id"))
+        self._find = Query(
+            database,
+            KeyRow.select(*_USE.selected)
+            .join(BuildRow)
+            .join(PipelineRow)
+            .where(
+                this, KeyRow.key == slot("key"), KeyRow.created_at > slot("after"), PipelineRow.deleted_at.is_null()
+            ),
+            _USE,
+        )
+        self._forget = Command(database, KeyRow.delete().where(KeyRow.created_at <= slot("before")))
+        self._replace = Command(database, insert_into(KeyRow).on_conflict("REPLACE"))
+
+    def find(self, key: RequestKey) -> KeyUse | None:
+        """Return what was made under a key, whatever the request was."""
+        return self._find.one(
+            user_id=key.user_id, organization_id=key.organization_id, key=key.key, after=self._database.now() - _DAY
+        )
+
+    def claim(self, key: RequestKey, build_id: int, *, rejected: bool) -> None:
+        """Note under its key that a build was made, in the build's own transaction. Raises KeyUsed."""
+        with self._database.write():
+            now = self._database.now()
+            self._forget.run(before=now - _DAY)
+            use = self.find(key)
+            if use is not None:
+                raise KeyUsed(use)
+            self._replace.run(
+                user_id=key.user_id,
+                organization_id=key.organization_id,
+                key=key.key,
+                request_hash=key.request_hash,
+                build_id=build_id,
+                rejected=rejected,
+                created_at=now,
+            )
