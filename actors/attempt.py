@@ -121,6 +121,7 @@ class Attempt:
             log.output(block)
             self._on_output()
         assert following.exited is not None  # noqa: S101 - it was followed to its end
+        log.end()
         self._close_log()
         return following.exited
 
