@@ -75,6 +75,7 @@ def plays() -> list[Play]:
         _loud(),
         _sleeping(),
         _with_source(),
+        _cached(),
     ]
 
 
@@ -150,6 +151,14 @@ def _loud() -> Play:
 
 def _sleeping() -> Play:
     return Play("sleeping").step("sleeping", Speech(then="sleep 3")).step("awake", _SLOW, after=("sleeping",))
+
+
+def _cached() -> Play:
+    """Steps that the first such build leaves to the others, and one that runs in each on the disk of theirs."""
+    keys: tuple[dict[str, str], ...] = tuple({"policy": "forever", "key": key} for key in ("base", "tools"))
+    play = Play("cached").step("base", _leave("b"), cache=keys[0])
+    play.step("tools", _leave("bt"), builds_in="base", cache=keys[1])
+    return play.step("own", _leave("bto"), builds_in="tools")
 
 
 def _with_source() -> Play:
