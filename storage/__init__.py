@@ -22,6 +22,8 @@ from storage.errors import (
     PipelineGone,
     SchemaTooNew,
     SealBroken,
+    SecretInvalid,
+    SecretNotFound,
     SlugTaken,
     SoleOwner,
     StorageClosed,
@@ -30,6 +32,7 @@ from storage.errors import (
 from storage.log_index import LogKind
 from storage.log_writer import LogWriter
 from storage.logs import JobLog, LogChunk, LogFiles, LogLimit
+from storage.masking import Masker
 from storage.records import (
     Artifact,
     Attempt,
@@ -61,6 +64,8 @@ from storage.records import (
     QueuedJob,
     RequestKey,
     Role,
+    Secret,
+    SecretScope,
     Shape,
     Snapshot,
     Token,
@@ -111,6 +116,7 @@ __all__ = [
     "LogKind",
     "LogLimit",
     "LogWriter",
+    "Masker",
     "MigrationFailed",
     "NameUnusable",
     "NewArtifact",
@@ -131,6 +137,10 @@ __all__ = [
     "Role",
     "SchemaTooNew",
     "SealBroken",
+    "Secret",
+    "SecretInvalid",
+    "SecretNotFound",
+    "SecretScope",
     "Shape",
     "SlugTaken",
     "Snapshot",

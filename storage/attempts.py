@@ -49,7 +49,8 @@ class Attempts:
             first,
         )
         self._open = Command(
-            database, insert_into(AttemptRow, "started_at", "finished_at", "exit_code", "error_code", "collected_at")
+            database,
+            insert_into(AttemptRow, "started_at", "finished_at", "exit_code", "error_code", "secrets", "collected_at"),
         )
         self._start = Command(
             database,
@@ -71,6 +72,7 @@ class Attempts:
                     AttemptRow.finished_at: slot("now"),
                     AttemptRow.exit_code: slot("exit_code"),
                     AttemptRow.error_code: slot("error_code"),
+                    AttemptRow.secrets: None,
                 }
             ).where(of_job, unfinished),
         )

@@ -26,6 +26,8 @@ __all__ = [
     "PipelineGone",
     "SchemaTooNew",
     "SealBroken",
+    "SecretInvalid",
+    "SecretNotFound",
     "SlugTaken",
     "SoleOwner",
     "StorageClosed",
@@ -102,6 +104,20 @@ class PipelineGone(StorageError):
 
 class EmailTaken(StorageError):
     """Another user has this e-mail address."""
+
+
+class SecretInvalid(StorageError):
+    """A secret's name or value cannot be one; the message begins with which of them it is."""
+
+
+class SecretNotFound(StorageError):
+    """A job names secrets that are not there."""
+
+    def __init__(self, names: Sequence[str], organization: str, pipeline: str) -> None:
+        super().__init__(
+            f"no secret {', '.join(names)} is set for the pipeline {pipeline} or the organization {organization}: set"
+            " it, or take it out of the step's runner_args.secrets"
+        )
 
 
 class SlugTaken(StorageError):

@@ -76,7 +76,7 @@ class Masker:
                 heapq.heappop(upcoming)
 
     def _undecided(self, data: bytes, start: int) -> int:
-        """Return the first place from ``start`` on whence all that is left begins a pattern; the end where there is none."""
+        """Return the first place from ``start`` on whence all that is left begins a pattern, else the end."""
         place = len(data)
         for pattern in self._patterns:
             place = _begun(pattern, data, start, place)
@@ -84,7 +84,7 @@ class Masker:
 
 
 def _begun(pattern: bytes, data: bytes, start: int, end: int) -> int:
-    """Return the first place from ``start`` up to ``end`` whence ``data`` is a beginning of the pattern, else ``end``."""
+    """Return the first place from ``start`` up to ``end`` whence ``data`` begins the pattern, else ``end``."""
     start = max(start, len(data) - len(pattern) + 1)
     head = pattern[:_HEAD]
     while (place := data.find(head, start, end + len(head) - 1)) >= 0:

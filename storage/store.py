@@ -30,6 +30,7 @@ from storage.pipelines import Pipelines
 from storage.queue import Queue
 from storage.retention import LogRetention
 from storage.schema import migrate, migrations
+from storage.secrets import Secrets
 from storage.settlement import Settlement
 from storage.snapshots import Snapshots
 from storage.sources import Sources
@@ -75,6 +76,7 @@ class Storage:
         self.builds = Builds(database, vault, self.sources, self.idempotency_keys)
         self.accounts = Accounts(database, self.builds)
         self.attempts = Attempts(database)
+        self.secrets = Secrets(database, vault)
         artifact_files = ArtifactFiles(directory / _ARTIFACTS)
         self.artifacts = Artifacts(database, artifact_files, self.attempts)
         self.artifact_retention = ArtifactRetention(database, artifact_files)

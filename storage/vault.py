@@ -63,20 +63,22 @@ class Vault:
             raise KeyUnreadable(f"{path} holds no key of {_KEY_BYTES} bytes in base64: restore it from your backup")
         return cls(key)
 
-    def seal(self, plain: bytes) -> bytes:
-        """Return ``plain`` encrypted and authenticated; never twice the same bytes."""
+    def seal(self, plain: bytes, place: bytes = b"") -> bytes:
+        """Return ``plain`` encrypted and authenticated, to be opened in the same place; never twice the same bytes."""
         nonce = os.urandom(_NONCE_BYTES)
-        return _VERSION + nonce + self._cipher.encrypt(nonce, plain, _VERSION)
+        return _VERSION + nonce + self._cipher.encrypt(nonce, plain, _VERSION + place)
 
-    def open(self, sealed: bytes) -> bytes:
-        """Return what was sealed; SealBroken where a bit of it was changed or the key is another one."""
+    def open(self, sealed: bytes, place: bytes = b"") -> bytes:
+        """Return what was sealed; SealBroken where a bit of it was changed, or the key or the place is another one."""
         version, nonce, rest = sealed[:1], sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
         try:
             if version != _VERSION or len(nonce) != _NONCE_BYTES:
                 raise InvalidTag
-            return self._cipher.decrypt(nonce, rest, _VERSION)
+            return self._cipher.decrypt(nonce, rest, _VERSION + place)
         except InvalidTag as error:
-            raise SealBroken("sealed data does not open: it was damaged, or secret.key is another one") from error
+            raise SealBroken(
+                "sealed data does not open: it was damaged or moved, or secret.key is another one"
+            ) from error
 
     def derive(self, purpose: bytes) -> bytes:
         """Return a key of 32 bytes for one purpose, the same at every start and of no use for any other."""

@@ -103,7 +103,7 @@ class EdgeRow(peewee.Model):
 
 
 class AttemptRow(peewee.Model):
-    """One try at a job, on one lease."""
+    """One try at a job, on one lease; ``secrets`` is sealed."""
 
     job = peewee.ForeignKeyField(JobRow)
     number = peewee.IntegerField()
@@ -113,6 +113,7 @@ class AttemptRow(peewee.Model):
     finished_at = InstantField(null=True)
     exit_code = peewee.IntegerField(null=True)
     error_code = peewee.TextField(null=True)
+    secrets = peewee.BlobField(null=True)
     collected_at = InstantField(null=True)
 
     class Meta:

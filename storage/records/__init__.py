@@ -50,6 +50,7 @@ from storage.records.leases import (
 from storage.records.pages import (
     Page,
 )
+from storage.records.secrets import Secret, SecretScope
 
 __all__ = [
     "Artifact",
@@ -83,6 +84,8 @@ __all__ = [
     "QueuedJob",
     "RequestKey",
     "Role",
+    "Secret",
+    "SecretScope",
     "Shape",
     "Snapshot",
     "Token",

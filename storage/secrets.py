@@ -1,0 +1,150 @@
+"""Secrets: set by people, given to jobs, sealed in between, and read by nobody (pipeline-ir.md, "runner_args")."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import peewee
+
+from storage.errors import SecretInvalid, SecretNotFound
+from storage.models import AttemptRow, SecretRow
+from storage.records import Secret, SecretScope
+from storage.statements import Columns, Command, Query, insert_into, slot, written
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from storage.database import Database
+    from storage.records import Build, Job
+    from storage.vault import Vault
+
+__all__ = ["Secrets"]
+
+_SECRET = Columns(Secret, SecretRow.name, SecretRow.created_at, SecretRow.updated_at)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
+_OF_THE_SERVICE = re.compile(r"CI|CI_.*|HOME|PATH", re.ASCII)
+_MOST_BYTES = 64 * 1024
+
+
+class Secrets:
+    """The secrets of organizations and pipelines. Their values leave towards jobs alone. Safe in any thread."""
+
+    def __init__(self, database: Database, vault: Vault) -> None:
+        self._database = database
+        self._vault = vault
+        of_organization = SecretRow.organization == slot("organization_id")
+        of_pipeline = peewee.Expression(SecretRow.pipeline, peewee.OP.IS, slot("pipeline_id"))
+        scope = of_organization & of_pipeline
+        this = scope & (SecretRow.name == slot("name"))
+        of_job = (AttemptRow.job == slot("job_id")) & (AttemptRow.number == slot("attempt"))
+        secrets = SecretRow.select(*_SECRET.selected)
+        self._list = Query(database, secrets.where(scope).order_by(SecretRow.name), _SECRET)
+        self._get = Query(database, secrets.where(this), _SECRET)
+        self._value = Query(database, SecretRow.select(SecretRow.value).where(this), _sealed)
+        self._insert = Command(database, insert_into(SecretRow))
+        self._update = Command(
+            database,
+            SecretRow.update({SecretRow.value: slot("value"), SecretRow.updated_at: slot("updated_at")}).where(this),
+        )
+        self._delete = Command(database, SecretRow.delete().where(this))
+        self._lent = Query(
+            database,
+            AttemptRow.select(AttemptRow.secrets).where(of_job, AttemptRow.secrets.is_null(is_null=False)),
+            _sealed,
+        )
+        self._lend = Command(
+            database,
+            AttemptRow.update({AttemptRow.secrets: slot("secrets")}).where(of_job, AttemptRow.finished_at.is_null()),
+        )
+
+    def names(self, scope: SecretScope) -> list[Secret]:
+        """Return what is known of a scope's secrets, by name."""
+        return self._list.all(organization_id=scope.organization_id, pipeline_id=scope.pipeline_id)
+
+    def put(self, scope: SecretScope, name: str, value: str) -> Secret:
+        """Set a secret, whether it is there or not. Raises SecretInvalid."""
+        _check(name, value)
+        this: dict[str, int | str | None] = {**_slots(scope), "name": name}
+        sealed = self._vault.seal(value.encode(), _place(scope, name))
+        with self._database.write():
+            now = self._database.now()
+            if not self._update.run(**this, value=sealed, updated_at=now):
+                self._insert.run(**this, value=sealed, created_at=now, updated_at=now)
+            return written(self._get.one(**this))
+
+    def remove(self, scope: SecretScope, name: str) -> bool:
+        """Forget a secret; False where there is none. Jobs that were given it go on."""
+        with self._database.write():
+            return self._delete.run(**_slots(scope), name=name) == 1
+
+    def lend(self, build: Build, job: Job) -> dict[str, str]:
+        """Return the values that a job names, those of its pipeline before those of its organization.
+
+        Once an attempt was given some it gets the same again, so that its log is masked by what it knows. Raises
+        SecretNotFound and SealBroken.
+        """
+        if not job.secrets:
+            return {}
+        with self._database.write():
+            lent = self.lent(job)
+            if not lent:
+                lent = self._find(build, job.secrets)
+                sealed = self._vault.seal(json.dumps(lent).encode(), _place_of_attempt(job))
+                self._lend.run(job_id=job.id, attempt=job.attempt, secrets=sealed)
+        return lent
+
+    def lent(self, job: Job) -> dict[str, str]:
+        """Return what a job's attempt was given; nothing where it was given none, or is over. Raises SealBroken."""
+        sealed = self._lent.one(job_id=job.id, attempt=job.attempt) if job.secrets else None
+        if sealed is None:
+            return {}
+        lent: dict[str, str] = json.loads(self._vault.open(sealed, _place_of_attempt(job)))
+        return lent
+
+    def _find(self, build: Build, names: Sequence[str]) -> dict[str, str]:
+        scopes = (SecretScope(build.organization_id, build.pipeline_id), SecretScope(build.organization_id))
+        found: dict[str, str] = {}
+        for name in names:
+            for scope in scopes:
+                sealed = self._value.one(**_slots(scope), name=name)
+                if sealed is not None:
+                    found[name] = self._vault.open(sealed, _place(scope, name)).decode()
+                    break
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise SecretNotFound(missing, build.organization_slug, build.pipeline_slug)
+        return found
+
+
+def _check(name: str, value: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise SecretInvalid("name: expected 1 to 255 letters, digits and underscores, no digit first")
+    if _OF_THE_SERVICE.fullmatch(name):
+        raise SecretInvalid(f"name: expected another name than {name}, which the service sets itself")
+    if "\0" in value:
+        raise SecretInvalid("value: expected no NUL character")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise SecretInvalid("value: expected Unicode without lone surrogates") from None
+    if not 1 <= size <= _MOST_BYTES:
+        raise SecretInvalid(f"value: expected 1 to {_MOST_BYTES} bytes of UTF-8, not {size}")
+
+
+def _slots(scope: SecretScope) -> dict[str, int | None]:
+    return {"organization_id": scope.organization_id, "pipeline_id": scope.pipeline_id}
+
+
+def _place(scope: SecretScope, name: str) -> bytes:
+    """Name the one place in which a sealed value opens."""
+    return f"secret {scope.organization_id} {scope.pipeline_id or '-'} {name}".encode()
+
+
+def _place_of_attempt(job: Job) -> bytes:
+    return f"lent {job.uuid} {job.attempt}".encode()
+
+
+def _sealed(row: Sequence[bytes]) -> bytes:
+    return row[0]
