@@ -110,13 +110,8 @@ class Engine:
             root.stop(block=True)
 
     def jobs_added(self, build_id: int) -> None:
-        """Say that a build and its jobs are in the storage. Returns at once.
-
-        A build that finds something in the cache needs no VM for that, and so does not wait for one.
-        """
-        if self._runtime.cache.max_bytes and self._runtime.storage.cache.may_hit(build_id):
-            post(self._runtime.crew.root, Planted(build_id))
-        post(self._runtime.crew.root, Demand())
+        """Say that a build and its jobs are in the storage. Returns at once."""
+        post(self._runtime.crew.root, Planted(build_id))
 
     def cancel(self, build_id: int) -> None:
         """Cancel a build. On return it is recorded: jobs that waited are canceled, running ones are being ended.

@@ -91,7 +91,7 @@ class CacheHit:
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """Engine to root: this build is in the storage, and some of it may be in the cache already."""
+    """Engine to root: this build and its jobs are in the storage."""
 
     build_id: int
 

@@ -31,7 +31,6 @@ from actors.supervision import Supervised
 from storage import BuildState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from types import TracebackType
 
 __all__ = ["RootSupervisor"]
@@ -75,7 +74,9 @@ class RootSupervisor(Supervised):
         for build in self._runtime.storage.builds.unfinished():
             if build.state is not BuildState.SCHEDULED or build.cancel_requested:
                 self._supervise(build.id)
-        self._see_to(self._runtime.storage.cache.begun())
+        for build_id in self._runtime.storage.cache.begun():
+            if build_id not in self._builds:
+                self._supervise(build_id)
         self._start_pool()
         post(self.actor_ref, Reap())
         post(self.actor_ref, Expire())
@@ -108,7 +109,7 @@ class RootSupervisor(Supervised):
             return
         match message:
             case Planted(build_id):
-                self._see_to([build_id])
+                self._planted(build_id)
             case Idle():
                 self._dismiss(message)
             case Look():
@@ -161,11 +162,11 @@ class RootSupervisor(Supervised):
         self._runtime.crew.pool = LeasePool.start(self._runtime)
         post(self._runtime.crew.pool, Recount())
 
-    def _see_to(self, builds: Iterable[int]) -> None:
-        """Have builds look into the cache, which every supervisor does first of all."""
-        for build_id in builds:
-            if build_id not in self._builds:
-                self._supervise(build_id)
+    def _planted(self, build_id: int) -> None:
+        """See to a build that is there since: what it finds in the cache needs no VM, and so waits for none."""
+        if build_id not in self._builds and self._runtime.storage.cache.may_hit(build_id):
+            self._supervise(build_id)
+        post(self._runtime.crew.pool, Demand())
 
     def _supervise(self, build_id: int) -> _Child:
         child = self._builds[build_id] = _Child(BuildSupervisor.start(self._runtime, build_id))
