@@ -1,0 +1,163 @@
+"""A daemon that was killed, and how soon the next one has all its jobs in hand again."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import httpx
+
+from actors.vms import SandboxProvider
+from actors.vms.images import ImageStore
+from actors.vms.sandbox.userns import IdMap
+from benchmarks.figures import Benchmark, Figure
+from benchmarks.place import first_command
+from storage import Storage, SystemClock
+from tests.e2e.daemon import Client, Daemon, until
+from tests.e2e.pipelines import Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.place import Place
+    from storage import JobLog
+
+__all__ = ["RECOVERY"]
+
+_JOBS = (20, 100, 300)
+_ROUNDS = 3
+_BEAT_SECONDS = 4
+_TALK = f"while sleep {_BEAT_SECONDS}; do echo still here; done"
+_MOST_SECONDS = 300.0
+_LOOK_SECONDS = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A daemon with running jobs, each of which says something now and then."""
+
+    daemon: Daemon
+    storage: Storage
+    provider: SandboxProvider
+    logs: list[JobLog]
+
+    def recover(self) -> tuple[float, float]:
+        """Kill the daemon and start the next one: the seconds to its first answer, and to the last job's log.
+
+        It is not there for so long that every job has said something meanwhile.
+        """
+        self.daemon.kill()
+        sizes = [log.size() for log in self.logs]
+        time.sleep(2 * _BEAT_SECONDS)
+        began = perf_counter()
+        answered = _answered(self.daemon)
+        waiting = list(zip(self.logs, sizes, strict=True))
+        while waiting:
+            waiting = [(log, size) for log, size in waiting if log.size() == size]
+            if perf_counter() - began > _MOST_SECONDS:
+                raise RuntimeError(f"{len(waiting)} jobs were not attached to within {_MOST_SECONDS:g} s")
+            time.sleep(_LOOK_SECONDS)
+        return answered, perf_counter() - began
+
+    def connect(self) -> float:
+        """Return the seconds to the last answer when every VM is asked at once, over SSH, to run `true`."""
+        vms = [lease.uuid for lease in self.storage.leases.live()]
+        began = perf_counter()
+        with ThreadPoolExecutor(len(vms)) as threads:
+            for answer in [threads.submit(self._ask, vm) for vm in vms]:
+                answer.result()
+        return perf_counter() - began
+
+    def _ask(self, vm: str) -> None:
+        first_command(self.provider.connect(vm), perf_counter())
+
+
+def _measure(place: Place) -> Iterator[Figure]:
+    numbers = count()
+    for jobs in _JOBS:
+        with _running(place, jobs) as running:
+            rounds = [(*running.recover(), running.connect(), _start_empty(place, numbers)) for _ in range(_ROUNDS)]
+        answered, attached, connected, empty = (median(side) for side in zip(*rounds, strict=True))
+        yield Figure(f"{jobs} running jobs, to the first answer", "ms", answered * 1000, empty * 1000)
+        yield Figure(f"{jobs} running jobs, to the last one's log", "ms", attached * 1000, (empty + connected) * 1000)
+
+
+@contextmanager
+def _running(place: Place, jobs: int) -> Iterator[_Running]:
+    """Serve so many jobs at once, and leave no VM of them behind."""
+    daemon = _daemon(place, f"state-{jobs}", jobs)
+    try:
+        daemon.start()
+        pipeline = Client.join(daemon, "bench@example.org", cents=10**9).pipeline()
+        graph = Graph()
+        for number in range(jobs):
+            graph.step(str(number), _TALK, runner_args={"network": "off"})
+        pipeline.build(graph.ir())
+        clock = SystemClock()
+        storage = Storage.open(daemon.state, clock)
+        try:
+            (build,) = storage.builds.unfinished()
+            logs = [storage.logs.reader(build.uuid, job.uuid) for job in storage.jobs.of_build(build.id)]
+            until(lambda: True if all(log.size() for log in logs) else None, "a word of every job", _MOST_SECONDS)
+            idmap = IdMap.of_caller()
+            images = ImageStore(place.images_dir, idmap)
+            provider = SandboxProvider(daemon.state / "sandbox", images, idmap, clock)
+            yield _Running(daemon, storage, provider, logs)
+        finally:
+            storage.close()
+    finally:
+        daemon.kill()
+        daemon.command("lease", "kill", "--all")
+
+
+def _start_empty(place: Place, numbers: Iterator[int]) -> float:
+    """Return the seconds to the first answer of a daemon that has nothing to take over."""
+    daemon = _daemon(place, f"empty-{next(numbers)}", 1)
+    try:
+        return _answered(daemon)
+    finally:
+        daemon.kill()
+
+
+def _daemon(place: Place, name: str, vms: int) -> Daemon:
+    settings = {
+        "CI_DAEMON_IMAGES_DIR": str(place.images_dir),
+        "CI_DAEMON_POOL_WARM": "0",
+        "CI_DAEMON_POOL_MAX_VMS": str(vms),
+        "CI_DAEMON_POOL_MAX_CPU": "10000",
+        "CI_DAEMON_POOL_MAX_MEMORY_GB": "100000",
+        "CI_DAEMON_POOL_LOW_DISK_GB": "0",
+    }
+    daemon = Daemon(place.folder / name, settings)
+    daemon.command("init")
+    return daemon
+
+
+def _answered(daemon: Daemon) -> float:
+    """Start a daemon and return the seconds from its exec to the first `ok` of `/healthz`."""
+    began = perf_counter()
+    daemon.spawn()
+    while (url := daemon.announced()) is None:
+        if not daemon.running:
+            raise RuntimeError(f"the daemon ended: {daemon.log[-2000:]}")
+        time.sleep(_LOOK_SECONDS)
+    daemon.url = url
+    httpx.get(f"{url}/healthz").raise_for_status()
+    return perf_counter() - began
+
+
+RECOVERY = Benchmark(
+    name="recovery",
+    title="Recovery from `kill -9`, from the next daemon's exec on",
+    floor=(
+        "the start of a daemon with nothing to take over; to the last job's log, that and the time in which the "
+        "service's own SSH client, all at once, gets an answer of `true` from as many VMs."
+    ),
+    measure=_measure,
+)
