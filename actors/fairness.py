@@ -68,7 +68,8 @@ class Holdings:
             self.used(held.organization_id, held.shape.cpu, held.since, now)
 
     def used(self, organization_id: int, cpu: int, began: float, ended: float) -> None:
-        """Count a VM's time that is over."""
+        """Count a VM's time that is over; none where the clock was set back meanwhile."""
+        began = min(began, ended)
         amount, at = self._past.get(organization_id, (0.0, ended))
         now = max(at, ended)
         self._past[organization_id] = (amount * _faded(now - at) + _worth(cpu, began, ended, now), now)

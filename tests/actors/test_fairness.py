@@ -71,6 +71,12 @@ def test_who_used_less_of_late_comes_first_and_what_was_used_fades():
     assert holdings.usage([1], 3600.0)[1] == pytest.approx(2 * holdings.usage([1], 7200.0)[1])
 
 
+def test_a_vm_that_ended_before_it_began_counts_nothing():
+    holdings = Holdings()
+    holdings.used(1, cpu=1, began=100.0, ended=10.0)
+    assert holdings.usage([1], 100.0) == {1: 0.0}
+
+
 @given(st.floats(0, 1e4), st.floats(0, 1e4), st.floats(0, 1e4), st.integers(1, 64))
 def test_a_vm_counts_the_same_in_one_piece_or_two(first: float, second: float, after: float, cpu: int):
     whole, parted = Holdings(), Holdings()

@@ -25,6 +25,7 @@ def test_nothing_follows_a_terminal_state(state: JobState, event: JobEvent):
         ("pending", JobEvent.CANCEL, "canceled"),
         ("scheduled", JobEvent.CANCEL, "canceled"),
         ("scheduled", JobEvent.CACHE_HIT, "passed"),
+        ("scheduled", JobEvent.QUEUE_TIMEOUT, "timed_out"),
         ("scheduled", JobEvent.GRANTED, "assigned"),
         ("assigned", JobEvent.STARTED, "running"),
         ("running", JobEvent.PASSED, "passed"),
@@ -48,7 +49,12 @@ def test_every_row_of_the_table(state: str, event: JobEvent, target: str):
 
 @pytest.mark.parametrize(
     ("state", "event"),
-    [("pending", JobEvent.GRANTED), ("scheduled", JobEvent.PASSED), ("canceling", JobEvent.PASSED)],
+    [
+        ("pending", JobEvent.GRANTED),
+        ("running", JobEvent.QUEUE_TIMEOUT),
+        ("scheduled", JobEvent.PASSED),
+        ("canceling", JobEvent.PASSED),
+    ],
 )
 def test_other_pairs_are_dropped(state: str, event: JobEvent):
     assert next_state(JobState(state), event) is None
