@@ -34,6 +34,7 @@ from api.paging import Pager
 from api.pipelines import Pipelines
 from api.rate_limits import RateLimits
 from api.request import ApiRequest
+from api.secrets import Secrets
 from api.sessions import Logout
 from api.settings import RateLimitSettings
 from api.signing import Signer
@@ -97,10 +98,7 @@ def create_app(
     routes.add(f"{_V0}/user/api-tokens", api_tokens, "list")
     routes.add(f"{_V0}/user/api-tokens/{{id}}", api_tokens)
     routes.add(f"{_V0}/auth/logout", Logout(access, rates))
-    handoffs = Handoffs(storage, access, rates)
-    for step in ("transfer", "claim", "code", "redeem"):
-        routes.add(f"{_V0}/auth/cli/{step}", handoffs, step)
-        routes.add(f"{_V2}/auth/cli/{step}", handoffs, f"{step}_v2")
+    _add_handoffs(routes, Handoffs(storage, access, rates))
     routes.add(f"{_V0}/organizations", Organizations(storage, access, pager))
 
     pipelines = Pipelines(storage, access, pager)
@@ -108,10 +106,13 @@ def create_app(
     routes.add(f"{_PIPELINES}/{{pipeline}}", pipelines)
 
     builds = Builds(storage, engine, access, pager, BuildIntake(storage, engine, limits or Limits()))
+    routes.add(f"{_V0}/organizations/{{org}}/builds", builds, "by_repo")
     routes.add(_BUILDS, builds, "list")
     routes.add(f"{_BUILDS}/{{number}}", builds)
     routes.add(f"{_BUILDS}/{{number}}/cancel", builds, "cancel")
     routes.add(f"{_BUILDS}/{{number}}/log-token", LogTokenResource(access, tokens))
+
+    _add_secrets(routes, Secrets(storage, access))
 
     jobs = Jobs(storage, engine, access)
     routes.add(_JOBS, jobs, "list")
@@ -134,6 +135,17 @@ def create_app(
     error_pages = ErrorPages(routes)
     routes.add("/docs/errors", error_pages, "list")
     routes.add("/docs/errors/{code}", error_pages)
-    for path, resource, suffix in routes:
-        app.add_route(path, resource, **({"suffix": suffix} if suffix else {}))
+    routes.install(app)
     return app
+
+
+def _add_handoffs(routes: Routes, handoffs: Handoffs) -> None:
+    for step in ("transfer", "claim", "code", "redeem"):
+        routes.add(f"{_V0}/auth/cli/{step}", handoffs, step)
+        routes.add(f"{_V2}/auth/cli/{step}", handoffs, f"{step}_v2")
+
+
+def _add_secrets(routes: Routes, secrets: Secrets) -> None:
+    for scope, path in (("organization", f"{_V0}/organizations/{{org}}"), ("pipeline", f"{_PIPELINES}/{{pipeline}}")):
+        routes.add(f"{path}/secrets", secrets, f"{scope}_list")
+        routes.add(f"{path}/secrets/{{name}}", secrets, scope)

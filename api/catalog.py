@@ -151,6 +151,12 @@ _PROBLEMS = (
         "List the build's artifacts; their ids are UUIDs, and a job's are there when its command has ended.",
     ),
     Problem(
+        "secret_not_found",
+        404,
+        "The organization, or the pipeline, has no secret of this name.",
+        "List the names with `GET …/secrets`; secrets of an organization are not listed with those of its pipelines.",
+    ),
+    Problem(
         "api_token_not_found",
         404,
         "You have no API key with this id, or it is revoked already.",
@@ -173,6 +179,18 @@ _PROBLEMS = (
         410,
         "The job ran and its log is kept no longer: its build finished too long ago, or logs took too much room.",
         "Read logs while they are kept; the operator says for how long in the configuration's `[retention]`.",
+    ),
+    Problem(
+        "pipeline_busy",
+        409,
+        "The pipeline cannot be deleted while builds of it are not over.",
+        "Cancel its builds, or wait for their end, then delete it.",
+    ),
+    Problem(
+        "idempotency_conflict",
+        409,
+        "Another request of yours in this organization had this `Idempotency-Key` in the last 24 hours.",
+        "Give each build that you want a key of its own; send the same request again to see what it made.",
     ),
     Problem(
         "sole_owner",
@@ -215,6 +233,12 @@ _PROBLEMS = (
         422,
         "The cursor was not made by this service for this list.",
         "Use `next_cursor` of the previous page as it is, or leave `cursor` out to start at the first page.",
+    ),
+    Problem(
+        "invalid_idempotency_key",
+        422,
+        "The header `Idempotency-Key` is empty or too long.",
+        "Send 1 to 255 characters, or leave the header out.",
     ),
     Problem(
         "invalid_wait",

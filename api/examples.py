@@ -50,11 +50,13 @@ _BY_NAME: Mapping[str, Any] = MappingProxyType(
         "source": "api",
         "source_b64": None,
         "source_sha256": "",
+        "source_slug": "hello",
         "source_url": None,
         "status": "ok",
         "step_key": "test",
         "token": "kX2m8Qd0wYvN5s1rJ7tLb3cHf9gEaZ4iUoP6xTqRnMk",
         "url": "https://example.org",
+        "value": "hunter2",
     }
 )
 

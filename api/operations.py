@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    import falcon
     from pydantic import BaseModel
+
+    from api.request import ApiRequest
 
 __all__ = ["Answer", "Operation", "Parameter", "Routes", "operation", "operation_of"]
 
@@ -106,9 +109,10 @@ class Routes:
         """Have ``resource`` answer ``path``, with the responders that end in ``suffix`` where one is given."""
         self._routes.append((path, resource, suffix))
 
-    def __iter__(self) -> Iterator[tuple[str, object, str | None]]:
-        """Yield path, resource and suffix of each route."""
-        return iter(self._routes)
+    def install(self, app: falcon.App[ApiRequest, falcon.Response]) -> None:
+        """Have the app answer every path."""
+        for path, resource, suffix in self._routes:
+            app.add_route(path, resource, **({"suffix": suffix} if suffix else {}))
 
     def responders(self) -> Iterator[tuple[str, str, Callable[..., None]]]:
         """Yield path, method in lower case, and responder of everything that can be asked for."""

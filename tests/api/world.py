@@ -256,7 +256,7 @@ class JobPath:
             writer.output(output)
         if notice is not None:
             writer.notice(notice)
-        writer.close()
+        writer.end()
         world.engine.stir(self.uuid)
 
     def assign(self, lease_uuid: str) -> int:
