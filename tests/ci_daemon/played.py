@@ -102,7 +102,7 @@ class Stage:
         job = self.job(key)
         writer = self.service.storage.logs.writer(self.build.uuid, job.uuid, max(1, job.attempt))
         writer.output(output.encode())
-        writer.close()
+        writer.end()
         self.service.engine.stir(job.uuid)
 
     def finish(self, key: str, state: JobState = JobState.PASSED, exit_code: int | None = 0) -> None:
