@@ -64,7 +64,9 @@ def collect(
         wanted = _matching(connection, globs, settings, harvest)
         while wanted:
             left = max(0.001, deadline - clock.monotonic())
-            wanted, refused = _take(pack(connection, sorted(wanted), timeout=left), wanted, store, harvest)
+            wanted, refused = _take(
+                pack(connection, sorted(wanted), max_bytes=store.room, timeout=left), wanted, store, harvest
+            )
             too_large += refused
     except CommandTimeout:
         harvest.remarks.append(f"the rest is not kept: it took more than {settings.timeout:g} s")
@@ -81,10 +83,10 @@ def _matching(connection: Connection, globs: Sequence[str], settings: ArtifactSe
     found: set[str] = set()
     nameless = 0
     for name in list_files(connection, timeout=settings.timeout):
-        path = name.decode(errors="surrogateescape")
+        path = name.decode(errors="replace")
         if not pattern.match(path):
             continue
-        if not path.isascii() and not _is_text(path):
+        if path.encode() != name:
             nameless += 1
         elif len(found) < settings.max_files:
             found.add(path)
@@ -92,7 +94,7 @@ def _matching(connection: Connection, globs: Sequence[str], settings: ArtifactSe
             harvest.remarks.append(f"only {settings.max_files:,} files are kept, the first that were found of more")
             break
     if nameless:
-        harvest.remarks.append(f"{nameless:,} files are not kept, since their names are not UTF-8")
+        harvest.remarks.append(f"not kept, since their names are not UTF-8: {nameless:,}")
     if not found and not harvest.remarks:
         harvest.remarks.append(f"no file in the workspace matches {_listed(globs)}")
     return found
@@ -120,10 +122,6 @@ def _take(packed: Generator[Packed], wanted: set[str], store: Store, harvest: Ha
     if missing:
         harvest.remarks.append(f"not kept, since they changed or went meanwhile: {_listed(sorted(missing))}")
     return set(), []
-
-
-def _is_text(path: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in path)
 
 
 def _listed(names: Sequence[str]) -> str:

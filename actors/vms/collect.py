@@ -14,7 +14,7 @@ from actors.vms.guest import script
 from actors.vms.provider import VmError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from actors.vms.connection import Connection, Stream
 
@@ -23,6 +23,9 @@ __all__ = ["Garbled", "Packed", "list_files", "pack"]
 _MOST_FILES = 1_000_000
 _LONGEST_PATH = 4_096
 _LONGEST_HEADER = 1 << 16
+_OVERHEAD = 1 << 15
+"""Bytes that a tar may take beyond its files' own, for each of them."""
+
 _BLOCK = 512
 _END = bytes(_BLOCK)
 _SAID = 300
@@ -46,7 +49,7 @@ class Packed:
 
 
 def list_files(connection: Connection, workspace: str = "/workspace", *, timeout: float) -> Generator[bytes]:
-    """Yield the path of each regular file below a folder, relative to that, as they are found.
+    """Yield the path of each regular file below a folder, relative to that and never leading out, as they are found.
 
     Raises Garbled, also for more than a million files, ConnectionLost and CommandTimeout.
     """
@@ -59,25 +62,32 @@ def list_files(connection: Connection, workspace: str = "/workspace", *, timeout
             if count > _MOST_FILES:
                 message = f"the workspace has more than {_MOST_FILES:,} files"
                 raise Garbled(message)
-            if len(rest) > _LONGEST_PATH:
-                message = "the VM does not list its files but something else"
-                raise Garbled(message)
+            for path in (*paths, rest):
+                if len(path) > _LONGEST_PATH or (path is not rest and not _leads_to_a_file(path)):
+                    message = "the VM does not list its files but something else"
+                    raise Garbled(message)
             yield from (path.removeprefix(b"./") for path in paths)
     if listing.exit_code != 0 and not count:
         message = f"the VM cannot list its files: {_said(listing)}"
         raise Garbled(message)
 
 
+def _leads_to_a_file(path: bytes) -> bool:
+    start, *segments = path.split(b"/")
+    return start == b"." and bool(segments) and not {b"", b".", b".."}.intersection(segments)
+
+
 def pack(
-    connection: Connection, paths: Iterable[str], workspace: str = "/workspace", *, timeout: float
+    connection: Connection, paths: Sequence[str], workspace: str = "/workspace", *, max_bytes: int, timeout: float
 ) -> Generator[Packed]:
     """Yield files below a folder as a tar brings them, at best those of ``paths``; there may be others and less.
 
-    Raises Garbled, also where the VM says at the end that not all went well, ConnectionLost and CommandTimeout.
+    Raises Garbled, for more than ``max_bytes`` and where the VM says at the end that not all went well, ConnectionLost
+    and CommandTimeout.
     """
     names = b"".join(b"./%s\0" % path.encode() for path in paths)
     with connection.stream(script("pack", workspace=workspace), stdin=names, timeout=timeout) as stream:
-        yield from _Tar(iter(stream)).files()
+        yield from _Tar(_bounded(stream, max_bytes + _OVERHEAD * (len(paths) + 1))).files()
     if stream.exit_code != 0:
         message = f"not all files could be read: {_said(stream)}"
         raise Garbled(message)
@@ -169,6 +179,15 @@ def _pax_path(records: bytes) -> str | None:
 
 def _text(name: bytes) -> str:
     return name.rstrip(b"\0").decode("utf-8", "surrogateescape")
+
+
+def _bounded(blocks: Iterable[bytes], left: int) -> Iterator[bytes]:
+    for block in blocks:
+        left -= len(block)
+        if left < 0:
+            message = "the VM sends more than it was asked for"
+            raise Garbled(message)
+        yield block
 
 
 def _said(stream: Stream) -> str:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pykka
 import pytest
 
-from actors import CacheSettings, Engine, JobSettings, PoolSettings, plan_jobs
+from actors import ArtifactSettings, CacheSettings, Engine, JobSettings, PoolSettings, plan_jobs
 from actors.ir import Limits
 from actors.vms import Images, ImageStore, SandboxProvider
 from actors.vms.sandbox.userns import IdMap
@@ -25,6 +25,7 @@ class Host:
     def __init__(self, directory: Path, images_dir: Path, warm: int = 0, **pool: Any) -> None:
         self.pool = PoolSettings(**{"max_vms": 4, "warm": warm} | pool)
         self.cache = CacheSettings()
+        self.artifacts = ArtifactSettings()
         self.clock = SystemClock()
         self.storage = Storage.create(directory / "state", self.clock)
         idmap = IdMap.of_caller()
@@ -48,6 +49,7 @@ class Host:
             JobSettings(kill_grace=1.0),
             "http://127.0.0.1",
             cache=self.cache,
+            artifacts=self.artifacts,
         )
 
     def restart(self) -> None:

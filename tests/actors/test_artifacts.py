@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from actors import ArtifactSettings
+from actors.vms import Connection
 from storage import Build
-from tests.actors.conftest import Host
+from tests.actors.conftest import Host, until
 
 
 def ir(cmd: str, *globs: str, **options: Any) -> str:
@@ -105,3 +107,145 @@ def test_an_heir_builds_in_the_disk_of_which_the_artifacts_were_taken(host: Host
     assert build.state == "passed"
     assert left(host, build) == {"f": b"x\n"}
     assert host.log(build, "heir") == b"x\n"
+
+
+def settings(host: Host, **bounds: float) -> None:
+    """Have the engine that follows collect within bounds."""
+    host.artifacts = ArtifactSettings(**bounds)  # type: ignore[arg-type] # each is of its field's type
+    host.restart()
+
+
+def test_more_files_than_allowed_are_cut_off_with_a_notice(host: Host):
+    settings(host, max_files=10)
+    build = built(host, ir("for i in $(seq 100); do echo $i >f$i; done", "f*"))
+    assert build.state == "passed"
+    assert len(left(host, build)) == 10
+    assert b"only 10 files are kept" in host.log(build)
+
+
+def test_what_is_too_large_is_left_and_the_others_are_kept(host: Host):
+    settings(host, max_gb=10_000 / 2**30)
+    cmd = (
+        "echo a >a; head -c 20000 /dev/zero >b; head -c 9000 /dev/zero >c; head -c 5000 /dev/zero >d; echo e >e; ln b f"
+    )
+    build = built(host, ir(cmd, "?"))
+    assert build.state == "passed"
+    assert {path: len(content) for path, content in left(host, build).items()} == {"a": 2, "c": 9000, "e": 2}
+    assert 'not kept, since all together may have 10,000 bytes: "b", "d", "f"' in host.log(build).decode()
+
+
+def test_ten_thousand_files_with_names_of_all_kinds(host: Host):
+    make = r"""
+        mkdir many; cd many; for i in $(seq 10000); do : >"$i"; done; cd ..
+        mkdir names; cd names; : >"$(printf 'new\nline')"; : >ü☃; : >' '; : >'-rf'; : >"$(printf 'latin-\374')"; : >'"quote'
+    """
+    build = built(host, ir(make, "names", "many/9999"))
+    assert set(left(host, build)) == {
+        "names/new\nline",
+        "names/ü☃",
+        "names/ ",
+        "names/-rf",
+        'names/"quote',
+        "many/9999",
+    }
+    assert b"not kept, since their names are not UTF-8: 1\n" in host.log(build)
+
+
+@pytest.mark.parametrize(
+    ("tool", "does", "kept"),
+    [
+        ("tar", "exec yes", {}),
+        ("tar", "exec sleep 1000", {}),
+        ("tar", "exec cat /dev/zero", {}),
+        ("tar", "rm -f b; mkfifo b; exec /usr/bin/tar.real cf - ./a ./b", {"a": b"a\n"}),
+        ("tar", "exec /usr/bin/tar.real cf - -C / ./etc/passwd ./etc/shadow", {}),
+        ("tar", "exec /usr/bin/tar.real cPf - --transform s,^,../../,  ./a", {}),
+        ("tar", "/usr/bin/tar.real cf - ./a | head -c 700", {}),
+        ("tar", "/usr/bin/tar.real cf - ./a ./b | head -c 1700", {"a": b"a\n"}),
+        ("tar", "/usr/bin/tar.real cf - ./a ./a ./b; exit 3", {"a": b"a\n", "b": b"b\n"}),
+        ("find", r"printf './a\000./../../../etc/passwd\000/etc/shadow\000'", {}),
+        ("find", "rm -rf /workspace", {}),
+        ("find", "kill -9 -1", {}),
+    ],
+)
+def test_a_guest_that_means_harm_costs_a_notice_and_nothing_more(
+    host: Host, tool: str, does: str, kept: dict[str, bytes]
+):
+    settings(host, timeout=3.0)
+    swap = f"""
+        echo a >a; echo b >b
+        real=$(readlink -f $(command -v {tool})); mv $real $real.real
+        cat >$real <<'EOF'
+#!/bin/sh
+{does}
+EOF
+        chmod +x $real
+    """
+    build = built(host, ir(swap, "**"))
+    assert host.job(build).state == "passed"
+    assert left(host, build) == kept
+    assert b"artifacts: " in host.log(build)
+    assert b"kept" in host.log(build)
+
+
+def test_a_file_that_grows_all_the_time_is_taken_as_long_as_it_was(host: Host):
+    nodes = [{"step": {"key": "only", "cmd": GROWING, "runner_args": {"artifacts": ["growing", "x"]}}, "env": {}}]
+    build = built(host, json.dumps({"version": "0", "graph": {"nodes": nodes, "edges": []}}))
+    assert build.state == "passed"
+    found = left(host, build)
+    assert found["x"] == b"x\n"
+    assert not set(found["growing"]) - set(b"y\n\0")
+
+
+GROWING = r"""
+    echo x >x; real=$(readlink -f $(command -v tar)); mv $real $real.real
+    printf '#!/bin/sh\n(yes >>growing) & %s "$@"; code=$?; kill $!; exit $code\n' "$real.real" >$real; chmod +x $real
+    yes | head -c 3000000 >growing
+"""
+
+
+def test_a_job_that_is_canceled_while_it_is_collected_leaves_nothing(host: Host):
+    build = host.build(ir(SLOW_TAR, "f"))
+    host.says(build, b"ended")
+    until(lambda: host.storage.attempts.of_job(host.job(build).id)[-1].exit_code == 0 or None, "the exit's record")
+    host.engine.cancel(build.id)
+    assert host.finish(build, 20).state == "canceled"
+    assert left(host, build) == {}
+    assert on_disk(host, build) == 0
+
+
+SLOW_TAR = r"""
+    echo x >f; real=$(readlink -f $(command -v tar)); mv $real $real.real
+    printf '#!/bin/sh\n[ -e /go ] || { touch /go; sleep 1000; }; exec %s "$@"\n' "$real.real" >$real; chmod +x $real
+    echo ended
+"""
+
+
+def test_a_daemon_that_ends_while_it_collects_has_the_next_one_collect_again(host: Host):
+    build = host.build(ir(SLOW_TAR, "f"))
+    host.says(build, b"ended")
+    until(lambda: host.storage.attempts.of_job(host.job(build).id)[-1].exit_code == 0 or None, "the exit's record")
+    vm = host.provider.list()[0]
+    until(lambda: runs_in(host, vm, "[ -e /go ]") or None, "the packing")
+    host.restart()
+    assert host.finish(build).state == "passed"
+    assert left(host, build) == {"f": b"x\n"}
+    assert on_disk(host, build) == 1
+    assert host.log(build).count(b"artifacts: 1 file") == 1
+
+
+def test_a_vm_that_is_lost_while_it_is_collected_costs_the_artifacts_alone(host: Host):
+    build = host.build(ir(SLOW_TAR, "f"))
+    host.says(build, b"ended")
+    vm = host.provider.list()[0]
+    until(lambda: runs_in(host, vm, "[ -e /go ]") or None, "the packing")
+    host.provider.destroy(vm)
+    assert host.finish(build).state == "passed"
+    assert host.job(build).attempt == 1
+    assert left(host, build) == {}
+    assert b"kept: " in host.log(build)
+
+
+def runs_in(host: Host, vm: str, script: str) -> bool:
+    with Connection(host.provider.connect(vm), host.clock) as connection:
+        return connection.run(script, timeout=20).exit_code == 0
