@@ -14,7 +14,7 @@ from api.errors import ApiError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["answer", "check_body", "json_path", "read_body", "read_json", "read_optional_body"]
+__all__ = ["answer", "body_bytes", "check_body", "json_path", "parse_json", "read_body", "read_optional_body"]
 
 _Body = TypeVar("_Body", bound=BaseModel)
 
@@ -37,16 +37,18 @@ _EXPECTED = {
 }
 
 
-def read_json(req: falcon.Request) -> object:
-    """Return the request's body, parsed and not yet checked.
-
-    Raises ApiError ``unsupported_media_type`` or ``malformed_json``.
-    """
+def body_bytes(req: falcon.Request) -> bytes:
+    """Return the body of a request that says it is JSON. Raises ApiError ``unsupported_media_type``."""
     media_type, options = falcon.parse_header(req.content_type or falcon.MEDIA_JSON)
     if media_type.lower() != falcon.MEDIA_JSON or options.get("charset", "utf-8").lower() not in {"utf-8", "utf8"}:
         raise ApiError("unsupported_media_type", "Content-Type: expected application/json in UTF-8")
+    return req.bounded_stream.read()
+
+
+def parse_json(body: bytes) -> object:
+    """Return what a body holds, not yet checked. Raises ApiError ``malformed_json``."""
     try:
-        return pydantic_core.from_json(req.bounded_stream.read(), allow_inf_nan=False, cache_strings="keys")
+        return pydantic_core.from_json(body, allow_inf_nan=False, cache_strings="keys")
     except ValueError as error:
         raise ApiError("malformed_json", f"the body is not valid JSON: {error}") from None
 
@@ -61,8 +63,8 @@ def check_body(document: object, model: type[_Body]) -> _Body:
 
 
 def read_body(req: falcon.Request, model: type[_Body]) -> _Body:
-    """Read and check a request's body in one go. Raises what `read_json` and `check_body` raise."""
-    return check_body(read_json(req), model)
+    """Read, parse and check a request's body in one go. Raises what `body_bytes`, `parse_json`, `check_body` raise."""
+    return check_body(parse_json(body_bytes(req)), model)
 
 
 def read_optional_body(req: falcon.Request, model: type[_Body]) -> _Body:

@@ -11,14 +11,17 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from actors import plan_jobs
 from actors.ir import IrError, Limits
+from api.bodies import check_body
 from api.errors import ApiError
 from api.fields import LongText, RequestBody, RequiredText, Text, Value
-from storage import Build, NewBuild, Pipeline, Storage
+from api.meta import refuse_while_draining
+from storage import Build, KeyUse, KeyUsed, NewBuild, Pipeline, PipelineGone, RequestKey, Storage
 
 if TYPE_CHECKING:
     from api.engine import Engine
+    from api.idempotency import Submission
 
-__all__ = ["BuildIntake", "CreateBuild"]
+__all__ = ["BuildIntake", "BuildRequest", "CreateBuild", "CreateBuildByRepo", "RepoIdentity"]
 
 _MAX_ENV_BYTES = 64 * 2**10
 _ENV_NAME = "[A-Za-z_][A-Za-z0-9_]*"
@@ -61,11 +64,8 @@ Sha256 = Annotated[
 ]
 
 
-class CreateBuild(RequestBody):
-    """The body of ``POST …/builds``. Where ``source_b64`` is given, ``source_url`` is ignored.
-
-    ``source_sha256`` is the digest of the archive's bytes, in hexadecimal.
-    """
+class BuildRequest(RequestBody):
+    """What is said of every build that is asked for."""
 
     branch: RequiredText
     commit: RequiredText
@@ -74,8 +74,27 @@ class CreateBuild(RequestBody):
     source: Literal["api", "ui", "cli"] | None = None
     pipeline_ir: str | None = None
     source_b64: str | None = None
+
+
+class CreateBuild(BuildRequest):
+    """The body of ``POST …/pipelines/{pipeline}/builds``. Where ``source_b64`` is given, ``source_url`` is ignored.
+
+    ``source_sha256`` is the digest of the archive's bytes, in hexadecimal.
+    """
+
     source_url: Text | None = None
     source_sha256: Sha256 | None = None
+
+
+class RepoIdentity(RequestBody):
+    """Which pipeline is meant, said by those who know its repository: ``owner/repo`` and its name in there."""
+
+    repo_name: RequiredText
+    source_slug: RequiredText
+
+
+class CreateBuildByRepo(BuildRequest, RepoIdentity):
+    """The body of ``POST /api/v0/organizations/{org}/builds``."""
 
 
 class BuildIntake:
@@ -86,11 +105,39 @@ class BuildIntake:
         self._engine = engine
         self._limits = limits
 
-    def admit(self, pipeline: Pipeline, document: object) -> None:
-        """Refuse what is refused whatever else the body says. Leaves no row behind.
+    def take(self, pipeline: Pipeline, submission: Submission, model: type[BuildRequest]) -> Build:
+        """Return the build that is asked for: a new one, or what an earlier request of the same name has made.
 
-        Raises ApiError ``pipeline_manual_disabled`` or ``billing_insufficient_balance``.
+        Raises ApiError ``draining``, ``pipeline_manual_disabled``, ``billing_insufficient_balance``, ``invalid_body``,
+        ``build_invalid`` or ``idempotency_conflict``, which leave no row behind, or ``build_plan_rejected``, which
+        leaves a failed build that says the same.
         """
+        key = submission.key
+        if key is not None and (use := self._storage.idempotency_keys.find(key)) is not None:
+            return self._again(pipeline, use)
+        refuse_while_draining(self._engine)
+        self._admit(pipeline, submission.document)
+        body = check_body(submission.document, model)
+        try:
+            return self._create(pipeline, body, key)
+        except KeyUsed as used:
+            return self._again(pipeline, used.use)
+        except PipelineGone:
+            raise ApiError.not_found("pipeline", pipeline.slug) from None
+
+    def _again(self, pipeline: Pipeline, use: KeyUse) -> Build:
+        """Answer a request as the one before it was answered."""
+        if not use.same_request:
+            raise ApiError("idempotency_conflict", "another request, of other content or to another path, has this key")
+        build = self._storage.builds.get(use.build_id)
+        if build is None:
+            raise ApiError.not_found("pipeline", pipeline.slug)
+        if use.rejected:
+            raise _rejection(build)
+        return build
+
+    def _admit(self, pipeline: Pipeline, document: object) -> None:
+        """Refuse what is refused whatever else the body says."""
         if not pipeline.allow_manual and _claimed_source(document) in _HAND_STARTED:
             raise ApiError("pipeline_manual_disabled", f'the pipeline "{pipeline.slug}" takes no manual builds')
         if not self._storage.rates.free:
@@ -101,12 +148,9 @@ class BuildIntake:
                     f"the balance is {balance} cents; builds start while it is above 0",
                 )
 
-    def create(self, pipeline: Pipeline, body: CreateBuild) -> Build:
-        """Plan and store a build, and set it going.
-
-        Raises ApiError ``build_invalid``, which leaves no row behind, or ``build_plan_rejected``, which leaves a failed
-        build that says the same.
-        """
+    def _create(self, pipeline: Pipeline, body: BuildRequest, key: RequestKey | None) -> Build:
+        """Plan and store a build, and set it going."""
+        by_slug = body if isinstance(body, CreateBuild) else None
         new = NewBuild(
             branch=body.branch,
             commit=body.commit,
@@ -115,10 +159,11 @@ class BuildIntake:
             env=body.env or {},
             pipeline_ir=body.pipeline_ir,
             source_archive=_archive(body),
-            source_sha256=body.source_sha256 or "",
+            source_sha256=(by_slug and by_slug.source_sha256) or "",
+            key=key,
         )
         if body.pipeline_ir is None or not body.pipeline_ir.strip():
-            has_source = new.source_archive is not None or bool(body.source_url)
+            has_source = new.source_archive is not None or bool(by_slug and by_slug.source_url)
             raise self._rejected(pipeline, new, "render_failed", _NO_RENDERING if has_source else _NO_SOURCE)
         try:
             planned = plan_jobs(body.pipeline_ir, self._limits)
@@ -130,8 +175,12 @@ class BuildIntake:
         return build
 
     def _rejected(self, pipeline: Pipeline, new: NewBuild, code: str, message: str) -> ApiError:
-        build = self._storage.builds.create_rejected(pipeline, new, code, message)
-        return ApiError("build_plan_rejected", f"{code}: {message}", build_number=build.number)
+        return _rejection(self._storage.builds.create_rejected(pipeline, new, code, message))
+
+
+def _rejection(build: Build) -> ApiError:
+    """Return the refusal that a rejected build stands for."""
+    return ApiError("build_plan_rejected", f"{build.error_code}: {build.error_message}", build_number=build.number)
 
 
 def _claimed_source(document: object) -> object:
@@ -140,7 +189,7 @@ def _claimed_source(document: object) -> object:
     return "api" if claimed is None else claimed
 
 
-def _archive(body: CreateBuild) -> bytes | None:
+def _archive(body: BuildRequest) -> bytes | None:
     """Return the source archive's bytes. Line breaks, as many encoders make them, are no fault.
 
     Only the encoding is looked at here: what the archive holds, and whether it has the digest that the caller says, is
@@ -148,9 +197,11 @@ def _archive(body: CreateBuild) -> bytes | None:
     """
     if not body.source_b64:
         return None
-    text = body.source_b64.translate({ord("\r"): None, ord("\n"): None})
+    text = body.source_b64
+    if "\n" in text or "\r" in text:
+        text = text.translate({ord("\r"): None, ord("\n"): None})
     try:
-        archive = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
+        archive = binascii.a2b_base64(text, strict_mode=True)
     except ValueError:
         raise ApiError("build_invalid", "source_b64: expected the source archive in standard base64") from None
     return archive

@@ -8,11 +8,11 @@ from pydantic import BaseModel
 
 import storage
 from actors import EngineBusy
-from api.bodies import answer, check_body, read_json
-from api.build_intake import BuildIntake, CreateBuild
+from api.bodies import answer, check_body
+from api.build_intake import BuildIntake, CreateBuild, CreateBuildByRepo, RepoIdentity
 from api.errors import ApiError
 from api.fields import Timestamp, Uuid, stamp, stamp_or_none
-from api.meta import refuse_while_draining
+from api.idempotency import KEY_ERRORS, KEY_PARAMETERS, Submission
 from api.operations import Answer, operation
 from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
 from storage import BuildState, Storage
@@ -29,6 +29,15 @@ __all__ = ["BuildRecord", "Builds"]
 
 _PIPELINE_ERRORS = ("organization_not_found", "pipeline_not_found")
 _BUILD_ERRORS = (*_PIPELINE_ERRORS, "build_not_found")
+_CREATION_ERRORS = (
+    *_PIPELINE_ERRORS,
+    *KEY_ERRORS,
+    "pipeline_manual_disabled",
+    "billing_insufficient_balance",
+    "build_invalid",
+    "build_plan_rejected",
+    "draining",
+)
 
 
 class BuildRecord(BaseModel):
@@ -70,6 +79,9 @@ class BuildRecord(BaseModel):
         )
 
 
+_CREATED = Answer(201, "The build, which is planned and runs on its own.", BuildRecord)
+
+
 class Builds:
     """``/api/v0/organizations/{org}/pipelines/{pipeline}/builds`` and what is below it."""
 
@@ -97,25 +109,37 @@ class Builds:
 
     @operation(
         "createBuild",
-        Answer(201, "The build, which is planned and runs on its own.", BuildRecord),
-        errors=(
-            *_PIPELINE_ERRORS,
-            "pipeline_manual_disabled",
-            "billing_insufficient_balance",
-            "build_invalid",
-            "build_plan_rejected",
-            "draining",
-        ),
+        _CREATED,
+        errors=_CREATION_ERRORS,
         body=CreateBuild,
+        parameters=KEY_PARAMETERS,
     )
     def on_post_list(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
         """Create a build; any member may."""
-        _, found = self._access.pipeline(req, org, pipeline)
-        refuse_while_draining(self._engine)
-        document = read_json(req)
-        self._intake.admit(found, document)
-        build = self._intake.create(found, check_body(document, CreateBuild))
-        answer(resp, BuildRecord.of(build), status=201)
+        member, found = self._access.pipeline(req, org, pipeline)
+        submission = Submission.read(req, member)
+        answer(resp, BuildRecord.of(self._intake.take(found, submission, CreateBuild)), status=201)
+
+    @operation(
+        "createBuildByRepo",
+        _CREATED,
+        errors=_CREATION_ERRORS,
+        body=CreateBuildByRepo,
+        parameters=KEY_PARAMETERS,
+    )
+    def on_post_by_repo(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
+        """Create a build of the pipeline that a repository has by a name; any member may.
+
+        `repo_name` is compared without regard to case, `source_slug` exactly; of several pipelines the oldest is meant.
+        """
+        member = self._access.member(req, org)
+        submission = Submission.read(req, member)
+        meant = check_body(submission.document, RepoIdentity)
+        found = self._storage.pipelines.by_source(member.organization.id, meant.repo_name, meant.source_slug)
+        if found is None:
+            message = f'the organization has no pipeline "{meant.source_slug}" of the repository "{meant.repo_name}"'
+            raise ApiError("pipeline_not_found", message)
+        answer(resp, BuildRecord.of(self._intake.take(found, submission, CreateBuildByRepo)), status=201)
 
     @operation("getBuild", Answer(200, "The build.", BuildRecord), errors=_BUILD_ERRORS, security="optional")
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:

@@ -1,10 +1,10 @@
-"""Pipelines of an organization."""
+"""Pipelines of an organization (wire-decisions.md, "Pipelines, builds, jobs")."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 import storage
 from api.bodies import answer, read_body
@@ -13,15 +13,27 @@ from api.fields import LongText, RequestBody, RequiredText, Text, Timestamp, sta
 from api.operations import Answer, operation
 from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
 from api.repositories import repo_name
-from storage import NewPipeline, SlugTaken, Storage, Visibility, slugify
+from storage import (
+    NewPipeline,
+    PipelineBusy,
+    PipelineGone,
+    Role,
+    SlugTaken,
+    Storage,
+    Visibility,
+    slugify,
+)
 
 if TYPE_CHECKING:
     import falcon
 
     from api.access import Access
     from api.paging import Pager
+    from storage import PipelineChanges
 
-__all__ = ["CreatePipeline", "PipelineRecord", "Pipelines", "SinglePipelineRecord"]
+__all__ = ["CreatePipeline", "PipelineRecord", "Pipelines", "SinglePipelineRecord", "UpdatePipeline"]
+
+_ERRORS = ("organization_not_found", "pipeline_not_found")
 
 
 class PipelineRecord(BaseModel):
@@ -62,7 +74,8 @@ class SinglePipelineRecord(PipelineRecord):
 class CreatePipeline(RequestBody):
     """The body of ``POST …/pipelines``; the slug comes from the name, ``repo_name`` from the repository.
 
-    ``fail_fast`` has the first failure cancel the rest of a build; false unless said.
+    ``source_slug`` is the pipeline's name within the repository. ``fail_fast`` has the first failure cancel the rest of
+    a build; false unless said.
     """
 
     name: RequiredText
@@ -70,9 +83,35 @@ class CreatePipeline(RequestBody):
     default_branch: RequiredText
     description: LongText | None = None
     repo_name: Text | None = None
+    source_slug: Text | None = None
     visibility: Literal["private", "public"] | None = None
     allow_manual: bool | None = None
     fail_fast: bool | None = None
+
+
+def _without_defaults(schema: dict[str, Any]) -> None:
+    for field in schema["properties"].values():
+        field.pop("default", None)
+
+
+class UpdatePipeline(RequestBody):
+    """The body of ``PATCH …/pipelines/{pipeline}``: what is absent stays, and so does the slug."""
+
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
+
+    name: RequiredText = ""
+    default_branch: RequiredText = ""
+    description: LongText | None = None
+    repo_name: RequiredText | None = None
+    source_slug: RequiredText | None = None
+    visibility: Literal["private", "public"] = "private"
+    allow_manual: bool = True
+    fail_fast: bool = False
+
+    def changes(self) -> PipelineChanges:
+        """Return what is said, and nothing of what is not."""
+        said = cast("PipelineChanges", self.model_dump(exclude_unset=True))
+        return said | {"visibility": Visibility(self.visibility)} if "visibility" in said else said
 
 
 class Pipelines:
@@ -120,6 +159,7 @@ class Pipelines:
             visibility=Visibility(body.visibility or Visibility.PRIVATE),
             allow_manual=body.allow_manual is not False,
             fail_fast=bool(body.fail_fast),
+            source_slug=body.source_slug or None,
         )
         try:
             pipeline = self._storage.pipelines.create(organization.id, new)
@@ -130,10 +170,52 @@ class Pipelines:
     @operation(
         "getPipeline",
         Answer(200, "The pipeline.", SinglePipelineRecord),
-        errors=("organization_not_found", "pipeline_not_found"),
+        errors=_ERRORS,
     )
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
         """Get a pipeline and the number of its builds."""
         _, found = self._access.pipeline(req, org, pipeline)
-        count = self._storage.pipelines.build_count(found.id)
-        answer(resp, SinglePipelineRecord(**PipelineRecord.of(found).model_dump(), build_count=count))
+        answer(resp, self._single(found))
+
+    @operation(
+        "updatePipeline",
+        Answer(200, "The pipeline as it is now.", SinglePipelineRecord),
+        errors=(*_ERRORS, "insufficient_org_role"),
+        body=UpdatePipeline,
+    )
+    def on_patch(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
+        """Change a pipeline; owners and admins may."""
+        found = self._managed(req, org, pipeline)
+        body = read_body(req, UpdatePipeline)
+        try:
+            changed = self._storage.pipelines.update(found.id, **body.changes())
+        except PipelineGone:
+            raise ApiError.not_found("pipeline", pipeline) from None
+        answer(resp, self._single(changed))
+
+    @operation(
+        "deletePipeline",
+        Answer(204, "The pipeline is deleted."),
+        errors=(*_ERRORS, "insufficient_org_role", "pipeline_busy"),
+    )
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
+        """Delete a pipeline with its builds, cache and secrets; owners and admins may.
+
+        It is refused while builds run. What the builds have cost stays on record, and the slug may be used again.
+        """
+        found = self._managed(req, org, pipeline)
+        try:
+            self._storage.pipelines.delete(found.id)
+        except PipelineBusy as error:
+            raise ApiError("pipeline_busy", f'"{found.slug}" cannot be deleted: {error}') from None
+        resp.status = 204
+
+    def _managed(self, req: falcon.Request, org: str, pipeline: str) -> storage.Pipeline:
+        """Return a pipeline that the caller may change. Raises ApiError for 401, 404 and 403."""
+        member, found = self._access.pipeline(req, org, pipeline)
+        member.require(Role.ADMIN)
+        return found
+
+    def _single(self, pipeline: storage.Pipeline) -> SinglePipelineRecord:
+        count = self._storage.pipelines.build_count(pipeline.id)
+        return SinglePipelineRecord(**PipelineRecord.of(pipeline).model_dump(), build_count=count)

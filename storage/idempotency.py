@@ -16,7 +16,7 @@ __all__ = ["IdempotencyKeys"]
 
 _DAY = 24 * 3600 * 1_000_000
 
-_USE = Columns(KeyUse, KeyRow.request_hash, KeyRow.build, KeyRow.rejected)
+_USE = Columns(KeyUse, KeyRow.build, KeyRow.rejected, (KeyRow.request_hash == slot("request_hash"), bool))
 
 
 class IdempotencyKeys:
@@ -44,7 +44,11 @@ class IdempotencyKeys:
     def find(self, key: RequestKey) -> KeyUse | None:
         """Return what was made under a key, whatever the request was."""
         return self._find.one(
-            user_id=key.user_id, organization_id=key.organization_id, key=key.key, after=self._database.now() - _DAY
+            user_id=key.user_id,
+            organization_id=key.organization_id,
+            key=key.key,
+            request_hash=key.request_hash,
+            after=self._database.now() - _DAY,
         )
 
     def claim(self, key: RequestKey, build_id: int, *, rejected: bool) -> None:

@@ -9,7 +9,7 @@ from uuid import uuid4
 import peewee
 
 from storage.errors import PipelineBusy, PipelineGone, SlugTaken
-from storage.models import BuildRow, CacheRow, OrganizationRow, PipelineRow
+from storage.models import BuildRow, CacheRow, OrganizationRow, PipelineRow, SecretRow
 from storage.records import NewPipeline, Page, Pipeline, PipelineChanges
 from storage.statements import Columns, Command, Query, first, insert_into, paged, slot, written
 
@@ -86,6 +86,7 @@ class Pipelines:
         )
         self._delete = Command(database, PipelineRow.update({PipelineRow.deleted_at: slot("now")}).where(this, there))
         self._forget_cache = Command(database, CacheRow.delete().where(CacheRow.pipeline == slot("id")))
+        self._forget_secrets = Command(database, SecretRow.delete().where(SecretRow.pipeline == slot("id")))
         self._insert = Command(database, insert_into(PipelineRow, "last_number", "deleted_at"))
 
     def create(self, organization_id: int, new: NewPipeline) -> Pipeline:
@@ -121,7 +122,7 @@ class Pipelines:
             return changed
 
     def delete(self, pipeline_id: int) -> None:
-        """Delete a pipeline with its cache; its builds are found no more, and what they cost stays. Idempotent.
+        """Delete a pipeline with its cache and secrets; its builds are found no more, and what they cost stays. Idempotent.
 
         Raises PipelineBusy while builds of it are not over. A build that is created meanwhile is either among those,
         or is refused.
@@ -132,6 +133,7 @@ class Pipelines:
                 raise PipelineBusy(f"{unfinished} of its builds are not over: cancel them, or wait for their end")
             self._delete.run(id=pipeline_id, now=self._database.now())
             self._forget_cache.run(id=pipeline_id)
+            self._forget_secrets.run(id=pipeline_id)
 
     def set_fail_fast(self, pipeline_id: int, *, fail_fast: bool) -> None:
         """Say whether the first failure ends a pipeline's builds, those that run included."""

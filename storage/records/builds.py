@@ -99,11 +99,14 @@ class RequestKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyUse:
-    """What the request under a key has made: a build, which may have been rejected then and there."""
+    """What a request under a key has made: a build, which may have been rejected then and there.
 
-    request_hash: bytes
+    ``same_request`` says whether that request was the one that is asked about.
+    """
+
     build_id: int
     rejected: bool
+    same_request: bool
 
 
 @dataclass(frozen=True, slots=True)
