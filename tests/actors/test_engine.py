@@ -105,6 +105,15 @@ def test_the_next_process_attaches_to_running_commands_without_a_hole_or_a_repea
     assert host.job(build).attempt == 1
 
 
+def test_what_a_log_begins_with_is_there_once_though_another_process_wrote_it_and_died(host: Host):
+    flaky = one('sleep 0.5; echo try $CI_ATTEMPT; test "$CI_ATTEMPT" = 2', runner_args={"retry": {"limit": 1}})
+    build = host.build(flaky)
+    with host.storage.logs.writer(build.uuid, host.job(build).uuid, 2) as log:
+        log.notice("attempt 2")
+    host.finish(build)
+    assert host.log(build) == b"try 1\nattempt 2\ntry 2\n"
+
+
 def test_a_job_whose_vm_is_lost_is_tried_again_unbilled(host: Host):
     build = host.build(one("echo try $CI_ATTEMPT; test $CI_ATTEMPT = 2 || sleep 600"))
     host.says(build, b"try 1")
