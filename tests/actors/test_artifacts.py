@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any
 
 import pytest
@@ -137,17 +138,12 @@ def test_what_is_too_large_is_left_and_the_others_are_kept(host: Host):
 def test_ten_thousand_files_with_names_of_all_kinds(host: Host):
     make = r"""
         mkdir many; cd many; for i in $(seq 10000); do : >"$i"; done; cd ..
-        mkdir names; cd names; : >"$(printf 'new\nline')"; : >ü☃; : >' '; : >'-rf'; : >"$(printf 'latin-\374')"; : >'"quote'
+        mkdir names; cd names
+        : >"$(printf 'new\nline')"; : >ü☃; : >' '; : >'-rf'; : >"$(printf 'latin-\374')"; : >'"quote'
     """
     build = built(host, ir(make, "names", "many/9999"))
-    assert set(left(host, build)) == {
-        "names/new\nline",
-        "names/ü☃",
-        "names/ ",
-        "names/-rf",
-        'names/"quote',
-        "many/9999",
-    }
+    names = {"new\nline", "ü☃", " ", "-rf", '"quote'}
+    assert set(left(host, build)) == {f"names/{name}" for name in names} | {"many/9999"}
     assert b"not kept, since their names are not UTF-8: 1\n" in host.log(build)
 
 
@@ -184,8 +180,7 @@ EOF
     build = built(host, ir(swap, "**"))
     assert host.job(build).state == "passed"
     assert left(host, build) == kept
-    assert b"artifacts: " in host.log(build)
-    assert b"kept" in host.log(build)
+    assert re.search(rb"artifacts: \d files?, \d bytes\n.*(kept|no file)", host.log(build))
 
 
 def test_a_file_that_grows_all_the_time_is_taken_as_long_as_it_was(host: Host):
