@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 __all__ = [
     "AlreadyInitialized",
     "BuildFinished",
+    "CouponClaimed",
+    "CouponExhausted",
+    "CouponExpired",
+    "CouponTaken",
+    "CouponUnknown",
     "DatabaseBusy",
     "DatabaseUnavailable",
     "DatabaseUnreadable",
@@ -32,6 +37,7 @@ __all__ = [
     "SoleOwner",
     "StorageClosed",
     "StorageError",
+    "UsageTooLong",
 ]
 
 
@@ -136,3 +142,27 @@ class SoleOwner(StorageError):
 
 class NameUnusable(StorageError):
     """A name holds no character that a slug could be made of."""
+
+
+class CouponTaken(StorageError):
+    """Another coupon has this code."""
+
+
+class CouponUnknown(StorageError):
+    """No coupon has this code."""
+
+
+class CouponClaimed(StorageError):
+    """The organization has redeemed the coupon before."""
+
+
+class CouponExpired(StorageError):
+    """The coupon was to be redeemed earlier."""
+
+
+class CouponExhausted(StorageError):
+    """As many organizations have redeemed the coupon as may."""
+
+
+class UsageTooLong(StorageError):
+    """More leases started in a window than one answer holds."""

@@ -12,7 +12,7 @@ from storage.records import Discrepancy, LedgerEntry, LedgerSource, Page
 from storage.statements import Columns, Command, Query, first, insert_into, paged, slot, written
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from storage.database import Database
 
@@ -28,6 +28,7 @@ _ENTRY = Columns(
     LedgerRow.created_at,
 )
 _NEWEST = 2**63 - 1
+_BATCH = 1000
 
 
 class Ledger:
@@ -43,6 +44,11 @@ class Ledger:
             entries.where(of_organization, LedgerRow.id < slot("after"))
             .order_by(LedgerRow.id.desc())
             .limit(slot("limit")),
+            _ENTRY,
+        )
+        self._after = Query(
+            database,
+            entries.where(of_organization, LedgerRow.id > slot("after")).order_by(LedgerRow.id).limit(_BATCH),
             _ENTRY,
         )
         self._balance = Query(
@@ -114,6 +120,13 @@ class Ledger:
             organization_id=organization_id, after=_NEWEST if after is None else after, limit=limit + 1
         )
         return paged(rows, limit, lambda entry: entry.id)
+
+    def entries(self, organization_id: int) -> Iterator[LedgerEntry]:
+        """Yield an organization's entries, oldest first, without holding more than some of them at a time."""
+        after = 0
+        while batch := self._after.all(organization_id=organization_id, after=after):
+            yield from batch
+            after = batch[-1].id
 
     def verify(self) -> list[Discrepancy]:
         """Compare every balance with its entries, and every finished job's debit with its leases; empty is good."""

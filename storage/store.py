@@ -16,6 +16,7 @@ from storage.audit import Audit
 from storage.billing import Rates
 from storage.builds import Builds
 from storage.cache import Cache
+from storage.coupons import Coupons
 from storage.database import Database
 from storage.errors import AlreadyInitialized, DatabaseUnreadable, NotInitialized
 from storage.handoffs import Handoffs
@@ -90,6 +91,7 @@ class Storage:
         self.audit = Audit(database)
         self.settlement = Settlement(database, self.builds, self.jobs, self.leases, self.audit)
         self.usage = UsageReport(database)
+        self.coupons = Coupons(database, self.ledger)
         self.log_retention = LogRetention(database, self.logs)
 
     @classmethod

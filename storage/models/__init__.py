@@ -7,6 +7,7 @@ from storage.models.artifacts import ArtifactRow
 from storage.models.audit import AuditRow
 from storage.models.builds import AttemptRow, BuildRow, EdgeRow, JobRow
 from storage.models.cache import CacheRow
+from storage.models.coupons import CouponRow, RedemptionRow
 from storage.models.idempotency import KeyRow
 from storage.models.leases import LeaseRow, LedgerRow, SnapshotRow
 from storage.models.secrets import SecretRow
@@ -18,6 +19,7 @@ __all__ = [
     "AuditRow",
     "BuildRow",
     "CacheRow",
+    "CouponRow",
     "EdgeRow",
     "HandoffRow",
     "JobRow",
@@ -27,6 +29,7 @@ __all__ = [
     "MembershipRow",
     "OrganizationRow",
     "PipelineRow",
+    "RedemptionRow",
     "SecretRow",
     "SnapshotRow",
     "SwitchRow",

@@ -37,6 +37,7 @@ from storage.records.builds import (
     Shape,
 )
 from storage.records.cache import CacheEntry, CacheName
+from storage.records.coupons import Coupon, NewCoupon, Redemption
 from storage.records.leases import (
     Discrepancy,
     Lease,
@@ -45,12 +46,12 @@ from storage.records.leases import (
     LedgerSource,
     PastUse,
     Snapshot,
-    Usage,
 )
 from storage.records.pages import (
     Page,
 )
 from storage.records.secrets import Secret, SecretScope
+from storage.records.usage import BuildUsage, DayUsage, LeaseUsage, Usage, UsedBy
 
 __all__ = [
     "Artifact",
@@ -58,9 +59,12 @@ __all__ = [
     "AuditEntry",
     "Build",
     "BuildState",
+    "BuildUsage",
     "CacheEntry",
     "CacheName",
     "Caller",
+    "Coupon",
+    "DayUsage",
     "Discrepancy",
     "Edge",
     "EdgeKind",
@@ -70,10 +74,12 @@ __all__ = [
     "KeyUse",
     "Lease",
     "LeaseState",
+    "LeaseUsage",
     "LedgerEntry",
     "LedgerSource",
     "NewArtifact",
     "NewBuild",
+    "NewCoupon",
     "NewJob",
     "NewPipeline",
     "Organization",
@@ -82,6 +88,7 @@ __all__ = [
     "Pipeline",
     "PipelineChanges",
     "QueuedJob",
+    "Redemption",
     "RequestKey",
     "Role",
     "Secret",
@@ -91,6 +98,7 @@ __all__ = [
     "Token",
     "TokenKind",
     "Usage",
+    "UsedBy",
     "User",
     "Visibility",
 ]

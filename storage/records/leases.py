@@ -19,7 +19,6 @@ __all__ = [
     "LedgerSource",
     "PastUse",
     "Snapshot",
-    "Usage",
 ]
 
 
@@ -110,13 +109,3 @@ class Discrepancy:
 
     organization_slug: str
     problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What an organization's leases used in a window; ``total_cents`` is positive."""
-
-    cpu_seconds: int
-    memory_gb_seconds: int
-    disk_gb_seconds: int
-    total_cents: int

@@ -1,0 +1,115 @@
+"""Coupons: credit that organizations claim by a code, each once (wire-decisions.md, "Billing")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import peewee
+
+from storage.errors import CouponClaimed, CouponExhausted, CouponExpired, CouponTaken, CouponUnknown
+from storage.instants import to_micros
+from storage.models import CouponRow, RedemptionRow
+from storage.records import Coupon, LedgerSource, NewCoupon, Redemption
+from storage.statements import Columns, Command, Query, first, insert_into, slot, written
+
+if TYPE_CHECKING:
+    from storage.database import Database
+    from storage.ledger import Ledger
+
+__all__ = ["Coupons"]
+
+_REDEMPTIONS = RedemptionRow.select(peewee.fn.COUNT(peewee.SQL("*"))).where(RedemptionRow.coupon == CouponRow.id)
+_COUPON = Columns(
+    Coupon,
+    CouponRow.id,
+    CouponRow.code,
+    CouponRow.credit_cents,
+    CouponRow.max_redemptions,
+    CouponRow.expires_at,
+    CouponRow.note,
+    CouponRow.created_at,
+    (_REDEMPTIONS, int),
+)
+
+
+class Coupons:
+    """The coupons and who redeemed them. Case and spaces in codes do not matter. Safe in any thread."""
+
+    def __init__(self, database: Database, ledger: Ledger) -> None:
+        self._database = database
+        self._ledger = ledger
+        coupons = CouponRow.select(*_COUPON.selected)
+        self._all = Query(database, coupons.order_by(CouponRow.id), _COUPON)
+        self._by_code = Query(database, coupons.where(CouponRow.code == slot("code")), _COUPON)
+        self._insert = Command(database, insert_into(CouponRow))
+        self._end = Command(
+            database, CouponRow.update({CouponRow.expires_at: slot("now")}).where(CouponRow.id == slot("id"))
+        )
+        self._claim = Query(
+            database,
+            RedemptionRow.select(RedemptionRow.ledger_entry).where(
+                RedemptionRow.coupon == slot("coupon_id"), RedemptionRow.organization == slot("organization_id")
+            ),
+            first,
+        )
+        self._redeem = Command(database, insert_into(RedemptionRow))
+
+    def create(self, new: NewCoupon) -> Coupon:
+        """Make a coupon. Raises CouponTaken."""
+        code = _plain(new.code)
+        with self._database.write():
+            if self._by_code.one(code=code) is not None:
+                raise CouponTaken(f"there is a coupon {code} already")
+            self._insert.run(
+                code=code,
+                credit_cents=new.credit_cents,
+                max_redemptions=new.max_redemptions,
+                expires_at=None if new.expires_at is None else to_micros(new.expires_at),
+                note=new.note,
+                created_at=self._database.now(),
+            )
+            return written(self._by_code.one(code=code))
+
+    def all(self) -> list[Coupon]:
+        """Return every coupon, oldest first."""
+        return self._all.all()
+
+    def disable(self, code: str) -> Coupon:
+        """Let a coupon expire now, unless it has expired before. Raises CouponUnknown."""
+        with self._database.write():
+            coupon = self._named(code)
+            if not self._expired(coupon):
+                self._end.run(id=coupon.id, now=self._database.now())
+            return self._named(code)
+
+    def redeem(self, code: str, organization_id: int) -> Redemption:
+        """Credit an organization with a coupon.
+
+        Raises CouponUnknown; CouponClaimed, whatever has become of the coupon since; CouponExpired; CouponExhausted.
+        """
+        with self._database.write():
+            coupon = self._named(code)
+            if self._claim.one(coupon_id=coupon.id, organization_id=organization_id) is not None:
+                raise CouponClaimed("the organization has redeemed this coupon already")
+            if self._expired(coupon):
+                raise CouponExpired("the coupon has expired")
+            if coupon.max_redemptions is not None and coupon.redemptions >= coupon.max_redemptions:
+                raise CouponExhausted("the coupon has been redeemed as often as it may be")
+            described = f"coupon {coupon.code}" if coupon.note is None else f"coupon {coupon.code}: {coupon.note}"
+            source = LedgerSource.COUPON_REDEMPTION
+            entry = self._ledger.append(organization_id, coupon.credit_cents, source, described)
+            self._redeem.run(coupon_id=coupon.id, organization_id=organization_id, ledger_entry_id=entry.id)
+            return Redemption(coupon.credit_cents, self._ledger.balance(organization_id))
+
+    def _named(self, code: str) -> Coupon:
+        coupon = self._by_code.one(code=_plain(code))
+        if coupon is None:
+            raise CouponUnknown("there is no coupon with this code")
+        return coupon
+
+    def _expired(self, coupon: Coupon) -> bool:
+        return coupon.expires_at is not None and to_micros(coupon.expires_at) <= self._database.now()
+
+
+def _plain(code: str) -> str:
+    return "".join(code.split()).upper()

@@ -1,0 +1,91 @@
+"""What organizations used: sums over leases, and the leases themselves, build by build."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import date, datetime
+
+    from storage.records.builds import Shape
+
+__all__ = ["BuildUsage", "DayUsage", "LeaseUsage", "Usage", "UsedBy"]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an organization's leases used in a window; ``total_cents`` is positive."""
+
+    cpu_seconds: int
+    memory_gb_seconds: int
+    disk_gb_seconds: int
+    total_cents: int
+
+
+@dataclass(frozen=True, slots=True)
+class DayUsage:
+    """What the leases used that started on one day, in UTC."""
+
+    date: date
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseUsage:
+    """One lease of a job, from the start of its command; what still runs has no end and no price yet."""
+
+    vm: str
+    shape: Shape
+    amount_cents: int
+    started_at: datetime
+    finished_at: datetime | None
+    job_uuid: str
+    job_name: str
+    step_key: str
+
+    @property
+    def seconds(self) -> int | None:
+        """Whole seconds from start to end, None while it runs."""
+        if self.finished_at is None:
+            return None
+        lasted = self.finished_at - self.started_at
+        return max(0, lasted.days * 86_400 + lasted.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class UsedBy:
+    """A build by its names.
+
+    ``pipeline_slug`` is None once the pipeline is deleted, as another may have its slug by then.
+    """
+
+    uuid: str
+    external_id: str
+    number: int
+    pipeline_uuid: str
+    pipeline_name: str
+    pipeline_slug: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BuildUsage:
+    """The leases of one build that started in a window, oldest first; at least one."""
+
+    build: UsedBy
+    leases: tuple[LeaseUsage, ...]
+
+    @property
+    def total_cents(self) -> int:
+        """What the leases cost together."""
+        return sum(lease.amount_cents for lease in self.leases)
+
+    @property
+    def started_at(self) -> datetime:
+        """The earliest start."""
+        return self.leases[0].started_at
+
+    @property
+    def finished_at(self) -> datetime | None:
+        """The latest end of those that ended, None where none did."""
+        return max((lease.finished_at for lease in self.leases if lease.finished_at is not None), default=None)
