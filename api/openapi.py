@@ -117,8 +117,13 @@ def _plain(name: str) -> str:
 
 
 def _with_plain_refs(schema: Any, renamed: Mapping[str, str]) -> Any:  # noqa: ANN401 - any JSON
+    """Return the schema with plain names, without titles, and without defaults of null.
+
+    Generators take a field that has a default for one that is always there.
+    """
     if isinstance(schema, dict):
-        kept = {key: _with_plain_refs(part, renamed) for key, part in schema.items() if key != "title"}
+        told = {key: part for key, part in schema.items() if key != "title" and (key, part) != ("default", None)}
+        kept = {key: _with_plain_refs(part, renamed) for key, part in told.items()}
         if "$ref" in kept:
             prefix, _, name = kept["$ref"].rpartition("/")
             kept["$ref"] = f"{prefix}/{renamed.get(name, name)}"
@@ -181,7 +186,8 @@ class _Writer:
         if answer.model is not None:
             written["content"] = self._json(answer.model)
         elif answer.media_type is not None:
-            written["content"] = {answer.media_type: {"schema": {}}}
+            text = answer.media_type in {"text/plain", "text/html"}
+            written["content"] = {answer.media_type: {"schema": {"type": "string"} if text else {}}}
         if answer.headers:
             written["headers"] = {
                 name: {"description": text, "schema": {"type": "string"}} for name, text in answer.headers.items()

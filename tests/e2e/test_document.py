@@ -1,0 +1,63 @@
+"""The OpenAPI document and the daemon, held against each other by requests that are made of the document."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.daemon import Client, Daemon
+
+CONFIG = Path(__file__).with_name("schemathesis.toml")
+UNLIMITED = str(10**6)
+
+
+@pytest.fixture(scope="module")
+def settings() -> dict[str, str]:
+    return {
+        "CI_DAEMON_POOL_WARM": "0",
+        "CI_DAEMON_POOL_MAX_VMS": "1",
+        "CI_DAEMON_RATE_LIMITS_ADDRESS_PER_MINUTE": UNLIMITED,
+        "CI_DAEMON_RATE_LIMITS_ACCOUNT_PER_MINUTE": UNLIMITED,
+        "CI_DAEMON_RATE_LIMITS_FAILURES_PER_MINUTE": UNLIMITED,
+    }
+
+
+@pytest.fixture
+def client(daemon: Daemon) -> Client:
+    """The user of the document's examples, who has the organization and the pipeline that they name."""
+    client = Client.join(daemon, "ada@example.org")
+    assert client.org == "ada-example-org"
+    assert client.pipeline("Hello").slug == "hello"
+    return client
+
+
+def test_schemathesis_finds_nothing(daemon: Daemon, client: Client, tmp_path: Path):
+    def session() -> str:
+        token: str = daemon.json("token", "create", client.email, "--kind", "session")["token"]
+        return token
+
+    environ = {
+        "CONTRACT_SESSION": session(),
+        "CONTRACT_LOGOUT": session(),
+        "CONTRACT_LEAVING": Client.join(daemon, "leaving@example.org").token,
+    }
+    done = subprocess.run(
+        [
+            *(Path(sys.executable).with_name("schemathesis"), "--no-color", "--config-file", CONFIG),
+            *("run", f"{daemon.url}/api/v0/openapi.json"),
+        ],
+        env={**os.environ, **environ},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=250,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    for phase in ("Examples", "Coverage", "Fuzzing", "Stateful"):
+        assert f"✅ {phase}" in done.stdout, done.stdout
