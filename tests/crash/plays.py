@@ -134,7 +134,7 @@ def _timeout() -> Play:
 
 def _build_timeout() -> Play:
     play = Play("build-time-out", BuildState.FAILED, graph=Graph(timeout_seconds=3))
-    play.step("endless", _ENDLESS, JobState.TIMED_OUT, tries=1, whole=False)
+    play.step("endless", _ENDLESS, JobState.TIMED_OUT, tries=None, whole=False)
     return play.step("never", _LINE, JobState.TIMED_OUT, tries=0, after=("endless",))
 
 
