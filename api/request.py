@@ -17,14 +17,16 @@ class ApiRequest(falcon.Request):
 
     ``began`` is when it came, by `time.perf_counter`; ``head`` says that no body is wanted; ``asked`` is the method as
     the caller wrote it. One that HTTP does not know is routed as one that no resource takes, which is what it is.
+    ``organization`` is the slug in its path, whether there is such an organization or not.
     """
 
-    __slots__ = ("asked", "began", "head", "request_id")
+    __slots__ = ("asked", "began", "head", "organization", "request_id")
 
     def __init__(self, env: dict[str, Any], options: falcon.RequestOptions | None = None) -> None:
         super().__init__(env, options)
         self.began = time.perf_counter()
         self.request_id = enter_request(env.get("HTTP_X_REQUEST_ID"))
+        self.organization: str | None = None
         self.asked = self.method
         self.head = self.asked == "HEAD"
         if self.head:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 import storage
 from api.bodies import answer, read_body
@@ -43,7 +43,7 @@ class SecretList(BaseModel):
 class SetSecret(RequestBody):
     """The body of ``PUT …/secrets/{name}``: 1 byte to 64 KiB of UTF-8, without NUL."""
 
-    value: str
+    value: Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 2**16, "pattern": r"^[^\u0000]*$"})]
 
 
 _LISTED = Answer(200, "The secrets, without their values.", SecretList)
