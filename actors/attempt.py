@@ -15,6 +15,7 @@ from actors.artifacts import Harvest, Store, collect
 from actors.environment import job_environment
 from actors.link import Abandoned, Link
 from actors.outcome import DiskUse
+from storage import Masker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +71,7 @@ class Attempt:
         self._lock = threading.Lock()
         self._fresh = False
         self._log: LogWriter | None = None
+        self._masker: Masker | None = None
 
     def acquire(self) -> None:
         """Make the VM, or find it, and connect. Raises ImageNotFound, SnapshotNotFound, VmError, VmLost, Abandoned."""
@@ -87,15 +89,21 @@ class Attempt:
         self._link.connect()
 
     def prepare(self) -> None:
-        """Lay the source into the VM and start the command, unless it was started before."""
+        """Lay the source into the VM and start the command, unless it was started before.
+
+        Raises SecretNotFound and EnvironmentTooLarge before anything is laid there, SourceError and VmError.
+        """
         connection = self._link.connected()
         if not self._fresh and vms.started(connection):
             return
+        secrets = self._runtime.storage.secrets.lend(self._build, self._job)
+        self._masker = Masker.hiding(secrets.values())
+        env = job_environment(self._runtime, self._build, self._job, secrets)
         self._lay_source(connection)
         self._link.check()
         spec = vms.CommandSpec(
             command=self._job.command,
-            env=job_environment(self._runtime, self._build, self._job),
+            env=env,
             output_limit=self._runtime.jobs.log_limit_bytes + 1,
         )
         self._notices()
@@ -106,13 +114,17 @@ class Attempt:
 
         Where the host's disk has no room the output waits in the VM until it has.
         """
-        while True:
-            try:
-                return self._follow()
-            except vms.ConnectionLost:
-                self._link.reconnect()
-            except OSError as error:
-                self._wait_for_room(error)
+        try:
+            while True:
+                try:
+                    return self._follow()
+                except vms.ConnectionLost:
+                    self._link.reconnect()
+                except OSError as error:
+                    self._wait_for_room(error)
+        except vms.VmLost:
+            self._end_log()
+            raise
 
     def _follow(self) -> vms.Exited:
         log = self._opened_log()
@@ -121,9 +133,14 @@ class Attempt:
             log.output(block)
             self._on_output()
         assert following.exited is not None  # noqa: S101 - it was followed to its end
-        log.end()
-        self._close_log()
+        self._end_log()
         return following.exited
+
+    def _end_log(self) -> None:
+        """Write what waited for more output, which comes no more."""
+        if self._log is not None:
+            self._log.end()
+        self._close_log()
 
     def _close_log(self) -> None:
         """Close the log, which whoever has more to say opens again."""
@@ -188,6 +205,10 @@ class Attempt:
                 break
         self._on_output()
 
+    def masked(self, text: str) -> str:
+        """Return a text without the secrets that this process gave to the command, or read output of."""
+        return text if self._masker is None else self._masker.masked(text)
+
     def abandon(self) -> None:
         """Make the step under way raise, soon; the VM and what runs in it stay as they are. Idempotent."""
         self._link.abandon()
@@ -249,5 +270,8 @@ class Attempt:
         with self._lock:
             if self._log is None:
                 self._link.check()
-                self._log = self._runtime.storage.logs.writer(self._build.uuid, self._job.uuid, self._job.attempt)
+                storage = self._runtime.storage
+                if self._masker is None:
+                    self._masker = Masker.hiding(storage.secrets.lent(self._job).values())
+                self._log = storage.logs.writer(self._build.uuid, self._job.uuid, self._job.attempt, self._masker)
             return self._log

@@ -61,7 +61,7 @@ class Closing:
             target,
             exit_code=ending.exit_code,
             error_code=ending.error_code,
-            error_message=ending.error_message,
+            error_message=ending.error_message and self._attempt.masked(ending.error_message),
             soft_failed=ending.soft_failed,
             lease_id=lease.id,
             billable=ending.billable,

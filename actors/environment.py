@@ -5,22 +5,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from actors.runtime import Runtime
     from storage import Build, Job
 
-__all__ = ["job_environment"]
+__all__ = ["EnvironmentTooLarge", "job_environment"]
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_MOST_BYTES = 1 << 20
+"""Linux takes 2 MiB of environment and arguments together; what the command starts wants arguments of its own."""
 
 
-def job_environment(runtime: Runtime, build: Build, job: Job) -> dict[str, str]:
-    """Return the variables of a job's command: later ones win, and nobody overrides the service's own."""
+class EnvironmentTooLarge(Exception):
+    """Linux would start no program with all of a job's variables; the message says what to do."""
+
+
+def job_environment(runtime: Runtime, build: Build, job: Job, secrets: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a job's command: later ones win, and nobody overrides the service's own.
+
+    Raises EnvironmentTooLarge.
+    """
     build_path = f"organizations/{build.organization_slug}/pipelines/{build.pipeline_slug}/builds/{build.number}"
-    return {
+    env = {
         "HOME": "/root",
         "PATH": _PATH,
         **job.env,
         **runtime.storage.builds.env(build.id),
+        **secrets,
         "CI": "true",
         "CI_ORG": build.organization_slug,
         "CI_PIPELINE": build.pipeline_slug,
@@ -33,3 +45,10 @@ def job_environment(runtime: Runtime, build: Build, job: Job) -> dict[str, str]:
         "CI_COMMIT": build.commit or "",
         "CI_ATTEMPT": str(job.attempt),
     }
+    size = sum(len(f"{name}={value}\0".encode()) for name, value in env.items())
+    if size > _MOST_BYTES:
+        message = (
+            f"the job's environment has {size:,} bytes of at most {_MOST_BYTES:,}: give it fewer or shorter secrets"
+        )
+        raise EnvironmentTooLarge(message)
+    return env

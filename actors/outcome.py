@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from actors import vms
+from actors.environment import EnvironmentTooLarge
 from actors.states import JobEvent
-from storage import JobState
+from storage import JobState, SecretNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,6 +113,10 @@ def fault_of(error: Exception) -> Fault:
             return Fault("snapshot_failed", str(error))
         case vms.SourceError():
             return Fault("source_fetch_failed", str(error))
+        case SecretNotFound():
+            return Fault("secret_not_found", str(error))
+        case EnvironmentTooLarge():
+            return Fault("env_too_large", str(error))
         case vms.GuestLost():
             return Fault("vm_lost", str(error))
         case vms.VmLost() | vms.ConnectionLost():

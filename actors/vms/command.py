@@ -6,6 +6,7 @@ Under a supervisor in the VM (``guest/supervise.sh``) it outlives dropped connec
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ _ANSWER = 30.0
 _ARGUMENT = 30_000
 """Characters of one argument: UTF-8 makes at most four bytes of each, and Linux takes 128 KiB."""
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _NEVER_STARTED, _SUPERVISOR_GONE, _IMMORTAL = 66, 65, 67
 _TIMED_OUT = {124, 143}
 _KILLED = 137
@@ -68,8 +70,8 @@ class CommandSpec:
         if any("\0" in text for text in (self.command, self.cwd, *self.env, *self.env.values())):
             message = "a command, its folder and its environment cannot hold NUL characters"
             raise ValueError(message)
-        if any(not name or "=" in name for name in self.env):
-            message = 'a variable\'s name cannot be empty or hold "="'
+        if not all(_VARIABLE.fullmatch(name) for name in self.env):
+            message = "a variable's name has letters, digits and underscores, no digit first"
             raise ValueError(message)
 
 
@@ -195,9 +197,10 @@ def _init(spec: CommandSpec) -> str:
     """Return the script of the first process in the command's PID namespace.
 
     It is one group, so that a shell which does not get all of it runs none of it. It hides the supervisor's files from
-    the command, makes the OOM killer prefer the command to the supervisor, and itself waits for the command.
+    the command, makes the OOM killer prefer the command to the supervisor, and itself waits for the command. The
+    environment is set by the shell itself: what a program is given as arguments every user of the host may read.
     """
-    environment = [f"{name}={value}" for name, value in spec.env.items()]
+    exports = "\n".join(f"command export {name}={shlex.quote(value)}" for name, value in spec.env.items())
     return f"""{{
 mount -t tmpfs -o ro,size=4k tmpfs /run/ci-daemon 2>/dev/null
 echo 1000 >/proc/self/oom_score_adj
@@ -207,10 +210,15 @@ cd -- {shlex.quote(spec.cwd)} || exit
 for shell in /bin/bash /usr/bin/bash /usr/local/bin/bash /bin/sh; do
     [ -x "$shell" ] && break
 done
+set -- "$(command -v setsid)" "$shell"
 exec 2>/dev/null
 echo started >&4
 echo started >&8
-(exec setsid env -i -- {shlex.join(environment)} "$shell" {_command_line(spec.command)} </dev/null 2>&1 4>&- 8>&-)
+(
+unset LC_ALL PATH PWD OLDPWD SHLVL
+{exports}
+exec "$1" "$2" {_command_line(spec.command)} </dev/null 2>&1 4>&- 8>&-
+)
 echo "exit $?" >&4
 exit
 }}

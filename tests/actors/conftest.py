@@ -64,16 +64,16 @@ class Host:
         organization = self.storage.organizations.create(name, "", owner.id)
         return self.storage.pipelines.create(organization.id, NewPipeline("demo", "Demo", "r", "main"))
 
-    def build(self, ir: str, pipeline: Pipeline | None = None) -> Build:
+    def build(self, ir: str, pipeline: Pipeline | None = None, **fields: Any) -> Build:
         """Store a build and tell the engine."""
-        build = self.plant(ir, pipeline)
+        build = self.plant(ir, pipeline, **fields)
         self.engine.jobs_added(build.id)
         return build
 
-    def plant(self, ir: str, pipeline: Pipeline | None = None) -> Build:
+    def plant(self, ir: str, pipeline: Pipeline | None = None, **fields: Any) -> Build:
         """Store a build and tell nobody."""
         planned = plan_jobs(ir, Limits())
-        new = NewBuild("main", "0" * 40, pipeline_ir=ir, timeout_seconds=planned.timeout_seconds)
+        new = NewBuild("main", "0" * 40, pipeline_ir=ir, timeout_seconds=planned.timeout_seconds, **fields)
         return self.storage.builds.create(pipeline or self.pipeline, new, planned.jobs)
 
     def finish(self, build: Build, seconds: float = 60.0) -> Build:

@@ -35,7 +35,7 @@ set +C
 (
     read -r self _ </proc/self/stat
     echo "namespace $self" >&4
-    exec unshare -m -p -f --mount-proc sh <&5 2>&1 3>&- 5<&- 9<&-
+    exec env -i PATH="$PATH" LC_ALL=C unshare -m -p -f --mount-proc sh <&5 2>&1 3>&- 5<&- 9<&-
 ) | (
     exec 5<&- 8>&- 9<&-
     dropped=0

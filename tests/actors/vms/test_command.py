@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 import subprocess
 import sys
 import threading
@@ -63,7 +64,7 @@ def later(seconds: float, action: Callable[[], object]) -> Iterator[None]:
 
 class TestStarting:
     def test_a_command_runs_in_bash_with_its_environment_and_no_other(self, connection: Connection):
-        env = {"PATH": "/bin:/usr/bin", "TEXT": "a 'b' \"c\"\n$d `e` \\", "-odd.name": "1", "UNICODE": "é ✓"}
+        env = {"PATH": "/bin:/usr/bin", "TEXT": "a 'b' \"c\"\n$d `e` \\", "_odd_Name1": "1", "UNICODE": "é ✓"}
         shown = output_of(connection, "env -0; echo $BASH_VERSION", env=env)
         variables = dict(line.split("=", 1) for line in shown.decode().split("\0")[:-1])
         assert {name: variables[name] for name in env} == env
@@ -97,6 +98,20 @@ class TestStarting:
     def test_an_environment_may_be_large(self, connection: Connection):
         env = {"PATH": "/bin:/usr/bin", **{f"V{number}": "x" * 6_000 for number in range(10)}}
         assert output_of(connection, "echo $V0$V9 | wc -c", env=env) == b"12001\n"
+
+    def test_what_the_shell_keeps_to_itself_harms_nothing(self, connection: Connection):
+        env = {"UID": "7", "OPTIND": "x", "shell": "/none", "IFS": "/", "LC_ALL": "none", "OLDPWD": "/tmp", "LAST": "1"}
+        shown = output_of(connection, "echo $UID $shell $LAST $OLDPWD", env=env)
+        assert shown.decode().splitlines()[-1] == "7 /none 1 /tmp"
+
+    def test_no_program_has_the_environment_among_its_arguments(self, connection: Connection):
+        spy = 'echo "$@" >>/tmp/seen; exec /usr/bin/real "$@"'
+        connection.run(
+            f"cd /usr/bin; mv setsid real; printf '#!/bin/sh\\n%s' {shlex.quote(spy)} >setsid; chmod 755 setsid",
+            timeout=PATIENCE,
+        )
+        shown = output_of(connection, "echo $TOKEN; cat /tmp/seen", env={"TOKEN": "hunter2", "PATH": "/usr/bin"})
+        assert shown.decode().splitlines() == ["hunter2", "/bin/bash -c echo $TOKEN; cat /tmp/seen"]
 
     def test_starting_again_leaves_the_one_command_alone(self, vm: Vm, connection: Connection):
         start(connection, CommandSpec("echo first; sleep 0.2; echo done"))
@@ -141,10 +156,11 @@ class TestStarting:
         assert not started(connection)
 
     @pytest.mark.parametrize(
-        "wrong", [{"command": "a\0b"}, {"env": {"": "1"}}, {"env": {"a=b": "1"}}, {"env": {"a": "\0"}}]
+        "wrong",
+        [{"command": "a\0b"}, {"env": {"": "1"}}, {"env": {"a=b": "1"}}, {"env": {"a;b": "1"}}, {"env": {"a": "\0"}}],
     )
     def test_what_no_program_can_be_given_is_refused(self, wrong: dict[str, object]):
-        with pytest.raises(ValueError, match="cannot"):
+        with pytest.raises(ValueError, match=r"cannot hold NUL|has letters"):
             CommandSpec(**{"command": "true", **wrong})  # type: ignore[arg-type] # wrong on purpose
 
 

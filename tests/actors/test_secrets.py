@@ -1,0 +1,150 @@
+"""Secrets on their way through a job: into its environment, and not into anything that is kept."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from actors.environment import job_environment
+from actors.vms import Connection, VmError
+from actors.vms import command as command_module
+from actors.vms.sandbox.userns import IdMap, run_mapped
+from storage import SecretScope
+from tests.actors.conftest import Host, until
+from tests.e2e.pipelines import one
+
+TOKEN = "hunter2-and-a-half"
+KEY = "-----BEGIN-----\nfirst line of it\nsecond line\n-----END-----\n"
+
+
+def _set(host: Host, name: str, value: str, *, of_pipeline: bool = False) -> None:
+    scope = SecretScope(host.pipeline.organization_id, host.pipeline.id if of_pipeline else None)
+    host.storage.secrets.put(scope, name, value)
+
+
+def _naming(*names: str, **options: object) -> dict[str, object]:
+    return {"runner_args": {"secrets": list(names), **options}}
+
+
+def test_a_command_has_the_secrets_that_it_names_and_its_log_has_none(host: Host):
+    _set(host, "TOKEN", TOKEN)
+    _set(host, "KEY", KEY)
+    _set(host, "UNNAMED", "unnamed")
+    shown = """
+        echo "$TOKEN" | sha256sum; echo "[$TOKEN][$UNNAMED]"
+        printf %s "user:$TOKEN" | base64
+        printf %s "$KEY"; echo "$KEY" | base64
+        for i in $(seq 1 ${#TOKEN}); do printf %s "${TOKEN:i-1:1}"; sleep 0.02; done; echo
+        printf '\\xff\\xe2%s\\x82' "$TOKEN"
+    """
+    build = host.build(one(shown, env={"TOKEN": "of the pipeline"}, **_naming("TOKEN", "KEY")))
+    assert host.finish(build).state == "passed"
+    log = host.log(build)
+    assert b"[***][]\n" in log
+    assert log.startswith(hashlib.sha256(f"{TOKEN}\n".encode()).hexdigest().encode())
+    assert log.endswith(b"\n***\n\xff\xe2***\x82")
+    digits = base64.b64encode(KEY.encode())[:16], base64.b64encode(f"user:{TOKEN}".encode())[8:24]
+    assert not [form for form in (TOKEN.encode(), b"first line", *digits) if form in log]
+
+
+def test_a_secret_goes_before_the_builds_environment_and_the_services_before_all(host: Host):
+    _set(host, "A", "organization's")
+    _set(host, "A", "pipeline's", of_pipeline=True)
+    build = host.build(one("true", env={"A": "step's", "B": "step's", "C": "step's"}, **_naming("A")))
+    job = host.job(build)
+    env = job_environment(host.engine._runtime, build, job, host.storage.secrets.lend(build, job))
+    assert (env["A"], env["B"], env["CI"], env["HOME"]) == ("pipeline's", "step's", "true", "/root")
+    host.finish(build)
+
+
+def test_a_job_that_names_an_unknown_secret_fails_before_its_command_and_costs_nothing(host: Host):
+    build = host.build(one("echo ran", **_naming("TOKEN", retry={"limit": 3})))
+    assert host.finish(build).state == "failed"
+    job = host.job(build)
+    organization = build.organization_slug
+    assert (job.error_code, job.exit_code, job.attempt) == ("secret_not_found", None, 1)
+    assert job.error_message == (
+        f"no secret TOKEN is set for the pipeline demo or the organization {organization}: set it, or take it out of"
+        " the step's runner_args.secrets"
+    )
+    assert host.log(build) == b""
+    assert host.storage.ledger.balance(build.organization_id) == 0
+    assert job.started_at is None
+
+
+def test_an_environment_that_linux_would_not_take_is_refused_with_what_to_do(host: Host):
+    names = [f"LARGE_{number}" for number in range(17)]
+    for name in names:
+        _set(host, name, "x" * 65_536)
+    build = host.build(one("echo ran", **_naming(*names)))
+    assert host.finish(build).state == "failed"
+    job = host.job(build)
+    assert job.error_code == "env_too_large"
+    assert job.error_message is not None
+    assert job.error_message.endswith("of at most 1,048,576: give it fewer or shorter secrets")
+    fits = host.build(one("echo ${#LARGE_14}; /bin/true && echo started", **_naming(*names[:15])))
+    assert host.finish(fits).state == "passed"
+    assert host.log(fits) == b"65536\nstarted\n"
+
+
+def test_the_next_process_masks_what_the_command_was_given_whatever_was_set_since(host: Host):
+    _set(host, "TOKEN", TOKEN)
+    halves = 'printf "begun %s" "${TOKEN:0:9}"; until [ -e /tmp/go ]; do sleep 0.02; done; echo "${TOKEN:9} $TOKEN"'
+    build = host.build(one(halves, **_naming("TOKEN")))
+    host.says(build, b"begun ")
+    _set(host, "TOKEN", "rotated meanwhile")
+    host.restart()
+    host.storage.secrets.remove(SecretScope(host.pipeline.organization_id), "TOKEN")
+    (vm,) = host.provider.list()
+    _touch(host, vm, "/tmp/go")
+    assert host.finish(build).state == "passed"
+    assert host.log(build) == b"begun *** ***\n"
+
+
+def _touch(host: Host, vm: str, path: str) -> None:
+    with Connection(host.provider.connect(vm), host.clock) as connection:
+        assert connection.run(f"touch {path}", timeout=20).exit_code == 0
+
+
+def test_what_waited_comes_out_when_the_vm_is_lost(host: Host):
+    _set(host, "TOKEN", TOKEN)
+    build = host.build(one('printf "begun hunter2-and"; sleep 100', **_naming("TOKEN")))
+    host.says(build, b"begun ")
+    until(lambda: True if host.job(build).started_at else None, "the command's start on record")
+    (vm,) = host.provider.list()
+    host.provider.destroy(vm)
+    host.says(build, b"begun hunter2-and")
+    host.engine.cancel(build.id)
+    host.finish(build)
+
+
+def test_an_error_that_repeats_output_is_masked(host: Host, monkeypatch: pytest.MonkeyPatch):
+    def fails(*_: object) -> None:
+        raise VmError(f"the VM cannot start a command: sh: {TOKEN}: not found")
+
+    _set(host, "TOKEN", TOKEN)
+    monkeypatch.setattr(command_module, "_init", fails)
+    build = host.build(one("true", **_naming("TOKEN")))
+    assert host.finish(build).state == "failed"
+    job = host.job(build)
+    assert job.error_code == "lease_failed"
+    assert job.error_message == "the VM cannot start a command: sh: ***: not found"
+
+
+def test_a_kept_disk_has_nothing_of_what_the_service_gave_to_the_job(host: Host, tmp_path: Path):
+    _set(host, "TOKEN", TOKEN)
+    ir = one('echo "$TOKEN $KEY"; echo made >file', cache={"policy": "forever", "key": "k"}, **_naming("TOKEN"))
+    build = host.build(ir, env={"KEY": "an-env-of-the-build"})
+    assert host.finish(build).state == "passed"
+    assert host.log(build) == b"*** an-env-of-the-build\n"
+    (snapshot,) = host.provider.snapshots()
+    layer = tmp_path / "state" / "sandbox" / "trees" / "snapshots" / snapshot
+    found = ["sh", "-c", "grep -raEl 'hunter2|an-env-of|CI_JOB_ID=' .; grep -rl made ."]
+    assert run_mapped(found, idmap=IdMap.of_caller(), cwd=layer).decode().split() == ["./upper/workspace/file"]
+    for file in (tmp_path / "state").glob("ci-daemon.sqlite3*"):
+        data = file.read_bytes()
+        assert b"hunter2" not in data
+        assert b"an-env-of" not in data
