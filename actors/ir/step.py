@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Step", "continues", "image", "seconds", "step"]
 
 _INT32 = 2**31 - 1
+_MOST_GLOBS = 100
 _IMAGE = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 
 
@@ -134,7 +135,7 @@ def _runner_args(most: Shape) -> Mapping[str, Reader[object]]:
         "disk_gb": whole(1, most.disk_gb),
         "retry": record(dict, {"limit": whole(0, 10)}, retry),
         "soft_fail": _soft_fail,
-        "artifacts": items(_glob),
+        "artifacts": _globs,
         "secrets": items(variable),
         "network": choice("on", "off"),
     }
@@ -150,6 +151,13 @@ def _soft_fail(value: object) -> Mapping[str, object] | None:
     if not isinstance(value, dict):
         raise Misfit('true or an object with "exit_codes"')
     return record(dict, {"exit_codes": _exit_codes}, {})(value)
+
+
+def _globs(value: object) -> tuple[str, ...]:
+    globs = items(_glob)(value)
+    if len(globs) > _MOST_GLOBS:
+        raise Misfit(f"at most {_MOST_GLOBS} globs")
+    return globs
 
 
 def _glob(value: object) -> str:

@@ -244,3 +244,42 @@ def test_a_vm_that_is_lost_while_it_is_collected_costs_the_artifacts_alone(host:
 def runs_in(host: Host, vm: str, script: str) -> bool:
     with Connection(host.provider.connect(vm), host.clock) as connection:
         return connection.run(script, timeout=20).exit_code == 0
+
+
+def test_what_an_earlier_process_has_stored_is_not_collected_again(host: Host):
+    build = host.build(ir(SLOW_TAR, "f"))
+    host.says(build, b"ended")
+    vm = host.provider.list()[0]
+    until(lambda: runs_in(host, vm, "[ -e /go ]") or None, "the packing")
+    host.engine.stop()
+    host.storage.artifacts.store(build, host.job(build), [])
+    host.restart()
+    assert host.finish(build).state == "passed"
+    assert left(host, build) == {}
+    assert b"artifacts:" not in host.log(build)
+
+
+def test_what_a_lost_attempt_has_left_does_not_count(host: Host):
+    nodes = [
+        {"step": {"key": "only", "cmd": LOST, "runner_args": {"artifacts": ["f"]}}, "env": {}},
+        {"step": {"key": "heir", "cmd": "true"}, "env": {}},
+    ]
+    build = host.build(json.dumps({"version": "0", "graph": {"nodes": nodes, "edges": [[0, 1, "builds_in"]]}}))
+    host.says(build, b"ended")
+    vm = host.provider.list()[0]
+    until(lambda: runs_in(host, vm, "[ -e /go ]") or None, "the packing")
+    host.engine.stop()
+    host.storage.artifacts.store(build, host.job(build), [host.storage.artifacts.files.write(build.uuid, "f", [b"x"])])
+    host.provider.destroy(vm)
+    host.restart()
+    until(lambda: host.job(build).attempt == 2 or None, "the next attempt")
+    assert left(host, build) == {}
+    assert on_disk(host, build) == 0
+    host.engine.cancel(build.id)
+    assert host.finish(build).state == "canceled"
+
+
+LOST = f"""
+    [ "$CI_ATTEMPT" = 1 ] || exec sleep 1000
+    {SLOW_TAR}
+"""

@@ -222,6 +222,7 @@ def test_artifacts_secrets_and_network_are_kept():
         ({"artifacts": ["/etc/passwd"]}, "artifacts[0]: expected a path inside the workspace"),
         ({"artifacts": ["a/../../b"]}, "artifacts[0]: expected a path inside the workspace"),
         ({"artifacts": [".."]}, "artifacts[0]: expected a path inside the workspace"),
+        ({"artifacts": ["a"] * 101}, "artifacts: expected at most 100 globs"),
         ({"artifacts": ["a\0b"]}, "artifacts[0]: expected no control characters"),
         ({"secrets": {}}, "secrets: expected a list"),
         ({"secrets": ["A=B"]}, 'secrets[0]: expected a variable name of letters, digits and "_" in place of "A=B"'),
