@@ -15,6 +15,7 @@ from api.billing import Billing
 from api.build_intake import BuildIntake
 from api.builds import Builds
 from api.cors import Cors
+from api.coupons import Coupons
 from api.docs import Docs, Static
 from api.error_pages import ErrorPages
 from api.errors import ErrorAnswers
@@ -39,6 +40,7 @@ from api.sessions import Logout
 from api.settings import RateLimitSettings
 from api.signing import Signer
 from api.streams import Streams
+from api.usage import Usage
 from api.user import CurrentUser
 from storage import Clock, Storage, SystemClock
 
@@ -125,9 +127,7 @@ def create_app(
     routes.add(f"{_BUILDS}/{{number}}/artifacts/{{id}}/download", artifacts, "download")
     routes.add(f"{_JOBS}/{{job_id}}/artifacts", artifacts, "of_job")
 
-    billing = Billing(storage, access, pager)
-    for part in ("balance", "transactions", "usage"):
-        routes.add(f"{_V0}/billing/{part}/{{org}}", billing, part)
+    _add_money(routes, Billing(storage, access, pager), Usage(storage, access), Coupons(storage, access, rates))
 
     routes.add(f"{_V0}/openapi.json", OpenApi(routes, settings.url))
     routes.add("/docs", Docs())
@@ -149,3 +149,12 @@ def _add_secrets(routes: Routes, secrets: Secrets) -> None:
     for scope, path in (("organization", f"{_V0}/organizations/{{org}}"), ("pipeline", f"{_PIPELINES}/{{pipeline}}")):
         routes.add(f"{path}/secrets", secrets, f"{scope}_list")
         routes.add(f"{path}/secrets/{{name}}", secrets, scope)
+
+
+def _add_money(routes: Routes, billing: Billing, usage: Usage, coupons: Coupons) -> None:
+    for part in ("balance", "transactions"):
+        routes.add(f"{_V0}/billing/{part}/{{org}}", billing, part)
+    routes.add(f"{_V0}/billing/usage/{{org}}", usage)
+    for part in ("series", "breakdown"):
+        routes.add(f"{_V0}/billing/usage/{{org}}/{part}", usage, part)
+    routes.add(f"{_V0}/billing/coupon/redeem/{{org}}", coupons, "redeem")

@@ -1,17 +1,15 @@
-"""An organization's money: its balance, its ledger and what its VMs used."""
+"""An organization's money: its balance and its ledger."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
 import storage
 from api.bodies import answer
-from api.errors import ApiError
 from api.fields import Timestamp, Uuid, stamp
-from api.operations import Answer, Parameter, operation
+from api.operations import Answer, operation
 from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
 from storage import LedgerSource, Storage
 
@@ -21,14 +19,7 @@ if TYPE_CHECKING:
     from api.access import Access
     from api.paging import Pager
 
-__all__ = ["BalanceRecord", "Billing", "TransactionRecord", "UsageRecord"]
-
-
-_MOMENT = {"type": "string", "format": "date-time", "examples": ["2026-01-01T00:00:00Z"]}
-_WINDOW = (
-    Parameter("from", "The window's first moment, with an offset.", _MOMENT, required=True),
-    Parameter("to", "The first moment after the window, with an offset.", _MOMENT, required=True),
-)
+__all__ = ["BalanceRecord", "Billing", "TransactionRecord"]
 
 
 class BalanceRecord(BaseModel):
@@ -55,25 +46,6 @@ class TransactionRecord(BaseModel):
             source=entry.source,
             created_at=stamp(entry.created_at),
             description=entry.description,
-        )
-
-
-class UsageRecord(BaseModel):
-    """What an organization's leases used in a window, and what that cost."""
-
-    cpu_seconds: int
-    memory_gb_seconds: int
-    disk_gb_seconds: int
-    total_cents: int
-
-    @classmethod
-    def of(cls, usage: storage.Usage) -> UsageRecord:
-        """Return the record of a stored sum."""
-        return cls(
-            cpu_seconds=usage.cpu_seconds,
-            memory_gb_seconds=usage.memory_gb_seconds,
-            disk_gb_seconds=usage.disk_gb_seconds,
-            total_cents=usage.total_cents,
         )
 
 
@@ -104,38 +76,3 @@ class Billing:
         wanted = self._pager.request(req, scope)
         page = self._storage.ledger.page(organization.id, wanted.limit, wanted.after)
         answer(resp, self._pager.page(page, scope, TransactionRecord.of))
-
-    @operation(
-        "getUsage",
-        Answer(200, "The sums.", UsageRecord),
-        errors=("organization_not_found", "billing_usage_window_invalid"),
-        parameters=_WINDOW,
-    )
-    def on_get_usage(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
-        """Sum up the leases that started in a window."""
-        organization = self._access.member(req, org).organization
-        start, end = _window(req)
-        answer(resp, UsageRecord.of(self._storage.usage.total(organization.id, start, end)))
-
-
-def _window(req: falcon.Request) -> tuple[datetime, datetime]:
-    """Read the usage window. Raises ApiError ``billing_usage_window_invalid``."""
-    start, end = _moment(req, "from"), _moment(req, "to")
-    if end <= start:
-        raise ApiError("billing_usage_window_invalid", "to: expected a time later than from")
-    return start, end
-
-
-def _moment(req: falcon.Request, name: str) -> datetime:
-    """Read one end of the window. A ``+`` that was not escaped arrives as a space and is understood all the same."""
-    text = req.get_param(name) or ""
-    try:
-        moment = datetime.fromisoformat(text[:11] + text[11:].replace(" ", "+"))
-        if moment.tzinfo is None:
-            raise ValueError("no offset")
-        return moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise ApiError(
-            "billing_usage_window_invalid",
-            f"{name}: expected an ISO 8601 time with an offset, such as 2026-01-01T00:00:00Z",
-        ) from None

@@ -157,6 +157,12 @@ _PROBLEMS = (
         "List the names with `GET …/secrets`; secrets of an organization are not listed with those of its pipelines.",
     ),
     Problem(
+        "coupon_not_found",
+        404,
+        "There is no coupon with this code.",
+        "Check the code; case and spaces do not matter. Coupons are given out by the operator.",
+    ),
+    Problem(
         "api_token_not_found",
         404,
         "You have no API key with this id, or it is revoked already.",
@@ -191,6 +197,12 @@ _PROBLEMS = (
         409,
         "Another request of yours in this organization had this `Idempotency-Key` in the last 24 hours.",
         "Give each build that you want a key of its own; send the same request again to see what it made.",
+    ),
+    Problem(
+        "coupon_already_claimed",
+        409,
+        "The organization has redeemed this coupon already.",
+        "A coupon is for each organization once; the ledger has its entry. There is nothing to do.",
     ),
     Problem(
         "sole_owner",
@@ -267,8 +279,21 @@ _PROBLEMS = (
     Problem(
         "billing_usage_window_invalid",
         422,
-        "The usage window is not two ISO 8601 times with an offset, the second later than the first.",
-        "Give `from` and `to` such as `2026-01-01T00:00:00Z`; in a query a `+` is written `%2B`.",
+        "The usage window is not two ISO 8601 times with an offset, the second later, or is too long.",
+        "Give `from` and `to` such as `2026-01-01T00:00:00Z`, with `+` written `%2B`. The message gives the bounds; ask"
+        " for a long window in parts.",
+    ),
+    Problem(
+        "coupon_expired",
+        422,
+        "The coupon may be redeemed no longer.",
+        "Ask the operator for another one.",
+    ),
+    Problem(
+        "coupon_exhausted",
+        422,
+        "As many organizations have redeemed the coupon as may.",
+        "Ask the operator for another one.",
     ),
     Problem(
         "rate_limited",

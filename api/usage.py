@@ -1,0 +1,213 @@
+"""What an organization's VMs used, and what that cost: as a sum, day by day, build by build."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BaseModel, Field, WithJsonSchema
+
+import storage
+from api.bodies import answer
+from api.errors import ApiError
+from api.fields import Timestamp, Uuid, stamp, stamp_or_none
+from api.operations import Answer, Parameter, operation
+from storage import Storage, UsageTooLong
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.access import Access
+
+__all__ = [
+    "Usage",
+    "UsageBreakdown",
+    "UsageBucketRecord",
+    "UsageBuildRecord",
+    "UsageJobRecord",
+    "UsageRecord",
+    "UsageSeries",
+]
+
+_MOMENT = {"type": "string", "format": "date-time", "examples": ["2026-01-01T00:00:00Z"]}
+_WINDOW = (
+    Parameter("from", "The window's first moment, with an offset.", _MOMENT, required=True),
+    Parameter("to", "The first moment after the window, with an offset.", _MOMENT, required=True),
+)
+_ERRORS = ("organization_not_found", "billing_usage_window_invalid")
+
+_Date = Annotated[str, WithJsonSchema({"type": "string", "format": "date", "examples": ["2026-01-01"]})]
+
+
+class UsageRecord(BaseModel):
+    """What an organization's leases used in a window, and what that cost."""
+
+    cpu_seconds: int
+    memory_gb_seconds: int
+    disk_gb_seconds: int
+    total_cents: int
+
+    @classmethod
+    def of(cls, usage: storage.Usage) -> UsageRecord:
+        """Return the record of a stored sum."""
+        return cls(
+            cpu_seconds=usage.cpu_seconds,
+            memory_gb_seconds=usage.memory_gb_seconds,
+            disk_gb_seconds=usage.disk_gb_seconds,
+            total_cents=usage.total_cents,
+        )
+
+
+class UsageBucketRecord(BaseModel):
+    """What the leases used that started on one day, in UTC."""
+
+    date: _Date
+    cpu_seconds: int
+    memory_gb_seconds: int
+    disk_gb_seconds: int
+    total_cents: int
+
+    @classmethod
+    def of(cls, day: storage.DayUsage) -> UsageBucketRecord:
+        """Return the record of a stored day."""
+        return cls(date=day.date.isoformat(), **UsageRecord.of(day.usage).model_dump())
+
+
+class UsageJobRecord(BaseModel):
+    """One lease of a job, and its debit, negative. While it runs, duration and end are null and the amount is 0."""
+
+    job_id: Uuid
+    job_name: Annotated[str, Field(examples=["Tests"])]
+    step_key: str
+    vm_handle: Annotated[str, Field(examples=["4c1f7d52-9a0e-4b8e-8f57-1a3f6f0f2b11"])]
+    cpu_count: int
+    memory_gb: int
+    disk_gb: int
+    amount_cents: int
+    started_at: Timestamp
+    finished_at: Timestamp | None
+    duration_seconds: int | None
+
+    @classmethod
+    def of(cls, lease: storage.LeaseUsage) -> UsageJobRecord:
+        """Return the record of a lease."""
+        return cls(
+            job_id=lease.job_uuid,
+            job_name=lease.job_name,
+            step_key=lease.step_key,
+            vm_handle=lease.vm,
+            cpu_count=lease.shape.cpu,
+            memory_gb=lease.shape.memory_gb,
+            disk_gb=lease.shape.disk_gb,
+            amount_cents=-lease.amount_cents,
+            started_at=stamp(lease.started_at),
+            finished_at=stamp_or_none(lease.finished_at),
+            duration_seconds=lease.seconds,
+        )
+
+
+class UsageBuildRecord(BaseModel):
+    """The leases of one build, oldest first, and the sum of their debits, negative. A deleted pipeline has no slug."""
+
+    build_id: Uuid
+    build_external_id: Uuid
+    build_number: int
+    pipeline_id: Uuid
+    pipeline_name: Annotated[str, Field(examples=["Hello"])]
+    pipeline_slug: str | None
+    started_at: Timestamp
+    finished_at: Timestamp | None
+    job_count: int
+    total_cents: int
+    jobs: list[UsageJobRecord]
+
+    @classmethod
+    def of(cls, used: storage.BuildUsage) -> UsageBuildRecord:
+        """Return the record of a build's leases."""
+        return cls(
+            build_id=used.build.uuid,
+            build_external_id=used.build.external_id,
+            build_number=used.build.number,
+            pipeline_id=used.build.pipeline_uuid,
+            pipeline_name=used.build.pipeline_name,
+            pipeline_slug=used.build.pipeline_slug,
+            started_at=stamp(used.started_at),
+            finished_at=stamp_or_none(used.finished_at),
+            job_count=len(used.leases),
+            total_cents=-used.total_cents,
+            jobs=[UsageJobRecord.of(lease) for lease in used.leases],
+        )
+
+
+class UsageSeries(BaseModel):
+    """A bucket for each day of a window, oldest first."""
+
+    data: list[UsageBucketRecord]
+
+
+class UsageBreakdown(BaseModel):
+    """The builds of a window, the one that started last first."""
+
+    data: list[UsageBuildRecord]
+
+
+class Usage:
+    """``/api/v0/billing/usage/{org}`` and what is below it. A lease is in the window in which it started."""
+
+    def __init__(self, storage: Storage, access: Access) -> None:
+        self._usage = storage.usage
+        self._access = access
+
+    @operation("getUsage", Answer(200, "The sums.", UsageRecord), errors=_ERRORS, parameters=_WINDOW)
+    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
+        """Sum up the leases that started in a window."""
+        organization = self._access.member(req, org).organization
+        answer(resp, UsageRecord.of(self._usage.total(organization.id, *_window(req))))
+
+    @operation("getUsageSeries", Answer(200, "The days.", UsageSeries), errors=_ERRORS, parameters=_WINDOW)
+    def on_get_series(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
+        """Sum up the leases that started in a window by days of UTC, 366 at most, those without leases too."""
+        organization = self._access.member(req, org).organization
+        try:
+            days = self._usage.series(organization.id, *_window(req))
+        except UsageTooLong as error:
+            raise _invalid(f"from, to: {error}") from None
+        answer(resp, UsageSeries(data=[UsageBucketRecord.of(day) for day in days]))
+
+    @operation("getUsageBreakdown", Answer(200, "The builds.", UsageBreakdown), errors=_ERRORS, parameters=_WINDOW)
+    def on_get_breakdown(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
+        """List the leases that started in a window by their builds, newest builds first.
+
+        A window holds 10,000 leases at most. Leases of deleted pipelines are listed, and, with the amount 0, those that
+        the service lost.
+        """
+        organization = self._access.member(req, org).organization
+        try:
+            builds = self._usage.breakdown(organization.id, *_window(req))
+        except UsageTooLong as error:
+            raise _invalid(f"from, to: {error}") from None
+        answer(resp, UsageBreakdown(data=[UsageBuildRecord.of(build) for build in builds]))
+
+
+def _window(req: falcon.Request) -> tuple[datetime, datetime]:
+    """Read the usage window. Raises ApiError ``billing_usage_window_invalid``."""
+    start, end = _moment(req, "from"), _moment(req, "to")
+    if end <= start:
+        raise _invalid("to: expected a time later than from")
+    return start, end
+
+
+def _moment(req: falcon.Request, name: str) -> datetime:
+    """Read one end of the window. A ``+`` that was not escaped arrives as a space and is understood all the same."""
+    text = req.get_param(name) or ""
+    try:
+        moment = datetime.fromisoformat(text[:11] + text[11:].replace(" ", "+"))
+        if moment.tzinfo is None:
+            raise ValueError("no offset")
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise _invalid(f"{name}: expected an ISO 8601 time with an offset, such as 2026-01-01T00:00:00Z") from None
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError("billing_usage_window_invalid", message)
