@@ -13,6 +13,7 @@ import click
 from ci_daemon.command.audit import audit
 from ci_daemon.command.build import build
 from ci_daemon.command.cache import cache
+from ci_daemon.command.coupon import coupon
 from ci_daemon.command.doctor import doctor
 from ci_daemon.command.drain import drain, resume
 from ci_daemon.command.faults import FAULTS, sentence
@@ -23,6 +24,7 @@ from ci_daemon.command.ledger import ledger
 from ci_daemon.command.org import org
 from ci_daemon.command.pipeline import pipeline
 from ci_daemon.command.retention import retention
+from ci_daemon.command.secret import secret
 from ci_daemon.command.serve import serve
 from ci_daemon.command.session import DEFAULT_STATE_DIR, Session
 from ci_daemon.command.status import status
@@ -39,8 +41,8 @@ __all__ = ["main"]
 _HEADINGS: dict[str, list[click.Command]] = {
     "Set up": [init, doctor, image],
     "Run": [serve, status, drain, resume, lease, cache, retention, audit],
-    "People and money": [user, token, org, ledger],
-    "Build": [submit, pipeline, build],
+    "People and money": [user, token, org, ledger, coupon],
+    "Build": [submit, pipeline, build, secret],
 }
 
 

@@ -1,0 +1,112 @@
+"""`ci-daemon secret`: what jobs are given and nobody may read."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from ci_daemon.command.instants import on_the_wire
+from ci_daemon.command.lookup import find_organization, find_pipeline
+from ci_daemon.command.session import Failure, Session, pass_session
+from ci_daemon.command.style import Group
+from storage import SecretInvalid, SecretScope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from storage import Secret, Storage
+
+__all__ = ["secret"]
+
+F = TypeVar("F", bound="Callable[..., object]")
+
+_COLUMNS = ("name", "created_at", "updated_at")
+_MOST = 2**20
+
+
+def _of_whom(command: F) -> F:
+    """Have a command take whose secrets it is about."""
+    pipeline = click.option("--pipeline", metavar="SLUG", help="Those of this pipeline, not of the organization.")
+    return click.argument("org")(pipeline(command))
+
+
+@click.group(cls=Group)
+def secret() -> None:
+    """Secrets of organizations and pipelines, for jobs that name them."""
+
+
+@secret.command(name="set", short_help="Set a secret to what stdin says.")
+@_of_whom
+@click.argument("name")
+@pass_session
+def set_secret(session: Session, *, org: str, name: str, pipeline: str | None) -> None:
+    """Set the secret NAME of the organization ORG to what stdin says, without the line's end that closes it.
+
+    At a terminal the value is asked for, and not shown. Jobs that start from now on get it.
+    """
+    value = _value()
+    with session.storage() as storage:
+        scope = _scope(storage, org, pipeline)
+        try:
+            made = storage.secrets.put(scope, name, value)
+        except SecretInvalid as error:
+            raise Failure(str(error)) from None
+    session.answer(_document(made), f"set {made.name} for {_place(org, pipeline)}")
+
+
+@secret.command(name="list", short_help="List the names of secrets.")
+@_of_whom
+@pass_session
+def list_secrets(session: Session, *, org: str, pipeline: str | None) -> None:
+    """List the names of the secrets of the organization ORG. Nothing shows their values."""
+    with session.storage() as storage:
+        documents = [_document(each) for each in storage.secrets.names(_scope(storage, org, pipeline))]
+    session.table(documents, _COLUMNS, f"{_place(org, pipeline)} has no secrets of its own")
+
+
+@secret.command(short_help="Delete a secret.")
+@_of_whom
+@click.argument("name")
+@pass_session
+def delete(session: Session, *, org: str, name: str, pipeline: str | None) -> None:
+    """Delete the secret NAME of the organization ORG. Jobs that run with it go on."""
+    with session.storage() as storage:
+        if not storage.secrets.remove(_scope(storage, org, pipeline), name):
+            raise Failure(f"{_place(org, pipeline)} has no secret {name}: `ci-daemon secret list` shows those it has")
+    session.answer({"deleted": name}, f"deleted {name} of {_place(org, pipeline)}")
+
+
+def _value() -> str:
+    """Return what stdin says, or who sits at it."""
+    if sys.stdin.isatty():
+        value: str = click.prompt("Value", hide_input=True)
+        return value
+    try:
+        text = sys.stdin.buffer.read(_MOST).decode()
+    except UnicodeDecodeError:
+        raise Failure(
+            "value: expected text in UTF-8; give other bytes in base64 and have the job decode them"
+        ) from None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _scope(storage: Storage, org: str, pipeline: str | None) -> SecretScope:
+    """Return whose secrets are meant. Raises Failure where there is no such organization or pipeline."""
+    if pipeline is None:
+        return SecretScope(find_organization(storage, org).id)
+    found = find_pipeline(storage, org, pipeline)
+    return SecretScope(found.organization_id, found.id)
+
+
+def _place(org: str, pipeline: str | None) -> str:
+    return org if pipeline is None else f"{org}/{pipeline}"
+
+
+def _document(each: Secret) -> dict[str, object]:
+    return {
+        "name": each.name,
+        "created_at": on_the_wire(each.created_at),
+        "updated_at": on_the_wire(each.updated_at),
+    }
