@@ -1,0 +1,43 @@
+"""Secrets and a real daemon: what goes in by the API comes out in a job, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.e2e.daemon import Daemon, Pipeline
+from tests.e2e.pipelines import one
+
+TOKEN = "hunter2-and-a-half"
+ENV = "an-env-of-the-build"
+
+
+@pytest.fixture(scope="module")
+def settings() -> dict[str, str]:
+    return {"CI_DAEMON_POOL_WARM": "0", "CI_DAEMON_JOURNAL_LEVEL": "debug"}
+
+
+def test_a_secret_is_masked_over_a_crash_of_the_daemon_and_stands_in_no_file_of_its(daemon: Daemon, pipeline: Pipeline):
+    client = pipeline.client
+    assert client.request("PUT", "secrets/TOKEN", json={"value": TOKEN}).status_code == 200
+    command = 'printf "begun ${TOKEN:0:9}"; sleep 3; echo "${TOKEN:9} $ENV"; printf "user:$TOKEN" | base64'
+    build = pipeline.build(one(command, runner_args={"secrets": ["TOKEN"]}), env={"ENV": ENV})
+    build.says("begun ")
+    daemon.kill()
+    daemon.start()
+    assert build.finish()["state"] == "passed"
+    first, second = build.log().splitlines()
+    assert first == f"begun *** {ENV}"
+    assert second.startswith("dXNlcj")
+    assert "***" in second
+
+    assert json.dumps(client.get("secrets")).count("TOKEN") == 1
+    assert client.request("DELETE", "secrets/TOKEN").status_code == 204
+    assert TOKEN not in daemon.log
+    assert ENV not in daemon.log
+    files = [file for file in daemon.state.rglob("*") if file.is_file()]
+    assert any(file.name == "ci-daemon.sqlite3" for file in files)
+    holding = {file.suffix for file in files if TOKEN.encode() in file.read_bytes() or b"hunter2" in file.read_bytes()}
+    assert holding == set()
+    assert {file.suffix for file in files if ENV.encode() in file.read_bytes()} == {".log"}
