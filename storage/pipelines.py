@@ -122,7 +122,7 @@ class Pipelines:
             return changed
 
     def delete(self, pipeline_id: int) -> None:
-        """Delete a pipeline with its cache and secrets; its builds are found no more, and what they cost stays. Idempotent.
+        """Delete a pipeline, its cache and its secrets; its builds are found no more, what they cost stays. Idempotent.
 
         Raises PipelineBusy while builds of it are not over. A build that is created meanwhile is either among those,
         or is refused.

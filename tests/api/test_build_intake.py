@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,21 @@ def test_the_source_archive_is_kept_with_the_build(world: World, pipeline: Pipel
 
     assert build.stored.has_source
     assert world.storage.sources.path(build.stored.uuid).read_bytes() == ARCHIVE
+
+
+def test_an_archive_is_in_memory_once_beside_its_text(pipeline: PipelinePath):
+    body = json.dumps({"branch": "main", "commit": "c0ffee", "pipeline_ir": HELLO, "source_b64": "A" * 8 * 2**20})
+    given = body.encode()
+    del body
+    tracemalloc.start()
+    try:
+        created = pipeline.account.client.simulate_post(f"{pipeline.path}/builds", body=given)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert created.status_code == 201
+    assert peak < 2.2 * len(given)
 
 
 def test_line_breaks_in_base64_are_no_fault(world: World, pipeline: PipelinePath):

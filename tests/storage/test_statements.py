@@ -36,11 +36,21 @@ IN_AN_INDEX_OF_FEW = (
 
 
 def _statements(storage: Storage) -> Iterator[tuple[str, Query | Command]]:
+    """Yield every statement that the storage holds, and that its parts hold however deep, by noun and name."""
+    seen: set[int] = set()
     for noun, part in vars(storage).items():
-        for owner in (part, *(getattr(part, inner, None) for inner in ("_planter", "_meter"))):
-            for name, statement in vars(owner).items() if hasattr(owner, "__dict__") else ():
-                if isinstance(statement, Query | Command):
-                    yield f"{noun}.{name}", statement
+        yield from _statements_of(noun, part, seen)
+
+
+def _statements_of(noun: str, part: object, seen: set[int]) -> Iterator[tuple[str, Query | Command]]:
+    if id(part) in seen or not hasattr(part, "__dict__"):
+        return
+    seen.add(id(part))
+    for name, value in vars(part).items():
+        if isinstance(value, Query | Command):
+            yield f"{noun}.{name}", value
+        elif type(value).__module__.startswith("storage."):
+            yield from _statements_of(noun, value, seen)
 
 
 def _plan(database: Database, sql: str) -> list[str]:
