@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import csv
+import sys
+from typing import TYPE_CHECKING
+
 import click
 
+from ci_daemon.command.cents import CENTS, note_option
+from ci_daemon.command.instants import on_the_wire
 from ci_daemon.command.lookup import find_organization
 from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import Group
 from storage import LedgerSource
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from storage import Storage
+
 __all__ = ["ledger"]
 
-_MOST = 10**11
-_LONGEST_NOTE = 10_000
-
-
-def _note(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None and len(value) > _LONGEST_NOTE:
-        raise click.BadParameter(f"give at most {_LONGEST_NOTE} characters")
-    return value
+_COLUMNS = ("id", "created_at", "source", "amount_cents", "balance_cents", "description")
 
 
 @click.group(cls=Group)
@@ -28,21 +32,40 @@ def ledger() -> None:
 
 @ledger.command(short_help="Give an organization credit.")
 @click.argument("org")
-@click.argument("cents", type=click.IntRange(1, _MOST))
-@click.option(
-    "--note", metavar="TEXT", callback=_note, help="Why, as the organization's members read it in their transactions."
-)
+@click.argument("cents", type=CENTS)
+@note_option("Why, as the organization's members read it in their transactions.")
 @pass_session
 def grant(session: Session, *, org: str, cents: int, note: str | None) -> None:
     """Give the organization ORG credit of CENTS (whole cents). It is spent by the jobs that it runs."""
+    _credit(session, org, cents, LedgerSource.ADMIN_GRANT, note, "granted")
+
+
+@ledger.command(short_help="Give an organization back what it paid.")
+@click.argument("org")
+@click.argument("cents", type=CENTS)
+@note_option("What for, as the organization's members read it in their transactions.", required=True)
+@pass_session
+def refund(session: Session, *, org: str, cents: int, note: str) -> None:
+    """Give the organization ORG back CENTS (whole cents) of what its jobs cost. The debits stay as they are."""
+    _credit(session, org, cents, LedgerSource.REFUND, note, "refunded")
+
+
+@ledger.command(short_help="Print an organization's whole ledger.")
+@click.argument("org")
+@click.option("--csv", "as_csv", is_flag=True, help="Answer with CSV on stdout, a line of names first.")
+@pass_session
+def export(session: Session, *, org: str, as_csv: bool) -> None:
+    """Print every entry of the organization ORG, oldest first, with the balance after it."""
+    if as_csv and session.json:
+        raise click.UsageError("choose one of --csv and --json")
     with session.storage() as storage:
-        organization = find_organization(storage, org)
-        entry = storage.ledger.append(organization.id, cents, LedgerSource.ADMIN_GRANT, note)
-        balance = storage.ledger.balance(organization.id)
-    session.answer(
-        {"id": entry.uuid, "organization": org, "amount_cents": cents, "balance_cents": balance},
-        f"granted {cents} cents to {org}, which now has {balance}",
-    )
+        entries = _entries(storage, find_organization(storage, org).id)
+        if as_csv:
+            writer = csv.DictWriter(sys.stdout, _COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(entries)
+        else:
+            session.table(list(entries), _COLUMNS, f"{org} has no entries")
 
 
 @ledger.command(short_help="Prove that balances and debits are right.")
@@ -55,3 +78,28 @@ def verify(session: Session) -> None:
     session.table(documents, ("organization", "problem"), "balances and debits are right")
     if found:
         raise Failure(f"the ledger does not add up, see above ({len(found)}): restore a backup, or report this")
+
+
+def _credit(session: Session, org: str, cents: int, source: LedgerSource, note: str | None, done: str) -> None:
+    with session.storage() as storage:
+        organization = find_organization(storage, org)
+        entry = storage.ledger.append(organization.id, cents, source, note)
+        balance = storage.ledger.balance(organization.id)
+    session.answer(
+        {"id": entry.uuid, "organization": org, "amount_cents": cents, "balance_cents": balance},
+        f"{done} {cents} cents to {org}, which now has {balance}",
+    )
+
+
+def _entries(storage: Storage, organization_id: int) -> Iterator[dict[str, object]]:
+    balance = 0
+    for entry in storage.ledger.entries(organization_id):
+        balance += entry.amount_cents
+        yield {
+            "id": entry.uuid,
+            "created_at": on_the_wire(entry.created_at),
+            "source": entry.source.value,
+            "amount_cents": entry.amount_cents,
+            "balance_cents": balance,
+            "description": entry.description,
+        }

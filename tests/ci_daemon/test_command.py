@@ -63,7 +63,7 @@ def test_without_a_command_the_help_is_shown_and_it_is_exit_code_2(capsys: pytes
         (["user", "add", "ada@example.org", "--name", " "], "give 1 to 255 characters on one line"),
         (["user", "add", "ada@example.org", "--name", "a" * 256], "give 1 to 255 characters on one line"),
         (["user", "add", "ada@example.org", "--name", "Ada\x1b[31m"], "give 1 to 255 characters on one line"),
-        (["ledger", "grant", "org", "1", "--note", "a" * 10_001], "give at most 10000 characters"),
+        (["ledger", "grant", "org", "1", "--note", "a" * 10_001], "give 1 to 10000 characters"),
         (["ledger", "grant", "org", "0"], "0 is not in the range"),
         (["ledger", "grant", "org", "ten"], "'ten' is not a valid integer"),
         (["lease", "kill"], "give either the ID of a lease or --all"),
