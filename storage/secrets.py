@@ -35,7 +35,8 @@ class Secrets:
         self._database = database
         self._vault = vault
         of_organization = SecretRow.organization == slot("organization_id")
-        of_pipeline = peewee.Expression(SecretRow.pipeline, peewee.OP.IS, slot("pipeline_id"))
+        coalesce = peewee.fn.COALESCE  # as the index has it, for which no two nulls are the same
+        of_pipeline = coalesce(SecretRow.pipeline, 0) == coalesce(slot("pipeline_id"), 0)
         scope = of_organization & of_pipeline
         this = scope & (SecretRow.name == slot("name"))
         of_job = (AttemptRow.job == slot("job_id")) & (AttemptRow.number == slot("attempt"))
