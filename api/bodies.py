@@ -14,7 +14,16 @@ from api.errors import ApiError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["answer", "body_bytes", "check_body", "json_path", "parse_json", "read_body", "read_optional_body"]
+__all__ = [
+    "answer",
+    "body_bytes",
+    "check_body",
+    "json_path",
+    "parse_json",
+    "read_body",
+    "read_json",
+    "read_optional_body",
+]
 
 _Body = TypeVar("_Body", bound=BaseModel)
 
@@ -53,6 +62,11 @@ def parse_json(body: bytes) -> object:
         raise ApiError("malformed_json", f"the body is not valid JSON: {error}") from None
 
 
+def read_json(req: falcon.Request) -> object:
+    """Return a request's body, parsed and not yet checked. Raises what `body_bytes` and `parse_json` raise."""
+    return parse_json(body_bytes(req))
+
+
 def check_body(document: object, model: type[_Body]) -> _Body:
     """Return the parsed body as the model. Raises ApiError ``invalid_body`` for the first fault in it."""
     try:
@@ -63,8 +77,8 @@ def check_body(document: object, model: type[_Body]) -> _Body:
 
 
 def read_body(req: falcon.Request, model: type[_Body]) -> _Body:
-    """Read, parse and check a request's body in one go. Raises what `body_bytes`, `parse_json`, `check_body` raise."""
-    return check_body(parse_json(body_bytes(req)), model)
+    """Read and check a request's body in one go. Raises what `read_json` and `check_body` raise."""
+    return check_body(read_json(req), model)
 
 
 def read_optional_body(req: falcon.Request, model: type[_Body]) -> _Body:
