@@ -61,7 +61,7 @@ class CommandSpec:
     """
 
     command: str
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str = "/workspace"
     output_limit: int = 100 << 20
     processes: int = 4000
