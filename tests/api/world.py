@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import falcon
 from falcon import testing
@@ -274,6 +275,24 @@ class JobPath:
         assert lease is not None
         storage.leases.active(lease.id)
         return lease.id
+
+    def run_for(self, seconds: float) -> None:
+        """Let its command run so long, to a good end."""
+        world = self.build.account.world
+        lease_id = self.assign(str(uuid4()))
+        world.storage.leases.start(lease_id, self.stored.id)
+        world.clock.turn(seconds)
+        world.storage.jobs.finish(
+            self.stored.id,
+            JobState.RUNNING,
+            JobState.PASSED,
+            exit_code=0,
+            error_code=None,
+            error_message=None,
+            soft_failed=False,
+            lease_id=lease_id,
+            billable=True,
+        )
 
     def end(self, state: JobState = JobState.PASSED) -> None:
         """Bring it to its end."""

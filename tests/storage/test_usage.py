@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from storage import Shape, Storage, Usage
+from storage import Build, JobState, LeaseUsage, Shape, Storage, Usage, UsageTooLong, UsedBy
 from tests.storage.world import HandClock, World, new_job
 
 NOTHING = Usage(0, 0, 0, 0)
@@ -49,3 +54,193 @@ def test_other_organizations_leases_are_not_in_it(storage: Storage, world: World
     clock.turn(hours=1)
     world.finish(job, lease)
     assert storage.usage.total(world.pipeline.organization_id, *EVER) == NOTHING
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def run_for(world: World, clock: HandClock, started: str, seconds: float = 240, **fields: Any) -> Build:
+    """Build, and let the only job's command run from then for so long."""
+    clock.turn(seconds=(at(started) - clock.now()).total_seconds())
+    build = world.build(**fields)
+    job = world.job(build)
+    lease = world.start(job)
+    clock.turn(seconds=seconds)
+    world.finish(job, lease)
+    return build
+
+
+def test_a_series_has_every_day_in_utc_that_holds_a_moment_of_the_window(
+    storage: Storage, world: World, clock: HandClock
+):
+    for started in ("2024-02-28T23:59:59.999999Z", "2024-02-29T00:00Z", "2024-02-29T23:59:59.999999Z"):
+        run_for(world, clock, started)
+    series = storage.usage.series(
+        world.pipeline.organization_id, at("2024-02-28T01:00+02:00"), at("2024-03-01T00:00:00.000001Z")
+    )
+    assert [(str(day.date), day.usage.total_cents) for day in series] == [
+        ("2024-02-27", 0),
+        ("2024-02-28", 10),
+        ("2024-02-29", 20),
+        ("2024-03-01", 0),
+    ]
+    assert series[1].usage == Usage(480, 960, 4800, 10)
+
+
+def test_the_outer_days_of_a_series_hold_only_what_is_in_the_window(storage: Storage, world: World, clock: HandClock):
+    for started in ("2026-03-02T10:00Z", "2026-03-02T11:00Z", "2026-03-03T10:00Z", "2026-03-03T11:00Z"):
+        run_for(world, clock, started)
+    window = (at("2026-03-02T10:00:00.000001Z"), at("2026-03-03T11:00Z"))
+    series = storage.usage.series(world.pipeline.organization_id, *window)
+    assert [day.usage.total_cents for day in series] == [10, 10]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "days"),
+    [
+        ("2026-03-01T00:00Z", "2026-03-02T00:00Z", ["2026-03-01"]),
+        ("2026-03-01T23:59:59.999999Z", "2026-03-02T00:00:00.000001Z", ["2026-03-01", "2026-03-02"]),
+        ("0001-01-01T00:00Z", "0001-01-01T00:00:00.000001Z", ["0001-01-01"]),
+        ("9999-12-31T00:00Z", "9999-12-31T23:59:59.999999Z", ["9999-12-31"]),
+        ("1969-12-31T12:00Z", "1970-01-01T12:00Z", ["1969-12-31", "1970-01-01"]),
+    ],
+)
+def test_a_series_begins_and_ends_to_the_microsecond(
+    storage: Storage, world: World, start: str, end: str, days: list[str]
+):
+    series = storage.usage.series(world.pipeline.organization_id, at(start), at(end))
+    assert [str(day.date) for day in series] == days
+
+
+def test_a_series_is_of_a_leap_year_at_most(storage: Storage, world: World):
+    organization_id, start = world.pipeline.organization_id, at("2024-01-01T00:00Z")
+    assert len(storage.usage.series(organization_id, start, at("2025-01-01T00:00Z"))) == 366
+    with pytest.raises(UsageTooLong, match="is of 367 days, at most 366 are listed"):
+        storage.usage.series(organization_id, start, at("2025-01-01T00:00:00.000001Z"))
+    with pytest.raises(UsageTooLong, match="3652059 days"):
+        storage.usage.series(organization_id, *EVER)
+
+
+def test_a_breakdown_lists_the_newest_build_first_and_its_oldest_lease_first(
+    storage: Storage, world: World, clock: HandClock
+):
+    slow = world.build(new_job("first", shape=Shape(1, 2, 3)), new_job("second"))
+    quick = world.build()
+    begun = clock.now()
+    leases = []
+    for job in (world.jobs(slow)[0], world.job(quick), world.jobs(slow)[1]):
+        leases.append(world.start(job))
+        clock.turn(seconds=100.9)
+    world.finish(world.jobs(slow)[0], leases[0])
+    world.finish(world.jobs(slow)[1], leases[2])
+    ended = clock.now()
+    newest, oldest = storage.usage.breakdown(world.pipeline.organization_id, *EVER)
+    assert (newest.build.uuid, newest.total_cents, newest.finished_at) == (quick.uuid, 0, None)
+    assert (newest.leases[0].seconds, newest.leases[0].finished_at, newest.leases[0].amount_cents) == (None, None, 0)
+    pipeline = world.pipeline
+    assert oldest.build == UsedBy(slow.uuid, slow.external_id, 1, pipeline.uuid, "Web", "web")
+    assert (oldest.started_at, oldest.finished_at, oldest.total_cents) == (begun, ended, 6 + 4)
+    first = world.jobs(slow)[0]
+    assert oldest.leases[0] == LeaseUsage(leases[0].uuid, Shape(1, 2, 3), 6, begun, ended, first.uuid, "first", "first")
+    assert [(lease.step_key, lease.seconds) for lease in oldest.leases] == [("first", 302), ("second", 100)]
+
+
+def test_each_attempt_is_a_lease_and_one_that_the_service_lost_is_for_nothing(
+    storage: Storage, world: World, clock: HandClock
+):
+    job = world.job(world.build())
+    lost = world.start(job)
+    clock.turn(seconds=240)
+    storage.jobs.retry(job.id, JobState.RUNNING, lease_id=lost.id, billable=False, error_code="vm_lost", exit_code=None)
+    never = world.assign(job)
+    assert never is not None
+    storage.jobs.retry(job.id, JobState.ASSIGNED, lease_id=never.id, billable=False, error_code=None, exit_code=None)
+    lease = world.start(job)
+    clock.turn(seconds=240)
+    world.finish(job, lease)
+    (build,) = storage.usage.breakdown(world.pipeline.organization_id, *EVER)
+    assert [(each.vm, each.seconds, each.amount_cents) for each in build.leases] == [
+        (lost.uuid, 240, 0),
+        (lease.uuid, 240, 10),
+    ]
+
+
+def test_what_a_deleted_pipeline_cost_stays_without_its_slug(storage: Storage, world: World, clock: HandClock):
+    build = run_for(world, clock, "2026-03-02T10:00Z")
+    world.finish_build(build)
+    storage.pipelines.delete(world.pipeline.id)
+    (used,) = storage.usage.breakdown(world.pipeline.organization_id, *EVER)
+    assert (used.build.pipeline_uuid, used.build.pipeline_name) == (world.pipeline.uuid, "Web")
+    assert used.build.pipeline_slug is None
+    assert used.total_cents == 10
+
+
+def test_a_breakdown_is_bounded(storage: Storage, world: World, clock: HandClock, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(storage.usage, "MOST_LEASES", 2)
+    for hour in (10, 11):
+        run_for(world, clock, f"2026-03-02T{hour}:00Z")
+    assert len(storage.usage.breakdown(world.pipeline.organization_id, *EVER)) == 2
+    run_for(world, clock, "2026-03-02T12:00Z")
+    with pytest.raises(UsageTooLong, match="more than 2 leases started in it: ask for a shorter window"):
+        storage.usage.breakdown(world.pipeline.organization_id, *EVER)
+
+
+_MICROSECONDS = st.integers(0, 3 * 86_400_000_000)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 30 * 3_600_000_000),
+            st.integers(0, 2 * 86_400_000_000),
+            st.sampled_from(["finish", "run", "lose"]),
+            st.integers(0, 1),
+        ),
+        max_size=12,
+    ),
+    st.tuples(_MICROSECONDS, _MICROSECONDS).filter(lambda window: window[0] != window[1]),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_sums_the_days_and_the_builds_of_any_window_agree(
+    world: World, leases: list[tuple[int, int, str, int]], window: tuple[int, int]
+):
+    storage, clock = world.storage, world.clock
+    organization_id = world.other_pipeline(f"Org {next(world.names)}").organization_id
+    pipeline = storage.pipelines.by_slug(organization_id, "web")
+    builds = [world.build(*(new_job(str(n)) for n in range(12)), pipeline=pipeline) for _ in range(2)]
+    zero = clock.now()
+    for number, (wait, lasts, end, which) in enumerate(leases):
+        clock.turn(microseconds=wait)
+        job = world.jobs(builds[which])[number]
+        lease = world.start(job)
+        if end != "run":
+            begun = clock.now()
+            clock.turn(microseconds=lasts)
+            world.finish(job, lease, billable=end == "finish")
+            clock.turn(microseconds=(begun - clock.now()) / timedelta(microseconds=1))
+    start, stop = (zero + timedelta(microseconds=edge) for edge in sorted(window))
+    total = storage.usage.total(organization_id, start, stop)
+    series = storage.usage.series(organization_id, start, stop)
+    breakdown = storage.usage.breakdown(organization_id, start, stop)
+    listed = [lease for build in breakdown for lease in build.leases]
+    assert total == _sum_of(day.usage for day in series)
+    assert total == _sum_of(
+        Usage(
+            lease.shape.cpu * (lease.seconds or 0),
+            lease.shape.memory_gb * (lease.seconds or 0),
+            lease.shape.disk_gb * (lease.seconds or 0),
+            lease.amount_cents,
+        )
+        for lease in listed
+    )
+    assert total.total_cents == sum(build.total_cents for build in breakdown)
+    assert all(start <= lease.started_at < stop for lease in listed)
+    spent = storage.usage.total(organization_id, *EVER).total_cents
+    assert storage.ledger.balance(organization_id) == -spent
+    assert sum(entry.amount_cents for entry in storage.ledger.entries(organization_id)) == -spent
+    assert storage.ledger.verify() == []
+
+
+def _sum_of(usages: Iterable[Usage]) -> Usage:
+    return Usage(*(sum(each) for each in zip((0, 0, 0, 0), *(astuple(usage) for usage in usages), strict=True)))
