@@ -22,11 +22,14 @@ from api.errors import ErrorAnswers
 from api.handoffs import Handoffs
 from api.head import Head
 from api.headers import Headers
+from api.invites import Invites
 from api.jobs import Jobs
 from api.log_access import LogAccess
 from api.log_events import LogEvents
 from api.log_tokens import LogTokenResource, LogTokens
 from api.logs import Logs
+from api.mailer import Mailer, NoMailer
+from api.members import Members
 from api.meta import Health, Ping
 from api.openapi import OpenApi
 from api.operations import Routes
@@ -65,6 +68,7 @@ def create_app(
     limits: Limits | None = None,
     rate_limits: RateLimitSettings | None = None,
     streams: Streams | None = None,
+    mailer: Mailer | None = None,
     clock: Clock | None = None,
 ) -> falcon.App[ApiRequest, falcon.Response]:
     """Return the app.
@@ -76,6 +80,7 @@ def create_app(
         limits: What a pipeline's IR may ask for.
         rate_limits: How often credentials may be asked for.
         streams: The server's places for streams, which end when the server closes; a set of its own by default.
+        mailer: Who sends letters; nobody by default.
         clock: The time by which log tokens end and waits are measured.
     """
     clock = clock or SystemClock()
@@ -102,6 +107,9 @@ def create_app(
     routes.add(f"{_V0}/auth/logout", Logout(access, rates))
     _add_handoffs(routes, Handoffs(storage, access, rates))
     routes.add(f"{_V0}/organizations", Organizations(storage, access, pager))
+    _add_people(
+        routes, Members(storage, access), Invites(storage, access, rates, mailer or NoMailer(), settings.url)
+    )
 
     pipelines = Pipelines(storage, access, pager)
     routes.add(_PIPELINES, pipelines, "list")
@@ -143,6 +151,15 @@ def _add_handoffs(routes: Routes, handoffs: Handoffs) -> None:
     for step in ("transfer", "claim", "code", "redeem"):
         routes.add(f"{_V0}/auth/cli/{step}", handoffs, step)
         routes.add(f"{_V2}/auth/cli/{step}", handoffs, f"{step}_v2")
+
+
+def _add_people(routes: Routes, members: Members, invites: Invites) -> None:
+    organization = f"{_V0}/organizations/{{org}}"
+    routes.add(f"{organization}/members", members, "list")
+    routes.add(f"{organization}/members/{{user_id}}", members)
+    routes.add(f"{organization}/invites", invites, "list")
+    routes.add(f"{organization}/invites/{{id}}", invites)
+    routes.add(f"{_V0}/invites/accept", invites, "accept")
 
 
 def _add_secrets(routes: Routes, secrets: Secrets) -> None:

@@ -169,6 +169,18 @@ _PROBLEMS = (
         "List your API keys with `GET /api/v0/user/api-tokens`; ids are UUIDs.",
     ),
     Problem(
+        "member_not_found",
+        404,
+        "The organization has no member with this id.",
+        "List the members with `GET /api/v0/organizations/{org}/members`; ids are the users' UUIDs.",
+    ),
+    Problem(
+        "invite_not_found",
+        404,
+        "The organization has no pending invite with this id.",
+        "List the pending invites; one that was accepted, revoked or is over cannot be revoked.",
+    ),
+    Problem(
         "method_not_allowed",
         405,
         "The endpoint exists and does not take this method.",
@@ -209,6 +221,12 @@ _PROBLEMS = (
         409,
         "You alone own an organization that others belong to, so your account cannot be deleted.",
         "Make another member an owner of the organizations that the message names, or remove their members.",
+    ),
+    Problem(
+        "last_owner",
+        409,
+        "The organization would be left without an owner.",
+        "Make another member an owner first.",
     ),
     Problem(
         "body_too_large",
@@ -263,6 +281,24 @@ _PROBLEMS = (
         422,
         "The organization has a pipeline whose slug this name would get.",
         "Choose another name, or use the pipeline that is there.",
+    ),
+    Problem(
+        "invalid_role",
+        422,
+        "There is no such role, or none that can be given here.",
+        "Members are `owner`, `admin` or `member`; an invite gives `admin` or `member`.",
+    ),
+    Problem(
+        "invite_invalid",
+        422,
+        "This e-mail address cannot be invited.",
+        "The message says why: it is no address, belongs to a member, or has a pending invite.",
+    ),
+    Problem(
+        "invite_unacceptable",
+        422,
+        "The invite does not let you in.",
+        "The message says why: unknown, used, revoked, over, or for another e-mail address. Ask for a new one.",
     ),
     Problem(
         "build_invalid",

@@ -14,6 +14,7 @@ from actors import Engine
 from actors.vms.sandbox.limits import Limits
 from api import Server, create_app
 from ci_daemon.lock import serving
+from ci_daemon.mail import SmtpMailer
 from ci_daemon.providers import open_images, open_provider
 from storage import LeaseState, LogLimit, Storage, SystemClock
 
@@ -74,6 +75,7 @@ def serve(directory: Path, config: Config, notifier: Notifier, *, wait: bool) ->
             settings,
             limits=config.ir,
             rate_limits=config.rate_limits,
+            mailer=_mailer(config, opened),
             streams=server.streams,
             clock=clock,
         )
@@ -91,6 +93,14 @@ def serve(directory: Path, config: Config, notifier: Notifier, *, wait: bool) ->
             stop.clear()
             _drain(stop, engine, storage, notifier)
         return 1 if engine.broken.is_set() else 0
+
+
+def _mailer(config: Config, opened: ExitStack) -> SmtpMailer | None:
+    if not config.mail.host:
+        return None
+    mailer = SmtpMailer(config.mail)
+    opened.callback(mailer.close)
+    return mailer
 
 
 def _say_what_is_not_enforced(config: Config) -> None:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from storage.records import KeyUse
+    from storage.records import KeyUse, Role
 
 __all__ = [
     "AlreadyInitialized",
@@ -22,13 +22,18 @@ __all__ = [
     "DatabaseUnavailable",
     "DatabaseUnreadable",
     "EmailTaken",
+    "InviteInvalid",
+    "InviteUnacceptable",
     "KeyUnreadable",
     "KeyUsed",
+    "LastOwner",
+    "MemberNotFound",
     "MigrationFailed",
     "NameUnusable",
     "NotInitialized",
     "PipelineBusy",
     "PipelineGone",
+    "RoleInsufficient",
     "SchemaTooNew",
     "SealBroken",
     "SecretInvalid",
@@ -106,6 +111,30 @@ class PipelineBusy(StorageError):
 
 class PipelineGone(StorageError):
     """The pipeline was deleted meanwhile."""
+
+
+class MemberNotFound(StorageError):
+    """The organization has no such member."""
+
+
+class RoleInsufficient(StorageError):
+    """Who asks is not, or not any more, what it takes: ``needed`` or more."""
+
+    def __init__(self, needed: Role) -> None:
+        super().__init__(f"this takes the role {needed}")
+        self.needed = needed
+
+
+class LastOwner(StorageError):
+    """The organization would be left without an owner."""
+
+
+class InviteInvalid(StorageError):
+    """The address cannot be invited; the message says why."""
+
+
+class InviteUnacceptable(StorageError):
+    """The invite does not let this user in; the message says why."""
 
 
 class EmailTaken(StorageError):

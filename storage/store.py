@@ -21,10 +21,12 @@ from storage.database import Database
 from storage.errors import AlreadyInitialized, DatabaseUnreadable, NotInitialized
 from storage.handoffs import Handoffs
 from storage.idempotency import IdempotencyKeys
+from storage.invites import Invites
 from storage.jobs import Jobs
 from storage.leases import Leases
 from storage.ledger import Ledger
 from storage.logs import LogFiles, LogLimit
+from storage.members import Members
 from storage.metering import Meter
 from storage.organizations import Organizations
 from storage.pipelines import Pipelines
@@ -69,6 +71,8 @@ class Storage:
         self.sources = Sources(directory / _SOURCES)
         self.logs = LogFiles(directory / _LOGS, log_limit, clock)
         self.organizations = Organizations(database)
+        self.members = Members(database)
+        self.invites = Invites(database, self.organizations)
         self.users = Users(database, self.organizations)
         self.tokens = Tokens(database)
         self.handoffs = Handoffs(database, self.tokens)

@@ -14,6 +14,7 @@ from actors.ir import Limits
 from actors.vms.sandbox.provider import SandboxSettings
 from api import HttpSettings, RateLimitSettings
 from ci_daemon.journal import JournalSettings
+from ci_daemon.mail import MailSettings
 from storage import Rates
 
 __all__ = ["Config", "ImageSettings"]
@@ -45,6 +46,7 @@ class Config:
     ir: Limits = field(default_factory=Limits)
     jobs: JobSettings = field(default_factory=JobSettings)
     journal: JournalSettings = field(default_factory=JournalSettings)
+    mail: MailSettings = field(default_factory=MailSettings)
     pool: PoolSettings = field(default_factory=PoolSettings)
     rate_limits: RateLimitSettings = field(default_factory=RateLimitSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from storage.models.accounts import HandoffRow, MembershipRow, OrganizationRow, PipelineRow, TokenRow, UserRow
+from storage.models.accounts import (
+    HandoffRow,
+    InviteRow,
+    MembershipRow,
+    OrganizationRow,
+    PipelineRow,
+    TokenRow,
+    UserRow,
+)
 from storage.models.artifacts import ArtifactRow
 from storage.models.audit import AuditRow
 from storage.models.builds import AttemptRow, BuildRow, EdgeRow, JobRow
@@ -22,6 +30,7 @@ __all__ = [
     "CouponRow",
     "EdgeRow",
     "HandoffRow",
+    "InviteRow",
     "JobRow",
     "KeyRow",
     "LeaseRow",

@@ -8,7 +8,7 @@ import peewee
 from storage.models.fields import ChoiceField, FlagField, InstantField
 from storage.records import HandoffKind, Role, TokenKind, Visibility
 
-__all__ = ["HandoffRow", "MembershipRow", "OrganizationRow", "PipelineRow", "TokenRow", "UserRow"]
+__all__ = ["HandoffRow", "InviteRow", "MembershipRow", "OrganizationRow", "PipelineRow", "TokenRow", "UserRow"]
 
 
 class OrganizationRow(peewee.Model):
@@ -86,6 +86,24 @@ class MembershipRow(peewee.Model):
     class Meta:
         table_name = "memberships"
         primary_key = peewee.CompositeKey("user", "organization")
+
+
+class InviteRow(peewee.Model):
+    """An open door to an organization, for one e-mail address."""
+
+    id = peewee.AutoField()
+    uuid = peewee.TextField()
+    organization = peewee.ForeignKeyField(OrganizationRow)
+    email = peewee.TextField()
+    role = ChoiceField(Role)
+    hash = peewee.BlobField()
+    created_at = InstantField()
+    expires_at = InstantField()
+    accepted_at = InstantField(null=True)
+    revoked_at = InstantField(null=True)
+
+    class Meta:
+        table_name = "invites"
 
 
 class PipelineRow(peewee.Model):

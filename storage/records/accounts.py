@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Caller",
     "HandoffKind",
+    "Invite",
+    "Member",
     "NewPipeline",
     "Organization",
     "Pipeline",
@@ -35,6 +37,32 @@ class Role(StrEnum):
         """Tell whether who has this role may do what the other one may."""
         ranks = list(Role)
         return ranks.index(self) <= ranks.index(other)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A user in an organization; ``uuid`` is the user's."""
+
+    user_id: int
+    uuid: str
+    email: str
+    name: str
+    role: Role
+
+
+@dataclass(frozen=True, slots=True)
+class Invite:
+    """An open door to an organization for one e-mail address, without its token."""
+
+    id: int
+    uuid: str
+    organization_id: int
+    email: str
+    role: Role
+    created_at: datetime
+    expires_at: datetime
+    accepted_at: datetime | None
+    revoked_at: datetime | None
 
 
 class Visibility(StrEnum):

@@ -1,0 +1,154 @@
+"""Invites to an organization (wire-decisions.md, "Who may do what")."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+import storage
+from api.bodies import answer, read_body
+from api.errors import ApiError
+from api.fields import RequestBody, Text, Timestamp, Uuid, Value, stamp
+from api.operations import Answer, operation
+from api.organizations import OrganizationRecord
+from api.roles import INVITABLE, InvitedRole, role_in
+from storage import InviteInvalid, InviteUnacceptable, Role, Storage
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.access import Access, Member
+    from api.mailer import Mailer
+    from api.rate_limits import RateLimits
+
+__all__ = ["AcceptInvite", "CreateInvite", "InviteListRecord", "InviteRecord", "Invites"]
+
+_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
+
+
+class InviteRecord(BaseModel):
+    """An invite; ``token`` is shown at its creation and is null ever after."""
+
+    id: Uuid
+    email: str
+    role: Role
+    expires_at: Timestamp
+    token: str | None
+
+    @classmethod
+    def of(cls, invite: storage.Invite, token: str | None = None) -> InviteRecord:
+        """Return the record of a stored invite."""
+        return cls(
+            id=invite.uuid, email=invite.email, role=invite.role, expires_at=stamp(invite.expires_at), token=token
+        )
+
+
+class InviteListRecord(BaseModel):
+    """The invites that can still be accepted, oldest first."""
+
+    data: list[InviteRecord]
+
+
+class CreateInvite(RequestBody):
+    """The body of ``POST …/invites``; the address is taken without regard to case and spaces around it."""
+
+    email: Text
+    role: InvitedRole
+
+
+class AcceptInvite(RequestBody):
+    """The body of ``POST /api/v0/invites/accept``."""
+
+    token: Value
+
+
+class Invites:
+    """``/api/v0/organizations/{org}/invites``, what is below it, and ``/api/v0/invites/accept``."""
+
+    def __init__(self, storage: Storage, access: Access, limits: RateLimits, mailer: Mailer, base_url: str) -> None:
+        self._storage = storage
+        self._access = access
+        self._limits = limits
+        self._mailer = mailer
+        self._base_url = base_url
+
+    @operation(
+        "listInvites",
+        Answer(200, "The pending invites, without their tokens.", InviteListRecord),
+        errors=("organization_not_found",),
+    )
+    def on_get_list(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
+        """List the organization's pending invites, oldest first."""
+        organization = self._access.member(req, org).organization
+        found = self._storage.invites.pending(organization.id)
+        answer(resp, InviteListRecord(data=[InviteRecord.of(invite) for invite in found]))
+
+    @operation(
+        "createInvite",
+        Answer(201, "The invite, with its token, which is shown this once.", InviteRecord),
+        errors=("organization_not_found", "insufficient_org_role", "invalid_role", "invite_invalid"),
+        body=CreateInvite,
+    )
+    def on_post_list(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
+        """Invite an e-mail address; the token goes there by e-mail where the service can send some."""
+        member = self._access.member(req, org, at_least=Role.ADMIN)
+        body = read_body(req, CreateInvite)
+        role = role_in(body.role, *INVITABLE)
+        email = body.email.strip().lower()
+        if not _ADDRESS.fullmatch(email):
+            raise ApiError("invite_invalid", "email: expected an address such as ada@example.org")
+        try:
+            invite, token = self._storage.invites.create(member.organization.id, email, role)
+        except InviteInvalid as error:
+            raise ApiError("invite_invalid", str(error)) from None
+        self._mailer.send(email, *_letter(member, invite, token, self._base_url))
+        resp.cache_control = ["no-store"]
+        answer(resp, InviteRecord.of(invite, token), status=201)
+
+    @operation(
+        "revokeInvite",
+        Answer(204, "The invite is revoked."),
+        errors=("organization_not_found", "insufficient_org_role", "invite_not_found"),
+    )
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, org: str, id: str) -> None:  # noqa: A002 - the reference's name
+        """Revoke a pending invite."""
+        member = self._access.member(req, org, at_least=Role.ADMIN)
+        if not self._storage.invites.revoke(member.organization.id, id):
+            raise ApiError("invite_not_found", "the organization has no pending invite with this id")
+        resp.status = 204
+
+    @operation(
+        "acceptInvite",
+        Answer(200, "The organization, of which the caller is a member now.", OrganizationRecord),
+        errors=("invite_unacceptable",),
+        body=AcceptInvite,
+    )
+    def on_post_accept(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Accept an invite that was sent to the caller's e-mail address."""
+        self._limits.of_address(req, resp)
+        caller = self._access.caller(req)
+        self._limits.of_account(caller, resp)
+        body = read_body(req, AcceptInvite)
+        try:
+            organization = self._storage.invites.accept(body.token, caller.user)
+        except InviteUnacceptable as error:
+            raise ApiError("invite_unacceptable", str(error)) from None
+        answer(resp, OrganizationRecord.of(organization))
+
+
+def _letter(member: Member, invite: storage.Invite, token: str, base_url: str) -> tuple[str, str]:
+    """Return subject and text of the letter that brings an invite."""
+    slug = member.organization.slug
+    text = f"""{member.caller.user.email} invites you to the organization {slug} on {base_url}, as {invite.role}.
+
+To accept, send this token with your own API key or session, until {invite.expires_at:%Y-%m-%d %H:%M} UTC:
+
+    curl -X POST {base_url}/api/v0/invites/accept \\
+      -H "Authorization: Bearer $CI_DAEMON_TOKEN" -H "Content-Type: application/json" \\
+      -d '{{"token": "{token}"}}'
+
+Whoever does not know {member.caller.user.email} need do nothing.
+"""
+    return f"Invite to {slug}", text

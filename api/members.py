@@ -1,0 +1,107 @@
+"""Members of an organization and their roles (wire-decisions.md, "Who may do what")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+import storage
+from api.bodies import answer, read_body
+from api.errors import ApiError
+from api.fields import RequestBody, Uuid
+from api.operations import Answer, operation
+from api.roles import MemberRole, role_in
+from storage import LastOwner, MemberNotFound, Role, RoleInsufficient, Storage
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.access import Access, Member
+
+__all__ = ["MemberListRecord", "MemberRecord", "Members", "UpdateMember"]
+
+_ERRORS = ("organization_not_found", "member_not_found", "insufficient_org_role", "last_owner")
+
+
+class MemberRecord(BaseModel):
+    """A member of an organization."""
+
+    user_uuid: Uuid
+    email: str
+    name: str | None
+    role: Role
+
+    @classmethod
+    def of(cls, member: storage.Member) -> MemberRecord:
+        """Return the record of a stored member."""
+        return cls(user_uuid=member.uuid, email=member.email, name=member.name or None, role=member.role)
+
+
+class MemberListRecord(BaseModel):
+    """All members: owners, admins, members, each by e-mail address."""
+
+    data: list[MemberRecord]
+
+
+class UpdateMember(RequestBody):
+    """The body of ``PATCH …/members/{user_id}``."""
+
+    role: MemberRole
+
+
+class Members:
+    """``/api/v0/organizations/{org}/members`` and what is below it."""
+
+    def __init__(self, storage: Storage, access: Access) -> None:
+        self._storage = storage
+        self._access = access
+
+    @operation("listMembers", Answer(200, "The members.", MemberListRecord), errors=("organization_not_found",))
+    def on_get_list(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
+        """List the organization's members: owners, admins, members, each by e-mail address."""
+        organization = self._access.member(req, org).organization
+        found = self._storage.members.all(organization.id)
+        answer(resp, MemberListRecord(data=[MemberRecord.of(member) for member in found]))
+
+    @operation(
+        "updateMember",
+        Answer(200, "The member.", MemberRecord),
+        errors=(*_ERRORS, "invalid_role"),
+        body=UpdateMember,
+    )
+    def on_patch(self, req: falcon.Request, resp: falcon.Response, org: str, user_id: str) -> None:
+        """Give a member another role; only an owner makes or unmakes an owner."""
+        actor = self._access.member(req, org)
+        self._known(actor, user_id)
+        actor.require(Role.ADMIN)
+        role = role_in(read_body(req, UpdateMember).role, *Role)
+        try:
+            member = self._storage.members.change(actor.organization.id, user_id, role, actor.caller.user.id)
+        except (MemberNotFound, RoleInsufficient, LastOwner) as error:
+            raise _refusal(error) from None
+        answer(resp, MemberRecord.of(member))
+
+    @operation("removeMember", Answer(204, "The member is gone."), errors=_ERRORS)
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, org: str, user_id: str) -> None:
+        """Remove a member; everybody may remove themselves."""
+        actor = self._access.member(req, org)
+        try:
+            self._storage.members.remove(actor.organization.id, user_id, actor.caller.user.id)
+        except (MemberNotFound, RoleInsufficient, LastOwner) as error:
+            raise _refusal(error) from None
+        resp.status = 204
+
+    def _known(self, actor: Member, user_id: str) -> None:
+        if self._storage.members.by_uuid(actor.organization.id, user_id) is None:
+            raise ApiError.not_found("member", user_id)
+
+
+def _refusal(error: MemberNotFound | RoleInsufficient | LastOwner) -> ApiError:
+    match error:
+        case MemberNotFound():
+            return ApiError("member_not_found", str(error))
+        case RoleInsufficient():
+            return ApiError("insufficient_org_role", str(error))
+        case LastOwner():
+            return ApiError("last_owner", str(error))

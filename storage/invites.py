@@ -1,0 +1,141 @@
+"""Invites to organizations: for one e-mail address, accepted once, within a week (wire-decisions.md)."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from storage.errors import InviteInvalid, InviteUnacceptable
+from storage.instants import to_micros
+from storage.models import InviteRow, MembershipRow, OrganizationRow, UserRow
+from storage.records import Invite, Role
+from storage.statements import Columns, Command, Query, first, insert_into, slot, written
+from storage.tokens import hashed
+
+if TYPE_CHECKING:
+    from storage.database import Database
+    from storage.organizations import Organizations
+    from storage.records import Organization, User
+
+__all__ = ["Invites"]
+
+_LIFETIME = 7 * 24 * 3600 * 1_000_000
+_TOKEN_BYTES = 32
+
+_INVITE = Columns(
+    Invite,
+    InviteRow.id,
+    InviteRow.uuid,
+    InviteRow.organization,
+    InviteRow.email,
+    InviteRow.role,
+    InviteRow.created_at,
+    InviteRow.expires_at,
+    InviteRow.accepted_at,
+    InviteRow.revoked_at,
+)
+
+
+class Invites:
+    """Open doors, each for one address. Only a token's hash is stored. Safe in any thread."""
+
+    def __init__(self, database: Database, organizations: Organizations) -> None:
+        self._database = database
+        self._organizations = organizations
+        invites = InviteRow.select(*_INVITE.selected)
+        of_organization = InviteRow.organization == slot("organization_id")
+        unused = InviteRow.accepted_at.is_null() & InviteRow.revoked_at.is_null()
+        pending = of_organization & unused & (InviteRow.expires_at > slot("now"))
+        self._pending = Query(database, invites.where(pending).order_by(InviteRow.id), _INVITE)
+        self._pending_of = Query(
+            database, InviteRow.select(InviteRow.id).where(pending, InviteRow.email == slot("email")), first
+        )
+        self._by_id = Query(database, invites.where(InviteRow.id == slot("id")), _INVITE)
+        self._by_hash = Query(database, invites.where(InviteRow.hash == slot("hash")), _INVITE)
+        self._member = Query(
+            database,
+            MembershipRow.select(MembershipRow.user)
+            .join(UserRow)
+            .where(UserRow.email == slot("email"), MembershipRow.organization == slot("organization_id")),
+            first,
+        )
+        self._closed = Query(
+            database,
+            OrganizationRow.select(OrganizationRow.id).where(
+                OrganizationRow.id == slot("organization_id"), OrganizationRow.closed_at.is_null(is_null=False)
+            ),
+            first,
+        )
+        self._insert = Command(database, insert_into(InviteRow, "accepted_at", "revoked_at"))
+        self._accept = Command(
+            database, InviteRow.update({InviteRow.accepted_at: slot("now")}).where(InviteRow.id == slot("id"))
+        )
+        self._revoke = Command(
+            database,
+            InviteRow.update({InviteRow.revoked_at: slot("now")}).where(pending, InviteRow.uuid == slot("uuid")),
+        )
+
+    def create(self, organization_id: int, email: str, role: Role) -> tuple[Invite, str]:
+        """Invite an address; return the invite and its token, which stands nowhere else.
+
+        Raises InviteInvalid where the address is a member's or has a pending invite.
+        """
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        with self._database.write():
+            now = self._database.now()
+            if self._member.one(organization_id=organization_id, email=email) is not None:
+                raise InviteInvalid(f"{email} is a member already")
+            if self._pending_of.one(organization_id=organization_id, email=email, now=now) is not None:
+                raise InviteInvalid(f"{email} has an invite already: revoke it to send another")
+            invite_id = self._insert.insert(
+                uuid=str(uuid4()),
+                organization_id=organization_id,
+                email=email,
+                role=role,
+                hash=hashed(token),
+                created_at=now,
+                expires_at=now + _LIFETIME,
+            )
+            return written(self._by_id.one(id=invite_id)), token
+
+    def pending(self, organization_id: int) -> list[Invite]:
+        """Return the invites that can still be accepted, oldest first."""
+        return self._pending.all(organization_id=organization_id, now=self._database.now())
+
+    def revoke(self, organization_id: int, uuid: str) -> bool:
+        """Take a pending invite back; False where there is none with this id."""
+        with self._database.write():
+            now = self._database.now()
+            return self._revoke.run(organization_id=organization_id, uuid=uuid, now=now) == 1
+
+    def accept(self, token: str, user: User) -> Organization:
+        """Make a user a member of the organization that invited the user's address; return the organization.
+
+        Raises InviteUnacceptable, which says why.
+        """
+        with self._database.write():
+            invite = self._by_hash.one(hash=hashed(token))
+            if invite is None:
+                raise InviteUnacceptable("no invite has this token")
+            self._check(invite, user)
+            self._organizations.add_member(invite.organization_id, user.id, invite.role)
+            self._accept.run(id=invite.id, now=self._database.now())
+            return written(self._organizations.by_id(invite.organization_id))
+
+    def _check(self, invite: Invite, user: User) -> None:
+        organization_id = invite.organization_id
+        faults = (
+            (invite.email != user.email, "the invite is for another e-mail address than yours"),
+            (invite.accepted_at is not None, "the invite was accepted already"),
+            (invite.revoked_at is not None, "the invite was revoked"),
+            (to_micros(invite.expires_at) <= self._database.now(), "the invite is over: ask for another one"),
+            (self._closed.one(organization_id=organization_id) is not None, "the organization is closed"),
+            (
+                self._organizations.role(organization_id, user.id) is not None,
+                "you are a member of the organization already",
+            ),
+        )
+        for holds, why in faults:
+            if holds:
+                raise InviteUnacceptable(why)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import logging
+import queue
+import socket
+from collections.abc import Iterator
+from email.message import Message
+
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.handlers import Message as MessageHandler
+
+from ci_daemon.mail import MailSettings, SmtpMailer
+
+
+class Inbox(MessageHandler):
+    """Keeps what arrives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.letters: queue.Queue[Message] = queue.Queue()
+
+    def handle_message(self, message: Message) -> None:
+        self.letters.put(message)
+
+
+@pytest.fixture
+def inbox() -> Inbox:
+    return Inbox()
+
+
+@pytest.fixture
+def port(inbox: Inbox) -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    server = Controller(inbox, hostname="127.0.0.1", port=port)
+    server.start()
+    yield port
+    server.stop()
+
+
+def test_letters_reach_a_mail_server(port: int, inbox: Inbox):
+    settings = MailSettings("127.0.0.1", port, "none", sender="ci@example.org")
+    mailer = SmtpMailer(settings)
+    mailer.send("bob@example.org", "Invite to ada", "Grüße")
+    letter = inbox.letters.get(timeout=30)
+
+    assert (letter["From"], letter["To"], letter["Subject"]) == ("ci@example.org", "bob@example.org", "Invite to ada")
+    body = letter.get_payload(decode=True)
+    assert isinstance(body, bytes)
+    assert body.decode().strip() == "Grüße"
+    mailer.close()
+
+
+def test_closing_sends_what_is_queued(port: int, inbox: Inbox):
+    mailer = SmtpMailer(MailSettings("127.0.0.1", port, "none"))
+    for number in range(5):
+        mailer.send("bob@example.org", f"letter {number}", "")
+    mailer.close()
+    assert inbox.letters.qsize() == 5
+
+
+def test_a_server_that_is_not_there_costs_a_line_in_the_log_and_no_more(caplog: pytest.LogCaptureFixture):
+    mailer = SmtpMailer(MailSettings("127.0.0.1", 1, "none"))
+    with caplog.at_level(logging.ERROR):
+        mailer.send("bob@example.org", "lost", "")
+        mailer.close()
+    assert "a letter to bob@example.org could not be sent by 127.0.0.1" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"), [({"port": 0}, "port must be"), ({"sender": "nobody"}, "sender must be an address")]
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], why: str):
+    with pytest.raises(ValueError, match=why):
+        MailSettings(host="mail.example.org", **settings)  # type: ignore[arg-type]
