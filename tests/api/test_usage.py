@@ -105,14 +105,16 @@ def test_a_breakdown_has_a_build_with_its_leases(world: World, ada: Account, pip
     listed = ada.client.simulate_get(f"/api/v0/billing/usage/{ada.org}/breakdown", params=WINDOW).json
 
     lease = world.storage.leases.of_job(job.stored.id)
+    stored = world.storage.pipelines.by_slug(ada.org_id, "demo")
     assert lease is not None
+    assert stored is not None
     assert listed == {
         "data": [
             {
                 "build_id": build.stored.uuid,
                 "build_external_id": build.stored.external_id,
                 "build_number": 1,
-                "pipeline_id": ada.client.simulate_get(pipeline.path).json["uuid"],
+                "pipeline_id": stored.uuid,
                 "pipeline_name": "demo",
                 "pipeline_slug": "demo",
                 "started_at": "2026-01-02T03:04:05.000000Z",
