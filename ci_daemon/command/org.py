@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_daemon.command.lookup import find_organization
-from ci_daemon.command.session import Session, pass_session
+from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import Group
+from storage import Role
 
 if TYPE_CHECKING:
     from storage import Organization, Storage
@@ -51,6 +52,35 @@ def set_organization(session: Session, *, org: str, fail_fast: bool | None, weig
         document = _document(find_organization(storage, org), storage)
     on = "on" if document["fail_fast"] else "off"
     session.answer(document, f"{org}: weight {document['weight']}, fail fast {on}")
+
+
+@org.command(short_help="List who belongs to an organization.")
+@click.argument("org")
+@pass_session
+def members(session: Session, *, org: str) -> None:
+    """List the members of the organization ORG, owners first."""
+    with session.storage() as storage:
+        found = storage.members.all(find_organization(storage, org).id)
+    documents = [{"id": each.uuid, "email": each.email, "name": each.name, "role": each.role.value} for each in found]
+    session.table(documents, ("email", "name", "role"), f"nobody belongs to {org}")
+
+
+@org.command(name="add-member", short_help="Make a user a member of an organization.")
+@click.argument("org")
+@click.argument("email")
+@click.option("--role", type=click.Choice([role.value for role in Role]), default=Role.MEMBER.value, show_default=True)
+@pass_session
+def add_member(session: Session, *, org: str, email: str, role: str) -> None:
+    """Make the user with the address EMAIL a member of the organization ORG."""
+    with session.storage() as storage:
+        organization = find_organization(storage, org)
+        user = storage.users.by_email(email)
+        if user is None:
+            raise Failure(f"there is no user {email}: `ci-daemon user add {email} --name NAME` makes one")
+        if storage.organizations.role(organization.id, user.id) is not None:
+            raise Failure(f"{email} is a member of {org} already")
+        storage.organizations.add_member(organization.id, user.id, Role(role))
+    session.answer({"org": org, "email": user.email, "role": role}, f"{user.email} is {role} of {org}")
 
 
 def _document(each: Organization, storage: Storage) -> dict[str, object]:

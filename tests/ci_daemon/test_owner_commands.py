@@ -80,6 +80,15 @@ def test_an_organization_is_given_a_weight_and_fails_fast(
     assert said("org", "set", "acme", "--no-fail-fast")["fail_fast"] is False
 
 
+def test_members_are_added_and_listed(storage: Storage, pipeline: Pipeline, said: Callable[..., Any]):
+    storage.users.create("bob@example.org", "Bob")
+    assert said("org", "add-member", "acme", "Bob@example.org", "--role", "admin")["role"] == "admin"
+    assert [(each["email"], each["role"]) for each in said("org", "members", "acme")] == [
+        ("ada@example.org", "owner"),
+        ("bob@example.org", "admin"),
+    ]
+
+
 def test_a_pipeline_fails_fast(storage: Storage, pipeline: Pipeline, said: Callable[..., Any]):
     assert said("pipeline", "set", "acme", "web", "--fail-fast")["fail_fast"] is True
     assert [(each["slug"], each["fail_fast"]) for each in said("pipeline", "list", "acme")] == [("web", True)]
@@ -162,6 +171,9 @@ def test_a_finished_build_is_refused(
         (["build", "list", "nobody/api"], 1, "there is no organization nobody: `ci-daemon org list` shows"),
         (["org", "set", "acme"], 2, "say what to change: --fail-fast, --no-fail-fast or --weight"),
         (["org", "set", "acme", "--weight", "0"], 2, "--weight"),
+        (["org", "add-member", "acme", "ada@example.org"], 1, "ada@example.org is a member of acme already"),
+        (["org", "add-member", "acme", "eve@example.org"], 1, "there is no user eve@example.org"),
+        (["org", "add-member", "acme", "ada@example.org", "--role", "king"], 2, "--role"),
         (["pipeline", "set", "acme", "web"], 2, "--fail-fast"),
         (["build", "force-finish", "acme/web/1", "--state", "passed", "--note", "x"], 2, "--state"),
         (["build", "force-finish", "acme/web/1", "--state", "failed"], 2, "--note"),
