@@ -68,17 +68,18 @@ class Pipelines:
             .limit(slot("limit")),
             _PIPELINE,
         )
-        count = BuildRow.select(peewee.fn.COUNT(peewee.SQL("*"))).where(BuildRow.pipeline == slot("pipeline_id"))
-        self._build_count = Query(database, count, first)
-        self._unfinished_count = Query(database, count.where(BuildRow.finished_at.is_null()), first)
+        self._build_count = Query(database, PipelineRow.select(PipelineRow.last_number).where(this), first)
+        self._unfinished_count = Query(
+            database,
+            BuildRow.select(peewee.fn.COUNT(peewee.SQL("*"))).where(
+                BuildRow.pipeline == slot("pipeline_id"), BuildRow.finished_at.is_null()
+            ),
+            first,
+        )
         self._fails_fast = Query(
             database,
             PipelineRow.select(PipelineRow.fail_fast | OrganizationRow.fail_fast).join(OrganizationRow).where(this),
             first,
-        )
-        self._set_fail_fast = Command(
-            database,
-            PipelineRow.update({PipelineRow.fail_fast: slot("fail_fast")}).where(this),
         )
         self._update = Command(
             database,
@@ -135,11 +136,6 @@ class Pipelines:
             self._forget_cache.run(id=pipeline_id)
             self._forget_secrets.run(id=pipeline_id)
 
-    def set_fail_fast(self, pipeline_id: int, *, fail_fast: bool) -> None:
-        """Say whether the first failure ends a pipeline's builds, those that run included."""
-        with self._database.write():
-            self._set_fail_fast.run(id=pipeline_id, fail_fast=fail_fast)
-
     def fails_fast(self, pipeline_id: int) -> bool:
         """Tell whether the first failure ends a pipeline's builds, by its own setting or its organization's."""
         return bool(self._fails_fast.one(id=pipeline_id))
@@ -162,5 +158,5 @@ class Pipelines:
         return paged(rows, limit, lambda pipeline: pipeline.id)
 
     def build_count(self, pipeline_id: int) -> int:
-        """Return how many builds a pipeline has."""
-        return self._build_count.one(pipeline_id=pipeline_id) or 0
+        """Return how many builds a pipeline has, which is the number of the latest: none is skipped, nor removed."""
+        return self._build_count.one(id=pipeline_id) or 0

@@ -46,7 +46,7 @@ def list_pipelines(session: Session, *, org: str) -> None:
 def set_pipeline(session: Session, *, org: str, pipeline: str, fail_fast: bool) -> None:
     """Change settings of PIPELINE of the organization ORG. They hold at once, for builds that run too."""
     with session.storage() as storage:
-        storage.pipelines.set_fail_fast(find_pipeline(storage, org, pipeline).id, fail_fast=fail_fast)
+        storage.pipelines.update(find_pipeline(storage, org, pipeline).id, fail_fast=fail_fast)
         document = _document(find_pipeline(storage, org, pipeline))
     session.answer(document, f"{org}/{pipeline}: fail fast {'on' if fail_fast else 'off'}")
 

@@ -36,7 +36,7 @@ def check(host: Host, build: Build) -> None:
 @pytest.mark.parametrize("whose", ["pipeline", "organization"])
 def test_the_first_failure_cancels_the_rest_but_what_is_there_for_failures(host: Host, whose: str):
     if whose == "pipeline":
-        host.storage.pipelines.set_fail_fast(host.pipeline.id, fail_fast=True)
+        host.storage.pipelines.update(host.pipeline.id, fail_fast=True)
     else:
         host.storage.organizations.configure(host.pipeline.organization_id, fail_fast=True)
     check(host, host.build(graph().ir()))
@@ -49,14 +49,14 @@ def test_without_it_independent_branches_go_on(host: Host):
 
 
 def test_a_failure_that_is_forgiven_ends_nothing(host: Host):
-    host.storage.pipelines.set_fail_fast(host.pipeline.id, fail_fast=True)
+    host.storage.pipelines.update(host.pipeline.id, fail_fast=True)
     soft = {"soft_fail": True}
     build = host.build(Graph().step("bad", "exit 1", runner_args=soft).step("good", "sleep 1").ir())
     assert host.finish(build).state == "passed"
 
 
 def test_a_job_that_is_granted_while_it_is_given_up_is_canceled_too(host: Host, monkeypatch: pytest.MonkeyPatch):
-    host.storage.pipelines.set_fail_fast(host.pipeline.id, fail_fast=True)
+    host.storage.pipelines.update(host.pipeline.id, fail_fast=True)
     late: list[Granted] = []
     handle = RootSupervisor.handle
 
@@ -86,7 +86,7 @@ def alone(actors: list[pykka.ActorRef[JobActor]]) -> list[pykka.ActorRef[JobActo
 
 
 def test_the_next_process_goes_on_where_a_crash_came_between_the_failure_and_what_follows(host: Host):
-    host.storage.pipelines.set_fail_fast(host.pipeline.id, fail_fast=True)
+    host.storage.pipelines.update(host.pipeline.id, fail_fast=True)
     build = host.build(Graph().step("bad", SLOW).step("runs", SLOW).step("waits", "true", after=("runs",)).ir())
     for key in ("bad", "runs"):
         host.says(build, b"begun", key)

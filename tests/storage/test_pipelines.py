@@ -71,9 +71,9 @@ def test_a_build_fails_fast_where_its_pipeline_or_its_organization_says_so(
     storage.organizations.configure(organization.id, fail_fast=True)
     assert storage.pipelines.fails_fast(pipeline.id)
     storage.organizations.configure(organization.id, fail_fast=False)
-    storage.pipelines.set_fail_fast(pipeline.id, fail_fast=True)
+    storage.pipelines.update(pipeline.id, fail_fast=True)
     assert storage.pipelines.fails_fast(pipeline.id)
-    storage.pipelines.set_fail_fast(pipeline.id, fail_fast=False)
+    storage.pipelines.update(pipeline.id, fail_fast=False)
     assert not storage.pipelines.fails_fast(pipeline.id)
 
 
