@@ -14,12 +14,11 @@ from rich.console import Console
 from actors.vms import VmError
 from benchmarks.builds import BUILDS
 from benchmarks.cache import CACHE
-from benchmarks.figures import table
 from benchmarks.fork import FORK
+from benchmarks.http import HTTP
 from benchmarks.lease import LEASE
 from benchmarks.logs import LOGS
 from benchmarks.place import open_place
-from benchmarks.reads import READS
 from benchmarks.recovery import RECOVERY
 from benchmarks.warm import WARM
 
@@ -27,9 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
 
-    from benchmarks.figures import Benchmark
+    from benchmarks.figures import Report
 
-_ALL = {benchmark.name: benchmark for benchmark in (LEASE, BUILDS, LOGS, READS, FORK, CACHE, WARM, RECOVERY)}
+_ALL: dict[str, Report] = {
+    benchmark.name: benchmark for benchmark in (LEASE, BUILDS, LOGS, HTTP, FORK, CACHE, WARM, RECOVERY)
+}
 
 
 def main() -> int:
@@ -52,13 +53,13 @@ def main() -> int:
     return 0
 
 
-def _run(benchmarks: Sequence[Benchmark], console: Console) -> None:
+def _run(benchmarks: Sequence[Report], console: Console) -> None:
     began = perf_counter()
     for benchmark in benchmarks:
         with open_place() as place:
-            figures = list(benchmark.measure(place))
+            report = benchmark.report(place)
         console.print(f"[bold]{benchmark.name}[/]: {benchmark.title}")
-        console.print(table(figures))
+        console.print(report)
         console.print(f"Floor: {benchmark.floor}\n", style="dim", markup=False)
     console.print(f"All of it took {perf_counter() - began:.0f} s.")
 

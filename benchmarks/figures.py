@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rich.table import Table
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from benchmarks.place import Place
 
-__all__ = ["Benchmark", "Figure", "by_turns", "table"]
+__all__ = ["Benchmark", "Figure", "Report", "by_turns", "table"]
 
 _WITHOUT_FRACTION = 100
 
@@ -36,6 +36,29 @@ class Benchmark:
     title: str
     floor: str
     measure: Callable[[Place], Iterator[Figure]]
+
+    def report(self, place: Place) -> Table:
+        """Measure, and return the figures as a table."""
+        return table(self.measure(place))
+
+
+class Report(Protocol):
+    """What is run and printed: a `Benchmark`, or one whose result is another table than of pairs."""
+
+    @property
+    def name(self) -> str:
+        """What it is called on the command line."""
+
+    @property
+    def title(self) -> str:
+        """The question."""
+
+    @property
+    def floor(self) -> str:
+        """What the figures are compared with."""
+
+    def report(self, place: Place) -> Table:
+        """Measure, and return the result."""
 
 
 def by_turns(what: str, unit: str, rounds: int, ours: Callable[[], float], floor: Callable[[], float]) -> Figure:

@@ -1,0 +1,194 @@
+"""How fast the endpoints that are used most answer, and whether that depends on how many builds there are."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from statistics import median, quantiles
+from time import perf_counter
+from typing import TYPE_CHECKING, NoReturn
+
+from rich.table import Table
+
+from benchmarks.crowd import fill
+from tests.e2e.daemon import Client, Daemon
+from tests.e2e.pipelines import one
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from benchmarks.place import Place
+    from tests.e2e.daemon import Build
+
+__all__ = ["HTTP"]
+
+_SIZES = (10_000, 100_000, 1_000_000)
+_CONNECTIONS = (1, 8, 32)
+_SECONDS = 0.4
+_BLOCK = 1 << 16
+_PATIENCE = 5.0
+_BARE = "bare falcon resource"
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """Answers a second, and milliseconds until half of them and all but one in a hundred are there."""
+
+    rate: float
+    p50: float
+    p99: float
+
+
+class HttpBenchmark:
+    """Every endpoint at every number of connections, with more and more builds in the database."""
+
+    name = "http"
+    title = "Reads over HTTP, by connections kept alive and by builds in the database; times are with the most builds"
+    floor = "a falcon resource that answers the bytes of a build, on waitress with as many threads, same client."
+
+    def report(self, place: Place) -> Table:
+        """Return a line for each endpoint and number of connections."""
+        measured: dict[tuple[str, int], list[_Measured]] = {}
+        state = place.folder / "state"
+        daemon = Daemon(state, {"CI_DAEMON_IMAGES_DIR": str(place.images_dir), "CI_DAEMON_POOL_WARM": "0"})
+        daemon.command("init")
+        try:
+            daemon.start()
+            client = Client.join(daemon, "bench@example.org")
+            build = client.pipeline().build(one("true"))
+            record = json.dumps(build.finish()).encode()
+            headers = {"Authorization": f"Bearer {client.token}"}
+            paths = _paths(client, build)
+            for size in _SIZES:
+                daemon.stop()
+                fill(state / "ci-daemon.sqlite3", size)
+                daemon.start()
+                with _bare(record) as port:
+                    sides = {name: (_port_of(daemon.url), path) for name, path in paths.items()}
+                    sides[_BARE] = (port, "/record")
+                    for name, (to, path) in sides.items():
+                        for connections in _CONNECTIONS:
+                            answered = _ask(to, _request(path, headers), connections)
+                            measured.setdefault((name, connections), []).append(answered)
+            daemon.stop()
+        finally:
+            daemon.kill()
+            daemon.command("lease", "kill", "--all")
+        return _table(measured)
+
+
+def _paths(client: Client, build: Build) -> dict[str, str]:
+    """Return the ten endpoints that clients ask most, by a short name."""
+    organization = f"/api/v0/organizations/{client.org}"
+    at = f"{organization}/{build.path}"
+    pipeline = at.partition("/builds/")[0]
+    job = f"{at}/jobs/{build.jobs()['only']['id']}"
+    return {
+        "build": at,
+        "its jobs": f"{at}/jobs",
+        "job": job,
+        "its log": f"{job}/log",
+        "log token": f"{at}/log-token",
+        "page of 50 builds": f"{pipeline}/builds",
+        "pipeline": pipeline,
+        "page of pipelines": f"{organization}/pipelines",
+        "balance": f"/api/v0/billing/balance/{client.org}",
+        "user": "/api/v0/user",
+    }
+
+
+def _port_of(url: str) -> int:
+    return int(url.rpartition(":")[2])
+
+
+@contextmanager
+def _bare(record: bytes) -> Iterator[int]:
+    """Serve a record that costs nothing; give the port."""
+    argv = [sys.executable, "-m", "benchmarks.bare"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin
+        assert server.stdout
+        try:
+            server.stdin.write(record)
+            server.stdin.close()
+            yield int(server.stdout.readline())
+        finally:
+            server.kill()
+
+
+def _request(path: str, headers: Mapping[str, str]) -> bytes:
+    lines = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def _ask(port: int, request: bytes, connections: int) -> _Measured:
+    """Let every connection ask again as soon as it is answered.
+
+    All answers have the length of the first, so that a comparison is all the parsing there is.
+    """
+    with ExitStack() as opened, selectors.DefaultSelector() as selector:
+        missing: dict[socket.socket, int] = {}
+        asked: dict[socket.socket, float] = {}
+        for _ in range(connections):
+            connection = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            missing[connection] = _ask_once(connection, request)
+            selector.register(connection, selectors.EVENT_READ, (connection, missing[connection]))
+        began = now = perf_counter()
+        for connection in missing:
+            asked[connection] = now
+            connection.sendall(request)
+        waits: list[float] = []
+        while now < began + _SECONDS:
+            for key, _ in selector.select(_PATIENCE) or _nothing_came():
+                connection, length = key.data
+                missing[connection] -= len(connection.recv(_BLOCK))
+                if not missing[connection]:
+                    now = perf_counter()
+                    waits.append(now - asked[connection])
+                    asked[connection], missing[connection] = now, length
+                    connection.sendall(request)
+            now = perf_counter()
+        hundredths = quantiles(waits, n=100)
+        return _Measured(len(waits) / (now - began), median(waits) * 1000, hundredths[98] * 1000)
+
+
+def _ask_once(connection: socket.socket, request: bytes) -> int:
+    """Return how many bytes the answer has, head and body."""
+    connection.sendall(request)
+    answer = b""
+    while b"\r\n\r\n" not in answer:
+        answer += connection.recv(_BLOCK)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
+    length = int(fields[b"content-length"])
+    while len(body) < length:
+        body += connection.recv(_BLOCK)
+    if not head.startswith(b"HTTP/1.1 200 "):
+        raise RuntimeError(body.decode())
+    return len(head) + 4 + length
+
+
+def _nothing_came() -> NoReturn:
+    raise RuntimeError(f"no answer in {_PATIENCE:g} s, or one of another length than the first")
+
+
+def _table(measured: Mapping[tuple[str, int], list[_Measured]]) -> Table:
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    made.add_column(min_width=22)
+    for heading in ("connections", *(f"{size:,} builds" for size in _SIZES), "p50", "p99", "of bare"):
+        made.add_column(heading, justify="right")
+    for (name, connections), results in measured.items():
+        last, floor = results[-1], measured[_BARE, connections][-1]
+        rates = [f"{each.rate:,.0f} /s" for each in results]
+        times = [f"{last.p50:.1f} ms", f"{last.p99:.1f} ms"]
+        made.add_row(name, str(connections), *rates, *times, f"{last.rate / floor.rate:.2f}")
+    return made
+
+
+HTTP = HttpBenchmark()
