@@ -1,0 +1,54 @@
+"""A scene to look at, a scene to change, and at the end a table of the rows that are covered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract.reference import LATER
+from tests.contract.scene import Scene, make_scene
+
+_ROWS = "contract_row"
+
+
+@pytest.fixture(scope="session")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """A scene that tests leave as it is: what they ask for is reading, or refused."""
+    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state")
+    yield scene
+    storage.close()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    """A scene of the test's own."""
+    storage, scene = make_scene(tmp_path / "state")
+    yield scene
+    storage.close()
+
+
+@pytest.fixture(autouse=True)
+def _row(request: pytest.FixtureRequest, record_property: pytest.FixtureRequest) -> None:
+    """Note to which table of the contract the test's row belongs: the module says it, a rule its section."""
+    spec = getattr(request.node, "callspec", None)
+    row = spec.params.get("rule") if spec else None
+    request.node.user_properties.append((_ROWS, getattr(row, "section", None) or request.module.TABLE))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many tests of each table's rows passed, and which rows are for later."""
+    passed, failed = Counter[str](), Counter[str]()
+    for outcome, counted in (("passed", passed), ("failed", failed), ("error", failed)):
+        for report in terminalreporter.stats.get(outcome, []):
+            counted.update(value for name, value in getattr(report, "user_properties", []) if name == _ROWS)
+    if not passed and not failed:
+        return
+    terminalreporter.section("contract")
+    for table in dict.fromkeys((*passed, *failed)):
+        missed = f"{failed[table]} FAILED" if failed[table] else ""
+        terminalreporter.write_line(f"{table:<50} {passed[table]:>5} passed  {missed}".rstrip())
+    for row in LATER:
+        terminalreporter.write_line(f"later: {row}")

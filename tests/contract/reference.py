@@ -1,0 +1,75 @@
+"""The contract's rows as the tests take them."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_REFERENCE = tomllib.loads(Path(__file__).with_name("reference.toml").read_text())
+_RULES = tomllib.loads(Path(__file__).with_name("rules.toml").read_text())
+
+LATER: list[str] = _REFERENCE["later"]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A row of the tables of endpoints: method and path, who may, and the status of success."""
+
+    request: str
+    who: str
+    status: int
+
+    @property
+    def method(self) -> str:
+        return self.request.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        return self.request.partition(" ")[2]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A row of the tables of fields: of a record, or of a request where ``endpoint`` is one that takes a body."""
+
+    of: str
+    name: str
+    kind: str
+    endpoint: Endpoint
+    at: tuple[str | int, ...] = ()
+
+    @property
+    def optional(self) -> bool:
+        return self.kind.endswith("?")
+
+    @property
+    def type(self) -> str:
+        return self.kind.removesuffix("?")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule in prose, and the tests that hold the service to it."""
+
+    section: str
+    says: str
+    tests: tuple[str, ...]
+
+
+ENDPOINTS = {row[0]: Endpoint(*row) for row in _REFERENCE["endpoints"]}
+
+
+def _record_fields(of: str, told: dict[str, Any]) -> list[Field]:
+    endpoint, at = ENDPOINTS[told["from"]], tuple(told.get("at", ()))
+    return [Field(of, name, kind, endpoint, at) for name, kind in told["fields"].items()]
+
+
+FIELDS = [field for of, told in _REFERENCE["records"].items() for field in _record_fields(of, told)]
+REQUESTS = [
+    Field(request, name, kind, ENDPOINTS[request])
+    for request, fields in _REFERENCE["requests"].items()
+    for name, kind in fields.items()
+]
+RULES = [Rule(section, says, tuple(tests)) for section, rules in _RULES.items() for says, tests in rules.items()]

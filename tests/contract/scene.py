@@ -1,0 +1,116 @@
+"""One of everything that paths name, and the people who ask for it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from falcon import testing
+
+from api import HttpSettings, RateLimitSettings, create_app
+from storage import BuildState, NewCoupon, Role, Storage
+from tests.api.world import Account, BuildPath, DummyEngine, TurnableClock, World
+from tests.contract.reference import Endpoint
+
+UNLIMITED = RateLimitSettings(10**6, 10**6, 10**6)
+WINDOW = {"from": "2026-01-01T00:00:00Z", "to": "2026-02-01T00:00:00Z"}
+COUPON = "FOR-ALL-OF-US"
+
+
+@dataclass
+class Scene:
+    """An organization of ``owner``, with an admin and a member, a build that ran, and whoever is not in it."""
+
+    world: World
+    owner: Account
+    admin: Account
+    member: Account
+    outsider: Account
+    guest: Account
+    build: BuildPath
+    named: dict[str, str]
+    examples: dict[str, Any]
+
+    def ask(self, endpoint: Endpoint, client: testing.TestClient | None = None, **changes: Any) -> testing.Result:
+        """Send the endpoint's request as it should be, from the owner's session unless said, but for the changes.
+
+        ``named`` replaces values in the path, ``json`` or ``body`` the body, ``headers`` are added.
+        """
+        client = client or self.owner.signed_in()
+        named = {**self.named, "id": self.id_for(endpoint), **changes.pop("named", {})}
+        path = re.sub(r"{(\w+)}", lambda found: named[found[1]], endpoint.path)
+        if "body" not in changes and "json" not in changes and (body := self.body(endpoint)) is not None:
+            changes["json"] = body
+        params = WINDOW if "/billing/usage/" in path else {}
+        return client.simulate_request(endpoint.method, path, params=params, **changes)
+
+    def body(self, endpoint: Endpoint) -> dict[str, Any] | None:
+        """Return a body that is taken; None where there is none."""
+        example = self.examples.get(endpoint.request)
+        if example is None:
+            return None
+        own: dict[str, dict[str, Any]] = {
+            "POST /api/v0/organizations/{org}/builds": {"repo_name": "Acme/Demo", "source_slug": "ci"},
+            "POST /api/v0/billing/coupon/redeem/{org}": {"code": COUPON},
+            "PATCH /api/v0/organizations/{org}/members/{user_id}": {"role": "admin"},
+            "POST /api/v0/organizations/{org}/invites": {"email": "new@example.org"},
+            "POST /api/v0/invites/accept": {"token": self.named["invite_token"]},
+        }
+        return {**example, **own.get(endpoint.request, {})}
+
+    def id_for(self, endpoint: Endpoint) -> str:
+        """Return what stands for ``{id}`` there."""
+        kind = next((kind for kind in ("api-tokens", "invites", "artifacts") if f"/{kind}/" in endpoint.path), "none")
+        return self.named[kind]
+
+
+def make_scene(directory: Path) -> tuple[Storage, Scene]:
+    """Make it in a storage of its own, which the caller closes."""
+    clock = TurnableClock()
+    storage = Storage.create(directory, clock)
+    engine = DummyEngine(storage, clock)
+    settings = HttpSettings(base_url="https://ci.example.org")
+    world = World(storage, engine, clock, create_app(storage, engine, settings, rate_limits=UNLIMITED, clock=clock))
+    owner, admin, member, outsider, guest = (
+        world.join(f"{name}@example.org", name.title()) for name in ("owner", "admin", "member", "outsider", "guest")
+    )
+    admin.joins(owner, Role.ADMIN)
+    member.joins(owner, Role.MEMBER)
+    pipeline = owner.pipeline()
+    owner.client.simulate_patch(pipeline.path, json={"source_slug": "ci"})
+    build = pipeline.build()
+    job = build.job()
+    job.write(b"hello\n")
+    job.run_for(60)
+    storage.builds.move(build.stored.id, build.stored.state, BuildState.PASSED)
+    files = [storage.artifacts.files.write(build.stored.uuid, "dist/report.txt", [b"text"])]
+    storage.artifacts.store(build.stored, job.stored, files)
+    storage.coupons.create(NewCoupon(COUPON, 500))
+    for scope in (owner.path, pipeline.path):
+        owner.client.simulate_put(f"{scope}/secrets/TOKEN", json={"value": "nobody-reads"})
+    key, _ = storage.tokens.create_api_key(owner.user.id, "to be revoked")
+    invite = owner.client.simulate_post(f"{owner.path}/invites", json={"email": guest.email, "role": "member"}).json
+    document = testing.TestClient(world.app).simulate_get("/api/v0/openapi.json").json
+    named = {
+        "org": owner.org,
+        "pipeline": pipeline.path.rpartition("/")[2],
+        "number": "1",
+        "job_id": job.uuid,
+        "user_id": member.user.uuid,
+        "name": "TOKEN",
+        "code": "build_not_found",
+        "none": "",
+        "api-tokens": key.uuid,
+        "invites": invite["id"],
+        "invite_token": invite["token"],
+        "artifacts": build.get("/artifacts").json["data"][0]["id"],
+    }
+    examples = {
+        f"{method.upper()} {path}": said["requestBody"]["content"]["application/json"]["example"]
+        for path, methods in document["paths"].items()
+        for method, said in methods.items()
+        if "requestBody" in said
+    }
+    return storage, Scene(world, owner, admin, member, outsider, guest, build, named, examples)

@@ -1,0 +1,131 @@
+"""Each endpoint: who may, what it answers, and what it says to everybody and everything else."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from falcon import testing
+
+from tests.contract.reference import ENDPOINTS, REQUESTS, Endpoint
+from tests.contract.scene import Scene
+
+TABLE = "Endpoints"
+
+ALL = list(ENDPOINTS.values())
+NEED_A_TOKEN = [endpoint for endpoint in ALL if endpoint.who not in {"public", "log"}]
+IN_AN_ORGANIZATION = [endpoint for endpoint in NEED_A_TOKEN if "{org}" in endpoint.path]
+FOR_ADMINS = [endpoint for endpoint in ALL if endpoint.who == "admin"]
+FOR_SESSIONS = [endpoint for endpoint in ALL if endpoint.who == "session"]
+WITH_A_BODY = list(dict.fromkeys(field.endpoint for field in REQUESTS))
+WRONG = "no-token-of-this-service"
+NOUNS = {
+    "org": "organization_not_found",
+    "pipeline": "pipeline_not_found",
+    "number": "build_not_found",
+    "job_id": "job_not_found",
+    "user_id": "member_not_found",
+    "code": "route_not_found",
+}
+IDS = {"api-tokens": "api_token_not_found", "invites": "invite_not_found", "artifacts": "artifact_not_found"}
+MALFORMED = ("nothing", "-1", "1e3", "0b9d6f0e-3f0c-4a53-9d0a", "99999999999999999999", "%2e%2e", "a b", "'", "é")
+
+
+def each(endpoints: list[Endpoint]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("endpoint", endpoints, ids=lambda endpoint: endpoint.request)
+
+
+def code(answered: testing.Result) -> tuple[int, str]:
+    return answered.status_code, answered.json["error"]["code"]
+
+
+def bearing(scene: Scene, token: str) -> testing.TestClient:
+    return testing.TestClient(scene.world.app, headers={"Authorization": f"Bearer {token}"})
+
+
+def test_the_table_has_every_endpoint_of_the_service(seen: Scene):
+    paths = seen.world.anonymous.simulate_get("/api/v0/openapi.json").json["paths"]
+    assert set(ENDPOINTS) == {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+
+
+@each(ALL)
+def test_it_answers(scene: Scene, endpoint: Endpoint):
+    if "cli/claim" in endpoint.path:
+        scene.owner.signed_in().simulate_post("/api/v0/auth/cli/transfer", json=scene.body(endpoint))
+        assert scene.ask(endpoint).status_code == endpoint.status
+    elif "cli/redeem" in endpoint.path:
+        made = scene.owner.signed_in().simulate_post("/api/v0/auth/cli/code").json
+        assert scene.ask(endpoint, json=made).status_code == endpoint.status
+    elif endpoint.path in {"/api/v0/invites/accept", "/api/v0/user"}:
+        assert scene.ask(endpoint, scene.guest.client).status_code == endpoint.status
+    else:
+        answered = scene.ask(endpoint)
+        assert answered.status_code == endpoint.status, answered.text
+
+
+@each(NEED_A_TOKEN)
+def test_without_a_token_it_is_refused(seen: Scene, endpoint: Endpoint):
+    answered = seen.ask(endpoint, seen.world.anonymous)
+
+    assert code(answered) == (401, "unauthorized")
+    assert answered.headers["WWW-Authenticate"] == "Bearer"
+
+
+@each(NEED_A_TOKEN)
+@pytest.mark.parametrize("token", [WRONG, "ci_" + "A" * 43, "", "a b"])
+def test_with_a_wrong_token_it_is_refused(seen: Scene, endpoint: Endpoint, token: str):
+    assert code(seen.ask(endpoint, bearing(seen, token))) == (401, "unauthorized")
+
+
+@each([endpoint for endpoint in ALL if endpoint.who == "log"])
+def test_a_log_needs_a_token_of_its_build(seen: Scene, endpoint: Endpoint):
+    bearers = "unauthorized" if "{org}" in endpoint.path else "log_stream_unauthorized"
+    assert code(seen.ask(endpoint, seen.world.anonymous)) == (401, bearers)
+    assert seen.ask(endpoint, bearing(seen, WRONG)).status_code == 401
+
+
+@each(IN_AN_ORGANIZATION)
+def test_for_an_outsider_there_is_no_organization(seen: Scene, endpoint: Endpoint):
+    assert code(seen.ask(endpoint, seen.outsider.client)) == (404, "organization_not_found")
+
+
+@each(FOR_ADMINS)
+def test_a_member_may_not(seen: Scene, endpoint: Endpoint):
+    named = {"user_id": seen.admin.user.uuid}  # for members may remove themselves
+    assert code(seen.ask(endpoint, seen.member.client, named=named)) == (403, "insufficient_org_role")
+
+
+@each(FOR_ADMINS)
+def test_an_admin_may(scene: Scene, endpoint: Endpoint):
+    assert scene.ask(endpoint, scene.admin.client).status_code == endpoint.status
+
+
+@each([endpoint for endpoint in IN_AN_ORGANIZATION if endpoint.who in {"member", "reader"}])
+def test_a_member_may(scene: Scene, endpoint: Endpoint):
+    assert scene.ask(endpoint, scene.member.client).status_code == endpoint.status
+
+
+@each(FOR_SESSIONS)
+def test_an_api_key_may_not(seen: Scene, endpoint: Endpoint):
+    assert code(seen.ask(endpoint, seen.owner.client)) == (403, "session_required")
+
+
+@each(WITH_A_BODY)
+def test_a_malformed_body_is_refused(seen: Scene, endpoint: Endpoint):
+    json = {"Content-Type": "application/json"}
+    for body in (b"{", b'{"a": 1}}', b"\xff\xfe", b"{'a': 1}", b'{"a": NaN}', b" "):
+        assert code(seen.ask(endpoint, body=body, headers=json)) == (400, "malformed_json"), body
+    for body in (b"[]", b"null", b'"text"', b"7"):
+        assert code(seen.ask(endpoint, body=body, headers=json)) == (422, "invalid_body"), body
+    answered = seen.ask(endpoint, body=b"a=1", headers={"Content-Type": "application/x-www-form-urlencoded"})
+    assert code(answered) == (415, "unsupported_media_type")
+
+
+@each([endpoint for endpoint in ALL if "{" in endpoint.path])
+@pytest.mark.parametrize("value", MALFORMED)
+def test_a_malformed_id_names_nothing(seen: Scene, endpoint: Endpoint, value: str):
+    for name in re.findall(r"{(\w+)}", endpoint.path):
+        kind = next((kind for kind in IDS if name == "id" and f"/{kind}/" in endpoint.path), None)
+        expected = IDS[kind] if kind else NOUNS.get(name)
+        if expected is not None:
+            assert code(seen.ask(endpoint, named={name: value})) == (404, expected), name
