@@ -27,6 +27,7 @@ class Masker:
     def __init__(self, patterns: Iterable[bytes] = ()) -> None:
         """Take the patterns, none of them empty."""
         self._patterns = tuple(set(patterns))
+        self._beginnings = {pattern[:size] for pattern in self._patterns for size in range(1, min(_HEAD, len(pattern)))}
         self.longest = max(map(len, self._patterns), default=0)
 
     @classmethod
@@ -77,19 +78,22 @@ class Masker:
 
     def _undecided(self, data: bytes, start: int) -> int:
         """Return the first place from ``start`` on whence all that is left begins a pattern, else the end."""
-        place = len(data)
+        last = range(max(start, len(data) - _HEAD + 1), len(data))
+        place = next((place for place in last if data[place:] in self._beginnings), len(data))
         for pattern in self._patterns:
             place = _begun(pattern, data, start, place)
         return place
 
 
 def _begun(pattern: bytes, data: bytes, start: int, end: int) -> int:
-    """Return the first place from ``start`` up to ``end`` whence ``data`` begins the pattern, else ``end``."""
+    """Return the first place from ``start`` up to ``end`` whence ``data``, 8 bytes of it or more, begins the pattern.
+
+    ``end`` where there is none.
+    """
     start = max(start, len(data) - len(pattern) + 1)
     head = pattern[:_HEAD]
-    while (place := data.find(head, start, end + len(head) - 1)) >= 0:
+    while (place := data.find(head, start, end + _HEAD - 1)) >= 0:
         if pattern.startswith(data[place:]):
             return place
         start = place + 1
-    start = max(start, len(data) - len(head) + 1)
-    return next((place for place in range(start, end) if pattern.startswith(data[place:])), end)
+    return end
