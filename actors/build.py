@@ -25,7 +25,7 @@ from actors.outcome import Fault, build_timeout
 from actors.runtime import Runtime, post
 from actors.states import WITH_VM, JobEvent, Progress, next_state, roll_up
 from actors.supervision import Supervised
-from storage import Build, BuildState, Job, JobState, Lease
+from storage import Build, Job, JobState, Lease
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -64,7 +64,7 @@ class BuildSupervisor(Supervised):
         self._set_alarm()
         for job_id in filter(self._with_vm, self._graph):
             self._attach(job_id)
-        if build.cancel_requested:
+        if build.given_up:
             self._stop_jobs(JobEvent.CANCEL, self._graph)
         self._unsettled.update(dict.fromkeys(self._graph))
         self._follow_up()
@@ -97,16 +97,14 @@ class BuildSupervisor(Supervised):
         self._handled(message)
 
     def on_error(self, message: object, error: Exception) -> None:
-        """Fail the build for an error of the service's own, and end what still runs of it."""
+        """Fail the build for an error of the service's own: end what still runs of it, and then the build."""
+        builds, why = self._runtime.storage.builds, f"the service could not handle an event of this build: {error}"
+        builds.blame(self._build.id, "internal_error", why)
+        self._build = builds.get(self._build_id) or self._build
+        for job_id in self._graph:
+            self._reload(job_id)
         self._stop_jobs(JobEvent.CANCEL, self._graph)
-        self._runtime.storage.builds.move(
-            self._build.id,
-            self._build.state,
-            BuildState.FAILED,
-            error_code="internal_error",
-            error_message=f"the service could not handle an event of this build: {error}",
-        )
-        self._build = self._runtime.storage.builds.get(self._build_id) or self._build
+        self._roll_up()
         self._handled(message)
 
     def _handled(self, message: object) -> None:
@@ -146,7 +144,7 @@ class BuildSupervisor(Supervised):
 
     def _end_of(self, job_id: int) -> JobEvent | None:
         """Return what is to end a job whatever it is at; None where nothing is."""
-        if self._build.cancel_requested or self._build.state.terminal or job_id in self._doomed:
+        if self._build.given_up or self._build.state.terminal or job_id in self._doomed:
             return JobEvent.CANCEL
         return JobEvent.BUILD_TIMEOUT if self._timed_out else None
 
@@ -254,7 +252,7 @@ class BuildSupervisor(Supervised):
         storage, build = self._runtime.storage, self._build
         if build.state.terminal:
             return
-        state = roll_up(self._graph.progress(), cancel_requested=build.cancel_requested)
+        state = roll_up(self._graph.progress(), cancel_requested=build.cancel_requested, given_up=build.given_up)
         started = build.started_at is not None
         if state is not build.state:
             storage.builds.move(build.id, build.state, state)

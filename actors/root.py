@@ -72,7 +72,7 @@ class RootSupervisor(Supervised):
         crew.root = self.actor_ref
         crew.hub = LogHub.start(self._runtime.timer, crew)
         for build in self._runtime.storage.builds.unfinished():
-            if build.state is not BuildState.SCHEDULED or build.cancel_requested:
+            if build.state is not BuildState.SCHEDULED or build.given_up:
                 self._supervise(build.id)
         for build_id in self._runtime.storage.cache.begun():
             if build_id not in self._builds:

@@ -117,11 +117,11 @@ def blocks(prerequisite: Progress, *, continue_on_failure: bool) -> bool:
     return prerequisite.state.terminal and not satisfies(prerequisite, continue_on_failure=continue_on_failure)
 
 
-def roll_up(jobs: Iterable[Progress], *, cancel_requested: bool) -> BuildState:
-    """Return the state of a build from the states of all its jobs."""
+def roll_up(jobs: Iterable[Progress], *, cancel_requested: bool, given_up: bool = False) -> BuildState:
+    """Return the state of a build from the states of all its jobs; one that is given up fails whatever they come to."""
     jobs = tuple(jobs)
     over = all(job.state.terminal for job in jobs)
-    broken = any(job.broken for job in jobs)
+    broken = given_up or any(job.broken for job in jobs)
     if cancel_requested:
         return BuildState.CANCELED if over else BuildState.CANCELING
     if over:

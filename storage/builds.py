@@ -117,6 +117,12 @@ class Builds:
                 }
             ).where(this, BuildRow.state == slot("frm"), unfinished),
         )
+        self._blame = Command(
+            database,
+            BuildRow.update(
+                {BuildRow.error_code: slot("error_code"), BuildRow.error_message: slot("error_message")}
+            ).where(this, unfinished, BuildRow.error_code.is_null()),
+        )
         self._request_cancel = Command(
             database, BuildRow.update({BuildRow.cancel_requested: 1}).where(this, unfinished)
         )
@@ -244,6 +250,11 @@ class Builds:
                 error_message=error_message,
             )
         return moved == 1
+
+    def blame(self, build_id: int, error_code: str, error_message: str) -> bool:
+        """Note why a build fails whatever its jobs come to; False where it is finished, or has a reason already."""
+        with self._database.write():
+            return self._blame.run(id=build_id, error_code=error_code, error_message=error_message) == 1
 
     def request_cancel(self, build_id: int) -> bool:
         """Note that a build is to be canceled; False where it is finished, or unknown."""

@@ -175,6 +175,11 @@ class Build:
     error_message: str | None
     logs_expired_at: datetime | None
 
+    @property
+    def given_up(self) -> bool:
+        """Whether its jobs are to end and no other is to start: it was canceled, or the service failed it."""
+        return self.cancel_requested or self.error_code is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Job:

@@ -96,6 +96,30 @@ def test_a_job_of_which_every_actor_dies_is_given_up(host: Host, monkeypatch: py
     )
 
 
+def test_a_build_that_the_service_failed_is_ended_whole_by_the_next_process(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+):
+    build = host.build(Graph().step("endless", "echo begun; sleep 600").step("next", "true", after=("endless",)).ir())
+    host.says(build, b"begun", "endless")
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(BuildSupervisor, "_job_changed", broken)
+    monkeypatch.setattr(Attempt, "kill", lambda _: None)
+    the(BuildSupervisor).tell(JobChanged(host.job(build, "endless").id, Progress(JobState.RUNNING, attempt=1)))
+    until(lambda: True if host.job(build, "endless").state == "canceling" else None, "the job's end to begin")
+    failing = host.storage.builds.get(build.id)
+    assert failing is not None
+    assert not failing.state.terminal
+    monkeypatch.undo()
+    host.restart()
+    ended = host.finish(build)
+    assert (ended.state, ended.error_code) == ("failed", "internal_error")
+    assert [host.job(build, key).state for key in ("endless", "next")] == ["canceled"] * 2
+    until(lambda: True if not host.storage.leases.live() else None, "the lease's end")
+
+
 def test_the_next_process_attaches_to_running_commands_without_a_hole_or_a_repeat_in_the_log(host: Host):
     build = host.build(one(LOUD))
     host.says(build, b"line 3")

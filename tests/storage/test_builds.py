@@ -173,6 +173,16 @@ def test_a_build_starts_when_its_first_job_does(storage: Storage, world: World, 
     assert after.started_at == started
 
 
+def test_the_first_reason_for_which_the_service_fails_a_build_stays(storage: Storage, world: World):
+    build = world.build(new_job())
+    assert not build.given_up
+    assert storage.builds.blame(build.id, "internal_error", "first")
+    assert not storage.builds.blame(build.id, "internal_error", "second")
+    kept = storage.builds.get(build.id)
+    assert kept is not None
+    assert (kept.state, kept.error_message, kept.given_up) == (BuildState.SCHEDULED, "first", True)
+
+
 def test_a_cancel_is_noted_while_the_build_is_not_finished(storage: Storage, world: World):
     build = world.build()
     assert storage.builds.request_cancel(build.id)
