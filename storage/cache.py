@@ -156,7 +156,8 @@ class Cache:
             if job.artifacts:
                 self._artifacts.inherit(entry.job_id, job.id)
             with suppress(OSError), self._logs.writer(build_uuid, job.uuid, job.attempt) as log:
-                log.notice(notice)
+                if job.attempt or not log.size:  # else a process wrote it that died before it could commit
+                    log.notice(notice)
             return True
 
     def drop(self, entries: Iterable[CacheEntry]) -> None:

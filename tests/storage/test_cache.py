@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage import Build, BuildState, CacheEntry, CacheName, Job, JobState, LogKind, NewJob, Storage
+from storage import Build, BuildState, CacheEntry, CacheName, Job, JobState, LogKind, LogWriter, NewJob, Storage
 from tests.storage.world import BUILDS_IN, HandClock, World, new_job
 
 
@@ -75,6 +75,27 @@ def test_a_hit_passes_the_job_hands_it_the_disk_and_says_so_in_its_log(
     kept = storage.cache.find(entry.name)
     assert kept is not None
     assert (kept.hits, kept.last_used_at) == (1, used_at)
+
+
+def test_a_hit_is_told_once_though_a_process_died_before_it_could_commit(
+    storage: Storage, world: World, monkeypatch: pytest.MonkeyPatch
+):
+    entry = _store(storage, world)
+    build = world.build(_cacheable())
+    notice = LogWriter.notice
+
+    def dies(log: LogWriter, text: str) -> None:
+        notice(log, text)
+        raise RuntimeError("killed")
+
+    monkeypatch.setattr(LogWriter, "notice", dies)
+    with pytest.raises(RuntimeError):
+        _hit(storage, build, world.job(build), entry)
+    monkeypatch.undo()
+    assert world.state(world.job(build)) is JobState.SCHEDULED
+    assert _hit(storage, build, world.job(build), entry)
+    log = storage.logs.reader(build.uuid, world.job(build).uuid)
+    assert log.read(0, log.size()) == b"cache hit\n"
 
 
 def test_a_hit_costs_nothing(storage: Storage, world: World):
