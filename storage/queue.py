@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import peewee
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from storage.records import Job
 
 __all__ = ["Queue"]
+
+_SECOND = 1_000_000
 
 _PARENT = EdgeRow.select(EdgeRow.from_job).where(EdgeRow.to_job == JobRow.id, EdgeRow.kind == EdgeKind.BUILDS_IN)
 _QUEUED = Columns(
@@ -36,6 +39,14 @@ _QUEUED = Columns(
 _USE = Columns(PastUse, LeaseRow.organization, LeaseRow.cpu, LeaseRow.started_at, LeaseRow.finished_at)
 
 
+@dataclass(frozen=True, slots=True)
+class _BackOff:
+    """When a job may have its next attempt, and whether it may now."""
+
+    until: datetime
+    over: bool
+
+
 class Queue:
     """Jobs that wait for a VM. A job that backs off before its next attempt is not in the queue until that is over.
 
@@ -51,7 +62,9 @@ class Queue:
         of_organization = JobRow.organization == slot("organization_id")
         turn = (JobRow.scheduled_at, JobRow.position, JobRow.id)
         queued = JobRow.select(*_QUEUED.selected).join(OrganizationRow)
-        instant: Columns[datetime] = Columns(lambda at: at, JobRow.not_before)
+        since_when = JobRow.not_before - _SECOND * peewee.fn.JSON_EXTRACT(JobRow.retry_policy, "$.backoff_seconds")
+        over = (JobRow.not_before <= slot("now")) | (since_when > slot("now"))
+        back_off = Columns(_BackOff, JobRow.not_before, (over, bool))
         self._head_after = Query(
             database,
             queued.where(waits, JobRow.organization > slot("after")).order_by(JobRow.organization, *turn).limit(1),
@@ -73,13 +86,11 @@ class Queue:
             JobRow.select(JobRow.id, JobRow.build).where(waits, of_organization).order_by(*turn),
             lambda row: (int(row[0]), int(row[1])),
         )
-        self._wake = Command(
-            database, JobRow.update({JobRow.not_before: None}).where(backs_off, JobRow.not_before <= slot("now"))
-        )
+        self._wake = Command(database, JobRow.update({JobRow.not_before: None}).where(backs_off, over))
         self._next_wake = Query(
             database,
-            JobRow.select(*instant.selected).where(backs_off).order_by(JobRow.not_before).limit(1),
-            instant,
+            JobRow.select(*back_off.selected).where(backs_off).order_by(JobRow.not_before).limit(1),
+            back_off,
         )
         since: Columns[datetime] = Columns(lambda at: at, JobRow.queued_at)
         self._oldest = Query(
@@ -140,13 +151,19 @@ class Queue:
         return {job_id: place for place, (job_id, build) in enumerate(queue, 1) if build == build_id}
 
     def wake(self) -> datetime | None:
-        """Put jobs whose back-off is over into the queue; return when the next back-off will be, None without one."""
-        soonest = self._next_wake.one()
-        if soonest is None or to_micros(soonest) > self._database.now():
-            return soonest
-        with self._database.write():
-            self._wake.run(now=self._database.now())
-        return self._next_wake.one()
+        """Put jobs whose back-off is over into the queue; return when the next back-off will be, None without one.
+
+        One that has not even begun is over too: the clock was set back since, and it would last longer than it may.
+        """
+        soonest = self._soonest()
+        if soonest is not None and soonest.over:
+            with self._database.write():
+                self._wake.run(now=self._database.now())
+            soonest = self._soonest()
+        return None if soonest is None else soonest.until
+
+    def _soonest(self) -> _BackOff | None:
+        return self._next_wake.one(now=self._database.now())
 
     def oldest(self) -> datetime | None:
         """Return since when the job that has waited longest could have had a VM, None where none waits."""

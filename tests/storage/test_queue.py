@@ -7,6 +7,8 @@ from datetime import timedelta
 from storage import Job, JobState, Shape, Storage
 from tests.storage.world import BUILDS_IN, DEPENDS_ON, HandClock, World, new_job
 
+PATIENT = {"limit": 1, "backoff_seconds": 30}
+
 
 def _heads(storage: Storage) -> list[int]:
     return [job.job_id for job in storage.queue.heads()]
@@ -92,6 +94,17 @@ def test_a_job_that_backs_off_is_in_the_queue_again_when_that_is_over(world: Wor
     assert storage.queue.wake() is None
     assert _heads(storage) == [first.id]
     assert storage.queue.position(_again(world, first)) == 1
+
+
+def test_a_back_off_from_before_the_clock_was_set_back_is_over(world: World, clock: HandClock):
+    stale, young = world.jobs(world.build(new_job("a", retry_policy=PATIENT), new_job("b", retry_policy=PATIENT)))
+    _back_off(world, stale, 30)
+    clock.turn(hours=-1)
+    assert world.storage.queue.wake() is None
+    assert _heads(world.storage) == [stale.id]
+    _back_off(world, young, 30)
+    assert world.storage.queue.wake() == clock.now() + timedelta(seconds=30)
+    assert world.storage.queue.length() == 1
 
 
 def test_who_could_have_had_a_vm_for_long_is_overdue_and_a_back_off_counts_not(world: World, clock: HandClock):
