@@ -29,6 +29,7 @@ __all__ = [
     "timeout_on_record",
 ]
 
+_BUILD_TIMEOUT = "pipeline_timeout"
 _GB = 2**30
 _NEARLY_FULL = 0.95
 _HOG = 256 * 2**20
@@ -77,11 +78,14 @@ class Ending:
         return replace(self, event=JobEvent.FAILED, soft_failed=False, error_code="snapshot_failed", error_message=why)
 
     def stopped(self, timeout: Fault | None) -> Ending:
-        """Return the same ending of a job that was stopped meanwhile: for a time-out, else canceled."""
+        """Return the same ending of a job that was stopped meanwhile: for a time-out, else canceled.
+
+        The step's own time-out may be a soft failure. The build's is none: a build without time left does not pass.
+        """
         return replace(
             self,
             event=JobEvent.DEAD,
-            soft_failed=self.soft_failed and timeout is not None,
+            soft_failed=self.soft_failed and timeout is not None and timeout.code != _BUILD_TIMEOUT,
             error_code=timeout.code if timeout else None,
             error_message=timeout.message if timeout else None,
         )
@@ -94,7 +98,7 @@ def step_timeout(seconds: int) -> Fault:
 
 def build_timeout(build: Build) -> Fault:
     """Say that a build's time is up."""
-    return Fault("pipeline_timeout", f"the build's time-out of {build.timeout_seconds} s is over")
+    return Fault(_BUILD_TIMEOUT, f"the build's time-out of {build.timeout_seconds} s is over")
 
 
 def timeout_on_record(job: Job) -> Fault | None:

@@ -184,9 +184,11 @@ def test_a_stopped_job_keeps_its_exit_code_and_its_bill_and_says_only_why_it_was
     canceled = ending.stopped(None)
     assert (canceled.event, canceled.error_code, canceled.error_message) == (JobEvent.DEAD, None, None)
     assert not canceled.soft_failed
-    late = ending.stopped(Fault("pipeline_timeout", "late"))
-    assert (late.event, late.error_code, late.soft_failed) == (JobEvent.DEAD, "pipeline_timeout", ending.soft_failed)
-    for each in (canceled, late):
+    late = ending.stopped(Fault("step_timeout", "late"))
+    assert (late.event, late.error_code, late.soft_failed) == (JobEvent.DEAD, "step_timeout", ending.soft_failed)
+    too_late = ending.stopped(Fault("pipeline_timeout", "late"))
+    assert (too_late.event, too_late.error_code, too_late.soft_failed) == (JobEvent.DEAD, "pipeline_timeout", False)
+    for each in (canceled, late, too_late):
         assert (each.exit_code, each.billable) == (ending.exit_code, ending.billable)
 
 
