@@ -107,9 +107,7 @@ def create_app(
     routes.add(f"{_V0}/auth/logout", Logout(access, rates))
     _add_handoffs(routes, Handoffs(storage, access, rates))
     routes.add(f"{_V0}/organizations", Organizations(storage, access, pager))
-    _add_people(
-        routes, Members(storage, access), Invites(storage, access, rates, mailer or NoMailer(), settings.url)
-    )
+    _add_people(routes, Members(storage, access), Invites(storage, access, rates, mailer or NoMailer(), settings.url))
 
     pipelines = Pipelines(storage, access, pager)
     routes.add(_PIPELINES, pipelines, "list")

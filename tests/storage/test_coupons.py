@@ -83,13 +83,14 @@ def test_nothing_comes_of_a_code_that_there_is_not(storage: Storage, acme: int):
     assert storage.ledger.page(acme, 1, None).rows == ()
 
 
-def test_of_many_at_once_only_as_many_as_may_redeem_it(storage: Storage, world: World):
+def test_of_many_at_once_only_as_many_as_may_redeem_it(storage: Storage, world: World, clock: HandClock):
     organizations = [world.other_pipeline(f"Org {number}").organization_id for number in range(8)]
     storage.coupons.create(NewCoupon("SPRING", 50, max_redemptions=3))
+    elsewhere = Storage.open(storage.directory, clock)
     outcomes: list[str] = []
     together = threading.Barrier(len(organizations) * 2)
 
-    def redeem(organization_id: int) -> None:
+    def redeem(storage: Storage, organization_id: int) -> None:
         together.wait()
         try:
             storage.coupons.redeem("SPRING", organization_id)
@@ -97,11 +98,14 @@ def test_of_many_at_once_only_as_many_as_may_redeem_it(storage: Storage, world: 
         except (CouponClaimed, CouponExhausted) as error:
             outcomes.append(type(error).__name__)
 
-    threads = [threading.Thread(target=redeem, args=(each,)) for each in organizations * 2]
+    threads = [
+        threading.Thread(target=redeem, args=(where, each)) for where in (storage, elsewhere) for each in organizations
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    elsewhere.close()
     assert outcomes.count("redeemed") == 3
     assert len(outcomes) == 16
     assert sum(storage.ledger.balance(each) for each in organizations) == 150
