@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.reference import LATER
+from tests.contract.reference import LATER, RULES
 from tests.contract.scene import Scene, make_scene
 
 _ROWS = "contract_row"
@@ -31,11 +31,11 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 @pytest.fixture(autouse=True)
-def _row(request: pytest.FixtureRequest, record_property: pytest.FixtureRequest) -> None:
-    """Note to which table of the contract the test's row belongs: the module says it, a rule its section."""
+def _row(request: pytest.FixtureRequest) -> None:
+    """Note to which table of the contract the test's row belongs: its module says it, and of a rule its section."""
     spec = getattr(request.node, "callspec", None)
-    row = spec.params.get("rule") if spec else None
-    request.node.user_properties.append((_ROWS, getattr(row, "section", None) or request.module.TABLE))
+    rule = spec.params.get("rule") if spec else None
+    request.node.user_properties.append((_ROWS, f"Rules: {rule.section}" if rule else request.module.TABLE))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -47,8 +47,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not passed and not failed:
         return
     terminalreporter.section("contract")
+    broken = {report.nodeid.partition("[")[0] for report in terminalreporter.stats.get("failed", [])}
     for table in dict.fromkeys((*passed, *failed)):
         missed = f"{failed[table]} FAILED" if failed[table] else ""
         terminalreporter.write_line(f"{table:<50} {passed[table]:>5} passed  {missed}".rstrip())
+    for rule in RULES:
+        if broken & {f"tests/{test}" for test in rule.tests}:
+            terminalreporter.write_line(f"NOT HELD: {rule.section}: {rule.says}")
     for row in LATER:
         terminalreporter.write_line(f"later: {row}")
