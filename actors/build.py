@@ -21,7 +21,7 @@ from actors.messages import (
     QueueTimedOut,
     Stirred,
 )
-from actors.outcome import Fault, build_timeout
+from actors.outcome import Fault, build_timeout, forgiven
 from actors.runtime import Runtime, post
 from actors.states import WITH_VM, JobEvent, Progress, next_state, roll_up
 from actors.supervision import Supervised
@@ -183,11 +183,14 @@ class BuildSupervisor(Supervised):
             return
         fault = build_timeout(self._build) if event is JobEvent.BUILD_TIMEOUT else fault
         code, why = (fault.code, fault.message) if fault else (None, None)
-        if not self._runtime.storage.jobs.move(job_id, node.progress.state, target, error_code=code, error_message=why):
+        soft = event is JobEvent.QUEUE_TIMEOUT and forgiven(node.job)
+        if not self._runtime.storage.jobs.move(
+            job_id, node.progress.state, target, error_code=code, error_message=why, soft_failed=soft
+        ):
             self._runtime.drops.note(node.job.uuid, node.progress.state, event)
             self._reload(job_id)
             return
-        self._note(job_id, Progress(target, node.progress.soft_failed, node.progress.attempt))
+        self._note(job_id, Progress(target, soft, node.progress.attempt))
         post(self._runtime.crew.hub, Stirred(node.job.uuid))
 
     def _reload(self, job_id: int) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "ending_of_exit",
     "ending_of_fault",
     "fault_of",
+    "forgiven",
     "seconds_to_full",
     "step_timeout",
     "timeout_on_record",
@@ -171,9 +172,14 @@ def ending_of_fault(fault: Fault, job: Job, *, lost_before: int, retries: int) -
         JobEvent.RETRY if again else JobEvent.FAILED,
         error_code=fault.code,
         error_message=fault.message,
-        soft_failed=not again and _covers(job.soft_fail_policy, None),
+        soft_failed=not again and forgiven(job),
         billable=not fault.service,
     )
+
+
+def forgiven(job: Job) -> bool:
+    """Tell whether an end that no command's exit came to is a soft failure of the job."""
+    return _covers(job.soft_fail_policy, None)
 
 
 def _retries(exit_code: int, job: Job, retried: int) -> bool:

@@ -144,6 +144,15 @@ def test_a_job_that_gets_no_vm_in_time_ends_and_says_what_was_missing(host_of: H
     assert host.storage.builds.get(held.id).state == "running"  # type: ignore[union-attr] # it is there
 
 
+def test_a_job_that_may_fail_may_also_get_no_vm_in_time(host_of: HostOf):
+    host = host_of(max_vms=1, queue_timeout=1)
+    host.engine.start()
+    host.says(host.build(one(LONG)), b"")
+    waiting = host.build(one("true", runner_args={"soft_fail": True}))
+    assert host.finish(waiting).state == "passed"
+    assert (host.job(waiting).state, host.job(waiting).soft_failed) == (JobState.TIMED_OUT, True)
+
+
 def test_time_without_a_service_is_no_waiting(host_of: HostOf):
     host = host_of(max_vms=1, queue_timeout=60)
     build = host.build(many(2, "true"))
