@@ -110,28 +110,26 @@ class BuildIntake:
 
         Raises ApiError ``draining``, ``pipeline_manual_disabled``, ``billing_insufficient_balance``, ``invalid_body``,
         ``build_invalid`` or ``idempotency_conflict``, which leave no row behind, or ``build_plan_rejected``, which
-        leaves a failed build that says the same.
+        leaves a failed build that says the same. Raises PipelineGone.
         """
         key = submission.key
         if key is not None and (use := self._storage.idempotency_keys.find(key)) is not None:
-            return self._again(pipeline, use)
+            return self._again(use)
         refuse_while_draining(self._engine)
         self._admit(pipeline, submission.document)
         body = check_body(submission.document, model)
         try:
             return self._create(pipeline, body, key)
         except KeyUsed as used:
-            return self._again(pipeline, used.use)
-        except PipelineGone:
-            raise ApiError.not_found("pipeline", pipeline.slug) from None
+            return self._again(used.use)
 
-    def _again(self, pipeline: Pipeline, use: KeyUse) -> Build:
+    def _again(self, use: KeyUse) -> Build:
         """Answer a request as the one before it was answered."""
         if not use.same_request:
             raise ApiError("idempotency_conflict", "another request, of other content or to another path, has this key")
         build = self._storage.builds.get(use.build_id)
         if build is None:
-            raise ApiError.not_found("pipeline", pipeline.slug)
+            raise PipelineGone("the pipeline was deleted, and its builds with it")
         if use.rejected:
             raise _rejection(build)
         return build

@@ -129,7 +129,7 @@ _PROBLEMS = (
     Problem(
         "pipeline_not_found",
         404,
-        "The organization has no pipeline with this slug.",
+        "The organization has no pipeline with this slug, or none that this repository has by this name.",
         "List the pipelines with `GET /api/v0/organizations/{org}/pipelines`.",
     ),
     Problem(

@@ -9,7 +9,7 @@ import falcon
 from pydantic import BaseModel
 
 from api.catalog import CATALOG
-from storage import DatabaseUnavailable
+from storage import DatabaseUnavailable, PipelineGone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,6 +95,7 @@ class ErrorAnswers:
         app.add_error_handler(Exception, self._crashed)
         app.add_error_handler(falcon.HTTPError, self._refused_by_falcon)
         app.add_error_handler(DatabaseUnavailable, self._held_up)
+        app.add_error_handler(PipelineGone, self._deleted_meanwhile)
         app.add_error_handler(ApiError, self._refused)
 
     def _refused(self, req: ApiRequest, resp: falcon.Response, error: ApiError, _params: dict[str, Any]) -> None:
@@ -120,6 +121,11 @@ class ErrorAnswers:
         self, req: ApiRequest, resp: falcon.Response, error: DatabaseUnavailable, params: dict[str, Any]
     ) -> None:
         self._refused(req, resp, ApiError("busy", str(error), headers={"Retry-After": "1"}), params)
+
+    def _deleted_meanwhile(
+        self, req: ApiRequest, resp: falcon.Response, error: PipelineGone, params: dict[str, Any]
+    ) -> None:
+        self._refused(req, resp, ApiError("pipeline_not_found", str(error)), params)
 
     def _crashed(self, req: ApiRequest, resp: falcon.Response, error: Exception, params: dict[str, Any]) -> None:
         _log.error("%s %r failed", req.asked, req.path, exc_info=error)

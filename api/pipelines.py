@@ -16,7 +16,6 @@ from api.repositories import repo_name
 from storage import (
     NewPipeline,
     PipelineBusy,
-    PipelineGone,
     Role,
     SlugTaken,
     Storage,
@@ -187,11 +186,7 @@ class Pipelines:
         """Change a pipeline; owners and admins may."""
         found = self._managed(req, org, pipeline)
         body = read_body(req, UpdatePipeline)
-        try:
-            changed = self._storage.pipelines.update(found.id, **body.changes())
-        except PipelineGone:
-            raise ApiError.not_found("pipeline", pipeline) from None
-        answer(resp, self._single(changed))
+        answer(resp, self._single(self._storage.pipelines.update(found.id, **body.changes())))
 
     @operation(
         "deletePipeline",

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.errors import SecretInvalid, SecretNotFound
-from storage.models import AttemptRow, SecretRow
+from storage.errors import PipelineGone, SecretInvalid, SecretNotFound
+from storage.models import AttemptRow, PipelineRow, SecretRow
 from storage.records import Secret, SecretScope
-from storage.statements import Columns, Command, Query, insert_into, slot, written
+from storage.statements import Columns, Command, Query, first, insert_into, slot, written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +45,13 @@ class Secrets:
         self._get = Query(database, secrets.where(this), _SECRET)
         self._value = Query(database, SecretRow.select(SecretRow.value).where(this), _sealed)
         self._insert = Command(database, insert_into(SecretRow))
+        self._pipeline = Query(
+            database,
+            PipelineRow.select(PipelineRow.id).where(
+                PipelineRow.id == slot("pipeline_id"), PipelineRow.deleted_at.is_null()
+            ),
+            first,
+        )
         self._update = Command(
             database,
             SecretRow.update({SecretRow.value: slot("value"), SecretRow.updated_at: slot("updated_at")}).where(this),
@@ -65,11 +72,13 @@ class Secrets:
         return self._list.all(organization_id=scope.organization_id, pipeline_id=scope.pipeline_id)
 
     def put(self, scope: SecretScope, name: str, value: str) -> Secret:
-        """Set a secret, whether it is there or not. Raises SecretInvalid."""
+        """Set a secret, whether it is there or not. Raises SecretInvalid, PipelineGone."""
         _check(name, value)
         this: dict[str, int | str | None] = {**_slots(scope), "name": name}
         sealed = self._vault.seal(value.encode(), _place(scope, name))
         with self._database.write():
+            if scope.pipeline_id is not None and self._pipeline.one(pipeline_id=scope.pipeline_id) is None:
+                raise PipelineGone("the pipeline was deleted: it has no secrets")
             now = self._database.now()
             if not self._update.run(**this, value=sealed, updated_at=now):
                 self._insert.run(**this, value=sealed, created_at=now, updated_at=now)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from storage import BuildState, Pipeline, Role, Storage
-from tests.api.world import Account, BuildPath, PipelinePath, World
+from tests.api.world import HELLO, Account, BuildPath, PipelinePath, World
 
 
 @pytest.fixture
@@ -140,6 +140,33 @@ def test_a_deleted_pipeline_leaves_lists_and_look_ups(world: World, ada: Account
     assert ada.client.simulate_delete(pipeline.path).json["error"]["code"] == "pipeline_not_found"
     assert ada.client.simulate_patch(pipeline.path, json={}).json["error"]["code"] == "pipeline_not_found"
     assert pipeline.post().json["error"]["code"] == "pipeline_not_found"
+
+
+@pytest.mark.parametrize(
+    ("method", "below", "body"),
+    [
+        ("PATCH", "", {"name": "Else"}),
+        ("PUT", "/secrets/TOKEN", {"value": "hush"}),
+        ("POST", "/builds", {"branch": "main", "commit": "c0ffee", "pipeline_ir": HELLO}),
+        ("POST", "/builds", {"branch": "main", "commit": "c0ffee", "pipeline_ir": "{"}),
+    ],
+)
+def test_what_comes_while_it_is_deleted_finds_it_gone(
+    ada: Account,
+    pipeline: PipelinePath,
+    stored: Pipeline,
+    storage: Storage,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    below: str,
+    body: dict[str, object],
+):
+    storage.pipelines.delete(stored.id)
+    monkeypatch.setattr(storage.pipelines, "by_slug", lambda *_: stored)
+    answered = ada.client.simulate_request(method, pipeline.path + below, json=body)
+
+    assert answered.status_code == 404
+    assert answered.json["error"]["code"] == "pipeline_not_found"
 
 
 def test_its_slug_is_free_for_a_pipeline_that_counts_from_one(ada: Account, pipeline: PipelinePath):

@@ -123,6 +123,8 @@ def test_a_deleted_pipeline_and_its_builds_are_found_nowhere(storage: Storage, p
     assert storage.builds.page(pipeline.id, 10, None).rows == ()
     with pytest.raises(PipelineGone):
         storage.pipelines.update(pipeline.id, name="Back")
+    with pytest.raises(PipelineGone):
+        storage.secrets.put(_scope(pipeline), "TOKEN", "hush")
 
 
 def test_a_deleted_pipelines_slug_is_free_and_counts_from_one(storage: Storage, pipeline: Pipeline, world: World):
