@@ -14,6 +14,7 @@ _PREFIX = "#/components/schemas/"
 _PLAIN: Mapping[str, Any] = MappingProxyType({"integer": 0, "number": 0, "boolean": False, "null": None})
 _BY_NAME: Mapping[str, Any] = MappingProxyType(
     {
+        "allow_manual": True,
         "branch": "main",
         "cache_key": None,
         "command": "make test",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 import storage
 from api.bodies import answer, read_body
@@ -54,7 +54,7 @@ class InviteListRecord(BaseModel):
 class CreateInvite(RequestBody):
     """The body of ``POST …/invites``; the address is taken without regard to case and spaces around it."""
 
-    email: Text
+    email: Annotated[Text, Field(examples=["grace@example.org"])]
     role: InvitedRole
 
 

@@ -11,6 +11,7 @@ from falcon import testing
 
 from api import HttpSettings, RateLimitSettings, create_app
 from storage import BuildState, NewCoupon, Role, Storage
+from tests.api.conformity import Conformity
 from tests.api.world import Account, BuildPath, DummyEngine, TurnableClock, World
 from tests.contract.reference import Endpoint
 
@@ -72,7 +73,11 @@ def make_scene(directory: Path) -> tuple[Storage, Scene]:
     storage = Storage.create(directory, clock)
     engine = DummyEngine(storage, clock)
     settings = HttpSettings(base_url="https://ci.example.org")
-    world = World(storage, engine, clock, create_app(storage, engine, settings, rate_limits=UNLIMITED, clock=clock))
+    app = create_app(storage, engine, settings, rate_limits=UNLIMITED, clock=clock)
+    conformity = Conformity()
+    app.add_middleware(conformity)
+    document = conformity.document = testing.TestClient(app).simulate_get("/api/v0/openapi.json").json
+    world = World(storage, engine, clock, app)
     owner, admin, member, outsider, guest = (
         world.join(f"{name}@example.org", name.title()) for name in ("owner", "admin", "member", "outsider", "guest")
     )
@@ -92,7 +97,6 @@ def make_scene(directory: Path) -> tuple[Storage, Scene]:
         owner.client.simulate_put(f"{scope}/secrets/TOKEN", json={"value": "nobody-reads"})
     key, _ = storage.tokens.create_api_key(owner.user.id, "to be revoked")
     invite = owner.client.simulate_post(f"{owner.path}/invites", json={"email": guest.email, "role": "member"}).json
-    document = testing.TestClient(world.app).simulate_get("/api/v0/openapi.json").json
     named = {
         "org": owner.org,
         "pipeline": pipeline.path.rpartition("/")[2],

@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.daemon import Client, Daemon
 
 CONFIG = Path(__file__).with_name("schemathesis.toml")
+PIPELINES = "/api/v0/organizations/{org}/pipelines"
 UNLIMITED = str(10**6)
 
 
@@ -28,10 +29,15 @@ def settings() -> dict[str, str]:
 
 @pytest.fixture
 def client(daemon: Daemon) -> Client:
-    """The user of the document's examples, who has the organization and the pipeline that they name."""
+    """The user of the document's examples, for whom there is what they name."""
     client = Client.join(daemon, "ada@example.org")
     assert client.org == "ada-example-org"
-    assert client.pipeline("Hello").slug == "hello"
+    paths = client.get("/api/v0/openapi.json")["paths"]
+    for method, path in (("POST", PIPELINES), ("PATCH", f"{PIPELINES}/{{pipeline}}")):
+        example = paths[path][method.lower()]["requestBody"]["content"]["application/json"]["example"]
+        answered = client.request(method, path.format(org=client.org, pipeline="hello"), json=example)
+        assert answered.json()["slug"] == "hello"
+    daemon.command("coupon", "create", "WELCOME-2026", "500")
     return client
 
 
