@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from actors.artifacts import Harvest
@@ -9,7 +10,7 @@ from actors.cache import cached_disk, keep_disk
 from actors.outcome import disk_fault, ending_of_exit
 from actors.states import STOPPING, JobEvent, next_state
 from actors.vms import VmError, VmLost
-from storage import JobState
+from storage import BuildFinished, BuildState, JobState
 
 if TYPE_CHECKING:
     import storage
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from actors.outcome import Ending, Fault
     from actors.runtime import Runtime
 
-__all__ = ["Closing", "give_up"]
+__all__ = ["Closing", "give_up", "give_up_build"]
 
 
 class Closing:
@@ -140,6 +141,15 @@ class Closing:
         """Tell whether later builds would find this job's disk, and find none yet."""
         wanted = self._job.cache_key is not None and self._runtime.cache.max_bytes > 0
         return wanted and cached_disk(self._runtime, self._assignment.build, self._job) is None
+
+
+def give_up_build(runtime: Runtime, build_id: int) -> None:
+    """End a build that its supervisors die of, and all its jobs, unbilled. Their VMs are left to the reaper."""
+    why = "the service failed again and again to look after this build; its log has the details"
+    with suppress(BuildFinished):
+        runtime.storage.settlement.force_finish(
+            build_id, BuildState.FAILED, actor="ci-daemon", note=why, billable=False
+        )
 
 
 def give_up(runtime: Runtime, job_id: int, state: JobState) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.build import BuildSupervisor
+from actors.closing import give_up_build
 from actors.hub import LogHub
 from actors.messages import (
     CancelBuild,
@@ -38,6 +39,8 @@ __all__ = ["RootSupervisor"]
 _REAP_INTERVAL = 60.0
 _EXPIRE_INTERVAL = 3600.0
 _LOOK_INTERVAL = 1.0
+_GIVE_UP = "give up a build"
+_SUPERVISORS_MORE = 3
 _RESTARTS = 5
 _RESTART_WINDOW = 60.0
 
@@ -62,6 +65,7 @@ class RootSupervisor(Supervised):
         self._runtime = runtime
         self._builds: dict[int, _Child] = {}
         self._leaving: dict[str, Address] = {}
+        self._deaths: Counter[int] = Counter()
         self._restarts: deque[float] = deque(maxlen=_RESTARTS)
         self._reaping = False
         self._making_room = False
@@ -152,6 +156,8 @@ class RootSupervisor(Supervised):
         if task == "reap":
             self._reaping = False
             self._runtime.timer.tell_after(_REAP_INTERVAL, self.actor_ref, Reap())
+        elif task == _GIVE_UP:
+            post(self.actor_ref, Reap())
         elif task == "make room":
             self._making_room = False
         elif task == "expire":
@@ -184,6 +190,7 @@ class RootSupervisor(Supervised):
         self._leaving[idle.urn] = child.address
         child.address.stop(block=False)
         if idle.finished:
+            del self._deaths[idle.build_id]
             self.work("sweep", lambda: sweep(self._runtime))
 
     def _replace(self, urn: str) -> None:
@@ -198,10 +205,19 @@ class RootSupervisor(Supervised):
         else:
             for build_id, child in self._builds.items():
                 if child.address.actor_urn == urn:
-                    self._count_restart(f"supervisor of build {build_id}")
-                    self._supervise(build_id)
-                    post(crew.pool, Demand())
+                    self._replace_supervisor(build_id)
                     return
+
+    def _replace_supervisor(self, build_id: int) -> None:
+        """Start another supervisor for a build, but not for ever: a build that nobody can look after fails."""
+        self.log.error("the supervisor of build %d died", build_id)
+        self._deaths[build_id] += 1
+        if self._deaths[build_id] <= _SUPERVISORS_MORE:
+            self._supervise(build_id)
+            post(self._runtime.crew.pool, Demand())
+        else:
+            del self._builds[build_id]
+            self.work(_GIVE_UP, lambda: give_up_build(self._runtime, build_id))
 
     def _count_restart(self, what: str) -> None:
         """Give up, and so end the process, when children die faster than restarting can help."""

@@ -38,9 +38,12 @@ class Settlement:
         self._leases = leases
         self._audit = audit
 
-    def force_finish(self, build_id: int, state: BuildState, *, actor: str, note: str) -> list[Lease]:
+    def force_finish(
+        self, build_id: int, state: BuildState, *, actor: str, note: str, billable: bool = True
+    ) -> list[Lease]:
         """End a build as ``failed`` or ``canceled``, and each of its unfinished jobs, with their debits.
 
+        What runs is ``billable`` unless the service is to blame.
         Returns the leases whose VMs are the caller's to destroy. The note becomes the reason, and an audit entry.
         Raises BuildFinished, and ValueError for another state.
         """
@@ -68,7 +71,7 @@ class Settlement:
                     error_message=note if failed else None,
                     soft_failed=False,
                     lease_id=lease.id if lease and job.state is not JobState.SCHEDULED else None,
-                    billable=True,
+                    billable=billable,
                 )
                 if lease is not None and lease.state is not LeaseState.ENDED:
                     held.append(lease)

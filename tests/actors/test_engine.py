@@ -120,6 +120,31 @@ def test_a_build_that_the_service_failed_is_ended_whole_by_the_next_process(
     until(lambda: True if not host.storage.leases.live() else None, "the lease's end")
 
 
+def test_a_build_of_which_every_supervisor_dies_fails_and_no_other_build_and_nobody_else_does(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+):
+    poisoned = host.build(
+        Graph().step("endless", "echo begun; sleep 600").step("next", "true", after=("endless",)).ir()
+    )
+    host.says(poisoned, b"begun", "endless")
+    begin = BuildSupervisor.begin
+
+    def broken(supervisor: BuildSupervisor) -> None:
+        if supervisor._build_id == poisoned.id:
+            raise RuntimeError("broken")
+        begin(supervisor)
+
+    monkeypatch.setattr(BuildSupervisor, "begin", broken)
+    the(BuildSupervisor).stop()
+    ended = host.finish(poisoned)
+    assert (ended.state, ended.error_code) == ("failed", "internal_error")
+    assert [host.job(poisoned, key).state for key in ("endless", "next")] == ["failed", "canceled"]
+    until(lambda: True if not host.storage.leases.live() else None, "the lease's end")
+    assert host.storage.ledger.balance(poisoned.organization_id) == 0
+    assert host.finish(host.build(one("true"))).state == "passed"
+    assert not host.engine.broken.is_set()
+
+
 def test_the_next_process_attaches_to_running_commands_without_a_hole_or_a_repeat_in_the_log(host: Host):
     build = host.build(one(LOUD))
     host.says(build, b"line 3")
