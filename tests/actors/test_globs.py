@@ -94,7 +94,7 @@ def test_no_pattern_takes_long(glob: str, path: str):
         return time.process_time() - begin
 
     globs = Globs([glob])
-    assert seconds(1) < 2
+    assert seconds(1) < 30  # what backtracks takes years
 
 
 def test_many_paths_are_a_matter_of_moments():
@@ -103,4 +103,4 @@ def test_many_paths_are_a_matter_of_moments():
     globs = Globs(["**/*.xml", "dist/**", "build/*/out"])
     begin = time.process_time()
     assert not any(globs.match(path) for path in paths)
-    assert time.process_time() - begin < 5
+    assert time.process_time() - begin < 60  # with coverage on
