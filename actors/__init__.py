@@ -3,10 +3,13 @@
 from actors.engine import Engine, EngineBusy
 from actors.hub import Watch
 from actors.intake import PlannedBuild, plan_jobs
+from actors.render import RenderSettings
+from actors.render.rendering import RENDER_LOG
 from actors.retention import RetentionSettings
 from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings
 
 __all__ = [
+    "RENDER_LOG",
     "ArtifactSettings",
     "CacheSettings",
     "Engine",
@@ -14,6 +17,7 @@ __all__ = [
     "JobSettings",
     "PlannedBuild",
     "PoolSettings",
+    "RenderSettings",
     "RetentionSettings",
     "Watch",
     "plan_jobs",

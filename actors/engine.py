@@ -6,7 +6,10 @@ import threading
 from typing import TYPE_CHECKING
 
 from actors.hub import Watch
+from actors.ir import Limits
 from actors.messages import CancelBuild, Demand, Drain, Planted
+from actors.render.rendering import plan_from_cache
+from actors.render.settings import RenderSettings
 from actors.retention import RetentionSettings
 from actors.root import RootSupervisor
 from actors.runtime import Crew, Images, Runtime, post
@@ -25,6 +28,8 @@ _CANCEL_PATIENCE = 5.0
 _KEPT = RetentionSettings()
 _CACHED = CacheSettings()
 _COLLECTED = ArtifactSettings()
+_RENDERED = RenderSettings()
+_LIMITS = Limits()
 
 
 class EngineBusy(Exception):
@@ -45,6 +50,9 @@ class Engine:
         retention: section ``[retention]``.
         cache: section ``[cache]``.
         artifacts: section ``[artifacts]``.
+        render: section ``[render]``.
+        limits: section ``[ir]``.
+        api_address: where this process itself reaches the API.
     """
 
     def __init__(
@@ -60,6 +68,9 @@ class Engine:
         retention: RetentionSettings = _KEPT,
         cache: CacheSettings = _CACHED,
         artifacts: ArtifactSettings = _COLLECTED,
+        render: RenderSettings = _RENDERED,
+        limits: Limits = _LIMITS,
+        api_address: tuple[str, int] = ("127.0.0.1", 8800),
     ) -> None:
         self._runtime = Runtime(
             storage=storage,
@@ -73,6 +84,9 @@ class Engine:
             retention=retention,
             cache=cache,
             artifacts=artifacts,
+            render=render,
+            limits=limits,
+            api_address=api_address,
         )
         self._draining = threading.Event()
 
@@ -100,6 +114,7 @@ class Engine:
         """Grant no more leases. What runs goes on."""
         self._draining.set()
         post(self._runtime.crew.pool, Drain())
+        post(self._runtime.crew.renders, Drain())
 
     def stop(self) -> None:
         """Stop the actors, last started first; VMs and the commands in them run on, for the next process to find."""
@@ -112,6 +127,12 @@ class Engine:
     def jobs_added(self, build_id: int) -> None:
         """Say that a build and its jobs are in the storage. Returns at once."""
         post(self._runtime.crew.root, Planted(build_id))
+
+    def render(self, build_id: int) -> None:
+        """Say that a build to be rendered is in the storage; one whose archive is known already is planned here."""
+        build = self._runtime.storage.builds.get(build_id)
+        if build is not None and not plan_from_cache(self._runtime, build):
+            post(self._runtime.crew.renders, Demand())
 
     def cancel(self, build_id: int) -> None:
         """Cancel a build. On return it is recorded: jobs that waited are canceled, running ones are being ended.
@@ -126,9 +147,9 @@ class Engine:
             message = "the build's cancel is noted but the service is slow to act on it: look at the build again"
             raise EngineBusy(message)
 
-    def watch(self, job_uuid: str) -> Watch:
-        """Return a context manager that wakes its holder when the job's log or state changes."""
-        return Watch(self._runtime.crew, job_uuid)
+    def watch(self, uuid: str) -> Watch:
+        """Return a context manager that wakes its holder when a job's log or state changes, or a build is rendered."""
+        return Watch(self._runtime.crew, uuid)
 
     def pending_reason(self, job: Job) -> str | None:
         """Say why a job waits, None where it does not. Never blocks."""

@@ -145,7 +145,7 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """To the pool: there are new scheduled jobs, or there were."""
+    """To a pool: there is more that waits for a VM, or there was: scheduled jobs, or builds to be rendered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class Refill:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """To the pool: grant nothing more."""
+    """To the pools: give out no more VMs."""
 
 
 @dataclass(frozen=True, slots=True)

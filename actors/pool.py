@@ -74,6 +74,8 @@ class LeasePool(Supervised):
         self._remember()
         self._recount()
         for lease in self._runtime.storage.leases.live():
+            if lease.build_id is not None:
+                continue
             if lease.job_id is not None:
                 self._tell_again(lease.job_id, lease)
             elif lease.state is LeaseState.WARM and self._runtime.provider.alive(lease.uuid):
@@ -246,7 +248,7 @@ class LeasePool(Supervised):
 
     def _recount(self) -> None:
         """Read which leases jobs hold, whatever news of them was lost on the way to a pool that died."""
-        leases = {lease.id: lease for lease in self._runtime.storage.leases.live()}
+        leases = {lease.id: lease for lease in self._runtime.storage.leases.live() if lease.build_id is None}
         for lease_id in self._holdings.leases - leases.keys():
             self._holdings.let_go(lease_id, self._runtime.clock.monotonic())
         for lease_id in leases.keys() - self._holdings.leases:

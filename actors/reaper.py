@@ -85,7 +85,10 @@ def _reap_leases(runtime: Runtime) -> None:
     """End the leases whose job is over, and those that no job has and whose VM will not be there for one."""
     leases = runtime.storage.leases
     for lease in leases.live():
-        if lease.job_id is not None and _is_over(runtime, lease.job_id, lease.attempt):
+        if lease.build_id is not None:
+            if _is_rendered(runtime, lease, lease.build_id) and _destroy(runtime, lease.uuid):
+                leases.end(lease.id)
+        elif lease.job_id is not None and _is_over(runtime, lease.job_id, lease.attempt):
             if _destroy(runtime, lease.uuid):
                 leases.end(lease.id)
                 post(runtime.crew.pool, Released(lease.id))
@@ -137,6 +140,12 @@ def _is_over(runtime: Runtime, job_id: int, attempt: int) -> bool:
     if job is None or job.state.terminal or job.attempt != attempt:
         return True
     return job.state is JobState.SCHEDULED
+
+
+def _is_rendered(runtime: Runtime, lease: Lease, build_id: int) -> bool:
+    """Tell whether a build needs the VM no more in which its rendering was begun, or was begun again in another."""
+    render = runtime.storage.renders.get(build_id)
+    return render is None or render.finished_at is not None or render.lease_id != lease.id
 
 
 def _is_lost(runtime: Runtime, lease: Lease) -> bool:

@@ -27,6 +27,7 @@ from actors.messages import (
 )
 from actors.pool import LeasePool
 from actors.reaper import expire, make_room, reap, sweep
+from actors.render.pool import RenderPool
 from actors.runtime import Address, Runtime, post
 from actors.supervision import Supervised
 from storage import BuildState
@@ -75,13 +76,17 @@ class RootSupervisor(Supervised):
         crew = self._runtime.crew
         crew.root = self.actor_ref
         crew.hub = LogHub.start(self._runtime.timer, crew)
+        rendering = {render.build_id for render in self._runtime.storage.renders.unfinished()}
         for build in self._runtime.storage.builds.unfinished():
+            if build.id in rendering:
+                continue
             if build.state is not BuildState.SCHEDULED or build.given_up:
                 self._supervise(build.id)
         for build_id in self._runtime.storage.cache.begun():
             if build_id not in self._builds:
                 self._supervise(build_id)
         self._start_pool()
+        crew.renders = RenderPool.start(self._runtime)
         post(self.actor_ref, Reap())
         post(self.actor_ref, Expire())
         post(self.actor_ref, Look())
@@ -90,7 +95,7 @@ class RootSupervisor(Supervised):
         """Stop the others, last started first. VMs and their commands run on."""
         crew = self._runtime.crew
         supervisors = (*(child.address for child in self._builds.values()), *self._leaving.values())
-        for address in (crew.pool, *supervisors, crew.hub):
+        for address in (crew.renders, crew.pool, *supervisors, crew.hub):
             if address is not None and address.is_alive():
                 address.stop(block=True)
 
@@ -106,6 +111,9 @@ class RootSupervisor(Supervised):
 
     def handle(self, message: object) -> None:
         """Pass messages to the build that they are about; look after the children."""
+        if isinstance(message, CancelBuild) and self._runtime.storage.renders.pending(message.build_id):
+            post(self._runtime.crew.renders, message)
+            return
         if isinstance(message, ForBuild):
             child = self._builds.get(message.build_id) or self._supervise(message.build_id)
             child.sent += 1
@@ -202,6 +210,9 @@ class RootSupervisor(Supervised):
         elif crew.pool is not None and crew.pool.actor_urn == urn:
             self._count_restart("lease pool")
             self._start_pool()
+        elif crew.renders is not None and crew.renders.actor_urn == urn:
+            self._count_restart("render pool")
+            crew.renders = RenderPool.start(self._runtime)
         else:
             for build_id, child in self._builds.items():
                 if child.address.actor_urn == urn:

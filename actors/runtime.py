@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pykka
 
 from actors.drops import Drops
+from actors.ir import Limits
+from actors.render.settings import RenderSettings
 from actors.retention import RetentionSettings
 from actors.settings import ArtifactSettings, CacheSettings
 from actors.waiting import Waiting
@@ -50,6 +52,7 @@ class Crew:
 
     root: Address | None = None
     pool: Address | None = None
+    renders: Address | None = None
     hub: Address | None = None
 
 
@@ -64,7 +67,8 @@ class Board:
 class Runtime:
     """One of these for a running service, shared by its actors and changed by none but as each part says.
 
-    ``give_up`` is set when restarting actors does not help: the process then ends and systemd starts it again.
+    ``api_address`` is where this process itself reaches the API. ``give_up`` is set when restarting actors does not
+    help: the process then ends and systemd starts it again.
     """
 
     storage: Storage
@@ -78,6 +82,9 @@ class Runtime:
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
     artifacts: ArtifactSettings = field(default_factory=ArtifactSettings)
+    render: RenderSettings = field(default_factory=RenderSettings)
+    limits: Limits = field(default_factory=Limits)
+    api_address: tuple[str, int] = ("127.0.0.1", 8800)
     give_up: threading.Event = field(default_factory=threading.Event)
     crew: Crew = field(default_factory=Crew)
     board: Board = field(default_factory=Board)

@@ -23,6 +23,7 @@ from api.handoffs import Handoffs
 from api.head import Head
 from api.headers import Headers
 from api.invites import Invites
+from api.internal_source import InternalSource
 from api.jobs import Jobs
 from api.log_access import LogAccess
 from api.log_events import LogEvents
@@ -37,6 +38,8 @@ from api.organizations import Organizations
 from api.paging import Pager
 from api.pipelines import Pipelines
 from api.rate_limits import RateLimits
+from api.render_logs import RenderLogs
+from api.render_wait import RenderWait
 from api.request import ApiRequest
 from api.secrets import Secrets
 from api.sessions import Logout
@@ -113,13 +116,15 @@ def create_app(
     routes.add(_PIPELINES, pipelines, "list")
     routes.add(f"{_PIPELINES}/{{pipeline}}", pipelines)
 
-    builds = Builds(storage, engine, access, pager, BuildIntake(storage, engine, limits or Limits()))
+    intake = BuildIntake(storage, engine, limits or Limits(), RenderWait(storage, engine, streams, clock))
+    builds = Builds(storage, engine, access, pager, intake)
     routes.add(f"{_V0}/organizations/{{org}}/builds", builds, "by_repo")
     routes.add(_BUILDS, builds, "list")
     routes.add(f"{_BUILDS}/{{number}}", builds)
     routes.add(f"{_BUILDS}/{{number}}/cancel", builds, "cancel")
     routes.add(f"{_BUILDS}/{{number}}/log-token", LogTokenResource(access, tokens))
 
+    _add_renders(routes, storage, access)
     _add_secrets(routes, Secrets(storage, access))
 
     jobs = Jobs(storage, engine, access)
@@ -128,10 +133,7 @@ def create_app(
     routes.add(f"{_JOBS}/{{job_id}}/log", Logs(storage, engine, log_access, streams, clock))
     routes.add("/v0/jobs/{job_id}/logs", LogEvents(storage, engine, log_access, streams, clock))
 
-    artifacts = Artifacts(storage, access, pager, settings.url)
-    routes.add(f"{_BUILDS}/{{number}}/artifacts", artifacts, "of_build")
-    routes.add(f"{_BUILDS}/{{number}}/artifacts/{{id}}/download", artifacts, "download")
-    routes.add(f"{_JOBS}/{{job_id}}/artifacts", artifacts, "of_job")
+    _add_artifacts(routes, Artifacts(storage, access, pager, settings.url))
 
     _add_money(routes, Billing(storage, access, pager), Usage(storage, access), Coupons(storage, access, rates))
 
@@ -158,6 +160,17 @@ def _add_people(routes: Routes, members: Members, invites: Invites) -> None:
     routes.add(f"{organization}/invites", invites, "list")
     routes.add(f"{organization}/invites/{{id}}", invites)
     routes.add(f"{_V0}/invites/accept", invites, "accept")
+
+
+def _add_artifacts(routes: Routes, artifacts: Artifacts) -> None:
+    routes.add(f"{_BUILDS}/{{number}}/artifacts", artifacts, "of_build")
+    routes.add(f"{_BUILDS}/{{number}}/artifacts/{{id}}/download", artifacts, "download")
+    routes.add(f"{_JOBS}/{{job_id}}/artifacts", artifacts, "of_job")
+
+
+def _add_renders(routes: Routes, storage: Storage, access: Access) -> None:
+    routes.add(f"{_BUILDS}/{{number}}/render-log", RenderLogs(storage, access))
+    routes.add(f"{_V0}/internal/builds/{{build_id}}/source.tar.gz", InternalSource(storage))
 
 
 def _add_secrets(routes: Routes, secrets: Secrets) -> None:

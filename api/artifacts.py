@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -12,6 +11,7 @@ from pydantic import BaseModel
 from api.bodies import answer
 from api.errors import ApiError
 from api.fields import Timestamp, Uuid, stamp
+from api.files import StoredFile
 from api.jobs import job_in_build
 from api.operations import Answer, Parameter, operation
 from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
@@ -20,7 +20,6 @@ from api.spans import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     import falcon
 
@@ -148,7 +147,7 @@ class Artifacts:
         resp.stream = Span(file, start, end)
         resp.content_length = end - start
 
-    def _there(self, build: storage.Build, uuid: str) -> tuple[storage.Artifact, _File]:
+    def _there(self, build: storage.Build, uuid: str) -> tuple[storage.Artifact, StoredFile]:
         """Return a build's artifact and its bytes. Raises ApiError for what never was, and for what is gone."""
         expired_at = self._artifacts.expired_at(build.id)
         if expired_at is not None:
@@ -159,7 +158,7 @@ class Artifacts:
         artifact = self._artifacts.find(build.id, uuid)
         if artifact is None:
             raise ApiError.not_found("artifact", uuid)
-        file = _File(self._artifacts.path(artifact))
+        file = StoredFile(self._artifacts.path(artifact))
         if file.size() != artifact.file_size:
             _log.error("artifact %s is gone from the disk, or is not whole: %s", artifact.uuid, file.path)
             raise ApiError("artifact_expired", "the file is no longer on the service's disk as the job left it")
@@ -180,25 +179,6 @@ class Artifacts:
             created_at=stamp(artifact.created_at),
             download_url=f"{above}/{artifact.uuid}/download",
         )
-
-
-class _File:
-    """A file on the disk as a source. It is open only while it is read, however slowly a client takes it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def size(self) -> int | None:
-        """Return how many bytes it has, None where it is not there."""
-        try:
-            return self.path.stat().st_size
-        except FileNotFoundError:
-            return None
-
-    def read(self, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from offset ``start`` on. Raises FileNotFoundError."""
-        with self.path.open("rb", buffering=0) as file:
-            return os.pread(file.fileno(), length, start)
 
 
 def _attachment(filename: str) -> str:

@@ -13,22 +13,26 @@ from actors import plan_jobs
 from actors.ir import IrError, Limits
 from api.bodies import check_body
 from api.errors import ApiError
-from api.fields import LongText, RequestBody, RequiredText, Text, Value
+from api.fields import LongText, RequestBody, RequiredText, Value
 from api.meta import refuse_while_draining
 from storage import Build, KeyUse, KeyUsed, NewBuild, Pipeline, PipelineGone, RequestKey, Storage
 
 if TYPE_CHECKING:
+    import falcon
+
     from api.engine import Engine
     from api.idempotency import Submission
+    from api.render_wait import RenderWait
+    from api.streams import Place
 
 __all__ = ["BuildIntake", "BuildRequest", "CreateBuild", "CreateBuildByRepo", "RepoIdentity"]
 
 _MAX_ENV_BYTES = 64 * 2**10
 _ENV_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+_SOURCE_URL = "https?://[^\\s/?#@]+(?:[/?][^\\s#]*)?"
 _SHA256 = "[0-9a-fA-F]{64}"
 _HAND_STARTED = ("api", "ui")
 _NO_SOURCE = "no source to render from: give pipeline_ir, source_b64 or source_url"
-_NO_RENDERING = "this version does not render pipeline files: render the pipeline beforehand and give pipeline_ir"
 
 
 def _env_name(name: str) -> str:
@@ -44,6 +48,12 @@ def _env_within_limit(env: dict[str, str]) -> dict[str, str]:
     return env
 
 
+def _source_url(value: str) -> str:
+    if value and not re.fullmatch(_SOURCE_URL, value, re.ASCII | re.IGNORECASE):
+        raise ValueError("expected the address of an archive such as https://example.org/source.tar.gz")
+    return value
+
+
 def _sha256(value: str) -> str:
     if value and not re.fullmatch(_SHA256, value, re.ASCII):
         raise ValueError("expected the SHA-256 as 64 hexadecimal digits")
@@ -54,6 +64,13 @@ Env = Annotated[
     dict[Annotated[str, AfterValidator(_env_name)], Value],
     AfterValidator(_env_within_limit),
     Field(json_schema_extra={"propertyNames": {"pattern": f"^{_ENV_NAME}$"}}),
+]
+
+SourceUrl = Annotated[
+    str,
+    StringConstraints(max_length=255),
+    AfterValidator(_source_url),
+    Field(json_schema_extra={"pattern": f"^(?:{_SOURCE_URL})?$"}),
 ]
 
 Sha256 = Annotated[
@@ -82,7 +99,7 @@ class CreateBuild(BuildRequest):
     ``source_sha256`` is the digest of the archive's bytes, in hexadecimal.
     """
 
-    source_url: Text | None = None
+    source_url: SourceUrl | None = None
     source_sha256: Sha256 | None = None
 
 
@@ -100,36 +117,42 @@ class CreateBuildByRepo(BuildRequest, RepoIdentity):
 class BuildIntake:
     """Admits, plans and stores builds, and hands them to the engine. Safe in any thread."""
 
-    def __init__(self, storage: Storage, engine: Engine, limits: Limits) -> None:
+    def __init__(self, storage: Storage, engine: Engine, limits: Limits, renders: RenderWait) -> None:
         self._storage = storage
         self._engine = engine
         self._limits = limits
+        self._renders = renders
 
-    def take(self, pipeline: Pipeline, submission: Submission, model: type[BuildRequest]) -> Build:
+    def take(self, req: falcon.Request, pipeline: Pipeline, submission: Submission, model: type[BuildRequest]) -> Build:
         """Return the build that is asked for: a new one, or what an earlier request of the same name has made.
+
+        A build that comes without its ``pipeline_ir`` is waited for until it is rendered.
 
         Raises ApiError ``draining``, ``pipeline_manual_disabled``, ``billing_insufficient_balance``, ``invalid_body``,
         ``build_invalid`` or ``idempotency_conflict``, which leave no row behind, or ``build_plan_rejected``, which
-        leaves a failed build that says the same. Raises PipelineGone.
+        leaves a failed build that says the same. ``busy`` and ``draining`` may also say that there is a build, and that
+        it is not rendered yet. Raises PipelineGone.
         """
         key = submission.key
         if key is not None and (use := self._storage.idempotency_keys.find(key)) is not None:
-            return self._again(use)
+            return self._again(req, use)
         refuse_while_draining(self._engine)
         self._admit(pipeline, submission.document)
         body = check_body(submission.document, model)
         try:
-            return self._create(pipeline, body, key)
+            return self._create(req, pipeline, body, key)
         except KeyUsed as used:
-            return self._again(used.use)
+            return self._again(req, used.use)
 
-    def _again(self, use: KeyUse) -> Build:
+    def _again(self, req: falcon.Request, use: KeyUse) -> Build:
         """Answer a request as the one before it was answered."""
         if not use.same_request:
             raise ApiError("idempotency_conflict", "another request, of other content or to another path, has this key")
         build = self._storage.builds.get(use.build_id)
         if build is None:
             raise PipelineGone("the pipeline was deleted, and its builds with it")
+        if self._storage.renders.pending(build.id):
+            return self._rendered(req, build, self._renders.place())
         if use.rejected:
             raise _rejection(build)
         return build
@@ -146,7 +169,7 @@ class BuildIntake:
                     f"the balance is {balance} cents; builds start while it is above 0",
                 )
 
-    def _create(self, pipeline: Pipeline, body: BuildRequest, key: RequestKey | None) -> Build:
+    def _create(self, req: falcon.Request, pipeline: Pipeline, body: BuildRequest, key: RequestKey | None) -> Build:
         """Plan and store a build, and set it going."""
         by_slug = body if isinstance(body, CreateBuild) else None
         new = NewBuild(
@@ -161,8 +184,7 @@ class BuildIntake:
             key=key,
         )
         if body.pipeline_ir is None or not body.pipeline_ir.strip():
-            has_source = new.source_archive is not None or bool(by_slug and by_slug.source_url)
-            raise self._rejected(pipeline, new, "render_failed", _NO_RENDERING if has_source else _NO_SOURCE)
+            return self._render(req, pipeline, new, by_slug.source_url if by_slug else None)
         try:
             planned = plan_jobs(body.pipeline_ir, self._limits)
         except IrError as error:
@@ -170,6 +192,28 @@ class BuildIntake:
         new = replace(new, timeout_seconds=planned.timeout_seconds)
         build = self._storage.builds.create(pipeline, new, planned.jobs)
         self._engine.jobs_added(build.id)
+        return build
+
+    def _render(self, req: falcon.Request, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
+        """Store a build without jobs, have it rendered and wait for that."""
+        url = None if new.source_archive is not None else source_url
+        if new.source_archive is None and not url:
+            raise self._rejected(pipeline, new, "render_failed", _NO_SOURCE)
+        place = self._renders.place()
+        try:
+            build = self._storage.renders.begin(pipeline, replace(new, pipeline_ir=None), url)
+            self._engine.render(build.id)
+        except BaseException:
+            place.free()
+            raise
+        return self._rendered(req, build, place)
+
+    def _rendered(self, req: falcon.Request, build: Build, place: Place) -> Build:
+        """Return a build that was rendered and planned, or raise its rejection."""
+        build = self._renders.rendered(req, build, place)
+        render = self._storage.renders.get(build.id)
+        if render is not None and render.rejected:
+            raise _rejection(build)
         return build
 
     def _rejected(self, pipeline: Pipeline, new: NewBuild, code: str, message: str) -> ApiError:

@@ -118,7 +118,7 @@ class Builds:
         """Create a build; any member may."""
         member, found = self._access.pipeline(req, org, pipeline)
         submission = Submission.read(req, member)
-        answer(resp, BuildRecord.of(self._intake.take(found, submission, CreateBuild)), status=201)
+        answer(resp, BuildRecord.of(self._intake.take(req, found, submission, CreateBuild)), status=201)
 
     @operation(
         "createBuildByRepo",
@@ -139,7 +139,7 @@ class Builds:
         if found is None:
             message = f'the organization has no pipeline "{meant.source_slug}" of the repository "{meant.repo_name}"'
             raise ApiError("pipeline_not_found", message)
-        answer(resp, BuildRecord.of(self._intake.take(found, submission, CreateBuildByRepo)), status=201)
+        answer(resp, BuildRecord.of(self._intake.take(req, found, submission, CreateBuildByRepo)), status=201)
 
     @operation("getBuild", Answer(200, "The build.", BuildRecord), errors=_BUILD_ERRORS, security="optional")
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:

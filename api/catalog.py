@@ -145,6 +145,18 @@ _PROBLEMS = (
         "List the build's jobs; job ids are UUIDs.",
     ),
     Problem(
+        "source_not_found",
+        404,
+        "The runner token is of another build, or the build has no source archive on the service's disk.",
+        "This endpoint is for the VMs that render builds; send the archive along with the build.",
+    ),
+    Problem(
+        "render_log_not_found",
+        404,
+        "The build was not rendered here, so nothing was printed.",
+        "Create builds from source, without `pipeline_ir`, to have their pipeline rendered here.",
+    ),
+    Problem(
         "artifact_not_found",
         404,
         "The build has no artifact with this id.",

@@ -32,11 +32,15 @@ class Engine(Protocol):
         """Have a build set going whose rows have just been written; returns at once."""
         ...
 
+    def render(self, build_id: int) -> None:
+        """Have a build rendered whose row has just been written; returns at once. A watch at its UUID tells the end."""
+        ...
+
     def cancel(self, build_id: int) -> None:
         """Have a build canceled; returns once that is recorded. Raises actors.EngineBusy where it takes too long."""
         ...
 
-    def watch(self, job_uuid: str) -> AbstractContextManager[Watch]:
+    def watch(self, uuid: str) -> AbstractContextManager[Watch]:
         """Return a place to wait at: enter it first, then look at the log, then wait."""
         ...
 

@@ -33,6 +33,7 @@ _PATH: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "pipeline": ("Slug of the pipeline.", {**_SLUG, "examples": ["hello"]}),
     "number": ("Number of the build in its pipeline.", {"type": "integer", "minimum": 1, "examples": [1]}),
     "job_id": ("Id of the job.", _UUID),
+    "build_id": ("UUID of the build.", _UUID),
     "user_id": ("Id of the user.", _UUID),
     "id": ("Id of the record.", _UUID),
     "name": ("Name of the secret.", {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "examples": ["TOKEN"]}),

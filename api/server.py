@@ -55,6 +55,12 @@ class Server:
         self._listener: _Listener | None = None
         self._thread: threading.Thread | None = None
 
+    @property
+    def local_address(self) -> tuple[str, int]:
+        """Where this host itself reaches the server."""
+        host, port = self._socket.getsockname()[:2]
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port  # noqa: S104 - it is compared with
+
     def start(self, app: Callable[..., Any]) -> None:
         """Answer requests through the app, in threads of the server's own."""
         self._listener = _Listener(app, self._socket, self.settings)

@@ -65,6 +65,9 @@ def serve(directory: Path, config: Config, notifier: Notifier, *, wait: bool) ->
             retention=config.retention,
             cache=config.cache,
             artifacts=config.artifacts,
+            render=config.render,
+            limits=config.ir,
+            api_address=server.local_address,
         )
         opened.callback(_no_actor_remains)
         engine.start()

@@ -137,6 +137,10 @@ class Builds:
             raise ValueError("a build has at least one job; one without is rejected, see create_rejected")
         return self._write(pipeline, new, jobs, BuildState.SCHEDULED)
 
+    def create_unplanned(self, pipeline: Pipeline, new: NewBuild) -> Build:
+        """Write a build whose jobs are not known yet, ``scheduled``, after its source. Raises KeyUsed, PipelineGone."""
+        return self._write(pipeline, new, (), BuildState.SCHEDULED)
+
     def create_rejected(self, pipeline: Pipeline, new: NewBuild, error_code: str, error_message: str) -> Build:
         """Write a build that never runs, ``failed`` and finished at once, and say why. Raises KeyUsed, PipelineGone."""
         return self._write(pipeline, new, (), BuildState.FAILED, error_code, error_message)

@@ -34,6 +34,7 @@ _LEASE = Columns(
     LeaseRow.started_at,
     LeaseRow.finished_at,
     LeaseRow.amount_cents,
+    LeaseRow.build,
 )
 
 
@@ -129,6 +130,16 @@ class Leases:
             lease_id = self._write(uuid, provider, image, shape, network=True)
             return written(self.get(lease_id))
 
+    def reserve_render(
+        self, uuid: str, provider: str, image: str, shape: Shape, *, organization_id: int, build_id: int
+    ) -> Lease:
+        """Write the row of a VM that is about to be made to render a build in, with network; it costs nothing."""
+        with self._database.write():
+            lease_id = self._write(
+                uuid, provider, image, shape, network=True, organization_id=organization_id, build_id=build_id
+            )
+            return written(self.get(lease_id))
+
     def warmed(self, lease_id: int) -> bool:
         """Note that a warm VM is there and waits for a job; False where the lease is not ``creating``."""
         return self._moved(lease_id, LeaseState.CREATING, LeaseState.WARM)
@@ -219,6 +230,7 @@ class Leases:
         organization_id: int | None = None,
         job_id: int | None = None,
         attempt: int = 0,
+        build_id: int | None = None,
     ) -> int:
         return self._insert.insert(
             uuid=uuid,
@@ -234,4 +246,5 @@ class Leases:
             state=LeaseState.CREATING,
             created_at=self._database.now(),
             amount_cents=0,
+            build_id=build_id,
         )

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from datetime import datetime
     from pathlib import Path
 
@@ -26,13 +26,13 @@ class Sources:
         """Return where a build's archive lies, whether it is there or not."""
         return self._directory / f"{build_uuid}{_SUFFIX}"
 
-    def store(self, build_uuid: str, archive: bytes) -> None:
-        """Write an archive; its file appears whole or not at all."""
+    def store(self, build_uuid: str, archive: bytes | Iterable[bytes]) -> None:
+        """Write an archive, whole or in blocks; its file appears whole or not at all."""
         path = self.path(build_uuid)
         partial = path.with_suffix(".partial")
         try:
-            with partial.open("xb") as file:
-                file.write(archive)
+            with partial.open("wb") as file:
+                file.writelines((archive,) if isinstance(archive, bytes) else archive)
                 file.flush()
                 os.fsync(file.fileno())
             partial.rename(path)

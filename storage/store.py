@@ -31,7 +31,9 @@ from storage.metering import Meter
 from storage.organizations import Organizations
 from storage.pipelines import Pipelines
 from storage.queue import Queue
+from storage.renders import Renders
 from storage.retention import LogRetention
+from storage.runner_tokens import RunnerTokens
 from storage.schema import migrate, migrations
 from storage.secrets import Secrets
 from storage.settlement import Settlement
@@ -88,6 +90,8 @@ class Storage:
         self.ledger = Ledger(database)
         self.jobs = Jobs(database, self.attempts, Meter(database, rates), self.ledger)
         self.leases = Leases(database, self.jobs, self.attempts)
+        self.renders = Renders(database, self.builds, self.leases)
+        self.runner_tokens = RunnerTokens(database)
         self.queue = Queue(database)
         self.switches = Switches(database)
         self.snapshots = Snapshots(database)

@@ -24,6 +24,7 @@ from actors.vms.connection import (
     OutputTooLong,
     Stream,
 )
+from actors.vms.guest import script
 from actors.vms.images import Image, ImageError, Images, ImageStore
 from actors.vms.provider import Endpoint, ImageNotFound, Provider, SnapshotNotFound, VmError, VmLost, VmSpec
 from actors.vms.sandbox.provider import SandboxProvider
@@ -64,6 +65,7 @@ __all__ = [
     "lay_source",
     "list_files",
     "pack",
+    "script",
     "start",
     "started",
     "terminate",

@@ -6,12 +6,13 @@ import io
 import shlex
 import socket
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 import paramiko
 
+from actors.vms.forward import forwarded
 from actors.vms.provider import VmError
 
 if TYPE_CHECKING:
@@ -140,6 +141,20 @@ class Connection:
             message = f"the connection to the VM is gone: {_reason(error)}"
             raise ConnectionLost(message) from error
         return Stream(channel, deadline, _blocks(stdin))
+
+    @contextmanager
+    def forward(self, target: tuple[str, int]) -> Iterator[int]:
+        """Yield a port of the VM's own loopback that comes out at ``target`` on this host; closed again at the end.
+
+        Raises ConnectionLost where there is none to be had.
+        """
+        with ExitStack() as opened:
+            try:
+                port = opened.enter_context(forwarded(self._transport, target))
+            except _DROPPED as error:
+                message = f"the VM opens no port of its own to this host: {_reason(error)}"
+                raise ConnectionLost(message) from error
+            yield port
 
     def close(self) -> None:
         """End the connection and every command's channel on it. Idempotent."""

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, with_config
 
 from actors import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
 from actors.ir import Limits
+from actors.render import RenderSettings
 from actors.vms.sandbox.provider import SandboxSettings
 from api import HttpSettings, RateLimitSettings
 from ci_daemon.journal import JournalSettings
@@ -49,5 +50,6 @@ class Config:
     mail: MailSettings = field(default_factory=MailSettings)
     pool: PoolSettings = field(default_factory=PoolSettings)
     rate_limits: RateLimitSettings = field(default_factory=RateLimitSettings)
+    render: RenderSettings = field(default_factory=RenderSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)

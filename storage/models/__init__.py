@@ -18,6 +18,7 @@ from storage.models.cache import CacheRow
 from storage.models.coupons import CouponRow, RedemptionRow
 from storage.models.idempotency import KeyRow
 from storage.models.leases import LeaseRow, LedgerRow, SnapshotRow
+from storage.models.renders import RenderedRow, RenderRow, RunnerTokenRow
 from storage.models.secrets import SecretRow
 from storage.models.switches import SwitchRow
 
@@ -39,6 +40,9 @@ __all__ = [
     "OrganizationRow",
     "PipelineRow",
     "RedemptionRow",
+    "RenderRow",
+    "RenderedRow",
+    "RunnerTokenRow",
     "SecretRow",
     "SnapshotRow",
     "SwitchRow",

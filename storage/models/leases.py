@@ -6,7 +6,7 @@ from __future__ import annotations
 import peewee
 
 from storage.models.accounts import OrganizationRow
-from storage.models.builds import JobRow
+from storage.models.builds import BuildRow, JobRow
 from storage.models.fields import ChoiceField, FlagField, InstantField
 from storage.records import LeaseState, LedgerSource
 
@@ -32,6 +32,7 @@ class LeaseRow(peewee.Model):
     started_at = InstantField(null=True)
     finished_at = InstantField(null=True)
     amount_cents = peewee.IntegerField()
+    build = peewee.ForeignKeyField(BuildRow, null=True)
 
     class Meta:
         table_name = "leases"

@@ -52,6 +52,7 @@ from storage.records.leases import (
 from storage.records.pages import (
     Page,
 )
+from storage.records.renders import Render, Rendered
 from storage.records.secrets import Secret, SecretScope
 from storage.records.usage import BuildUsage, DayUsage, LeaseUsage, Usage, UsedBy
 
@@ -93,6 +94,8 @@ __all__ = [
     "PipelineChanges",
     "QueuedJob",
     "Redemption",
+    "Render",
+    "Rendered",
     "RequestKey",
     "Role",
     "Secret",

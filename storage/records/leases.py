@@ -46,7 +46,8 @@ class Lease:
     """One VM, from before it is made until it is gone.
 
     ``started_at`` is when the job's command started, which is when billing starts; a lease that never ran a command
-    has none and costs nothing. ``uuid`` is also the VM's name at its provider.
+    has none and costs nothing. ``uuid`` is also the VM's name at its provider. ``build_id`` is set where a build is
+    rendered in it and no job runs.
     """
 
     id: int
@@ -63,6 +64,7 @@ class Lease:
     started_at: datetime | None
     finished_at: datetime | None
     amount_cents: int
+    build_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

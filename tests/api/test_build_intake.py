@@ -155,15 +155,6 @@ def test_a_pipeline_that_cannot_be_planned_leaves_a_failed_build(
     assert world.engine.added == 0
 
 
-@pytest.mark.parametrize("source", [{"source_b64": B64}, {"source_url": "https://example.org/a.tar.gz"}])
-def test_a_source_without_ir_is_told_that_rendering_is_not_there(pipeline: PipelinePath, source: dict[str, str]):
-    answered = pipeline.post(pipeline_ir=None, **source)
-
-    assert code(answered) == "build_plan_rejected"
-    assert "does not render" in answered.json["error"]["message"]
-    assert "pipeline_ir" in answered.json["error"]["message"]
-
-
 def test_the_plans_time_out_is_the_builds(pipeline: PipelinePath):
     ir = HELLO.replace('"version": "0"', '"version": "0", "timeout_seconds": 77')
 

@@ -59,12 +59,20 @@ class DummyEngine:
         self.refusal: Exception | None = None
         self.added = 0
         self.canceled: list[int] = []
+        self.rendering: list[int] = []
+        self.rendered: Callable[[int], object] | None = None
+        """What comes of a build that is to be rendered."""
         self.reading: list[DummyWatch] = []
         self.meanwhile: list[Callable[[], None]] = []
         """What happens while a reader waits: the first in its first wait, the second in its second, and so on."""
 
     def jobs_added(self, build_id: int) -> None:
         self.added += 1
+
+    def render(self, build_id: int) -> None:
+        self.rendering.append(build_id)
+        if self.rendered is not None:
+            self.rendered(build_id)
 
     def cancel(self, build_id: int) -> None:
         self.canceled.append(build_id)

@@ -1,0 +1,8 @@
+"""Rendering: from a repository's pipeline files to the v0 IR, in a leased VM (pipeline-ir.md, "Rendering")."""
+
+from __future__ import annotations
+
+from actors.render.envelope import Envelope, RenderFailed
+from actors.render.settings import RenderSettings
+
+__all__ = ["Envelope", "RenderFailed", "RenderSettings"]

@@ -1,0 +1,108 @@
+"""The discovery envelope: all pipelines of a repository (pipeline-ir.md, "Rendering"). Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Declared", "Envelope", "RenderFailed"]
+
+_MESSAGE = 4_000
+
+
+class RenderFailed(Exception):
+    """A build cannot be rendered, and that is the caller's fault; the message is its ``error_message``.
+
+    ``log`` is what the pipeline files had printed until then.
+    """
+
+    def __init__(self, message: str, log: bytes = b"") -> None:
+        super().__init__(message)
+        self.log = log
+
+    @classmethod
+    def exited(cls, what: str, exit_code: int, stderr: str, log: bytes = b"") -> RenderFailed:
+        """Return the failure of a command in the VM."""
+        return cls(f"{what} failed (exit {exit_code}): {stderr.strip()[:_MESSAGE]}", log)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One pipeline as the repository declares it; ``definition`` is its v0 IR, which nobody has looked at yet."""
+
+    slug: str
+    name: str
+    allow_manual: bool
+    triggers: tuple[Any, ...]
+    definition: Any
+
+    @property
+    def pipeline_ir(self) -> str:
+        """The definition as a document."""
+        return json.dumps(self.definition)
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """The pipelines that an archive's files registered, in their order."""
+
+    pipelines: tuple[Declared, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Envelope:
+        """Read what a VM says that the envelope is. Raises RenderFailed."""
+        try:
+            document = json.loads(text)
+            if document["schema_version"] != "1":
+                raise ValueError(document["schema_version"])
+            return cls(tuple(_declared(each) for each in document["pipelines"]))
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            message = "render failed (exit 0): the pipeline files left no envelope of schema version 1"
+            raise RenderFailed(message) from error
+
+    def find(self, slug: str) -> Declared | None:
+        """Return the pipeline of a slug."""
+        return next((each for each in self.pipelines if each.slug == slug), None)
+
+    def wanted(self, slug: str) -> Declared:
+        """Return the pipeline of a slug, or the only one that there is. Raises RenderFailed."""
+        if not self.pipelines:
+            message = "the pipeline files registered no pipeline"
+            raise RenderFailed(message)
+        found = self.pipelines[0] if len(self.pipelines) == 1 else self.find(slug)
+        if found is None:
+            known = ", ".join(each.slug for each in self.pipelines)
+            raise RenderFailed.exited("render", 2, f"unknown pipeline {slug!r}; available: {known}")
+        return found
+
+    def holds_until(self, now: float) -> float | None:
+        """Return when rendering the same files again gives other cache keys, in seconds since the epoch; None is never.
+
+        The DSL puts ``now // duration`` into the key of a step that is cached for a time.
+        """
+        ends = [(now // seconds + 1) * seconds for each in self.pipelines for seconds in _durations(each.definition)]
+        return min(ends, default=None)
+
+
+def _declared(document: dict[str, Any]) -> Declared:
+    slug, name, allow_manual = document["slug"], document["name"], document["allow_manual"]
+    if not (isinstance(slug, str) and isinstance(name, str) and isinstance(allow_manual, bool)):
+        raise TypeError(slug)
+    return Declared(slug, name, allow_manual, tuple(document["triggers"]), document["definition"])
+
+
+def _durations(value: object) -> Iterator[int]:
+    """Yield the seconds of every cache policy ``ttl`` in a definition, at whatever depth."""
+    pending = [value]
+    while pending:
+        match pending.pop():
+            case {"policy": "ttl", "duration_seconds": int(seconds)} if seconds > 0:
+                yield seconds
+            case dict() as mapping:
+                pending += mapping.values()
+            case list() as items:
+                pending += items

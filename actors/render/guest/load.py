@@ -1,0 +1,35 @@
+"""Load a repository's pipeline files and write their envelope; runs in the VM, in one process with the user's code.
+
+Arguments: the DSL's archive, and the descriptor that takes the envelope. The working directory is the repository's
+root.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pathlib
+import sys
+
+
+def main() -> None:
+    """Render every pipeline of every ``.hm/*.py``."""
+    dsl, result = sys.argv[1], int(sys.argv[2])
+    sys.path.insert(0, dsl)
+    sys.dont_write_bytecode = True
+    import harmont  # noqa: PLC0415 - it is there from here on
+
+    sys.argv[:] = [""]
+    sys.path.append(os.getcwd())  # noqa: PTH109 - what it is, not a path
+    for path in sorted(pathlib.Path(".hm").glob("*.py")):
+        spec = importlib.util.spec_from_file_location(f"_harmont_{path.stem}", path)
+        assert spec is not None and spec.loader is not None  # noqa: S101, PT018 - a .py file always has one
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    envelope = harmont.dump_registry_json()
+    with open(result, "w", encoding="utf-8") as file:
+        file.write(envelope)
+
+
+if __name__ == "__main__":
+    main()

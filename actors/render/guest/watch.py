@@ -1,0 +1,100 @@
+"""Run the loader, bound its time and its output, and report; runs in the VM, as the loader's parent.
+
+On stdin it takes a line of JSON with ``loader`` (its text), ``env``, ``folder``, ``seconds``, and how much to keep of
+each stream, ``log_bytes``, ``stderr_bytes`` and ``result_bytes``; and then the DSL as a zip archive. On stdout it gives
+one JSON object: ``exit_code`` (null where time ran out), and ``result``, ``stderr`` and ``log``, the beginnings of what
+there was, in base64. A result that is too long has one byte more than it may.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+_BLOCK = 1 << 16
+_LAST_WORDS = 1.0
+
+
+def main() -> None:
+    """Do what stdin asks for."""
+    wanted = json.loads(sys.stdin.buffer.readline())
+    archive = os.path.join(tempfile.mkdtemp(), "dsl.zip")  # noqa: PTH118 - as little as will do
+    with open(archive, "wb") as file:  # noqa: PTH123
+        file.write(sys.stdin.buffer.read())
+    result, theirs = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-c", wanted["loader"], archive, str(theirs)],
+        cwd=wanted["folder"],
+        env=wanted["env"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pass_fds=(theirs,),
+        start_new_session=True,
+    )
+    os.close(theirs)
+    assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 - they are pipes
+    log = _Kept(wanted["log_bytes"])
+    said = _Kept(wanted["stderr_bytes"])
+    envelope = _Kept(wanted["result_bytes"] + 1)
+    exit_code = _follow(
+        process,
+        {process.stdout.fileno(): (log,), process.stderr.fileno(): (log, said), result: (envelope,)},
+        time.monotonic() + wanted["seconds"],
+    )
+    report = {
+        "exit_code": exit_code,
+        **{
+            name: base64.b64encode(kept.data).decode()
+            for name, kept in (("result", envelope), ("stderr", said), ("log", log))
+        },
+    }
+    sys.stdout.write(json.dumps(report))
+
+
+class _Kept:
+    """The beginning of a stream."""
+
+    def __init__(self, limit: int) -> None:
+        self.data = bytearray()
+        self._limit = limit
+
+    def take(self, block: bytes) -> None:
+        self.data += block[: self._limit - len(self.data)]
+
+
+def _follow(process: subprocess.Popen[bytes], readers: dict[int, tuple[_Kept, ...]], deadline: float) -> int | None:
+    """Read all streams until the loader has ended and a moment longer, whoever holds them; return its exit code."""
+    with selectors.DefaultSelector() as selector:
+        for descriptor in readers:
+            os.set_blocking(descriptor, False)
+            selector.register(descriptor, selectors.EVENT_READ)
+        until = deadline
+        exit_code = None
+        while selector.get_map() and time.monotonic() < until:
+            for key, _ in selector.select(0.05):
+                block = os.read(key.fd, _BLOCK)
+                for kept in readers[key.fd]:
+                    kept.take(block)
+                if not block:
+                    selector.unregister(key.fd)
+            if exit_code is None and (exit_code := process.poll()) is not None:
+                until = min(deadline, time.monotonic() + _LAST_WORDS)
+    if exit_code is None:
+        try:
+            exit_code = process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return None
+    return exit_code if exit_code >= 0 else 128 - exit_code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""The render pool: which builds are rendered now, and which wait (pipeline-ir.md, "Rendering")."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from actors.messages import CancelBuild, Demand, Drain, Stirred, TaskDone, TaskFailed
+from actors.render.rendering import Rendering
+from actors.runtime import Runtime, post
+from actors.supervision import Supervised
+
+if TYPE_CHECKING:
+    from storage import Render
+
+__all__ = ["RenderPool"]
+
+
+class RenderPool(Supervised):
+    """Renders builds in VMs that are not the jobs', so that no plan waits behind a queue of them.
+
+    The queue is the storage: renders that are not over. What an earlier pool had begun is begun anew.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime.timer, runtime.crew.root)
+        self._runtime = runtime
+        self._under_way: dict[int, Rendering] = {}
+        self._draining = False
+
+    def begin(self) -> None:
+        """Begin what waits."""
+        self._serve()
+
+    def teardown(self) -> None:
+        """Give up the VMs; the builds stay as they are, for a successor."""
+        for rendering in self._under_way.values():
+            rendering.abandon()
+
+    def handle(self, message: object) -> None:
+        """Begin, end, cancel."""
+        match message:
+            case Demand():
+                self._serve()
+            case CancelBuild(build_id):
+                self._cancel(message)
+                if build_id in self._under_way:
+                    self._under_way[build_id].abandon()
+            case Drain():
+                self._draining = True
+            case TaskDone(task):
+                self._over(int(task))
+            case TaskFailed(task, error):
+                self.log.error("build %s could not be rendered: %s", task, error, exc_info=error)
+                self._runtime.storage.renders.refuse(int(task), "internal_error", f"the service failed: {error}")
+                self._over(int(task))
+
+    def _serve(self) -> None:
+        """Begin renders for as long as there is room: the oldest of an organization that has the fewest under way."""
+        if self._draining:
+            return
+        waiting = [each for each in self._runtime.storage.renders.unfinished() if each.build_id not in self._under_way]
+        while waiting and len(self._under_way) < self._runtime.render.vms:
+            busy = Counter(rendering.organization_id for rendering in self._under_way.values())
+            render = min(waiting, key=lambda each: (busy[each.organization_id], each.build_id))
+            waiting.remove(render)
+            self._begin(render)
+
+    def _begin(self, render: Render) -> None:
+        rendering = self._under_way[render.build_id] = Rendering(self._runtime, render)
+        self.work(str(render.build_id), rendering.run)
+
+    def _cancel(self, cancel: CancelBuild) -> None:
+        """Cancel a build that is not planned yet; one that is, since, is its supervisor's."""
+        storage = self._runtime.storage
+        if storage.renders.cancel(cancel.build_id):
+            build = storage.builds.get(cancel.build_id)
+            if build is not None:
+                post(self._runtime.crew.hub, Stirred(build.uuid))
+            cancel.recorded.set()
+        else:
+            post(self._parent, cancel)
+
+    def _over(self, build_id: int) -> None:
+        self._under_way.pop(build_id, None)
+        self._serve()

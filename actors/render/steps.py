@@ -1,0 +1,118 @@
+"""What is done in a VM to render a pipeline: source in, pipeline files loaded (pipeline-ir.md, "Rendering")."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+from typing import TYPE_CHECKING
+
+from actors import vms
+from actors.render.dsl import packed_dsl
+from actors.render.envelope import RenderFailed
+from actors.render.guest import program
+from storage import Rendered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from actors.render.settings import RenderSettings
+
+__all__ = ["check", "fetch", "load", "take_back", "unpack"]
+
+_ARCHIVE = "/var/tmp/ci-daemon-source/source.tar.gz"  # noqa: S108 - in the VM, before anybody else is there
+_WORKSPACE = "/workspace"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_ENV = {"PATH": _PATH, "HOME": "/root", "LANG": "C.UTF-8"}
+_MAX_LOG = 1 << 20
+_MAX_STDERR = 1 << 14
+_MAX_RESULT = 16 << 20
+_MAX_REPORT = 32 << 20
+_GRACE = 10.0
+
+
+def fetch(
+    connection: vms.Connection, url: str, *, token: str | None, sha256: str, max_bytes: int, timeout: float
+) -> None:
+    """Have the VM download an archive and check it against its SHA-256, where that is given.
+
+    Raises RenderFailed for what is the archive's or its server's fault, VmError for what is the VM's.
+    """
+    wanted = {"url": url, "token": token, "sha256": sha256, "max_bytes": max_bytes, "into": _ARCHIVE}
+    try:
+        done = connection.run(_python("fetch"), stdin=json.dumps(wanted).encode(), timeout=timeout)
+    except vms.CommandTimeout as error:
+        raise RenderFailed.exited("source fetch", 124, f"it took longer than {timeout:g} s") from error
+    if done.exit_code != 0:
+        raise RenderFailed.exited("source fetch", done.exit_code, done.stderr.decode(errors="replace"))
+
+
+def take_back(connection: vms.Connection, max_bytes: int, timeout: float) -> Iterator[bytes]:
+    """Yield the archive that the VM has fetched, so that jobs are laid from it too. Raises RenderFailed and VmError."""
+    size = 0
+    with connection.stream(f"exec cat {_ARCHIVE}", timeout=timeout) as blocks:
+        for block in blocks:
+            size += len(block)
+            if size > max_bytes:
+                raise RenderFailed.exited("source fetch", 1, f"the source has more than {max_bytes} bytes")
+            yield block
+
+
+def unpack(connection: vms.Connection, timeout: float) -> None:
+    """Unpack the archive that the VM has fetched, and the host has checked, and remove it. Raises as `fetch` does."""
+    lay = vms.script("lay", workspace=_WORKSPACE)
+    done = connection.run(f"exec <{_ARCHIVE}; rm -f {_ARCHIVE}\n{lay}", timeout=timeout)
+    if done.exit_code != 0:
+        raise RenderFailed.exited("source fetch", done.exit_code, done.stderr.decode(errors="replace"))
+
+
+def check(archive: Path, max_bytes: int, sha256: str) -> None:
+    """Look through an archive on the host, as is done for jobs. Raises RenderFailed."""
+    try:
+        vms.check_source(archive, max_bytes=max_bytes, sha256=sha256)
+    except vms.SourceError as error:
+        raise RenderFailed.exited("source fetch", 1, str(error)) from error
+
+
+def load(connection: vms.Connection, env: Mapping[str, str], settings: RenderSettings) -> Rendered:
+    """Load the pipeline files in the VM's workspace and return their envelope, which nobody has looked at yet.
+
+    Raises RenderFailed, which has what was printed as its ``log``, and VmError.
+    """
+    wanted = {
+        "loader": program("load"),
+        "env": {**_ENV, **env},
+        "folder": _WORKSPACE,
+        "seconds": settings.timeout,
+        "log_bytes": _MAX_LOG,
+        "stderr_bytes": _MAX_STDERR,
+        "result_bytes": _MAX_RESULT,
+    }
+    stdin = json.dumps(wanted).encode() + b"\n" + packed_dsl()
+    late = f"render timed out after {settings.timeout:g} s"
+    try:
+        done = connection.run(_python("watch"), stdin=stdin, timeout=settings.timeout + _GRACE, limit=_MAX_REPORT)
+    except vms.CommandTimeout as error:
+        raise RenderFailed(late) from error
+    if done.exit_code != 0:
+        raise RenderFailed.exited("render", done.exit_code, done.stderr.decode(errors="replace"))
+    try:
+        report = json.loads(done.stdout)
+        exit_code = report["exit_code"]
+        result, stderr, log = (base64.b64decode(report[name]) for name in ("result", "stderr", "log"))
+    except (ValueError, LookupError, TypeError) as error:
+        raise RenderFailed.exited("render", 0, "it left no report: something in the VM was in its way") from error
+    if exit_code is None:
+        raise RenderFailed(late, log)
+    if exit_code != 0:
+        raise RenderFailed.exited("render", exit_code, stderr.decode(errors="replace"), log)
+    if len(result) > _MAX_RESULT:
+        raise RenderFailed.exited("render", 0, f"the pipelines come to more than {_MAX_RESULT} bytes", log)
+    return Rendered(result.decode(errors="replace"), log)
+
+
+def _python(name: str) -> str:
+    """Return the shell script that runs a program of ours with nothing of the VM's environment."""
+    env = " ".join(f"{key}={value}" for key, value in _ENV.items())
+    return f"exec env -i {env} python3 -I -c {shlex.quote(program(name))}"

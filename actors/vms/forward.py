@@ -1,0 +1,73 @@
+"""A port of the VM's own loopback that comes out on the host, for as long as somebody holds it open."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import paramiko
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["forwarded"]
+
+_BLOCK = 1 << 16
+_LOOPBACK = "127.0.0.1"
+_CONNECT_SECONDS = 10.0
+_DROPPED = (paramiko.SSHException, OSError, EOFError)
+
+
+@contextmanager
+def forwarded(transport: paramiko.Transport, target: tuple[str, int]) -> Iterator[int]:
+    """Yield the port at which the VM reaches ``target``, an address as this host sees it. Closed again at the end.
+
+    Raises SSHException where the VM's sshd opens no port.
+    """
+    opened: list[Callable[[], None]] = []
+
+    def accept(channel: paramiko.Channel, _origin: object, _server: object) -> None:
+        threading.Thread(target=_bridge, args=(channel, target, opened), name="ssh-forward", daemon=True).start()
+
+    port = transport.request_port_forward(_LOOPBACK, 0, accept)
+    try:
+        yield port
+    finally:
+        with suppress(*_DROPPED):
+            transport.cancel_port_forward(_LOOPBACK, port)
+        for close in opened:
+            with suppress(*_DROPPED):
+                close()
+
+
+def _bridge(channel: paramiko.Channel, target: tuple[str, int], opened: list[Callable[[], None]]) -> None:
+    opened.append(channel.close)
+    try:
+        host = socket.create_connection(target, timeout=_CONNECT_SECONDS)
+    except OSError:
+        channel.close()
+        return
+    host.settimeout(None)
+
+    def hang_up() -> None:
+        host.shutdown(socket.SHUT_RDWR)
+
+    opened.append(hang_up)
+    back = threading.Thread(
+        target=_pump, args=(host.recv, channel.sendall, channel.shutdown_write), name="ssh-forward", daemon=True
+    )
+    back.start()
+    _pump(channel.recv, host.sendall, lambda: host.shutdown(socket.SHUT_WR))
+    back.join()
+    channel.close()
+    host.close()
+
+
+def _pump(read: Callable[[int], bytes], write: Callable[[bytes], object], end: Callable[[], object]) -> None:
+    with suppress(*_DROPPED):
+        while block := read(_BLOCK):
+            write(block)
+    with suppress(*_DROPPED):
+        end()

@@ -1,0 +1,44 @@
+"""A build's source archive for the VM that renders it (wire-decisions.md, "Pipelines, builds, jobs")."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from api.errors import ApiError
+from api.files import StoredFile
+from api.operations import Answer, operation
+from api.spans import Span
+
+if TYPE_CHECKING:
+    import falcon
+
+    from storage import Storage
+
+__all__ = ["InternalSource"]
+
+_GZIP = "application/gzip"
+_BEARER = re.compile(r"Bearer +(\S+)", re.IGNORECASE)
+
+
+class InternalSource:
+    """``/api/v0/internal/builds/{build_id}/source.tar.gz``: with the build's runner token alone."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    @operation("getInternalSource", Answer(200, "The archive.", media_type=_GZIP), errors=("source_not_found",))
+    def on_get(self, req: falcon.Request, resp: falcon.Response, build_id: str) -> None:
+        """Get the source archive of a build, with its runner token."""
+        token = _BEARER.fullmatch(req.auth or "")
+        opened = self._storage.runner_tokens.build(token[1]) if token else None
+        if opened is None:
+            raise ApiError.unauthorized("send the build's runner token")
+        file = StoredFile(self._storage.sources.path(opened))
+        size = file.size()
+        if opened != build_id or size is None:
+            raise ApiError.not_found("source", build_id)
+        resp.content_type = _GZIP
+        resp.cache_control = ["no-store"]
+        resp.stream = Span(file, 0, size)
+        resp.content_length = size

@@ -1,0 +1,49 @@
+# ruff: noqa: D106 - a model's Meta only names its table
+"""Builds whose pipeline is rendered here, and what came of that."""
+
+from __future__ import annotations
+
+import peewee
+
+from storage.models.builds import BuildRow
+from storage.models.fields import FlagField, InstantField
+from storage.models.leases import LeaseRow
+
+__all__ = ["RenderRow", "RenderedRow", "RunnerTokenRow"]
+
+
+class RenderRow(peewee.Model):
+    """The rendering of a build."""
+
+    build = peewee.ForeignKeyField(BuildRow, primary_key=True)
+    source_url = peewee.TextField(null=True)
+    lease = peewee.ForeignKeyField(LeaseRow, null=True)
+    created_at = InstantField()
+    finished_at = InstantField(null=True)
+    rejected = FlagField()
+
+    class Meta:
+        table_name = "renders"
+
+
+class RunnerTokenRow(peewee.Model):
+    """What a VM may fetch the source of one build with."""
+
+    build = peewee.ForeignKeyField(BuildRow, primary_key=True)
+    hash = peewee.BlobField()
+
+    class Meta:
+        table_name = "runner_tokens"
+
+
+class RenderedRow(peewee.Model):
+    """What an archive's pipeline files came to."""
+
+    id = peewee.AutoField()
+    name = peewee.BlobField()
+    envelope = peewee.TextField()
+    log = peewee.BlobField()
+    expires_at = InstantField()
+
+    class Meta:
+        table_name = "rendered"

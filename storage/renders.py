@@ -1,0 +1,171 @@
+"""Builds that are to be rendered, and what archives were rendered to (pipeline-ir.md, "Rendering")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.instants import to_micros
+from storage.models import BuildRow, KeyRow, PipelineRow, RenderedRow, RenderRow
+from storage.planting import JobPlanter
+from storage.records import BuildState, Render, Rendered
+from storage.statements import Columns, Command, Query, insert_into, slot, written
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from storage.builds import Builds
+    from storage.database import Database
+    from storage.leases import Leases
+    from storage.records import Build, Lease, NewBuild, NewJob, Pipeline, Shape
+
+__all__ = ["Renders"]
+
+_KEPT = 500
+_MAX_KEPT_BYTES = 256 * 1024
+
+_RENDER = Columns(
+    Render,
+    RenderRow.build,
+    PipelineRow.organization,
+    RenderRow.source_url,
+    RenderRow.lease,
+    RenderRow.finished_at,
+    RenderRow.rejected,
+)
+_RENDERED = Columns(Rendered, RenderedRow.envelope, RenderedRow.log)
+
+
+class Renders:
+    """Builds from source alone: each is a build without jobs until it is planned, refused or canceled.
+
+    Whatever ends a render does so by compare-and-set, so that of two that end it one has its way. Safe in any thread.
+    """
+
+    def __init__(self, database: Database, builds: Builds, leases: Leases) -> None:
+        self._database = database
+        self._builds = builds
+        self._leases = leases
+        self._planter = JobPlanter(database)
+        this, unfinished = RenderRow.build == slot("build_id"), RenderRow.finished_at.is_null()
+        renders = RenderRow.select(*_RENDER.selected).join(BuildRow).join(PipelineRow)
+        self._get = Query(database, renders.where(this), _RENDER)
+        self._unfinished = Query(database, renders.where(unfinished).order_by(RenderRow.build), _RENDER)
+        self._insert = Command(database, insert_into(RenderRow, "lease_id", "finished_at"))
+        self._set_lease = Command(
+            database, RenderRow.update({RenderRow.lease: slot("lease_id")}).where(this, unfinished)
+        )
+        self._finish = Command(
+            database,
+            RenderRow.update({RenderRow.finished_at: slot("now"), RenderRow.rejected: slot("rejected")}).where(
+                this, unfinished
+            ),
+        )
+        self._set_plan = Command(
+            database,
+            BuildRow.update(
+                {
+                    BuildRow.pipeline_ir: slot("pipeline_ir"),
+                    BuildRow.timeout_seconds: slot("timeout_seconds"),
+                    BuildRow.has_source: slot("has_source"),
+                }
+            ).where(BuildRow.id == slot("build_id")),
+        )
+        self._reject_key = Command(
+            database, KeyRow.update({KeyRow.rejected: 1}).where(KeyRow.build == slot("build_id"))
+        )
+        self._cached = Query(
+            database,
+            RenderedRow.select(*_RENDERED.selected).where(
+                RenderedRow.name == slot("name"), RenderedRow.expires_at > slot("now")
+            ),
+            _RENDERED,
+        )
+        self._keep = Command(database, insert_into(RenderedRow).on_conflict("REPLACE"))
+        newest = RenderedRow.alias()
+        kept = newest.select(newest.id).order_by(newest.id.desc()).limit(_KEPT)
+        self._forget = Command(
+            database,
+            RenderedRow.delete().where((RenderedRow.expires_at <= slot("now")) | RenderedRow.id.not_in(kept)),
+        )
+
+    def begin(self, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
+        """Write a build that is to be rendered, without jobs, ``scheduled``. Raises KeyUsed and PipelineGone."""
+        with self._database.write():
+            build = self._builds.create_unplanned(pipeline, new)
+            self._insert.run(build_id=build.id, source_url=source_url, created_at=self._database.now(), rejected=False)
+            return build
+
+    def get(self, build_id: int) -> Render | None:
+        """Return the render of a build; None where its plan was given."""
+        return self._get.one(build_id=build_id)
+
+    def pending(self, build_id: int) -> bool:
+        """Tell whether a build is still to be rendered."""
+        render = self.get(build_id)
+        return render is not None and render.finished_at is None
+
+    def unfinished(self) -> list[Render]:
+        """Return the renders that are not over, oldest first."""
+        return self._unfinished.all()
+
+    def lease(self, render: Render, uuid: str, *, provider: str, image: str, shape: Shape) -> Lease | None:
+        """Write the row of the VM that is about to be made for a render; None where that is over."""
+        with self._database.write():
+            if not self.pending(render.build_id):
+                return None
+            lease = self._leases.reserve_render(
+                uuid, provider, image, shape, organization_id=render.organization_id, build_id=render.build_id
+            )
+            self._set_lease.run(build_id=render.build_id, lease_id=lease.id)
+            return lease
+
+    def plan(
+        self, build_id: int, pipeline_ir: str, timeout_seconds: int | None, jobs: Sequence[NewJob], *, has_source: bool
+    ) -> bool:
+        """Write the jobs that a build was rendered to; False and no job where its render, or the build, is over."""
+        with self._database.write():
+            build = self._finished(build_id, rejected=False)
+            if build is None:
+                return False
+            self._set_plan.run(
+                build_id=build_id, pipeline_ir=pipeline_ir, timeout_seconds=timeout_seconds, has_source=has_source
+            )
+            self._planter.plant(build_id, build.organization_id, jobs, self._database.now())
+            return True
+
+    def refuse(self, build_id: int, error_code: str, error_message: str) -> bool:
+        """Fail a build that cannot be rendered or planned; False where its render, or the build, is over."""
+        with self._database.write():
+            build = self._finished(build_id, rejected=True)
+            if build is None:
+                return False
+            self._reject_key.run(build_id=build_id)
+            return self._builds.move(
+                build_id, build.state, BuildState.FAILED, error_code=error_code, error_message=error_message
+            )
+
+    def cancel(self, build_id: int) -> bool:
+        """End a build that is being rendered, ``canceled``; False where its render, or the build, is over."""
+        with self._database.write():
+            build = self._finished(build_id, rejected=False)
+            return build is not None and self._builds.move(build_id, build.state, BuildState.CANCELED)
+
+    def cached(self, name: bytes) -> Rendered | None:
+        """Return what was rendered under a name, for as long as that holds."""
+        return self._cached.one(name=name, now=self._database.now())
+
+    def keep(self, name: bytes, rendered: Rendered, until: datetime) -> None:
+        """Keep what was rendered, among the newest 500; what is large is not kept."""
+        if len(rendered.envelope) + len(rendered.log) > _MAX_KEPT_BYTES:
+            return
+        with self._database.write():
+            self._keep.run(name=name, envelope=rendered.envelope, log=rendered.log, expires_at=to_micros(until))
+            self._forget.run(now=self._database.now())
+
+    def _finished(self, build_id: int, *, rejected: bool) -> Build | None:
+        """End a render; return its build, None where one of the two is over already."""
+        if not self._finish.run(build_id=build_id, now=self._database.now(), rejected=rejected):
+            return None
+        build = written(self._builds.get(build_id))
+        return None if build.state.terminal else build

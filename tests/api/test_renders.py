@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from falcon import testing
+
+from actors import plan_jobs
+from actors.ir import Limits
+from storage import BuildState
+from tests.api.world import HELLO, Account, PipelinePath, World
+
+ARCHIVE = b"an archive, as far as anybody looks here"
+SOURCE = {"pipeline_ir": None, "source_b64": base64.b64encode(ARCHIVE).decode()}
+
+
+@pytest.fixture
+def planning(world: World) -> None:
+    """Every render comes to the hello pipeline, at once."""
+    jobs = plan_jobs(HELLO, Limits()).jobs
+    world.engine.rendered = lambda build_id: world.storage.renders.plan(build_id, HELLO, None, jobs, has_source=True)
+
+
+@pytest.fixture
+def refusing(world: World) -> None:
+    """No render comes to anything."""
+    world.engine.rendered = lambda build_id: world.storage.renders.refuse(build_id, "render_failed", "nothing there")
+
+
+def refused(answered: testing.Result, status: int) -> str:
+    assert answered.status_code == status, answered.text
+    code: str = answered.json["error"]["code"]
+    return code
+
+
+@pytest.mark.parametrize("source", [SOURCE, {"pipeline_ir": " ", "source_url": "https://example.org/a.tar.gz"}])
+def test_a_build_from_source_is_answered_when_its_plan_stands(
+    world: World, pipeline: PipelinePath, planning: None, source: dict[str, str | None]
+):
+    build = pipeline.build(**source)
+    assert world.engine.rendering == [build.stored.id]
+    assert build.stored.state is BuildState.SCHEDULED
+    assert build.stored.has_source
+    assert build.job().stored.step_key == "only"
+
+
+def test_a_render_that_fails_is_a_rejected_plan(pipeline: PipelinePath, refusing: None):
+    answered = pipeline.post(**SOURCE)
+    assert refused(answered, 422) == "build_plan_rejected"
+    assert answered.json["error"]["message"] == "render_failed: nothing there"
+    assert answered.json["error"]["build_number"] == 1
+
+
+def test_a_key_tells_a_rejected_render_again(ada: Account, pipeline: PipelinePath, refusing: None):
+    body = json.dumps({"branch": "main", "commit": "c0ffee", **SOURCE})
+    headers = {"Idempotency-Key": "once", "Content-Type": "application/json"}
+    answers = [ada.client.simulate_post(f"{pipeline.path}/builds", body=body, headers=headers) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [422, 422]
+    assert {answer.json["error"]["build_number"] for answer in answers} == {1}
+
+
+def test_a_key_waits_for_the_render_that_is_under_way(world: World, ada: Account, pipeline: PipelinePath):
+    body = json.dumps({"branch": "main", "commit": "c0ffee", **SOURCE})
+    headers = {"Idempotency-Key": "once", "Content-Type": "application/json"}
+    first = ada.client.simulate_post(f"{pipeline.path}/builds", body=body, headers=headers)
+    assert refused(first, 503) == "busy"
+    jobs = plan_jobs(HELLO, Limits()).jobs
+    plan = world.storage.renders.plan
+    world.engine.meanwhile = [lambda: plan(world.engine.rendering[0], HELLO, None, jobs, has_source=True) and None]
+    second = ada.client.simulate_post(f"{pipeline.path}/builds", body=body, headers=headers)
+    assert (second.status_code, second.json["number"]) == (201, 1)
+
+
+def test_a_canceled_render_is_a_canceled_build(world: World, pipeline: PipelinePath):
+    world.engine.rendered = world.storage.renders.cancel
+    assert pipeline.build(**SOURCE).stored.state is BuildState.CANCELED
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://example.org/a", "file:///etc/passwd", "https://", "http://a b", "https://user:pw@example.org/a"]
+)
+def test_an_address_that_no_vm_would_fetch_is_an_invalid_body(world: World, pipeline: PipelinePath, url: str):
+    assert refused(pipeline.post(pipeline_ir=None, source_url=url), 422) == "invalid_body"
+    assert world.engine.rendering == []
+
+
+def test_the_runner_token_of_a_build_opens_its_source_alone(world: World, pipeline: PipelinePath, planning: None):
+    build, other = pipeline.build(**SOURCE).stored, pipeline.build(**SOURCE).stored
+    token = world.storage.runner_tokens.mint(build.id)
+
+    def get(uuid: str, token: str) -> testing.Result:
+        path = f"/api/v0/internal/builds/{uuid}/source.tar.gz"
+        return world.anonymous.simulate_get(path, headers={"Authorization": f"Bearer {token}"})
+
+    answered = get(build.uuid, token)
+    assert (answered.status_code, answered.content) == (200, ARCHIVE)
+    assert answered.headers["content-type"] == "application/gzip"
+    assert refused(get(other.uuid, token), 404) == "source_not_found"
+    assert refused(get(build.uuid, pipeline.account.token), 401) == "unauthorized"
+    world.storage.runner_tokens.mint(build.id)
+    assert refused(get(build.uuid, token), 401) == "unauthorized"
+
+
+def test_a_runner_token_is_dead_when_its_build_is_over(world: World, pipeline: PipelinePath):
+    world.engine.rendered = world.storage.renders.cancel
+    build = pipeline.build(**SOURCE).stored
+    token = world.storage.runner_tokens.mint(build.id)
+    assert world.storage.runner_tokens.build(token) is None
+
+
+def test_a_build_that_came_with_its_plan_has_no_render_log(pipeline: PipelinePath):
+    assert refused(pipeline.build().get("/render-log"), 404) == "render_log_not_found"
+
+
+def test_the_render_log_is_for_members(world: World, pipeline: PipelinePath, bob: Account, planning: None):
+    build = pipeline.build(**SOURCE)
+    writer = world.storage.logs.writer(build.stored.uuid, "render", 1)
+    writer.output(b"printed\n")
+    writer.end()
+    writer.close()
+    assert build.get("/render-log").text == "printed\n"
+    assert refused(bob.client.simulate_get(f"{build.path}/render-log"), 404) == "organization_not_found"

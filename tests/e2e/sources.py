@@ -1,0 +1,51 @@
+"""Source archives for tests of rendering."""
+
+from __future__ import annotations
+
+import base64
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.e2e.daemon import Pipeline
+
+HELLO = """
+import harmont as hm
+
+@hm.pipeline("demo")
+def demo():
+    return hm.sh("cat greeting", label="greet")
+"""
+
+
+def archive(files: dict[str, str]) -> bytes:
+    """A gzipped tar of files by name."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, text in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text.encode())
+            tar.addfile(info, io.BytesIO(text.encode()))
+    return buffer.getvalue()
+
+
+def tree(directory: Path, **more: str) -> bytes:
+    """A gzipped tar of a directory, and more files."""
+    names = [path for path in sorted(directory.rglob("*")) if path.is_file()]
+    return archive({path.relative_to(directory).as_posix(): path.read_text() for path in names} | more)
+
+
+def pipeline_file(text: str) -> bytes:
+    """A repository of one pipeline file."""
+    return archive({".hm/pipeline.py": text, "greeting": "hello from the source\n"})
+
+
+def post(pipeline: Pipeline, source: bytes | None, **fields: Any) -> httpx.Response:
+    """Ask for a build from source alone."""
+    body = {"branch": "main", "commit": "0" * 40, **fields}
+    if source is not None:
+        body["source_b64"] = base64.b64encode(source).decode()
+    return pipeline.client.request("POST", f"pipelines/{pipeline.slug}/builds", json=body)
