@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from actors.hub import Watch
 from actors.ir import Limits
 from actors.messages import CancelBuild, Demand, Drain, Planted
+from actors.render.alone import discover
 from actors.render.rendering import plan_from_cache
 from actors.render.settings import RenderSettings
 from actors.retention import RetentionSettings
@@ -15,16 +16,19 @@ from actors.root import RootSupervisor
 from actors.runtime import Crew, Images, Runtime, post
 from actors.settings import ArtifactSettings, CacheSettings
 from actors.timer import Timer
+from actors.vms import VmError
 from actors.waiting import back_off
 from storage import Clock, Job, JobState, Storage
 
 if TYPE_CHECKING:
+    from actors.render.envelope import Envelope
     from actors.settings import JobSettings, PoolSettings
     from actors.vms import Provider
 
 __all__ = ["Engine", "EngineBusy"]
 
 _CANCEL_PATIENCE = 5.0
+_DISCOVERY_PATIENCE = 120.0
 _KEPT = RetentionSettings()
 _CACHED = CacheSettings()
 _COLLECTED = ArtifactSettings()
@@ -89,6 +93,7 @@ class Engine:
             api_address=api_address,
         )
         self._draining = threading.Event()
+        self._discovering = threading.BoundedSemaphore(render.vms)
 
     @property
     def draining(self) -> bool:
@@ -133,6 +138,23 @@ class Engine:
         build = self._runtime.storage.builds.get(build_id)
         if build is not None and not plan_from_cache(self._runtime, build):
             post(self._runtime.crew.renders, Demand())
+
+    def discover(self, organization: str, slug: str, archive: bytes) -> Envelope | None:
+        """Return which pipelines an archive declares, None where finding pipelines so is switched off.
+
+        Blocks for as long as a render takes. Raises RenderFailed, and EngineBusy where no VM is to be had.
+        """
+        if not self._runtime.render.register:
+            return None
+        busy = "no VM is to be had to look into the source: try again"
+        if not self._discovering.acquire(timeout=_DISCOVERY_PATIENCE):
+            raise EngineBusy(busy)
+        try:
+            return discover(self._runtime, organization, slug, archive)
+        except VmError as error:
+            raise EngineBusy(f"{busy}: {error}") from error
+        finally:
+            self._discovering.release()
 
     def cancel(self, build_id: int) -> None:
         """Cancel a build. On return it is recorded: jobs that waited are canceled, running ones are being ended.

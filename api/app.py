@@ -22,8 +22,8 @@ from api.errors import ErrorAnswers
 from api.handoffs import Handoffs
 from api.head import Head
 from api.headers import Headers
-from api.invites import Invites
 from api.internal_source import InternalSource
+from api.invites import Invites
 from api.jobs import Jobs
 from api.log_access import LogAccess
 from api.log_events import LogEvents

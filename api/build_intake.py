@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from actors import plan_jobs
+from actors import EngineBusy, plan_jobs
 from actors.ir import IrError, Limits
+from actors.render import RenderFailed
 from api.bodies import check_body
 from api.errors import ApiError
 from api.fields import LongText, RequestBody, RequiredText, Value
 from api.meta import refuse_while_draining
-from storage import Build, KeyUse, KeyUsed, NewBuild, Pipeline, PipelineGone, RequestKey, Storage
+from storage import Build, KeyUse, KeyUsed, NewBuild, Organization, Pipeline, PipelineGone, RequestKey, Storage
 
 if TYPE_CHECKING:
     import falcon
@@ -144,6 +145,33 @@ class BuildIntake:
         except KeyUsed as used:
             return self._again(req, used.use)
 
+    def register(self, organization: Organization, meant: RepoIdentity, submission: Submission) -> Pipeline:
+        """Return the pipeline that the source of a build declares, made where the organization has had none.
+
+        Raises ApiError ``pipeline_not_found`` where it declares none of that name, and what `take` raises of a body.
+        """
+        unknown = f'the organization has no pipeline "{meant.source_slug}" of the repository "{meant.repo_name}"'
+        if not _is_to_be_rendered(submission.document):
+            raise ApiError("pipeline_not_found", unknown)
+        refuse_while_draining(self._engine)
+        self._refuse_insolvent(organization.id)
+        body = check_body(submission.document, CreateBuildByRepo)
+        place = self._renders.place()
+        try:
+            envelope = self._engine.discover(organization.slug, meant.source_slug, _archive(body) or b"")
+        except RenderFailed as failure:
+            raise ApiError("pipeline_not_found", f"{unknown}, and its source tells of none: {failure}") from None
+        except EngineBusy as error:
+            raise ApiError("busy", str(error), headers={"Retry-After": "5"}) from None
+        finally:
+            place.free()
+        declared = None if envelope is None else envelope.find(meant.source_slug)
+        if declared is None:
+            raise ApiError("pipeline_not_found", unknown)
+        return self._storage.declarations.register(
+            organization.id, meant.repo_name, meant.source_slug, body.branch, declared.declaration
+        )
+
     def _again(self, req: falcon.Request, use: KeyUse) -> Build:
         """Answer a request as the one before it was answered."""
         if not use.same_request:
@@ -159,10 +187,16 @@ class BuildIntake:
 
     def _admit(self, pipeline: Pipeline, document: object) -> None:
         """Refuse what is refused whatever else the body says."""
+        if self._storage.declarations.archived(pipeline.id):
+            message = f'the repository of the pipeline "{pipeline.slug}" declares it no more, so it takes no builds'
+            raise ApiError("pipeline_not_found", message)
         if not pipeline.allow_manual and _claimed_source(document) in _HAND_STARTED:
             raise ApiError("pipeline_manual_disabled", f'the pipeline "{pipeline.slug}" takes no manual builds')
+        self._refuse_insolvent(pipeline.organization_id)
+
+    def _refuse_insolvent(self, organization_id: int) -> None:
         if not self._storage.rates.free:
-            balance = self._storage.ledger.balance(pipeline.organization_id)
+            balance = self._storage.ledger.balance(organization_id)
             if balance <= 0:
                 raise ApiError(
                     "billing_insufficient_balance",
@@ -229,6 +263,12 @@ def _claimed_source(document: object) -> object:
     """Return what a body that is not checked yet says about how it was triggered."""
     claimed = document.get("source") if isinstance(document, dict) else None
     return "api" if claimed is None else claimed
+
+
+def _is_to_be_rendered(document: object) -> bool:
+    """Tell whether a body that is not checked yet brings source and no plan."""
+    given = document if isinstance(document, dict) else {}
+    return bool(given.get("source_b64")) and not given.get("pipeline_ir")
 
 
 def _archive(body: BuildRequest) -> bytes | None:

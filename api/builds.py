@@ -131,14 +131,14 @@ class Builds:
         """Create a build of the pipeline that a repository has by a name; any member may.
 
         `repo_name` is compared without regard to case, `source_slug` exactly; of several pipelines the oldest is meant.
+        Where there is none, and the source in the body declares it, it is made.
         """
         member = self._access.member(req, org)
         submission = Submission.read(req, member)
         meant = check_body(submission.document, RepoIdentity)
         found = self._storage.pipelines.by_source(member.organization.id, meant.repo_name, meant.source_slug)
         if found is None:
-            message = f'the organization has no pipeline "{meant.source_slug}" of the repository "{meant.repo_name}"'
-            raise ApiError("pipeline_not_found", message)
+            found = self._intake.register(member.organization, meant, submission)
         answer(resp, BuildRecord.of(self._intake.take(req, found, submission, CreateBuildByRepo)), status=201)
 
     @operation("getBuild", Answer(200, "The build.", BuildRecord), errors=_BUILD_ERRORS, security="optional")

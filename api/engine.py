@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from actors.render import Envelope
     from storage import Job
 
 __all__ = ["Engine", "Watch"]
@@ -34,6 +35,13 @@ class Engine(Protocol):
 
     def render(self, build_id: int) -> None:
         """Have a build rendered whose row has just been written; returns at once. A watch at its UUID tells the end."""
+        ...
+
+    def discover(self, organization: str, slug: str, archive: bytes) -> Envelope | None:
+        """Return which pipelines an archive declares, None where that is switched off. Takes as long as a render.
+
+        Raises actors.render.RenderFailed, and actors.EngineBusy where no VM is to be had.
+        """
         ...
 
     def cancel(self, build_id: int) -> None:

@@ -117,11 +117,10 @@ class Tour:
         """Submit the example with `ci-daemon submit` and return how that ends."""
         executable = _shown(Path(sys.executable).with_name("ci-daemon"))
         serve = f"{executable} --state-dir {_shown(self.state)} serve"
-        build = f"{executable} submit DIR --pipeline SLUG --ir FILE"
+        build = f"{executable} submit DIR"
         argv = self.command(
             "submit",
             str(_EXAMPLE),
-            *("--pipeline", "hello", "--ir", str(_EXAMPLE / "pipeline.ir.json")),
             *("--then", f"Start the service again: {serve}"),
             *("--then", f"Then build a tree of your own: CI_DAEMON_TOKEN=$(cat {_shown(self.token_file)}) {build}"),
         )

@@ -9,7 +9,7 @@ from uuid import uuid4
 import peewee
 
 from storage.errors import PipelineBusy, PipelineGone, SlugTaken
-from storage.models import BuildRow, CacheRow, OrganizationRow, PipelineRow, SecretRow
+from storage.models import BuildRow, CacheRow, DeclarationRow, OrganizationRow, PipelineRow, SecretRow
 from storage.records import NewPipeline, Page, Pipeline, PipelineChanges
 from storage.statements import Columns, Command, Query, first, insert_into, paged, slot, written
 
@@ -47,12 +47,16 @@ class Pipelines:
         self._database = database
         this, there = PipelineRow.id == slot("id"), PipelineRow.deleted_at.is_null()
         pipelines = PipelineRow.select(*_PIPELINE.selected).where(there)
+        archived = DeclarationRow.select(DeclarationRow.pipeline).where(
+            DeclarationRow.archived_at.is_null(is_null=False)
+        )
+        standing = pipelines.where(PipelineRow.id.not_in(archived))
         of_organization = PipelineRow.organization == slot("organization_id")
         self._by_id = Query(database, pipelines.where(this), _PIPELINE)
         self._by_slug = Query(database, pipelines.where(of_organization, PipelineRow.slug == slot("slug")), _PIPELINE)
         self._by_source = Query(
             database,
-            pipelines.where(
+            standing.where(
                 of_organization,
                 PipelineRow.repo_name == slot("repo_name"),
                 PipelineRow.source_slug == slot("source_slug"),
@@ -63,7 +67,7 @@ class Pipelines:
         )
         self._page = Query(
             database,
-            pipelines.where(of_organization, PipelineRow.id > slot("after"))
+            standing.where(of_organization, PipelineRow.id > slot("after"))
             .order_by(PipelineRow.id)
             .limit(slot("limit")),
             _PIPELINE,

@@ -18,6 +18,7 @@ from storage.builds import Builds
 from storage.cache import Cache
 from storage.coupons import Coupons
 from storage.database import Database
+from storage.declarations import Declarations
 from storage.errors import AlreadyInitialized, DatabaseUnreadable, NotInitialized
 from storage.handoffs import Handoffs
 from storage.idempotency import IdempotencyKeys
@@ -79,6 +80,7 @@ class Storage:
         self.tokens = Tokens(database)
         self.handoffs = Handoffs(database, self.tokens)
         self.pipelines = Pipelines(database)
+        self.declarations = Declarations(database, self.pipelines)
         self.idempotency_keys = IdempotencyKeys(database)
         self.builds = Builds(database, vault, self.sources, self.idempotency_keys)
         self.accounts = Accounts(database, self.builds)

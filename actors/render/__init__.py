@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.render.envelope import Envelope, RenderFailed
+from actors.render.envelope import Declared, Envelope, RenderFailed
 from actors.render.settings import RenderSettings
 
-__all__ = ["Envelope", "RenderFailed", "RenderSettings"]
+__all__ = ["Declared", "Envelope", "RenderFailed", "RenderSettings"]

@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from storage import Declaration
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -39,6 +41,11 @@ class Declared:
     allow_manual: bool
     triggers: tuple[Any, ...]
     definition: Any
+
+    @property
+    def declaration(self) -> Declaration:
+        """What the storage keeps of it."""
+        return Declaration(self.name, self.allow_manual, self.triggers)
 
     @property
     def pipeline_ir(self) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from storage import Build, Lease, Pipeline, Render, Rendered
 
-__all__ = ["RENDER_LOG", "RENDER_SHAPE", "Rendering", "plan_from_cache"]
+__all__ = ["RENDER_LOG", "RENDER_SHAPE", "Rendering", "cache_name", "keep", "plan_from_cache"]
 
 _log = logging.getLogger(__name__)
 
@@ -88,13 +88,13 @@ class Rendering:
         settings, storage = self._runtime.render, self._runtime.storage
         with self._vm() as (lease, link):
             archive = self._fetched(build, link)
-            name = _cache_name(build, archive, lease.image or "")
+            name = cache_name(build.organization_slug, build.pipeline_slug, archive, lease.image or "")
             rendered = storage.renders.cached(name)
             if rendered is None:
                 env = {"HM_PIPELINE_ORG": build.organization_slug, "HM_PIPELINE_SLUG": build.pipeline_slug}
                 with self._held_to_its_disk(lease, link):
                     rendered = steps.load(link.connected(), env, settings)
-                _keep(self._runtime, name, rendered)
+                keep(self._runtime, name, rendered)
             _settle(self._runtime, build, rendered)
 
     def _fetched(self, build: Build, link: Link) -> Path:
@@ -187,7 +187,8 @@ def plan_from_cache(runtime: Runtime, build: Build) -> bool:
     if not build.has_source:
         return False
     archive = runtime.storage.sources.path(build.uuid)
-    rendered = runtime.storage.renders.cached(_cache_name(build, archive, runtime.images.resolve(None)))
+    image = runtime.images.resolve(None)
+    rendered = runtime.storage.renders.cached(cache_name(build.organization_slug, build.pipeline_slug, archive, image))
     if rendered is None or (build.source_sha256 and build.source_sha256 != _sha256(archive)):
         return False
     _settle(runtime, build, rendered)
@@ -200,7 +201,8 @@ def _settle(runtime: Runtime, build: Build, rendered: Rendered) -> None:
     if pipeline is None:
         return
     try:
-        pipeline_ir = Envelope.parse(rendered.envelope).wanted(_wanted(pipeline)).pipeline_ir
+        envelope = Envelope.parse(rendered.envelope)
+        pipeline_ir = envelope.wanted(_wanted(pipeline)).pipeline_ir
         planned = plan_jobs(pipeline_ir, runtime.limits)
     except RenderFailed as failure:
         _refuse(runtime, build, "render_failed", str(failure), rendered.log)
@@ -211,7 +213,15 @@ def _settle(runtime: Runtime, build: Build, rendered: Rendered) -> None:
         storage = runtime.storage
         if storage.renders.plan(build.id, pipeline_ir, planned.timeout_seconds, planned.jobs, has_source=True):
             post(runtime.crew.root, Planted(build.id))
+            _follow(runtime, build, pipeline, envelope)
         post(runtime.crew.hub, Stirred(build.uuid))
+
+
+def _follow(runtime: Runtime, build: Build, pipeline: Pipeline, envelope: Envelope) -> None:
+    """Take in what the repository declares on its main branch."""
+    if pipeline.repo_name is not None and build.branch == pipeline.default_branch:
+        declared = {each.slug: each.declaration for each in envelope.pipelines}
+        runtime.storage.declarations.follow(pipeline.organization_id, pipeline.repo_name, declared)
 
 
 def _refuse(runtime: Runtime, build: Build, code: str, message: str, log: bytes) -> None:
@@ -232,7 +242,7 @@ def _write_log(runtime: Runtime, build: Build, log: bytes) -> None:
         _log.warning("the render log of build %s cannot be written: %s", build.uuid, error)
 
 
-def _keep(runtime: Runtime, name: bytes, rendered: Rendered) -> None:
+def keep(runtime: Runtime, name: bytes, rendered: Rendered) -> None:
     """Keep an envelope for builds of the same archive, until one of its cache keys would be another."""
     now = runtime.clock.now()
     until = now + timedelta(seconds=runtime.render.cache_seconds)
@@ -248,9 +258,9 @@ def _wanted(pipeline: Pipeline) -> str:
     return pipeline.source_slug or pipeline.slug
 
 
-def _cache_name(build: Build, archive: Path, image: str) -> bytes:
+def cache_name(organization: str, pipeline: str, archive: Path, image: str) -> bytes:
     """Return a hash of everything that an envelope follows from, but the time."""
-    parts = (build.organization_slug, build.pipeline_slug, _sha256(archive), dsl_version(), image)
+    parts = (organization, pipeline, _sha256(archive), dsl_version(), image)
     return hashlib.sha256(json.dumps(parts).encode()).digest()
 
 

@@ -23,6 +23,7 @@ from ci_daemon.command.lease import lease
 from ci_daemon.command.ledger import ledger
 from ci_daemon.command.org import org
 from ci_daemon.command.pipeline import pipeline
+from ci_daemon.command.render import render
 from ci_daemon.command.retention import retention
 from ci_daemon.command.secret import secret
 from ci_daemon.command.serve import serve
@@ -42,7 +43,7 @@ _HEADINGS: dict[str, list[click.Command]] = {
     "Set up": [init, doctor, image],
     "Run": [serve, status, drain, resume, lease, cache, retention, audit],
     "People and money": [user, token, org, ledger, coupon],
-    "Build": [submit, pipeline, build, secret],
+    "Build": [submit, render, pipeline, build, secret],
 }
 
 

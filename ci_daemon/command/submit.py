@@ -14,7 +14,7 @@ from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import Command
 from ci_daemon.submit.client import Client, pipeline_path
 from ci_daemon.submit.follow import Follower
-from ci_daemon.submit.origin import origin_of
+from ci_daemon.submit.origin import origin_of, slug_of
 from ci_daemon.submit.pack import pack
 from ci_daemon.submit.screen import Screen
 from ci_daemon.submit.summary import summarize
@@ -55,14 +55,13 @@ def _token(_context: click.Context, _parameter: click.Parameter, value: str | No
 
 @click.command(cls=Command, short_help="Run a pipeline over a tree and follow it.")
 @click.argument("tree", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--pipeline", metavar="SLUG", required=True, help="The pipeline; made where there is none of that slug.")
+@click.option("--pipeline", metavar="SLUG", help="By default named like DIR; made where there is none of that slug.")
 @click.option(
     "--ir",
     "ir_file",
     metavar="FILE",
-    required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The pipeline rendered to v0 IR, as JSON.",
+    help="The pipeline as v0 IR, in JSON, instead of rendering DIR's own.",
 )
 @click.option("--org", metavar="SLUG", help="The organization; by default your personal one.")
 @click.option("--branch", help="By default the branch that git is on.")
@@ -92,8 +91,8 @@ def submit(
     session: Session,
     *,
     tree: Path,
-    pipeline: str,
-    ir_file: Path,
+    pipeline: str | None,
+    ir_file: Path | None,
     org: str | None,
     branch: str | None,
     commit: str | None,
@@ -103,6 +102,8 @@ def submit(
     then: tuple[str, ...],
 ) -> int:
     """Run a pipeline over the files of DIR and follow it to its end.
+
+    The service renders the pipeline from DIR's .hm/*.py. Where these declare several, --pipeline says which.
 
     DIR is packed as git would keep it: without .git, and without what .gitignore files exclude. The log of every job
     is shown as it is written. The exit code is 0 where the build passed, 1 where it failed, 3 where it was canceled.
@@ -115,6 +116,7 @@ def submit(
     origin = origin_of(tree)
     archive = pack(tree)
     client = Client(url, token)
+    pipeline = pipeline or slug_of(tree)
     organization = org or client.personal_organization()
     if not client.has_pipeline(organization, pipeline):
         _make_pipeline(client, organization, pipeline, origin)
@@ -124,7 +126,7 @@ def submit(
         "commit": commit or origin.commit,
         "message": message or origin.message,
         "source": "cli",
-        "pipeline_ir": _read(ir_file),
+        "pipeline_ir": _read(ir_file) if ir_file else None,
     }
     build = client.create_build(organization, pipeline, body, archive)
     screen.say(f"build #{build.number} of {organization}/{pipeline}: {archive.files} files packed")

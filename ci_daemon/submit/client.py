@@ -31,6 +31,7 @@ __all__ = ["ApiError", "Client", "ServiceUnreachable", "pipeline_path"]
 T = TypeVar("T")
 
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+_RENDER_TIMEOUT = httpx.Timeout(630.0, connect=10.0)
 
 
 class ApiError(Exception):
@@ -92,10 +93,10 @@ class Client:
     def create_build(
         self, organization: str, pipeline: str, body: Mapping[str, object], source: Archive
     ) -> BuildRecord:
-        """Post a build with its source and return its record."""
+        """Post a build with its source and return its record, once the service has rendered it where it has to."""
         archive = {"source_b64": base64.b64encode(source.data).decode(), "source_sha256": source.sha256}
         path = f"{pipeline_path(organization, pipeline)}/builds"
-        return self._send("POST", path, BuildRecord, body={**body, **archive})
+        return self._send("POST", path, BuildRecord, body={**body, **archive}, timeout=_RENDER_TIMEOUT)
 
     def build(self, path: str) -> BuildRecord:
         """Return the build whose record is at ``path``."""
@@ -156,8 +157,9 @@ class Client:
         *,
         body: Mapping[str, object] | None = None,
         params: Mapping[str, str] | None = None,
+        timeout: httpx.Timeout = _TIMEOUT,
     ) -> T:
-        response = self._once(self._http.build_request(method, path, json=body, params=params))
+        response = self._once(self._http.build_request(method, path, json=body, params=params, timeout=timeout))
         _refuse_failure(response)
         try:
             return TypeAdapter(shape).validate_json(response.content)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
+from storage import slugify
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Origin", "origin_of"]
+__all__ = ["Origin", "origin_of", "slug_of"]
 
 _NO_COMMIT = "0" * 40
 
@@ -37,6 +39,11 @@ def origin_of(tree: Path) -> Origin:
     return Origin(
         branch or "main", commit or _NO_COMMIT, message, _without_secret(remote) if remote else tree.resolve().name
     )
+
+
+def slug_of(tree: Path) -> str:
+    """Return the slug of the pipeline that a tree has where nobody names one: its folder's."""
+    return slugify(tree.resolve().name) or "main"
 
 
 def _git(tree: Path, *arguments: str) -> str | None:

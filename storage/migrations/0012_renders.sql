@@ -27,3 +27,13 @@ CREATE TABLE rendered (
     expires_at INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX rendered_over ON rendered (expires_at);
+
+-- A pipeline as its repository's files declare it; archived_at is since when they do so no more.
+CREATE TABLE declarations (
+    pipeline_id INTEGER PRIMARY KEY REFERENCES pipelines (id),
+    name TEXT NOT NULL,
+    allow_manual INTEGER NOT NULL CHECK (allow_manual IN (0, 1)),
+    triggers TEXT NOT NULL,
+    archived_at INTEGER
+) STRICT;
+CREATE INDEX declarations_archived ON declarations (pipeline_id) WHERE archived_at IS NOT NULL;

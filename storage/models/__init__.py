@@ -18,7 +18,7 @@ from storage.models.cache import CacheRow
 from storage.models.coupons import CouponRow, RedemptionRow
 from storage.models.idempotency import KeyRow
 from storage.models.leases import LeaseRow, LedgerRow, SnapshotRow
-from storage.models.renders import RenderedRow, RenderRow, RunnerTokenRow
+from storage.models.renders import DeclarationRow, RenderedRow, RenderRow, RunnerTokenRow
 from storage.models.secrets import SecretRow
 from storage.models.switches import SwitchRow
 
@@ -29,6 +29,7 @@ __all__ = [
     "BuildRow",
     "CacheRow",
     "CouponRow",
+    "DeclarationRow",
     "EdgeRow",
     "HandoffRow",
     "InviteRow",

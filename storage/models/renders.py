@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import peewee
 
+from storage.models.accounts import PipelineRow
 from storage.models.builds import BuildRow
-from storage.models.fields import FlagField, InstantField
+from storage.models.fields import FlagField, InstantField, ListField
 from storage.models.leases import LeaseRow
 
-__all__ = ["RenderRow", "RenderedRow", "RunnerTokenRow"]
+__all__ = ["DeclarationRow", "RenderRow", "RenderedRow", "RunnerTokenRow"]
 
 
 class RenderRow(peewee.Model):
@@ -34,6 +35,19 @@ class RunnerTokenRow(peewee.Model):
 
     class Meta:
         table_name = "runner_tokens"
+
+
+class DeclarationRow(peewee.Model):
+    """What a repository's files say of a pipeline."""
+
+    pipeline = peewee.ForeignKeyField(PipelineRow, primary_key=True)
+    name = peewee.TextField()
+    allow_manual = FlagField()
+    triggers = ListField()
+    archived_at = InstantField(null=True)
+
+    class Meta:
+        table_name = "declarations"
 
 
 class RenderedRow(peewee.Model):

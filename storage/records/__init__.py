@@ -52,7 +52,7 @@ from storage.records.leases import (
 from storage.records.pages import (
     Page,
 )
-from storage.records.renders import Render, Rendered
+from storage.records.renders import Declaration, Render, Rendered
 from storage.records.secrets import Secret, SecretScope
 from storage.records.usage import BuildUsage, DayUsage, LeaseUsage, Usage, UsedBy
 
@@ -68,6 +68,7 @@ __all__ = [
     "Caller",
     "Coupon",
     "DayUsage",
+    "Declaration",
     "Discrepancy",
     "Edge",
     "EdgeKind",

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["Render", "Rendered"]
+__all__ = ["Declaration", "Render", "Rendered"]
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What a repository's files say of a pipeline; ``triggers`` as they stand in the envelope.
+
+    ``archived_at`` is since when they say so no more.
+    """
+
+    name: str
+    allow_manual: bool
+    triggers: tuple[Any, ...]
+    archived_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from falcon import testing
 
 from actors import plan_jobs
 from actors.ir import Limits
-from storage import BuildState
+from actors.render import Declared, Envelope
+from storage import BuildState, Declaration
 from tests.api.world import HELLO, Account, PipelinePath, World
 
 ARCHIVE = b"an archive, as far as anybody looks here"
@@ -121,3 +122,34 @@ def test_the_render_log_is_for_members(world: World, pipeline: PipelinePath, bob
     writer.close()
     assert build.get("/render-log").text == "printed\n"
     assert refused(bob.client.simulate_get(f"{build.path}/render-log"), 404) == "organization_not_found"
+
+
+BY_REPO = {"repo_name": "acme/demo", "source_slug": "ci", "branch": "main", "commit": "c0ffee", **SOURCE}
+
+
+def test_a_pipeline_that_the_source_declares_is_made(world: World, ada: Account, planning: None):
+    triggers = ({"event": "push", "branches": ["main"]},)
+    world.engine.envelope = Envelope((Declared("ci", "CI", allow_manual=True, triggers=triggers, definition={}),))
+    answered = ada.client.simulate_post(f"{ada.path}/builds", json=BY_REPO)
+    assert (answered.status_code, answered.json["pipeline_slug"]) == (201, "ci")
+    pipeline = world.storage.pipelines.by_slug(ada.org_id, "ci")
+    assert pipeline is not None
+    declaration = world.storage.declarations.get(pipeline.id)
+    assert declaration is not None
+    assert declaration.triggers == triggers
+
+
+@pytest.mark.parametrize("given", [{"source_b64": None}, {"pipeline_ir": HELLO}, {}])
+def test_a_pipeline_that_nothing_declares_is_not_made(world: World, ada: Account, given: dict[str, str | None]):
+    world.engine.envelope = Envelope(())
+    answered = ada.client.simulate_post(f"{ada.path}/builds", json={**BY_REPO, **given})
+    assert refused(answered, 404) == "pipeline_not_found"
+
+
+def test_an_archived_pipeline_takes_no_builds(world: World, pipeline: PipelinePath):
+    storage, org_id = world.storage, pipeline.account.org_id
+    declared = Declaration("Demo", allow_manual=True, triggers=())
+    made = storage.declarations.register(org_id, "acme/demo", "ci", "main", declared)
+    storage.declarations.follow(org_id, "acme/demo", {})
+    archived = PipelinePath(pipeline.account, f"{pipeline.account.path}/pipelines/{made.slug}")
+    assert refused(archived.post(), 404) == "pipeline_not_found"

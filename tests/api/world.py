@@ -15,6 +15,7 @@ from uuid import uuid4
 import falcon
 from falcon import testing
 
+from actors.render import Envelope
 from storage import Build, BuildState, Job, JobState, LedgerSource, Role, Shape, Storage, User
 
 HELLO = json.dumps({"version": "0", "steps": [{"type": "command", "key": "only", "cmd": "true"}]})
@@ -60,6 +61,7 @@ class DummyEngine:
         self.added = 0
         self.canceled: list[int] = []
         self.rendering: list[int] = []
+        self.envelope: Envelope | None = None
         self.rendered: Callable[[int], object] | None = None
         """What comes of a build that is to be rendered."""
         self.reading: list[DummyWatch] = []
@@ -73,6 +75,9 @@ class DummyEngine:
         self.rendering.append(build_id)
         if self.rendered is not None:
             self.rendered(build_id)
+
+    def discover(self, organization: str, slug: str, archive: bytes) -> Envelope | None:
+        return self.envelope
 
     def cancel(self, build_id: int) -> None:
         self.canceled.append(build_id)

@@ -1,0 +1,81 @@
+"""An archive rendered for no build: to see what it comes to, or which pipelines it declares."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actors import vms
+from actors.attempt import spec_of
+from actors.render import steps
+from actors.render.envelope import Envelope
+from actors.render.rendering import RENDER_SHAPE, cache_name, keep
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actors.render.settings import RenderSettings
+    from actors.runtime import Runtime
+    from storage import Clock, Rendered, Storage
+
+__all__ = ["discover", "render_alone"]
+
+_log = logging.getLogger(__name__)
+
+
+def discover(runtime: Runtime, organization: str, slug: str, archive: bytes) -> Envelope:
+    """Return which pipelines an archive declares, for an organization that knows none of that slug.
+
+    A build of the pipeline made for it finds this in the cache. Raises RenderFailed and VmError.
+    """
+    image = runtime.images.resolve(None)
+    with tempfile.NamedTemporaryFile(suffix=".tar.gz") as file:
+        file.write(archive)
+        file.flush()
+        name = cache_name(organization, slug, Path(file.name), image)
+        rendered = runtime.storage.renders.cached(name)
+        if rendered is None:
+            rendered = render_alone(
+                runtime.storage,
+                runtime.provider,
+                runtime.clock,
+                runtime.render,
+                image=image,
+                archive=Path(file.name),
+                env={"HM_PIPELINE_ORG": organization, "HM_PIPELINE_SLUG": slug},
+            )
+            keep(runtime, name, rendered)
+    return Envelope.parse(rendered.envelope)
+
+
+def render_alone(
+    storage: Storage,
+    provider: vms.Provider,
+    clock: Clock,
+    settings: RenderSettings,
+    *,
+    image: str,
+    archive: Path,
+    env: Mapping[str, str],
+) -> Rendered:
+    """Render the pipeline files of an archive on this host, in a VM that is gone afterwards. Needs no actor.
+
+    The archive is laid into the VM over SSH. Raises RenderFailed and VmError.
+    """
+    steps.check(archive, RENDER_SHAPE.disk_gb * 2**30, "")
+    lease = storage.leases.reserve_warm(str(uuid.uuid4()), provider.name, image, RENDER_SHAPE)
+    try:
+        provider.create(spec_of(lease))
+        with vms.Connection(provider.connect(lease.uuid), clock) as connection:
+            vms.lay_source(connection, archive, timeout=settings.fetch_timeout)
+            return steps.load(connection, env, settings)
+    finally:
+        try:
+            provider.destroy(lease.uuid)
+        except vms.VmError as error:
+            _log.warning("the VM %s cannot be destroyed, the reaper will: %s", lease.uuid, error)
+        else:
+            storage.leases.end(lease.id)

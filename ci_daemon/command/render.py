@@ -1,0 +1,55 @@
+"""`ci-daemon render`: what a tree's pipeline files come to."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import click
+
+from actors.render import Envelope, RenderFailed
+from actors.render.alone import render_alone
+from actors.vms import VmError
+from ci_daemon.command.session import Failure, Session, pass_session
+from ci_daemon.command.style import Command
+from ci_daemon.providers import open_images, open_provider
+from ci_daemon.submit.origin import slug_of
+from ci_daemon.submit.pack import pack
+from storage import SystemClock
+
+__all__ = ["render"]
+
+
+@click.command(cls=Command, short_help="Print the pipeline of a tree as v0 IR.")
+@click.argument("tree", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--pipeline", metavar="SLUG", help="Which one; needed only where DIR has several.")
+@click.option("--org", metavar="SLUG", default="default", show_default=True, help="For the keys of cached steps.")
+@pass_session
+def render(session: Session, *, tree: Path, pipeline: str | None, org: str) -> None:
+    """Render the pipeline files of DIR, .hm/*.py, in a VM, and print the IR that `submit --ir` and the API take.
+
+    The service need not run.
+    """
+    config, clock = session.config(), SystemClock()
+    images = open_images(session.state_dir, config)
+    provider = open_provider(session.state_dir, config, images, clock)
+    slug = pipeline or slug_of(tree)
+    env = {"HM_PIPELINE_ORG": org, "HM_PIPELINE_SLUG": slug}
+    with session.storage() as storage, tempfile.NamedTemporaryFile(suffix=".tar.gz") as archive:
+        archive.write(pack(tree).data)
+        archive.flush()
+        try:
+            rendered = render_alone(
+                storage,
+                provider,
+                clock,
+                config.render,
+                image=images.resolve(None),
+                archive=Path(archive.name),
+                env=env,
+            )
+            definition = Envelope.parse(rendered.envelope).wanted(slug).definition
+        except (RenderFailed, VmError) as failure:
+            raise Failure(str(failure)) from failure
+    click.echo(json.dumps(definition, indent=2))

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from actors.render import Envelope, RenderFailed
+
+EXAMPLES = Path(__file__).parent.parent / "data" / "render"
+
+
+def envelope(*slugs: str, definition: object = None) -> Envelope:
+    pipelines = [
+        {"slug": slug, "name": slug, "allow_manual": True, "triggers": [], "definition": definition} for slug in slugs
+    ]
+    return Envelope.parse(json.dumps({"schema_version": "1", "pipelines": pipelines}))
+
+
+def test_the_wanted_pipeline_is_the_one_of_its_slug_or_the_only_one():
+    assert envelope("a", "b").wanted("b").slug == "b"
+    assert envelope("a").wanted("whatever").slug == "a"
+
+
+def test_a_slug_that_is_not_there_names_those_that_are():
+    with pytest.raises(RenderFailed, match=r"^render failed \(exit 2\): unknown pipeline 'c'; available: a, b$"):
+        envelope("a", "b").wanted("c")
+
+
+def test_files_without_a_pipeline_say_so():
+    with pytest.raises(RenderFailed, match=r"^the pipeline files registered no pipeline$"):
+        envelope().wanted("a")
+
+
+def test_a_message_holds_the_beginning_of_what_was_said():
+    assert str(RenderFailed.exited("render", 1, "x" * 5000)) == "render failed (exit 1): " + "x" * 4000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        '{"schema_version": "2", "pipelines": []}',
+        '{"schema_version": "1", "pipelines": [7]}',
+        '{"schema_version": "1", "pipelines": [{"slug": "a", "name": 7, "allow_manual": true, "triggers": []}]}',
+    ],
+)
+def test_what_is_no_envelope_is_refused(text: str):
+    with pytest.raises(RenderFailed, match="left no envelope"):
+        Envelope.parse(text)
+
+
+def test_an_envelope_holds_until_a_key_that_counts_time_would_change():
+    step = {"cache": {"policy": "compose", "sub_policies": [{"policy": "ttl", "duration_seconds": 3600}]}}
+    timed = envelope("a", definition={"graph": {"nodes": [{"step": step}]}})
+    assert timed.holds_until(7201.5) == 10_800
+    assert envelope("a").holds_until(7201.5) is None
+
+
+def test_the_example_of_several_pipelines_is_read():
+    read = Envelope.parse((EXAMPLES / "05-multi" / "envelope.json").read_text())
+    assert [(each.slug, each.name, each.allow_manual) for each in read.pipelines] == [
+        ("ci", "CI", True),
+        ("nightly", "nightly", False),
+        ("deploy", "deploy", True),
+    ]
+    assert read.pipelines[0].triggers[0] == {"event": "push", "branches": ["main", "release/*"]}

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+from storage import BuildState, Declaration, LeaseState, NewBuild, Rendered, Shape, Storage
+from tests.storage.world import HandClock, World, new_job
+
+IR = "{}"
+NAME = b"n" * 32
+
+
+def begun(storage: Storage, world: World, url: str | None = None) -> int:
+    return storage.renders.begin(world.pipeline, NewBuild("main", "c0ffee"), url).id
+
+
+def test_a_build_to_be_rendered_has_no_jobs_until_it_is_planned(storage: Storage, world: World):
+    build_id = begun(storage, world, "https://example.org/a")
+    render = storage.renders.get(build_id)
+    assert render is not None
+    assert (render.source_url, render.organization_id) == ("https://example.org/a", world.pipeline.organization_id)
+    assert storage.renders.unfinished() == [render]
+    assert storage.jobs.of_build(build_id) == []
+    assert storage.renders.plan(build_id, IR, 60, [new_job()], has_source=True)
+    build = storage.builds.get(build_id)
+    assert build is not None
+    assert (build.state, build.timeout_seconds, build.has_source) == (BuildState.SCHEDULED, 60, True)
+    assert len(storage.jobs.of_build(build_id)) == 1
+    assert storage.renders.unfinished() == []
+
+
+def test_a_render_ends_once(storage: Storage, world: World):
+    build_id = begun(storage, world)
+    assert storage.renders.refuse(build_id, "render_failed", "why")
+    assert not storage.renders.plan(build_id, IR, None, [new_job()], has_source=True)
+    assert not storage.renders.cancel(build_id)
+    assert not storage.renders.refuse(build_id, "render_failed", "again")
+    build = storage.builds.get(build_id)
+    assert build is not None
+    assert (build.state, build.error_message) == (BuildState.FAILED, "why")
+    assert storage.jobs.of_build(build_id) == []
+
+
+def test_a_build_that_ended_otherwise_is_not_planned(storage: Storage, world: World):
+    build_id = begun(storage, world)
+    storage.builds.move(build_id, BuildState.SCHEDULED, BuildState.FAILED)
+    assert not storage.renders.plan(build_id, IR, None, [new_job()], has_source=True)
+    assert storage.jobs.of_build(build_id) == []
+    assert not storage.renders.pending(build_id)
+
+
+def test_the_vm_of_a_render_is_a_lease_of_no_job(storage: Storage, world: World):
+    build_id = begun(storage, world)
+    render = storage.renders.get(build_id)
+    assert render is not None
+    lease = storage.renders.lease(render, "vm", provider="sandbox", image="debian:12", shape=Shape())
+    assert lease is not None
+    assert (lease.build_id, lease.job_id, lease.state) == (build_id, None, LeaseState.CREATING)
+    storage.renders.cancel(build_id)
+    assert storage.renders.lease(render, "other", provider="sandbox", image="debian:12", shape=Shape()) is None
+
+
+def test_what_was_rendered_is_kept_for_a_while(storage: Storage, world: World, clock: HandClock):
+    rendered = Rendered("{}", b"printed")
+    storage.renders.keep(NAME, rendered, clock.now() + timedelta(seconds=10))
+    assert storage.renders.cached(NAME) == rendered
+    assert storage.renders.cached(b"o" * 32) is None
+    storage.renders.keep(NAME, Rendered("[]", b""), clock.now() + timedelta(seconds=10))
+    assert storage.renders.cached(NAME) == Rendered("[]", b"")
+    clock.turn(seconds=10)
+    assert storage.renders.cached(NAME) is None
+
+
+def test_pipelines_are_archived_with_their_declaration_and_come_back(storage: Storage, world: World):
+    declared = Declaration("CI", allow_manual=False, triggers=({"event": "push"},))
+    organization_id = world.pipeline.organization_id
+    made = storage.declarations.register(organization_id, "a/b", "c i", "main", declared)
+    assert (made.slug, made.name, made.allow_manual, made.source_slug) == ("c-i", "CI", False, "c i")
+    assert storage.declarations.get(made.id) == declared
+    storage.declarations.follow(organization_id, "A/B", {})
+    assert storage.declarations.archived(made.id)
+    assert made not in storage.pipelines.page(organization_id, 10, None).rows
+    assert storage.pipelines.by_source(organization_id, "a/b", "c i") is None
+    assert storage.declarations.register(organization_id, "a/b", "c i", "main", declared) == made
+    assert storage.pipelines.by_source(organization_id, "a/b", "c i") == made
+
+
+def test_a_pipeline_that_no_repository_ever_declared_is_left_alone(storage: Storage, world: World):
+    storage.pipelines.update(world.pipeline.id, repo_name="a/b", source_slug="mine")
+    storage.declarations.follow(world.pipeline.organization_id, "a/b", {})
+    assert not storage.declarations.archived(world.pipeline.id)
+
+
+def test_a_slug_that_is_taken_gets_a_number(storage: Storage, world: World):
+    declared = Declaration("Demo", allow_manual=True, triggers=())
+    slug = world.pipeline.slug
+    made = storage.declarations.register(world.pipeline.organization_id, "a/b", slug, "main", declared)
+    assert made.slug == f"{slug}-2"
