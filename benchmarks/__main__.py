@@ -20,6 +20,7 @@ from benchmarks.lease import LEASE
 from benchmarks.logs import LOGS
 from benchmarks.place import open_place
 from benchmarks.recovery import RECOVERY
+from benchmarks.render import RENDER
 from benchmarks.warm import WARM
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from benchmarks.figures import Report
 
 _ALL: dict[str, Report] = {
-    benchmark.name: benchmark for benchmark in (LEASE, BUILDS, LOGS, HTTP, FORK, CACHE, WARM, RECOVERY)
+    benchmark.name: benchmark for benchmark in (LEASE, BUILDS, LOGS, HTTP, FORK, CACHE, WARM, RENDER, RECOVERY)
 }
 
 

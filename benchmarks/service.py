@@ -36,7 +36,11 @@ class Service:
 
     def build(self, ir: str) -> str:
         """Post a build and return its path."""
-        body = json.dumps({"branch": "main", "commit": "0" * 40, "pipeline_ir": ir})
+        return self.post({"pipeline_ir": ir})
+
+    def post(self, fields: Mapping[str, str]) -> str:
+        """Post a build of whatever its fields say and return its path."""
+        body = json.dumps({"branch": "main", "commit": "0" * 40, **fields})
         return f"{self.builds}/{self._answer('POST', self.builds, body)['number']}"
 
     def finish(self, build: str, seconds: float) -> None:

@@ -48,9 +48,9 @@ class Pipelines:
         this, there = PipelineRow.id == slot("id"), PipelineRow.deleted_at.is_null()
         pipelines = PipelineRow.select(*_PIPELINE.selected).where(there)
         archived = DeclarationRow.select(DeclarationRow.pipeline).where(
-            DeclarationRow.archived_at.is_null(is_null=False)
+            DeclarationRow.pipeline == PipelineRow.id, DeclarationRow.archived_at.is_null(is_null=False)
         )
-        standing = pipelines.where(PipelineRow.id.not_in(archived))
+        standing = pipelines.where(~peewee.fn.EXISTS(archived))
         of_organization = PipelineRow.organization == slot("organization_id")
         self._by_id = Query(database, pipelines.where(this), _PIPELINE)
         self._by_slug = Query(database, pipelines.where(of_organization, PipelineRow.slug == slot("slug")), _PIPELINE)

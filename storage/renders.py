@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import peewee
+
 from storage.instants import to_micros
 from storage.models import BuildRow, KeyRow, PipelineRow, RenderedRow, RenderRow
 from storage.planting import JobPlanter
@@ -83,11 +85,9 @@ class Renders:
         )
         self._keep = Command(database, insert_into(RenderedRow).on_conflict("REPLACE"))
         newest = RenderedRow.alias()
-        kept = newest.select(newest.id).order_by(newest.id.desc()).limit(_KEPT)
-        self._forget = Command(
-            database,
-            RenderedRow.delete().where((RenderedRow.expires_at <= slot("now")) | RenderedRow.id.not_in(kept)),
-        )
+        last_dropped = newest.select(peewee.fn.MAX(newest.id) - _KEPT)
+        self._forget_old = Command(database, RenderedRow.delete().where(RenderedRow.id <= last_dropped))
+        self._forget_over = Command(database, RenderedRow.delete().where(RenderedRow.expires_at <= slot("now")))
 
     def begin(self, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
         """Write a build that is to be rendered, without jobs, ``scheduled``. Raises KeyUsed and PipelineGone."""
@@ -161,7 +161,8 @@ class Renders:
             return
         with self._database.write():
             self._keep.run(name=name, envelope=rendered.envelope, log=rendered.log, expires_at=to_micros(until))
-            self._forget.run(now=self._database.now())
+            self._forget_over.run(now=self._database.now())
+            self._forget_old.run()
 
     def _finished(self, build_id: int, *, rejected: bool) -> Build | None:
         """End a render; return its build, None where one of the two is over already."""

@@ -7,7 +7,7 @@ import json
 import logging
 import threading
 import uuid
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -164,11 +164,12 @@ class Rendering:
         full = threading.Event()
 
         def measure() -> None:
-            while not over.wait(_MEASURE_SECONDS):
-                if self._runtime.provider.disk_bytes(lease.uuid) > lease.shape.disk_gb * _GB:
-                    full.set()
-                    link.abandon()
-                    return
+            with suppress(vms.VmError, OSError):  # it is on its way out
+                while not over.wait(_MEASURE_SECONDS):
+                    if self._runtime.provider.disk_bytes(lease.uuid) > lease.shape.disk_gb * _GB:
+                        full.set()
+                        link.abandon()
+                        return
 
         threading.Thread(target=measure, name="render-disk", daemon=True).start()
         try:

@@ -10,6 +10,8 @@ CREATE TABLE renders (
 ) STRICT;
 CREATE INDEX renders_unfinished ON renders (build_id) WHERE finished_at IS NULL;
 
+CREATE INDEX idempotency_keys_build ON idempotency_keys (build_id);
+
 -- The build that is rendered in this VM.
 ALTER TABLE leases ADD COLUMN build_id INTEGER REFERENCES builds (id);
 
@@ -36,4 +38,3 @@ CREATE TABLE declarations (
     triggers TEXT NOT NULL,
     archived_at INTEGER
 ) STRICT;
-CREATE INDEX declarations_archived ON declarations (pipeline_id) WHERE archived_at IS NOT NULL;

@@ -16,7 +16,7 @@ from actors.reaper import expire, reap
 from actors.runtime import Runtime
 from actors.vms import SandboxProvider, VmSpec
 from actors.vms.sandbox.userns import IdMap, run_mapped
-from storage import Build, JobState, LeaseState, Shape, Storage, SystemClock
+from storage import Build, JobState, LeaseState, NewBuild, Shape, Storage, SystemClock
 from tests.actors.conftest import Host, until
 from tests.e2e.pipelines import Graph, one
 
@@ -282,3 +282,18 @@ def _state(living: Living, uuid: str) -> LeaseState:
     lease = living.storage.leases.by_uuid(uuid)
     assert lease is not None
     return lease.state
+
+
+def test_vms_of_renders_that_are_over_or_were_begun_again(living: Living):
+    build = living.storage.renders.begin(living.host.pipeline, NewBuild("main", "c0ffee"), None)
+    render = living.storage.renders.get(build.id)
+    assert render is not None
+    vms = [str(uuid4()), str(uuid4())]
+    for vm in vms:
+        living.storage.renders.lease(render, vm, provider="sandbox", image="debian:12", shape=Shape())
+        living.provider.create(VmSpec(vm, "debian:12", network=False))
+    living.reap()
+    assert set(living.provider.list()) & set(vms) == {vms[1]}
+    living.storage.renders.refuse(build.id, "render_failed", "for the test")
+    living.reap()
+    living.stays()

@@ -70,6 +70,14 @@ def test_what_was_rendered_is_kept_for_a_while(storage: Storage, world: World, c
     assert storage.renders.cached(NAME) is None
 
 
+def test_only_the_newest_are_kept(storage: Storage, world: World, clock: HandClock):
+    until = clock.now() + timedelta(seconds=10)
+    names = [number.to_bytes(32, "big") for number in range(502)]
+    for name in names:
+        storage.renders.keep(name, Rendered("{}", b""), until)
+    assert [storage.renders.cached(name) is None for name in names] == [True, True] + [False] * 500
+
+
 def test_pipelines_are_archived_with_their_declaration_and_come_back(storage: Storage, world: World):
     declared = Declaration("CI", allow_manual=False, triggers=({"event": "push"},))
     organization_id = world.pipeline.organization_id

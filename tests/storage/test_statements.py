@@ -28,6 +28,7 @@ READS_ALL = {
 IN_AN_INDEX_OF_FEW = (
     "builds_unfinished",
     "builds_to_cancel",
+    "renders_unfinished",
     "leases_live",
     "builds_to_measure",
     "builds_with_expired_logs",

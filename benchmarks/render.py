@@ -1,0 +1,76 @@
+"""A build from source alone: how long its caller waits for the first line of its first job."""
+
+from __future__ import annotations
+
+import base64
+from functools import partial
+from itertools import count
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from benchmarks.figures import Benchmark, by_turns
+from benchmarks.service import serving
+from tests.e2e.pipelines import one
+from tests.e2e.sources import archive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.figures import Figure
+    from benchmarks.place import Place
+    from benchmarks.service import Service
+
+__all__ = ["RENDER"]
+
+_ROUNDS = 10
+_BUILD_SECONDS = 30.0
+_PIPELINE = """
+import harmont as hm
+
+@hm.pipeline("demo")
+def demo():
+    return hm.sh("echo line")
+"""
+
+
+def _measure(place: Place) -> Iterator[Figure]:
+    fresh = (_source(f"# {number}\n{_PIPELINE}") for number in count())
+    same = _source(_PIPELINE)
+    with serving(place, CI_DAEMON_POOL_WARM="0") as service:
+        planned = partial(_first_line, service, pipeline_ir=one("echo line"), source_b64=same)
+        yield by_turns(
+            "never rendered before",
+            "ms",
+            _ROUNDS,
+            lambda: _first_line(service, source_b64=next(fresh)),
+            planned,
+        )
+        _first_line(service, source_b64=same)
+        rendered = partial(_first_line, service, source_b64=same)
+        yield by_turns("rendered before", "ms", _ROUNDS, rendered, planned)
+
+
+def _first_line(service: Service, **fields: str) -> float:
+    """Return the milliseconds from posting a build to the first byte of its job's log."""
+    began = perf_counter()
+    build = service.post(fields)
+    (job,) = service.get(f"{build}/jobs")["data"]
+    log = service.log(f"{build}/jobs/{job['id']}/log")
+    next(log)
+    took = (perf_counter() - began) * 1000
+    for _ in log:
+        pass
+    service.finish(build, _BUILD_SECONDS)
+    return took
+
+
+def _source(pipeline_file: str) -> str:
+    return base64.b64encode(archive({".hm/pipeline.py": pipeline_file})).decode()
+
+
+RENDER = Benchmark(
+    name="render",
+    title="From the POST of a build to the first line of its first job",
+    floor="a build of the same source, which brings its `pipeline_ir` too and is not rendered.",
+    measure=_measure,
+)
