@@ -23,6 +23,11 @@ class Drops:
         self._counts: Counter[tuple[JobState, JobEvent]] = Counter()
         self._lock = threading.Lock()
 
+    def counts(self) -> dict[tuple[JobState, JobEvent], int]:
+        """Return how many of each kind there were so far."""
+        with self._lock:
+            return dict(self._counts)
+
     def note(self, job_uuid: str, state: JobState, event: JobEvent) -> None:
         """Count one event, and say so at level debug."""
         with self._lock:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from actors.hub import Watch
 from actors.ir import Limits
 from actors.messages import CancelBuild, Demand, Drain, Planted
+from actors.observations import EngineGauges
 from actors.render.alone import discover
 from actors.render.rendering import plan_from_cache
 from actors.render.settings import RenderSettings
@@ -21,6 +22,10 @@ from actors.waiting import back_off
 from storage import Clock, Job, JobState, Storage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from prometheus_client.registry import Collector
+
     from actors.render.envelope import Envelope
     from actors.settings import JobSettings, PoolSettings
     from actors.vms import Provider
@@ -172,6 +177,11 @@ class Engine:
     def watch(self, uuid: str) -> Watch:
         """Return a context manager that wakes its holder when a job's log or state changes, or a build is rendered."""
         return Watch(self._runtime.crew, uuid)
+
+    def collectors(self) -> Iterable[Collector]:
+        """Return what tells the figures of the actors, of this moment and since the process began."""
+        runtime = self._runtime
+        return EngineGauges(runtime.pool.host().vms, runtime.drops), runtime.observations
 
     def pending_reason(self, job: Job) -> str | None:
         """Say why a job waits, None where it does not. Never blocks."""

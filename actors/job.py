@@ -279,7 +279,10 @@ class JobActor(Supervised):
 
     def _let_go(self) -> None:
         """Give the lease back, which is the last thing that this actor does."""
-        self._runtime.storage.leases.end(self._lease.id)
+        leases = self._runtime.storage.leases
+        leases.end(self._lease.id)
+        if (lease := leases.get(self._lease.id)) is not None:
+            self._runtime.observations.ended(lease)
         post(self._runtime.crew.pool, Released(self._lease.id))
         self.stop()
 

@@ -222,6 +222,7 @@ class LeasePool(Supervised):
             live = runtime.storage.leases.live()
             self._warm.retain({each.id for each in live if each.state is LeaseState.WARM})
             return
+        runtime.observations.granted(runtime.seconds_since(job.scheduled_at))
         self._warm.remove(lease.id)
         self._hold(lease)
         self._make_way()

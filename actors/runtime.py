@@ -11,6 +11,7 @@ import pykka
 
 from actors.drops import Drops
 from actors.ir import Limits
+from actors.observations import Observations
 from actors.render.settings import RenderSettings
 from actors.retention import RetentionSettings
 from actors.settings import ArtifactSettings, CacheSettings
@@ -89,6 +90,7 @@ class Runtime:
     crew: Crew = field(default_factory=Crew)
     board: Board = field(default_factory=Board)
     drops: Drops = field(default_factory=Drops)
+    observations: Observations = field(default_factory=Observations)
 
     def seconds_since(self, moment: datetime) -> float:
         """Return how long ago a stored moment was; 0 where the host's clock was set back behind it."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from api.rate_limits import RateLimits
 
-__all__ = ["Access", "Member"]
+__all__ = ["Access", "Member", "bearer"]
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 _SEND_ONE = "send `Authorization: Bearer <token>`"
@@ -63,7 +63,7 @@ class Access:
 
     def revoke(self, req: falcon.Request) -> None:
         """End the bearer token; one that is over stays so. Raises ApiError ``unauthorized`` where it never was one."""
-        token = _bearer(req)
+        token = bearer(req)
         if token is None:
             raise ApiError.unauthorized(_SEND_ONE)
         if not self._storage.tokens.revoke(token):
@@ -74,7 +74,7 @@ class Access:
 
         A token that is not good is refused even where none is needed.
         """
-        token = _bearer(req)
+        token = bearer(req)
         if token is None:
             return None
         caller = self._storage.tokens.caller(token)
@@ -162,7 +162,7 @@ class Access:
         return pipeline
 
 
-def _bearer(req: falcon.Request) -> str | None:
+def bearer(req: falcon.Request) -> str | None:
     """Return the bearer token, None where there is none. Raises ApiError ``unauthorized`` for another scheme."""
     if req.auth is None:
         return None

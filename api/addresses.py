@@ -10,12 +10,13 @@ if TYPE_CHECKING:
 
     import falcon
 
-__all__ = ["Addresses"]
+__all__ = ["Addresses", "is_local"]
 
 _Address: TypeAlias = IPv4Address | IPv6Address
 _Network: TypeAlias = IPv4Network | IPv6Network
 
 _ONE_SUBSCRIBER = 64
+_FORWARDED = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
 
 
 class Addresses:
@@ -45,6 +46,15 @@ class Addresses:
 
     def _trusts(self, address: _Address) -> bool:
         return any(address in network for network in self._trusted)
+
+
+def is_local(req: falcon.Request) -> bool:
+    """Tell whether a program on this host asks, and not a proxy on it for somebody else.
+
+    Only a proxy that says in no header that it forwards is taken for such a program.
+    """
+    peer = _parsed(req.remote_addr)
+    return peer is not None and peer.is_loopback and not any(req.get_header(name) for name in _FORWARDED)
 
 
 def _parsed(text: str) -> _Address | None:

@@ -32,6 +32,7 @@ from api.logs import Logs
 from api.mailer import Mailer, NoMailer
 from api.members import Members
 from api.meta import Health, Ping
+from api.metrics import Metrics, RequestMetrics, registry_of
 from api.openapi import OpenApi
 from api.operations import Routes
 from api.organizations import Organizations
@@ -95,14 +96,15 @@ def create_app(
     tokens = LogTokens(signer, clock)
     log_access = LogAccess(storage, access, tokens)
 
+    registry = registry_of(storage, engine)
+
     app = falcon.App(request_type=ApiRequest)
-    for middleware in (AccessLog(), Headers(), Cors(settings.cors_origins), Head()):
+    for middleware in (AccessLog(), RequestMetrics(registry), Headers(), Cors(settings.cors_origins), Head()):
         app.add_middleware(middleware)
     ErrorAnswers(settings.url).install(app)
 
     routes = Routes()
-    routes.add("/healthz", Health(engine))
-    routes.add(f"{_V0}/ping", Ping())
+    _add_meta(routes, Health(engine), Metrics(registry, rates, settings.metrics_token))
     routes.add(f"{_V0}/user", CurrentUser(storage, engine, access, rates))
     api_tokens = ApiTokens(storage, access, rates, clock)
     routes.add(f"{_V0}/user/api-tokens", api_tokens, "list")
@@ -145,6 +147,12 @@ def create_app(
     routes.add("/docs/errors/{code}", error_pages)
     routes.install(app)
     return app
+
+
+def _add_meta(routes: Routes, health: Health, metrics: Metrics) -> None:
+    routes.add("/healthz", health)
+    routes.add("/metrics", metrics)
+    routes.add(f"{_V0}/ping", Ping())
 
 
 def _add_handoffs(routes: Routes, handoffs: Handoffs) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from contextlib import AbstractContextManager
+
+    from prometheus_client.registry import Collector
 
     from actors.render import Envelope
     from storage import Job
@@ -50,6 +53,10 @@ class Engine(Protocol):
 
     def watch(self, uuid: str) -> AbstractContextManager[Watch]:
         """Return a place to wait at: enter it first, then look at the log, then wait."""
+        ...
+
+    def collectors(self) -> Iterable[Collector]:
+        """Return what tells the figures of the running builds."""
         ...
 
     def pending_reason(self, job: Job) -> str | None:

@@ -43,6 +43,7 @@ _SECURITY: Mapping[str, list[dict[str, list[str]]]] = {
     "bearer": [{"bearer": []}],
     "optional": [{"bearer": []}, {}],
     "log_token": [{"bearer": []}, {"logToken": []}, {}],
+    "metrics": [{"metricsToken": []}, {}],
     "public": [],
 }
 _ABOUT = """A continuous-integration service: pipelines are planned into jobs, each job runs in a VM leased for it.
@@ -89,6 +90,7 @@ def document(routes: Routes, base_url: str) -> dict[str, Any]:
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer", "description": "A session token or an API key."},
                 "logToken": {"type": "apiKey", "in": "query", "name": "token", "description": "A build's log token."},
+                "metricsToken": {"type": "http", "scheme": "bearer", "description": "`http.metrics_token`."},
             },
         },
     }

@@ -25,7 +25,7 @@ _AUTHORIZED = ("unauthorized", "rate_limited")
 _BODY = ("malformed_json", "unsupported_media_type", "body_too_large", "invalid_body")
 
 Responder = TypeVar("Responder", bound="Callable[..., None]")
-Security = Literal["bearer", "optional", "log_token", "public"]
+Security = Literal["bearer", "optional", "log_token", "metrics", "public"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Operation:
     """One endpoint and method. ``errors`` are codes of the catalog, without those that any request may meet.
 
     ``security``: a bearer token is needed; is ``optional``, where what is public is read without; or, for logs, a log
-    token does as well.
+    token does as well; or, for ``metrics``, the token of the configuration, and on this host none.
     """
 
     id: str

@@ -173,7 +173,8 @@ def _adjustments(settings: HttpSettings) -> Adjustments:
     """Return waitress's settings.
 
     Reading one request ahead is what lets the server see that a client hung up (see Channel). What a stream has
-    buffered for a slow client stays in memory, so it is kept small.
+    buffered for a slow client stays in memory, so it is kept small. What proxies say of a request is left for
+    `Addresses` to judge, and tells `is_local` that there is a proxy.
     """
     return Adjustments(
         ident="ci-daemon",
@@ -188,7 +189,7 @@ def _adjustments(settings: HttpSettings) -> Adjustments:
         recv_bytes=64 * 2**10,
         log_socket_errors=False,
         asyncore_use_poll=True,
-        clear_untrusted_proxy_headers=not settings.trusted_proxies,
+        clear_untrusted_proxy_headers=False,
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_network
 
 __all__ = ["HttpSettings", "RateLimitSettings"]
 
 _HIGHEST_PORT = 65535
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,}", re.ASCII)
 _URL = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)
 _ORIGIN = re.compile(r"https?://[^\s/?#*]+/?", re.IGNORECASE)
 
@@ -20,7 +21,8 @@ class HttpSettings:
     ``listen`` is ``HOST:PORT``; an IPv6 host stands in brackets, port 0 is any free port. ``base_url`` is the address
     that callers use where a proxy stands in front, without a trailing slash. A log stream or a waiting log request
     holds one of ``threads`` while it lasts: at most ``max_streams`` of them do, the rest of the threads always serve
-    short requests. ``trusted_proxies`` are addresses and networks whose ``X-Forwarded-For`` is believed. Sizes are
+    short requests. ``trusted_proxies`` are addresses and networks whose ``X-Forwarded-For`` is believed.
+    ``metrics_token`` is what `/metrics` is read with from elsewhere than this host; without one it is not. Sizes are
     bytes, times seconds.
     """
 
@@ -36,6 +38,7 @@ class HttpSettings:
     stop_timeout: float = 5.0
     cors_origins: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
+    metrics_token: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         for name in ("max_connections", "max_body_bytes", "max_header_bytes", "receive_timeout", "idle_timeout"):
@@ -48,6 +51,11 @@ class HttpSettings:
             raise ValueError(f'listen must be HOST:PORT, for example "127.0.0.1:8800", not "{self.listen}"')
         if self.base_url is not None and not _URL.fullmatch(self.base_url):
             raise ValueError(f'base_url must be such as "https://ci.example.org", not "{self.base_url}"')
+        self._check_who_is_believed()
+
+    def _check_who_is_believed(self) -> None:
+        if self.metrics_token and not _TOKEN.fullmatch(self.metrics_token):
+            raise ValueError("metrics_token must be 16 or more letters, digits or any of -._~+/=, without spaces")
         for origin in self.cors_origins:
             if not _ORIGIN.fullmatch(origin):
                 raise ValueError(f'cors_origins must hold origins such as "https://app.example.org", not "{origin}"')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -85,6 +86,9 @@ class Builds:
             _BUILD,
         )
         self._unfinished = Query(database, builds.where(unfinished).order_by(BuildRow.id), _BUILD)
+        self._unfinished_states = Query(
+            database, BuildRow.select(BuildRow.state).where(unfinished), lambda row: BuildState(row[0])
+        )
         self._to_cancel = Query(
             database,
             BuildRow.select(BuildRow.id)
@@ -217,6 +221,10 @@ class Builds:
     def unfinished(self) -> list[Build]:
         """Return every build that is not terminal, oldest first."""
         return self._unfinished.all()
+
+    def unfinished_counts(self) -> dict[BuildState, int]:
+        """Return how many unfinished builds are in each state; a state without builds is absent."""
+        return dict(Counter(self._unfinished_states.all()))
 
     def to_cancel(self) -> list[int]:
         """Return the ids of builds whose cancel is asked for and not begun, oldest first."""

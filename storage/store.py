@@ -147,6 +147,11 @@ class Storage:
             raise
         return cls(directory, database, vault, rates or Rates(), log_limit or LogLimit(), clock)
 
+    def database_bytes(self) -> int:
+        """Return how many bytes the database takes, with the log of what is not in its file yet."""
+        files = (self.directory / _DATABASE, self.directory / f"{_DATABASE}-wal")
+        return sum(file.stat().st_size for file in files if file.exists())
+
     def close(self) -> None:
         """Close the database's connections, of all threads. Called when no other thread uses the storage any more."""
         self._database.close()

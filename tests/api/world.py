@@ -68,6 +68,9 @@ class DummyEngine:
         self.meanwhile: list[Callable[[], None]] = []
         """What happens while a reader waits: the first in its first wait, the second in its second, and so on."""
 
+    def collectors(self) -> tuple[()]:
+        return ()
+
     def jobs_added(self, build_id: int) -> None:
         self.added += 1
 

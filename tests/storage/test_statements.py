@@ -86,6 +86,7 @@ def _sorts_prerequisites_only(sorts: list[str]) -> bool:
     [
         ("builds._page", "builds"),
         ("builds._unfinished", "builds_unfinished"),
+        ("builds._unfinished_states", "builds_unfinished"),
         ("builds._to_cancel", "builds_to_cancel"),
         ("pipelines._page", "pipelines_organization (organization_id=? AND rowid>?)"),
         ("pipelines._by_slug", "pipelines_slug (organization_id=? AND slug=?)"),
