@@ -42,4 +42,4 @@ case $network in
     ;;
 esac
 wait "$vm" || true
-kill "$running"
+kill -KILL "$running"
