@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
-    from storage import KeptArtifacts, KeptLogs, Storage
+    from storage import Kept, Retention, Storage
 
 __all__ = ["Expired", "RetentionSettings", "Share", "due", "expire", "preview"]
 
@@ -37,43 +37,6 @@ class RetentionSettings:
         for field in fields(self):
             if not 0 <= getattr(self, field.name) <= _MOST:
                 raise ValueError(f"{field.name} must be from 0 to {_MOST}")
-
-
-class Kept(Protocol):
-    """Something of a finished build that takes ``bytes`` on the disk."""
-
-    @property
-    def finished_at(self) -> datetime:
-        """When its build finished."""
-        ...
-
-    @property
-    def bytes(self) -> int:
-        """What it takes."""
-        ...
-
-
-T = TypeVar("T", bound=Kept)
-
-
-class Shelf(Protocol[T]):
-    """Where what is kept of one kind is found."""
-
-    def bytes(self) -> int:
-        """Return what all of it takes."""
-        ...
-
-    def oldest_first(self) -> Iterator[T]:
-        """Yield it by the ends of the builds; some may go meanwhile."""
-        ...
-
-    def expire(self, kept: Iterable[T], /) -> None:
-        """Remove some."""
-        ...
-
-    def finish_expiring(self) -> None:
-        """Remove what an earlier process began to remove."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +65,7 @@ class Expired:
     artifacts: Share
 
 
-def due(oldest_first: Iterable[T], before: datetime | None, excess: int) -> Iterator[T]:
+def due(oldest_first: Iterable[Kept], before: datetime | None, excess: int) -> Iterator[Kept]:
     """Yield what is to go: all from before an instant, and then more until ``excess`` bytes are saved."""
     for each in oldest_first:
         old = before is not None and each.finished_at < before
@@ -126,28 +89,28 @@ def expire(storage: Storage, settings: RetentionSettings, now: datetime) -> Expi
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule(Generic[T]):
+class _Rule:
     """How long one kind is kept, and how much of it."""
 
-    shelf: Shelf[T]
+    retention: Retention
     days: int
     gb: float
 
-    def due(self, now: datetime) -> Iterator[T]:
+    def due(self, now: datetime) -> Iterator[Kept]:
         before = now - self.days * _DAY if self.days else None
-        excess = self.shelf.bytes() - int(self.gb * _GB) if self.gb else 0
-        return due(self.shelf.oldest_first(), before, excess)
+        excess = self.retention.bytes() - int(self.gb * _GB) if self.gb else 0
+        return due(self.retention.oldest_first(), before, excess)
 
     def expire(self, now: datetime) -> Share:
-        self.shelf.finish_expiring()
+        self.retention.finish_expiring()
         removed, going = Share(), self.due(now)
         while batch := list(islice(going, _BATCH)):
-            self.shelf.expire(batch)
+            self.retention.expire(batch)
             removed += Share.of(batch)
         return removed
 
 
-def _rules(storage: Storage, settings: RetentionSettings) -> tuple[_Rule[KeptLogs], _Rule[KeptArtifacts]]:
+def _rules(storage: Storage, settings: RetentionSettings) -> tuple[_Rule, _Rule]:
     """Return the rules for each kind, having measured the logs of builds that finished since the last time."""
     storage.log_retention.measure()
     return (

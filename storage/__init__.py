@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from storage.artifact_files import ArtifactFiles
-from storage.artifact_retention import KeptArtifacts
 from storage.billing import Rates, cost_cents
 from storage.clock import Clock, SystemClock
 from storage.errors import (
@@ -97,7 +96,7 @@ from storage.records import (
     User,
     Visibility,
 )
-from storage.retention import KeptLogs
+from storage.retention import Kept, Retention
 from storage.slugs import slugify
 from storage.store import Storage
 from storage.vault import Vault
@@ -137,8 +136,7 @@ __all__ = [
     "Job",
     "JobLog",
     "JobState",
-    "KeptArtifacts",
-    "KeptLogs",
+    "Kept",
     "KeyUnreadable",
     "KeyUse",
     "KeyUsed",
@@ -177,6 +175,7 @@ __all__ = [
     "Render",
     "Rendered",
     "RequestKey",
+    "Retention",
     "Role",
     "RoleInsufficient",
     "SchemaTooNew",

@@ -26,6 +26,7 @@ from storage.invites import Invites
 from storage.jobs import Jobs
 from storage.leases import Leases
 from storage.ledger import Ledger
+from storage.log_retention import LogRetention
 from storage.logs import LogFiles, LogLimit
 from storage.members import Members
 from storage.metering import Meter
@@ -33,7 +34,6 @@ from storage.organizations import Organizations
 from storage.pipelines import Pipelines
 from storage.queue import Queue
 from storage.renders import Renders
-from storage.retention import LogRetention
 from storage.runner_tokens import RunnerTokens
 from storage.schema import migrate, migrations
 from storage.secrets import Secrets

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from storage import Build, JobState, KeptLogs, Storage
+from storage import Build, JobState, Kept, Storage
 from tests.storage.world import HandClock, World
 
 
@@ -26,7 +26,7 @@ def _now(world: World, build: Build) -> Build:
     return found
 
 
-def _kept(storage: Storage) -> list[KeptLogs]:
+def _kept(storage: Storage) -> list[Kept]:
     storage.log_retention.measure()
     return list(storage.log_retention.oldest_first())
 

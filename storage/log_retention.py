@@ -1,0 +1,60 @@
+"""The logs of finished builds: measured, and let go (engine.md, "Logs")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.models import BuildRow
+from storage.retention import BATCH, Retention
+from storage.statements import Command, Query, first, slot
+
+if TYPE_CHECKING:
+    from storage.database import Database
+    from storage.logs import LogFiles
+    from storage.retention import Kept
+
+__all__ = ["LogRetention"]
+
+
+class LogRetention(Retention):
+    """Knows which logs finished builds have; an unfinished build's it never touches. Safe in any thread.
+
+    The disk is walked once a build, after its end.
+    """
+
+    def __init__(self, database: Database, logs: LogFiles) -> None:
+        super().__init__(database, BuildRow.log_bytes, BuildRow.logs_expired_at)
+        self._logs = logs
+        this = BuildRow.uuid == slot("uuid")
+        self._to_measure = Query(
+            database,
+            BuildRow.select(BuildRow.uuid)
+            .where(
+                BuildRow.finished_at.is_null(is_null=False),
+                BuildRow.log_bytes.is_null(),
+                BuildRow.logs_expired_at.is_null(),
+            )
+            .order_by(BuildRow.id)
+            .limit(BATCH),
+            lambda row: str(row[0]),
+        )
+        self._note = Command(database, BuildRow.update({BuildRow.log_bytes: slot("bytes")}).where(this))
+        self._known = Query(database, BuildRow.select(BuildRow.id).where(this), first)
+
+    def measure(self) -> None:
+        """Note what the logs take of every build that finished since this was last done."""
+        while batch := self._to_measure.all():
+            taken = {uuid: self._logs.bytes_of(uuid) for uuid in batch}
+            with self._database.write():
+                for uuid, size in taken.items():
+                    self._note.run(uuid=uuid, bytes=size)
+
+    def remove_strays(self) -> list[str]:
+        """Remove the logs of builds that the storage knows nothing of; return the names that they had."""
+        strays = [name for name in self._logs.builds() if self._known.one(uuid=name) is None]
+        for name in strays:
+            self._logs.remove(name)
+        return strays
+
+    def _remove(self, kept: Kept) -> None:
+        self._logs.remove(kept.build_uuid)
