@@ -4,7 +4,7 @@ from actors.engine import Engine, EngineBusy
 from actors.hub import Watch
 from actors.intake import PlannedBuild, plan_jobs
 from actors.render import RenderSettings
-from actors.render.rendering import RENDER_LOG
+from actors.render.settling import RENDER_LOG
 from actors.retention import RetentionSettings
 from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings
 

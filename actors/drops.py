@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Drops"]
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Drops:
@@ -33,4 +33,4 @@ class Drops:
         with self._lock:
             self._counts[state, event] += 1
             count = self._counts[state, event]
-        _logger.debug("job %s is %s: %s is dropped, %d of that kind so far", job_uuid, state, event.name, count)
+        _log.debug("job %s is %s: %s is dropped, %d of that kind so far", job_uuid, state, event.name, count)

@@ -10,8 +10,8 @@ from actors.ir import Limits
 from actors.messages import CancelBuild, Demand, Drain, Planted
 from actors.observations import EngineGauges
 from actors.render.alone import discover
-from actors.render.rendering import plan_from_cache
 from actors.render.settings import RenderSettings
+from actors.render.settling import plan_from_cache
 from actors.retention import RetentionSettings
 from actors.root import RootSupervisor
 from actors.runtime import Crew, Images, Runtime, post

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 import uuid
 from pathlib import Path
@@ -11,19 +10,16 @@ from typing import TYPE_CHECKING
 from actors import vms
 from actors.attempt import spec_of
 from actors.render import steps
+from actors.render.cache import cache_name, keep
 from actors.render.envelope import Envelope
-from actors.render.rendering import RENDER_SHAPE, cache_name, keep
+from actors.render.vm import RENDER_DISK_BYTES, RENDER_SHAPE, release
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from actors.render.settings import RenderSettings
     from actors.runtime import Runtime
     from storage import Clock, Rendered, Storage
 
 __all__ = ["discover", "render_alone"]
-
-_log = logging.getLogger(__name__)
 
 
 def discover(runtime: Runtime, organization: str, slug: str, archive: bytes) -> Envelope:
@@ -45,7 +41,8 @@ def discover(runtime: Runtime, organization: str, slug: str, archive: bytes) -> 
                 runtime.render,
                 image=image,
                 archive=Path(file.name),
-                env={"HM_PIPELINE_ORG": organization, "HM_PIPELINE_SLUG": slug},
+                organization=organization,
+                slug=slug,
             )
             keep(runtime, name, rendered)
     return Envelope.parse(rendered.envelope)
@@ -59,23 +56,19 @@ def render_alone(
     *,
     image: str,
     archive: Path,
-    env: Mapping[str, str],
+    organization: str,
+    slug: str,
 ) -> Rendered:
     """Render the pipeline files of an archive on this host, in a VM that is gone afterwards. Needs no actor.
 
     The archive is laid into the VM over SSH. Raises RenderFailed and VmError.
     """
-    steps.check(archive, RENDER_SHAPE.disk_gb * 2**30, "")
+    steps.check(archive, RENDER_DISK_BYTES, "")
     lease = storage.leases.reserve_warm(str(uuid.uuid4()), provider.name, image, RENDER_SHAPE)
     try:
         provider.create(spec_of(lease))
         with vms.Connection(provider.connect(lease.uuid), clock) as connection:
             vms.lay_source(connection, archive, timeout=settings.fetch_timeout)
-            return steps.load(connection, env, settings)
+            return steps.load(connection, organization, slug, settings)
     finally:
-        try:
-            provider.destroy(lease.uuid)
-        except vms.VmError as error:
-            _log.warning("the VM %s cannot be destroyed, the reaper will: %s", lease.uuid, error)
-        else:
-            storage.leases.end(lease.id)
+        release(storage, provider, lease)

@@ -14,7 +14,7 @@ from actors.render.guest import program
 from storage import Rendered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from actors.render.settings import RenderSettings
@@ -75,14 +75,15 @@ def check(archive: Path, max_bytes: int, sha256: str) -> None:
         raise RenderFailed.exited("source fetch", 1, str(error)) from error
 
 
-def load(connection: vms.Connection, env: Mapping[str, str], settings: RenderSettings) -> Rendered:
+def load(connection: vms.Connection, organization: str, slug: str, settings: RenderSettings) -> Rendered:
     """Load the pipeline files in the VM's workspace and return their envelope, which nobody has looked at yet.
 
-    Raises RenderFailed, which has what was printed as its ``log``, and VmError.
+    The slugs of the organization and the pipeline go into the keys of cached steps. Raises RenderFailed, which has what
+    was printed as its ``log``, and VmError.
     """
     wanted = {
         "loader": program("load"),
-        "env": {**_ENV, **env},
+        "env": {**_ENV, "HM_PIPELINE_ORG": organization, "HM_PIPELINE_SLUG": slug},
         "folder": _WORKSPACE,
         "seconds": settings.timeout,
         "log_bytes": _MAX_LOG,

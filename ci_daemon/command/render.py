@@ -35,7 +35,6 @@ def render(session: Session, *, tree: Path, pipeline: str | None, org: str) -> N
     images = open_images(session.state_dir, config)
     provider = open_provider(session.state_dir, config, images, clock)
     slug = pipeline or slug_of(tree)
-    env = {"HM_PIPELINE_ORG": org, "HM_PIPELINE_SLUG": slug}
     with session.storage() as storage, tempfile.NamedTemporaryFile(suffix=".tar.gz") as archive:
         archive.write(pack(tree).data)
         archive.flush()
@@ -47,7 +46,8 @@ def render(session: Session, *, tree: Path, pipeline: str | None, org: str) -> N
                 config.render,
                 image=images.resolve(None),
                 archive=Path(archive.name),
-                env=env,
+                organization=org,
+                slug=slug,
             )
             definition = Envelope.parse(rendered.envelope).wanted(slug).definition
         except (RenderFailed, VmError) as failure:

@@ -1,0 +1,42 @@
+"""What archives were rendered to, kept for builds of the same archive."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from actors.render.dsl import dsl_version
+from actors.render.envelope import Envelope
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actors.runtime import Runtime
+    from storage import Rendered
+
+__all__ = ["cache_name", "keep", "sha256_of"]
+
+
+def cache_name(organization: str, pipeline: str, archive: Path, image: str) -> bytes:
+    """Return a hash of everything that an envelope follows from, but the time."""
+    parts = (organization, pipeline, sha256_of(archive), dsl_version(), image)
+    return hashlib.sha256(json.dumps(parts).encode()).digest()
+
+
+def sha256_of(archive: Path) -> str:
+    """Return the digest of a file, in hex."""
+    with archive.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def keep(runtime: Runtime, name: bytes, rendered: Rendered) -> None:
+    """Keep an envelope for builds of the same archive, until one of its cache keys would be another."""
+    now = runtime.clock.now()
+    until = now + timedelta(seconds=runtime.render.cache_seconds)
+    holds = Envelope.parse(rendered.envelope).holds_until(now.timestamp())
+    if holds is not None:
+        until = min(until, datetime.fromtimestamp(min(holds, until.timestamp()), UTC))
+    if until > now:
+        runtime.storage.renders.keep(name, rendered, until)

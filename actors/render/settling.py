@@ -1,0 +1,82 @@
+"""What a build was rendered to, recorded: its plan, or why there is none (pipeline-ir.md, "Rendering")."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from actors.intake import plan_jobs
+from actors.ir import IrError
+from actors.messages import Planted, Stirred
+from actors.render.cache import cache_name, sha256_of
+from actors.render.envelope import Envelope, RenderFailed
+from actors.runtime import Runtime, post
+
+if TYPE_CHECKING:
+    from storage import Build, Pipeline, Rendered
+
+__all__ = ["RENDER_LOG", "plan_from_cache", "refuse", "settle"]
+
+_log = logging.getLogger(__name__)
+
+RENDER_LOG = "render"
+"""Stands for a job's UUID in the names of logs."""
+
+
+def plan_from_cache(runtime: Runtime, build: Build) -> bool:
+    """Plan a build from what its archive was rendered to before; False where it was not, or is not on this host."""
+    if not build.has_source:
+        return False
+    archive = runtime.storage.sources.path(build.uuid)
+    image = runtime.images.resolve(None)
+    rendered = runtime.storage.renders.cached(cache_name(build.organization_slug, build.pipeline_slug, archive, image))
+    if rendered is None or (build.source_sha256 and build.source_sha256 != sha256_of(archive)):
+        return False
+    settle(runtime, build, rendered)
+    return True
+
+
+def settle(runtime: Runtime, build: Build, rendered: Rendered) -> None:
+    """Record what a build was rendered to: its plan, or why there is none."""
+    pipeline = runtime.storage.pipelines.by_id(build.pipeline_id)
+    if pipeline is None:
+        return
+    try:
+        envelope = Envelope.parse(rendered.envelope)
+        pipeline_ir = envelope.wanted(pipeline.source_slug or pipeline.slug).pipeline_ir
+        planned = plan_jobs(pipeline_ir, runtime.limits)
+    except RenderFailed as failure:
+        refuse(runtime, build, "render_failed", str(failure), rendered.log)
+    except IrError as error:
+        refuse(runtime, build, error.code, error.message, rendered.log)
+    else:
+        _write_log(runtime, build, rendered.log)
+        storage = runtime.storage
+        if storage.renders.plan(build.id, pipeline_ir, planned.timeout_seconds, planned.jobs, has_source=True):
+            post(runtime.crew.root, Planted(build.id))
+            _follow(runtime, build, pipeline, envelope)
+        post(runtime.crew.hub, Stirred(build.uuid))
+
+
+def _follow(runtime: Runtime, build: Build, pipeline: Pipeline, envelope: Envelope) -> None:
+    """Take in what the repository declares on its main branch."""
+    if pipeline.repo_name is not None and build.branch == pipeline.default_branch:
+        declared = {each.slug: each.declaration for each in envelope.pipelines}
+        runtime.storage.declarations.follow(pipeline.organization_id, pipeline.repo_name, declared)
+
+
+def refuse(runtime: Runtime, build: Build, code: str, message: str, log: bytes) -> None:
+    """Fail a build that cannot be rendered or planned, with what its pipeline files printed."""
+    _write_log(runtime, build, log)
+    runtime.storage.renders.refuse(build.id, code, message)
+    post(runtime.crew.hub, Stirred(build.uuid))
+
+
+def _write_log(runtime: Runtime, build: Build, log: bytes) -> None:
+    """Keep what the pipeline files printed, once; a plan is worth more than a log for which there is no room."""
+    try:
+        if log and not runtime.storage.logs.reader(build.uuid, RENDER_LOG).exists():
+            with runtime.storage.logs.writer(build.uuid, RENDER_LOG, 1) as writer:
+                writer.output(log)
+    except OSError as error:
+        _log.warning("the render log of build %s cannot be written: %s", build.uuid, error)
