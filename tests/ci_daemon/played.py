@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from prometheus_client.registry import Collector
+
 from api import HttpSettings, Server, create_app
 from storage import Build, BuildState, Job, JobState, LedgerSource, Shape, Storage
 
@@ -59,6 +61,9 @@ class PlayedEngine:
 
     def stir(self, job_uuid: str) -> None:
         self._changed[job_uuid].set()
+
+    def collectors(self) -> tuple[Collector, ...]:
+        return ()
 
     def pending_reason(self, job: Job) -> str | None:
         return "waiting for a VM" if job.state is JobState.SCHEDULED else None
