@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from actors.cache import take_hit
 from actors.cast import Cast
-from actors.closing import give_up
+from actors.giving_up import give_up_job
 from actors.graph import Graph
 from actors.messages import (
     BuildTimedOut,
@@ -288,7 +288,7 @@ class BuildSupervisor(Supervised):
             self.log.error("the actor of job %s died and is started again", node.job.uuid)
             self._attach(job_id)
             return
-        give_up(self._runtime, job_id, node.progress.state)
+        give_up_job(self._runtime, job_id, node.progress.state)
         self._reload(job_id)
 
     def _say_if_idle(self) -> None:

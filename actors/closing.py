@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from actors.artifacts import Harvest
 from actors.cache import cached_disk, keep_disk
 from actors.outcome import disk_fault, ending_of_exit
-from actors.states import STOPPING, JobEvent, next_state
+from actors.states import JobEvent
 from actors.vms import VmError, VmLost
-from storage import BuildFinished, BuildState, JobState
+from storage import JobState
 
 if TYPE_CHECKING:
     import storage
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from actors.outcome import Ending, Fault
     from actors.runtime import Runtime
 
-__all__ = ["Closing", "give_up", "give_up_build"]
+__all__ = ["Closing"]
 
 
 class Closing:
@@ -141,33 +140,3 @@ class Closing:
         """Tell whether later builds would find this job's disk, and find none yet."""
         wanted = self._job.cache_key is not None and self._runtime.cache.max_bytes > 0
         return wanted and cached_disk(self._runtime, self._assignment.build, self._job) is None
-
-
-def give_up_build(runtime: Runtime, build_id: int) -> None:
-    """End a build that its supervisors die of, and all its jobs, unbilled. Their VMs are left to the reaper."""
-    why = "the service failed again and again to look after this build; its log has the details"
-    with suppress(BuildFinished):
-        runtime.storage.settlement.force_finish(
-            build_id, BuildState.FAILED, actor="ci-daemon", note=why, billable=False
-        )
-
-
-def give_up(runtime: Runtime, job_id: int, state: JobState) -> None:
-    """End a job that its actors die of; it is not billed for the attempt. Its VM is left to the reaper."""
-    target = next_state(state, JobEvent.DEAD if state in STOPPING else JobEvent.FAILED)
-    if target is None:
-        return
-    failed = target is JobState.FAILED
-    why = "the service failed again and again to look after this job; its log has the details"
-    lease = runtime.storage.leases.of_job(job_id)
-    runtime.storage.jobs.finish(
-        job_id,
-        state,
-        target,
-        error_code="internal_error" if failed else None,
-        exit_code=None,
-        error_message=why if failed else None,
-        soft_failed=False,
-        lease_id=lease.id if lease else None,
-        billable=False,
-    )

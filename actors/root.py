@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.build import BuildSupervisor
-from actors.closing import give_up_build
+from actors.giving_up import give_up_build
 from actors.hub import LogHub
 from actors.messages import (
     CancelBuild,

@@ -1,0 +1,44 @@
+"""Builds and jobs whose actors die again and again: ended, unbilled, so that nobody is held up by them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from actors.states import STOPPING, JobEvent, next_state
+from storage import BuildFinished, BuildState, JobState
+
+if TYPE_CHECKING:
+    from actors.runtime import Runtime
+
+__all__ = ["give_up_build", "give_up_job"]
+
+
+def give_up_build(runtime: Runtime, build_id: int) -> None:
+    """End a build that its supervisors die of, and all its jobs, unbilled. Their VMs are left to the reaper."""
+    why = "the service failed again and again to look after this build; its log has the details"
+    with suppress(BuildFinished):
+        runtime.storage.settlement.force_finish(
+            build_id, BuildState.FAILED, actor="ci-daemon", note=why, billable=False
+        )
+
+
+def give_up_job(runtime: Runtime, job_id: int, state: JobState) -> None:
+    """End a job that its actors die of; it is not billed for the attempt. Its VM is left to the reaper."""
+    target = next_state(state, JobEvent.DEAD if state in STOPPING else JobEvent.FAILED)
+    if target is None:
+        return
+    failed = target is JobState.FAILED
+    why = "the service failed again and again to look after this job; its log has the details"
+    lease = runtime.storage.leases.of_job(job_id)
+    runtime.storage.jobs.finish(
+        job_id,
+        state,
+        target,
+        error_code="internal_error" if failed else None,
+        exit_code=None,
+        error_message=why if failed else None,
+        soft_failed=False,
+        lease_id=lease.id if lease else None,
+        billable=False,
+    )
