@@ -15,15 +15,7 @@ from actors.vms.command import (
     terminate,
     wait,
 )
-from actors.vms.connection import (
-    CommandTimeout,
-    Completed,
-    Connection,
-    ConnectionLost,
-    HostKeyMismatch,
-    OutputTooLong,
-    Stream,
-)
+from actors.vms.connection import Completed, Connection, HostKeyMismatch, OutputTooLong
 from actors.vms.guest import script
 from actors.vms.images import Image, ImageError, Images, ImageStore
 from actors.vms.provider import Endpoint, ImageNotFound, Provider, SnapshotNotFound, VmError, VmLost, VmSpec
@@ -31,6 +23,7 @@ from actors.vms.sandbox.provider import SandboxProvider
 from actors.vms.source import SourceError
 from actors.vms.source import check as check_source
 from actors.vms.source import lay as lay_source
+from actors.vms.stream import CommandTimeout, ConnectionLost, Stream
 
 __all__ = [
     "CommandSpec",

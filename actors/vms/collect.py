@@ -16,7 +16,8 @@ from actors.vms.provider import VmError
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
-    from actors.vms.connection import Connection, Stream
+    from actors.vms.connection import Connection
+    from actors.vms.stream import Stream
 
 __all__ = ["Garbled", "Packed", "list_files", "pack"]
 

@@ -11,9 +11,9 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from actors.vms.connection import CommandTimeout
 from actors.vms.guest import script
 from actors.vms.provider import VmError, VmLost
+from actors.vms.stream import CommandTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

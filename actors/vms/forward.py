@@ -7,17 +7,18 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-import paramiko
+from actors.vms.stream import DROPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    import paramiko
 
 __all__ = ["forwarded"]
 
 _BLOCK = 1 << 16
 _LOOPBACK = "127.0.0.1"
 _CONNECT_SECONDS = 10.0
-_DROPPED = (paramiko.SSHException, OSError, EOFError)
 
 
 @contextmanager
@@ -35,10 +36,10 @@ def forwarded(transport: paramiko.Transport, target: tuple[str, int]) -> Iterato
     try:
         yield port
     finally:
-        with suppress(*_DROPPED):
+        with suppress(*DROPPED):
             transport.cancel_port_forward(_LOOPBACK, port)
         for close in opened:
-            with suppress(*_DROPPED):
+            with suppress(*DROPPED):
                 close()
 
 
@@ -66,8 +67,8 @@ def _bridge(channel: paramiko.Channel, target: tuple[str, int], opened: list[Cal
 
 
 def _pump(read: Callable[[int], bytes], write: Callable[[bytes], object], end: Callable[[], object]) -> None:
-    with suppress(*_DROPPED):
+    with suppress(*DROPPED):
         while block := read(_BLOCK):
             write(block)
-    with suppress(*_DROPPED):
+    with suppress(*DROPPED):
         end()

@@ -1,0 +1,143 @@
+"""A command that runs in a VM, as the host has it: its output as it comes, its input as it is wanted, its end."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+import paramiko
+
+from actors.vms.provider import VmError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from storage import Clock
+
+__all__ = ["DROPPED", "CommandTimeout", "ConnectionLost", "Deadline", "Stream"]
+
+_BLOCK = 1 << 20
+_STDIN_BLOCK = 1 << 16
+_STDERR_KEPT = 1 << 16
+
+DROPPED = (paramiko.SSHException, OSError, EOFError)
+"""What paramiko raises when the other side is gone, or a channel is closed."""
+
+
+class ConnectionLost(VmError):
+    """The connection could not be made, dropped, or ended a command without its exit status. A new one may work."""
+
+
+class CommandTimeout(VmError):
+    """A command did not end in its time. Its channel is closed; whether it still runs in the VM is not known."""
+
+
+class Deadline:
+    """A moment by which something is done; None is never."""
+
+    def __init__(self, clock: Clock, seconds: float | None) -> None:
+        self.seconds = seconds or 0.0
+        self._clock = clock
+        self._end = None if seconds is None else clock.monotonic() + seconds
+
+    def remaining(self) -> float | None:
+        """Return the seconds that are left, None where it is never."""
+        return None if self._end is None else max(0.0, self._end - self._clock.monotonic())
+
+
+class Stream:
+    """A running command's stdout, block by block as it comes; ``exit_code`` and ``stderr`` are there after its end.
+
+    One thread iterates; any other may close.
+    """
+
+    def __init__(self, channel: paramiko.Channel, deadline: Deadline, stdin: bytes | Iterable[bytes]) -> None:
+        self.exit_code = -1
+        self.stderr = b""
+        self._channel = channel
+        self._deadline = deadline
+        self._closed = False
+        self._stdin_failure: Exception | None = None
+        # Both buffers set it when they get something. It may be cleared while the other still has data, so nobody waits
+        # on it without having found both empty.
+        self._arrived = threading.Event()
+        channel.in_buffer.set_event(self._arrived)
+        channel.in_stderr_buffer.set_event(self._arrived)
+        self._feeder: threading.Thread | None = None
+        blocks = _blocks(stdin)
+        if (first := next(blocks, None)) is None:
+            with suppress(*DROPPED):
+                channel.shutdown_write()
+        else:
+            self._feeder = threading.Thread(target=self._feed, args=(first, blocks), name="ssh-stdin", daemon=True)
+            self._feeder.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield blocks until the command has ended or ``close`` was called.
+
+        Raises ConnectionLost where it ended without an exit status, CommandTimeout at the deadline.
+        """
+        channel = self._channel
+        while True:
+            ended = bool(channel.eof_received) or channel.closed
+            if channel.recv_stderr_ready():
+                self.stderr = (self.stderr + channel.recv_stderr(_BLOCK))[-_STDERR_KEPT:]
+            elif channel.recv_ready():
+                yield channel.recv(_BLOCK)
+            elif ended:
+                break
+            elif not self._arrived.wait(self._deadline.remaining()):
+                self._give_up()
+        self._take_exit_code()
+
+    def close(self) -> None:
+        """Close the channel; the command in the VM is not told. Idempotent."""
+        self._closed = True
+        with suppress(*DROPPED):
+            self._channel.close()
+
+    def _take_exit_code(self) -> None:
+        if not self._closed and not self._channel.status_event.wait(self._deadline.remaining()):
+            self._give_up()
+        if self._stdin_failure is not None:
+            raise self._stdin_failure
+        self.exit_code = self._channel.exit_status
+        if self.exit_code == -1 and not self._closed:
+            message = "a command in the VM ended without an exit status: the connection dropped or it was killed"
+            raise ConnectionLost(message)
+        if self._feeder is not None:
+            self.close()
+            self._feeder.join(1.0)
+
+    def _give_up(self) -> None:
+        # A VM that has stopped reading would keep a plain close() waiting for room in the socket.
+        closing = threading.Thread(target=self.close, name="ssh-close", daemon=True)
+        closing.start()
+        closing.join(1.0)
+        message = f"a command in the VM did not end within {self._deadline.seconds:g} s"
+        raise CommandTimeout(message)
+
+    def _feed(self, block: bytes | None, stdin: Iterator[bytes]) -> None:
+        with suppress(*DROPPED):  # the command has ended and wants no more
+            while block is not None:
+                self._channel.sendall(block)
+                try:
+                    block = next(stdin, None)
+                except Exception as error:  # noqa: BLE001 - handed to the thread that reads the stream
+                    self._stdin_failure = error
+                    self._channel.close()
+                    return
+            self._channel.shutdown_write()
+
+
+def _blocks(stdin: bytes | Iterable[bytes]) -> Iterator[bytes]:
+    if isinstance(stdin, bytes):
+        return (stdin[start : start + _STDIN_BLOCK] for start in range(0, len(stdin), _STDIN_BLOCK))
+    return iter(stdin)
