@@ -11,7 +11,7 @@ import peewee
 from storage.instants import from_micros
 from storage.models import ArtifactRow, BuildRow, JobRow
 from storage.records import Artifact, NewArtifact
-from storage.statements import Columns, Command, Query, SqlValue, first, insert_into, paged, slot
+from storage.statements import Columns, Command, Query, SqlValue, first, insert_into, slot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -107,13 +107,11 @@ class Artifacts:
 
     def page_of_job(self, job_id: int, limit: int, after: int | None) -> Page[Artifact]:
         """Return a job's artifacts, those past the key ``after``."""
-        rows = self._page_of_job.all(job_id=job_id, after=after or 0, limit=limit + 1)
-        return paged(rows, limit, lambda artifact: artifact.id)
+        return self._page_of_job.page(limit, lambda artifact: artifact.id, job_id=job_id, after=after or 0)
 
     def page_of_build(self, build_id: int, limit: int, after: int | None) -> Page[Artifact]:
         """Return a build's artifacts, those past the key ``after``, jobs in the order in which they ended."""
-        rows = self._page_of_build.all(build_id=build_id, after=after or 0, limit=limit + 1)
-        return paged(rows, limit, lambda artifact: artifact.id)
+        return self._page_of_build.page(limit, lambda artifact: artifact.id, build_id=build_id, after=after or 0)
 
     def expired_at(self, build_id: int) -> datetime | None:
         """Return when a build's artifacts were removed because they are kept no longer."""

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from storage.models import AuditRow
 from storage.records import AuditEntry, Page
-from storage.statements import Columns, Command, Query, insert_into, paged, slot
+from storage.statements import NEWEST, Columns, Command, Query, insert_into, slot
 
 if TYPE_CHECKING:
     from storage.database import Database
@@ -24,7 +24,6 @@ _ENTRY = Columns(
     AuditRow.subject,
     AuditRow.note,
 )
-_NEWEST = 2**63 - 1
 
 
 class Audit:
@@ -51,5 +50,4 @@ class Audit:
 
     def page(self, limit: int, after: int | None) -> Page[AuditEntry]:
         """Return the entries, newest first, those past the key ``after``."""
-        rows = self._page.all(after=_NEWEST if after is None else after, limit=limit + 1)
-        return paged(rows, limit, lambda entry: entry.id)
+        return self._page.page(limit, lambda entry: entry.id, after=NEWEST if after is None else after)

@@ -13,7 +13,7 @@ from storage.errors import PipelineGone
 from storage.models import BuildRow, OrganizationRow, PipelineRow
 from storage.planting import JobPlanter
 from storage.records import Build, BuildState, NewBuild, NewJob, Page, Pipeline
-from storage.statements import Columns, Command, Query, first, insert_into, paged, slot, written
+from storage.statements import NEWEST, Columns, Command, Query, first, insert_into, slot, written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,6 @@ _BUILD = Columns(
     BuildRow.error_message,
     BuildRow.logs_expired_at,
 )
-_NEWEST = 2**63 - 1
 
 
 class Builds:
@@ -215,8 +214,8 @@ class Builds:
 
     def page(self, pipeline_id: int, limit: int, after: int | None) -> Page[Build]:
         """Return a pipeline's builds, newest first, those past the key ``after``."""
-        rows = self._page.all(pipeline_id=pipeline_id, after=_NEWEST if after is None else after, limit=limit + 1)
-        return paged(rows, limit, lambda build: build.number)
+        older_than = NEWEST if after is None else after
+        return self._page.page(limit, lambda build: build.number, pipeline_id=pipeline_id, after=older_than)
 
     def unfinished(self) -> list[Build]:
         """Return every build that is not terminal, oldest first."""
@@ -276,4 +275,4 @@ class Builds:
 
 def _in_range(number: int) -> int:
     """Return a build number from outside as one that SQLite can compare; none is as large as the largest."""
-    return min(max(number, 0), _NEWEST)
+    return min(max(number, 0), NEWEST)

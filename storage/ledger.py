@@ -9,7 +9,7 @@ import peewee
 
 from storage.models import BuildRow, JobRow, LeaseRow, LedgerRow, OrganizationRow, PipelineRow
 from storage.records import Discrepancy, LedgerEntry, LedgerSource, Page
-from storage.statements import Columns, Command, Query, first, insert_into, paged, slot, written
+from storage.statements import NEWEST, Columns, Command, Query, first, insert_into, slot, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +27,6 @@ _ENTRY = Columns(
     LedgerRow.description,
     LedgerRow.created_at,
 )
-_NEWEST = 2**63 - 1
 _BATCH = 1000
 
 
@@ -116,10 +115,8 @@ class Ledger:
 
     def page(self, organization_id: int, limit: int, after: int | None) -> Page[LedgerEntry]:
         """Return an organization's entries, newest first, those past the key ``after``."""
-        rows = self._page.all(
-            organization_id=organization_id, after=_NEWEST if after is None else after, limit=limit + 1
-        )
-        return paged(rows, limit, lambda entry: entry.id)
+        older_than = NEWEST if after is None else after
+        return self._page.page(limit, lambda entry: entry.id, organization_id=organization_id, after=older_than)
 
     def entries(self, organization_id: int) -> Iterator[LedgerEntry]:
         """Yield an organization's entries, oldest first, without holding more than some of them at a time."""

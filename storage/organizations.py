@@ -11,7 +11,7 @@ from storage.errors import NameUnusable
 from storage.models import MembershipRow, OrganizationRow
 from storage.records import Organization, Page, Role
 from storage.slugs import slug_candidates, slugify
-from storage.statements import Columns, Command, Query, first, insert_into, paged, slot, written
+from storage.statements import Columns, Command, Query, first, insert_into, slot, written
 
 if TYPE_CHECKING:
     from storage.database import Database
@@ -115,8 +115,7 @@ class Organizations:
 
     def page(self, user_id: int, limit: int, after: int | None) -> Page[Organization]:
         """Return a user's organizations, oldest first, those past the key ``after``."""
-        rows = self._page.all(user_id=user_id, after=after or 0, limit=limit + 1)
-        return paged(rows, limit, lambda organization: organization.id)
+        return self._page.page(limit, lambda organization: organization.id, user_id=user_id, after=after or 0)
 
     def role(self, organization_id: int, user_id: int) -> Role | None:
         """Return a user's role in an organization."""

@@ -11,7 +11,7 @@ import peewee
 from storage.errors import PipelineBusy, PipelineGone, SlugTaken
 from storage.models import BuildRow, CacheRow, DeclarationRow, OrganizationRow, PipelineRow, SecretRow
 from storage.records import NewPipeline, Page, Pipeline, PipelineChanges
-from storage.statements import Columns, Command, Query, first, insert_into, paged, slot, written
+from storage.statements import Columns, Command, Query, first, insert_into, slot, written
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -158,8 +158,7 @@ class Pipelines:
 
     def page(self, organization_id: int, limit: int, after: int | None) -> Page[Pipeline]:
         """Return an organization's pipelines, oldest first, those past the key ``after``."""
-        rows = self._page.all(organization_id=organization_id, after=after or 0, limit=limit + 1)
-        return paged(rows, limit, lambda pipeline: pipeline.id)
+        return self._page.page(limit, lambda pipeline: pipeline.id, organization_id=organization_id, after=after or 0)
 
     def build_count(self, pipeline_id: int) -> int:
         """Return how many builds a pipeline has, which is the number of the latest: none is skipped, nor removed."""

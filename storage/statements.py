@@ -16,11 +16,14 @@ from storage.records import Page
 if TYPE_CHECKING:
     from storage.database import Database
 
-__all__ = ["Columns", "Command", "Query", "first", "insert_into", "paged", "slot", "written"]
+__all__ = ["NEWEST", "Columns", "Command", "Query", "first", "insert_into", "slot", "written"]
 
 T = TypeVar("T")
 Read: TypeAlias = Callable[[Any], Any]
 SqlValue: TypeAlias = int | str | bytes | None
+
+NEWEST = 2**63 - 1
+"""A key past every row's: what SQLite can compare and nothing reaches."""
 
 
 class Columns(Generic[T]):
@@ -74,6 +77,12 @@ class Query(Generic[T]):
         """Return every row's record."""
         return [self._row(row) for row in self._database.execute(self.sql, slots)]
 
+    def page(self, limit: int, key: Callable[[T], int], **slots: SqlValue) -> Page[T]:
+        """Return the first ``limit`` rows' records. One row more is asked for, which says that others follow."""
+        rows = self.all(limit=limit + 1, **slots)
+        kept = tuple(rows[:limit])
+        return Page(kept, key(kept[-1]) if len(rows) > limit else None)
+
 
 class Command:
     """A statement that writes and returns no rows."""
@@ -121,12 +130,6 @@ def _compiled(query: peewee.Query) -> str:
 def first(row: Sequence[int]) -> int:
     """Return a row's first column, a number."""
     return row[0]
-
-
-def paged(rows: Sequence[T], limit: int, key: Callable[[T], int]) -> Page[T]:
-    """Return the page of the first ``limit`` rows; one row more than that says that others follow."""
-    kept = tuple(rows[:limit])
-    return Page(kept, key(kept[-1]) if len(rows) > limit else None)
 
 
 def written(record: T | None) -> T:

@@ -10,7 +10,7 @@ import pytest
 from storage import Page, Storage
 from storage.database import Database
 from storage.models import JobRow
-from storage.statements import Command, Query, paged, slot, written
+from storage.statements import Command, Query, slot, written
 from tests.storage.world import HandClock
 
 READS_ALL = {
@@ -148,10 +148,16 @@ def test_a_slot_without_a_value_is_refused(storage: Storage):
         query.one()
 
 
-def test_a_page_that_ends_exactly_at_its_limit_is_the_last():
-    assert paged([1, 2], 2, lambda row: row) == Page((1, 2), None)
-    assert paged([1, 2, 3], 2, lambda row: row) == Page((1, 2), 2)
-    assert paged([], 2, lambda row: row) == Page((), None)
+def test_a_page_that_ends_exactly_at_its_limit_is_the_last(storage: Storage):
+    assert storage.audit.page(2, None) == Page((), None)
+    for subject in ("a", "b"):
+        storage.audit.write("ann", "try", subject, "why")
+    first = storage.audit.page(2, None)
+    assert ([entry.subject for entry in first.rows], first.next_key) == (["b", "a"], None)
+    storage.audit.write("ann", "try", "c", "why")
+    first = storage.audit.page(2, None)
+    assert ([entry.subject for entry in first.rows], first.next_key) == (["c", "b"], first.rows[-1].id)
+    assert [entry.subject for entry in storage.audit.page(2, first.next_key).rows] == ["a"]
 
 
 def test_a_row_that_was_written_and_is_not_there_is_a_bug():
