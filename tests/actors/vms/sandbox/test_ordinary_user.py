@@ -90,7 +90,9 @@ def as_owner_of(home: Path) -> list[str]:
     python = home / "python" / Path(sys.executable).resolve().relative_to(sys.base_prefix)
     owner = home.stat()
     ids = [f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups"]
-    clean = ["env", "-i", f"PYTHONPATH={home}/repo:{home}/site", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
+    # Where python is a shared library, the loader would else take the system's, which may be an older one.
+    libraries = f"LD_LIBRARY_PATH={home}/python/lib"
+    clean = ["env", "-i", libraries, f"PYTHONPATH={home}/repo:{home}/site", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
     command = ["setpriv", *ids, *clean, str(python), "-c", PROGRAM, str(home)]
     return ["unshare", "--mount", "sh", "-ec", f"{mounts} exec {shlex.join(command)}"]
 
