@@ -11,7 +11,7 @@ CI_DAEMON := $(BIN)/ci-daemon --state-dir $(STATE)
 # Images are large and the same for everyone: they may be shared by setting this elsewhere.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
-.PHONY: run setup test test-crash lint types bench clean
+.PHONY: run setup test test-crash test-system lint types bench clean
 
 run: setup
 	@$(BIN)/python -m ci_daemon.tour $(RUN)
@@ -41,6 +41,11 @@ test: setup lint types
 test-crash: export CRASH_KILLS ?= 200
 test-crash: setup
 	$(BIN)/python -m pytest --timeout 3600 -s tests/crash
+
+# Whole machines with systemd as PID 1, in namespaces, so only as root: minutes, and more the first time, when the Debian
+# that they start from is made.
+test-system: setup
+	$(BIN)/python -m pytest --timeout 1800 tests/system
 
 lint: $(VENV)/.complete
 	$(BIN)/ruff check

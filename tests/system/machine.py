@@ -1,0 +1,249 @@
+"""A machine of its own for a test: a Debian whose PID 1 is systemd, in namespaces of this host, thrown away."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from tests.e2e.daemon import until
+from tests.system import template
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Machine"]
+
+_UNIFIED = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
+_CONTROLLERS = ("cpu", "memory", "pids")
+_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LC_ALL": "C.UTF-8",
+}
+_NETWORK, _RESOLVER = "10.97.0.0/24", "10.97.0.3"
+_NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup")
+
+_BECOME_PID_1 = """
+set -e
+cd "$1"
+mount --bind . .
+cd "$1"
+mount -t proc proc proc
+mount -t sysfs -o ro sysfs sys
+mount -t cgroup2 cgroup2 sys/fs/cgroup
+for controller in cpu memory pids; do
+    if [ -e /sys/fs/cgroup/$controller/tasks ]; then
+        mkdir -p cgroup/$controller
+        mount -t cgroup -o $controller cgroup cgroup/$controller
+    fi
+done
+mount -t tmpfs -o mode=755 tmpfs run
+mount -t tmpfs -o mode=755 tmpfs dev
+mkdir dev/net dev/pts dev/shm
+for node in null:3 zero:5 full:7 random:8 urandom:9; do
+    mknod -m 666 dev/${node%:*} c 1 ${node#*:}
+done
+mknod -m 666 dev/tty c 5 0
+mknod -m 666 dev/net/tun c 10 200
+mount -t devpts -o newinstance,ptmxmode=666,mode=620,gid=5 devpts dev/pts
+ln -s pts/ptmx dev/ptmx
+ln -s /proc/self/fd dev/fd
+mount -t tmpfs -o mode=1777 tmpfs dev/shm
+hostname machine
+pivot_root . mnt
+cd /
+umount -l mnt
+exec env -i container=tests PATH="$PATH" /sbin/init
+"""
+
+
+class Machine:
+    """A Debian of its own, as a context: its processes, mounts, groups and files are gone when the context is left.
+
+    What the test leaves in it survives ``reboot``; nothing survives the context. Needs root.
+    """
+
+    def __init__(self) -> None:
+        self._init: subprocess.Popen[bytes] | None = None
+        self._slirp: subprocess.Popen[bytes] | None = None
+        template.FOLDER.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned()
+        self.root = Path(tempfile.mkdtemp(prefix="machine-", dir=template.FOLDER))
+        self._lock = os.open(self.root, os.O_RDONLY)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def __enter__(self) -> Self:
+        try:
+            subprocess.run(["cp", "-a", f"{template.debian()}/.", self.root], check=True)
+            shutil.copytree(template.wheels(), self.root / "srv/wheels", dirs_exist_ok=True)
+            (self.root / "etc/resolv.conf").write_text(f"nameserver {_RESOLVER}\n")
+            self.boot()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """The machine's PID 1, by this host's count."""
+        assert self._init, "the machine is off"
+        children = Path(f"/proc/{self._init.pid}/task/{self._init.pid}/children").read_text().split()
+        return int(children[0])
+
+    def boot(self) -> None:
+        """Turn it on and wait until systemd has started all that it starts."""
+        groups = [group for group in self._groups() if not group.mkdir(exist_ok=True)]
+        joining = "".join(f"echo $$ >{group}/cgroup.procs; " for group in groups)
+        argv = ["unshare", "--fork", "--kill-child", "--propagation", "private", *_NAMESPACES]
+        argv += ["sh", "-c", _BECOME_PID_1, "sh", str(self.root)]
+        argv = ["setpriv", "--pdeathsig", "KILL", "sh", "-c", f"{joining} exec {shlex.join(argv)}"]
+        with (self.root.with_name(f"{self.root.name}.console")).open("ab") as console:
+            self._init = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=console, stderr=console)
+        until(lambda: True if self._is_up() else None, "systemd's answer", 60)
+        network = ["slirp4netns", "--configure", "--mtu=65520", "--disable-host-loopback", f"--cidr={_NETWORK}"]
+        self._slirp = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *network, str(self.pid), "tap0"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        until(lambda: "tap0" in self.run("ip -4 route").stdout or None, "the machine's network")
+        self.run("systemctl is-system-running --wait", check=False)
+
+    def run(
+        self, command: str, *, check: bool = True, seconds: float = 300, stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a line of shell as root of the machine and return what it printed."""
+        joining = "".join(f"echo $$ >{group}/cgroup.procs; " for group in self._groups())
+        inside = ["nsenter", "--target", str(self.pid), *_NAMESPACES, "--", "sh", "-c", command]
+        done = subprocess.run(
+            ["sh", "-c", f"{joining} exec {shlex.join(inside)}"],
+            env=_ENVIRONMENT, input=stdin, capture_output=True, text=True, check=False, timeout=seconds, cwd="/",
+        )  # fmt: skip
+        if check and done.returncode != 0:
+            raise AssertionError(f"{command!r} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        return done
+
+    def put(self, source: Path, target: str) -> None:
+        """Copy a file or a folder of this host into the machine."""
+        subprocess.run(["cp", "-a", source, self.root / target.lstrip("/")], check=True)
+
+    def put_checkout(self, target: str, commit: str = "") -> None:
+        """Copy this checkout's files into a folder of the machine, or those of one of its commits."""
+        into = self.root / target.lstrip("/")
+        into.mkdir(parents=True)
+        files = (
+            f"git archive {commit}"
+            if commit
+            else "git ls-files -z --cached --others --exclude-standard | tar -c --null -T -"
+        )
+        subprocess.run(["sh", "-c", f"{files} | tar -x -C {into}"], cwd=template.CHECKOUT, check=True)
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file of the machine, with its folders."""
+        file = self.root / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def journal(self, *matches: str) -> str:
+        """Return the messages of the machine's journal, since it was made, for which all the matches hold."""
+        return self.run(f"journalctl --no-pager -o cat {shlex.join(matches)}").stdout
+
+    def reboot(self) -> None:
+        """Restart it in good order, as its owner does."""
+        self._leave("reboot", signal.SIGHUP)
+        self.boot()
+
+    def poweroff(self) -> None:
+        """Turn it off in good order."""
+        self._leave("poweroff", signal.SIGINT)
+
+    def cut_power(self) -> None:
+        """Turn it off with no word of warning."""
+        if self._init is not None:
+            with suppress(ProcessLookupError, IndexError, FileNotFoundError):
+                os.kill(self.pid, signal.SIGKILL)
+            self._off()
+
+    def close(self) -> None:
+        """Turn it off and leave nothing of it."""
+        self.cut_power()
+        shutil.rmtree(self.root)
+        self.root.with_name(f"{self.root.name}.console").unlink(missing_ok=True)
+        os.close(self._lock)
+
+    def _leave(self, verb: str, sign: signal.Signals) -> None:
+        assert self._init, "the machine is off"
+        self.run(f"systemctl {verb}", check=False)
+        code = self._init.wait(120)
+        assert code == -sign, f"PID 1 ended with {code}: {self._console()}"
+        self._off()
+
+    def _off(self) -> None:
+        assert self._init
+        self._init.wait(30)
+        self._init = None
+        if self._slirp is not None:
+            self._slirp.kill()
+            self._slirp.wait(10)
+            self._slirp = None
+        for top in self._groups():
+            _remove_group(top)
+
+    def _is_up(self) -> bool:
+        assert self._init
+        if self._init.poll() is not None:
+            raise AssertionError(f"PID 1 ended with {self._init.returncode}: {self._console()}")
+        try:
+            return self.run("systemctl is-system-running", check=False).stdout.strip() in {
+                "starting",
+                "running",
+                "degraded",
+            }
+        except (IndexError, FileNotFoundError):
+            return False
+
+    def _console(self) -> str:
+        return self.root.with_name(f"{self.root.name}.console").read_text(errors="replace")[-3000:]
+
+    def _groups(self) -> Iterator[Path]:
+        """Name the machine's own control group in each hierarchy of this host that it has a part of."""
+        unified = next(Path(folder) for folder in _UNIFIED if Path(folder, "cgroup.controllers").exists())
+        yield unified / self.root.name
+        for name in _CONTROLLERS:
+            if Path("/sys/fs/cgroup", name, "tasks").exists():
+                yield Path("/sys/fs/cgroup", name, self.root.name)
+
+
+def _remove_abandoned() -> None:
+    """Remove what is left of machines whose test was killed: nobody holds them any more."""
+    for root in template.FOLDER.glob("machine-*"):
+        with suppress(OSError):
+            descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(root)
+                root.with_name(f"{root.name}.console").unlink(missing_ok=True)
+            finally:
+                os.close(descriptor)
+
+
+def _remove_group(top: Path, seconds: float = 10.0) -> None:
+    """Remove a control group with all below it, whose processes are dying or dead."""
+    deadline = time.monotonic() + seconds
+    while top.exists():
+        for folder, _, _ in os.walk(top, topdown=False):
+            with suppress(OSError):
+                Path(folder).rmdir()
+        assert time.monotonic() < deadline, f"the control group {top} stays in use"

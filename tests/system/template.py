@@ -1,0 +1,100 @@
+"""What every machine of these tests starts from: a Debian with systemd, and the wheels that an installation needs.
+
+Both are made once, below ``.run/machines``, and made anew where what they are made of has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actors.vms.images.host import apt_options, apt_sources, local_certificates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["CHECKOUT", "FOLDER", "debian", "wheels"]
+
+CHECKOUT = Path(__file__).parents[2]
+FOLDER = CHECKOUT / ".run/machines"
+
+_SUITE = "bookworm"
+_PACKAGES = (
+    "adduser", "ca-certificates", "curl", "dbus", "debian-archive-keyring", "git", "iproute2", "kmod", "libpam-systemd",
+    "mmdebstrap", "openssh-client", "procps", "python3", "python3-venv", "slirp4netns", "sudo", "systemd",
+    "systemd-sysv", "uidmap",
+)  # fmt: skip
+_OF_REAL_HARDWARE = (
+    "getty@tty1.service", "modprobe@.service", "systemd-modules-load.service", "systemd-random-seed.service",
+    "systemd-sysctl.service", "systemd-timesyncd.service", "systemd-tmpfiles-setup-dev.service",
+    "systemd-udevd.service", "systemd-udev-trigger.service", "sys-kernel-config.mount", "sys-kernel-debug.mount",
+    "sys-kernel-tracing.mount", "dev-hugepages.mount",
+)  # fmt: skip
+"""Units that would reach through to the host, whose kernel and devices the machine shares."""
+
+
+def debian() -> Path:
+    """Return the root of a Debian that systemd boots."""
+    recipe = [*_PACKAGES, *_OF_REAL_HARDWARE, *apt_options(), *local_certificates()]
+    return _made("debian", recipe, _bootstrap)
+
+
+def wheels() -> Path:
+    """Return a folder of all that `pip install` of this checkout asks for, so that machines need no package index."""
+    recipe = [(CHECKOUT / name).read_text() for name in ("setup.cfg", "pyproject.toml")]
+    return _made("wheels", recipe, _collect)
+
+
+def _made(name: str, recipe: list[str], make: Callable[[Path], None]) -> Path:
+    stamp = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:16]
+    made = FOLDER / f"{name}-{stamp}"
+    if not made.exists():
+        unfinished = FOLDER / f"{name}.unfinished"
+        for old in (unfinished, *FOLDER.glob(f"{name}-*")):
+            shutil.rmtree(old, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        make(unfinished)
+        unfinished.rename(made)
+    return made
+
+
+def _bootstrap(root: Path) -> None:
+    certificates = root.with_name("certificates")
+    shutil.rmtree(certificates, ignore_errors=True)
+    certificates.mkdir()
+    for number, text in enumerate(local_certificates()):
+        (certificates / f"host-{number}.crt").write_text(text + "\n", encoding="ascii")
+    hooks = [
+        f"sync-in {certificates} /usr/local/share/ca-certificates",
+        'chroot "$1" update-ca-certificates',
+        f'chroot "$1" systemctl mask {" ".join(_OF_REAL_HARDWARE)}',
+        'chroot "$1" systemctl set-default multi-user.target',
+        'rm -f "$1/etc/machine-id" "$1/etc/resolv.conf"; : >"$1/etc/machine-id"',
+        'echo "nameserver 10.0.2.3" >"$1/etc/resolv.conf"; echo "127.0.0.1 localhost machine" >"$1/etc/hosts"',
+        'printf "[global]\\nno-index = true\\nfind-links = /srv/wheels\\n" >"$1/etc/pip.conf"',
+        'mkdir -p "$1/srv/wheels" "$1/etc/systemd/journald.conf.d"',
+        'printf "[Journal]\\nStorage=persistent\\n" >"$1/etc/systemd/journald.conf.d/tests.conf"',
+    ]
+    argv = ["mmdebstrap", "--mode=root", "--variant=minbase", "--format=directory", f"--include={','.join(_PACKAGES)}"]
+    argv += [f"--aptopt={line}" for line in ['Acquire::Languages "none";', *apt_options()]]
+    argv += [
+        "--dpkgopt=force-unsafe-io",
+        "--dpkgopt=path-exclude=/usr/share/doc/*",
+        "--dpkgopt=path-exclude=/usr/share/man/*",
+    ]
+    argv += ["--skip=cleanup/apt/lists", *(f"--customize-hook={hook}" for hook in hooks), _SUITE, str(root)]
+    subprocess.run([*argv, *apt_sources("debian", _SUITE, "main")], check=True)
+    shutil.rmtree(certificates)
+
+
+def _collect(folder: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-q", "-w", folder, CHECKOUT, "setuptools", "wheel"], check=True
+    )
+    for own in folder.glob("ci_daemon-*"):
+        own.unlink()
