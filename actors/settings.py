@@ -118,7 +118,13 @@ class CacheSettings:
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """Section ``[jobs]``: how long things may take, in seconds, and how much a log may hold, in bytes."""
+    """Section ``[jobs]``: how long things may take, in seconds, and how much a log may hold, in bytes.
+
+    A step may run for ``step_timeout`` where it does not say. Making a VM has ``acquire_timeout``, laying the source
+    into it ``source_timeout``; what is told to end has ``kill_grace`` before it is killed. A job that writes much ends
+    (disk_full) where the host has less than ``min_free_disk_gb`` left. What fails by the service's fault is tried again
+    ``service_retries`` times. Past ``log_limit_bytes`` the rest of a job's log is dropped.
+    """
 
     step_timeout: int = 3600
     acquire_timeout: float = 120.0

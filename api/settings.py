@@ -27,7 +27,7 @@ class HttpSettings:
     """
 
     listen: str = "127.0.0.1:8800"
-    base_url: str | None = None
+    base_url: str | None = field(default=None, metadata={"example": "https://ci.example.org"})
     threads: int = 64
     max_streams: int = 48
     max_connections: int = 800

@@ -34,7 +34,7 @@ _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
-    """What the service writes to its own log."""
+    """Section ``[journal]``: from which level on it writes its own log: "debug", "info", "warning" or "error"."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
 

@@ -7,7 +7,7 @@ import queue
 import smtplib
 import ssl
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.message import EmailMessage
 from typing import Literal
 
@@ -23,13 +23,17 @@ _HIGHEST_PORT = 65535
 
 @dataclass(frozen=True, slots=True)
 class MailSettings:
-    """Section ``[mail]``: the mail server that letters are given to. Without a ``host`` none are sent."""
+    """Section ``[mail]``: the mail server that letters are given to. Without a ``host`` none are sent.
+
+    ``security`` is "starttls", "tls" or "none". Without a ``user`` nobody signs in. ``sender`` is the address that
+    letters come from.
+    """
 
     host: str = ""
     port: int = 587
     security: Literal["starttls", "tls", "none"] = "starttls"
     user: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
     sender: str = "ci-daemon@localhost"
 
     def __post_init__(self) -> None:

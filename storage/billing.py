@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from storage.records import Shape
 
-__all__ = ["Rates", "cost_cents"]
+__all__ = ["MICRO_CENTS", "Rates", "cost_cents", "price"]
 
-_MICRO_CENTS = 1_000_000
+MICRO_CENTS = 1_000_000
+"""How many make a cent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Prices in micro-cents a second, for one vCPU, one GB of memory and one GB of disk; none is below 0."""
+    """Section ``[billing]``: prices in micro-cents a second, for one vCPU, one GB of memory and one GB of disk.
+
+    None is below 0. All at 0, builds are free and no credit is needed.
+    """
 
     cpu: int = 10_000
     memory_gb: int = 5_000
@@ -34,5 +38,9 @@ class Rates:
 
 def cost_cents(rates: Rates, shape: Shape, seconds: int) -> int:
     """Return the whole cents, rounded down, that a VM of ``shape`` costs for whole ``seconds``."""
-    per_second = shape.cpu * rates.cpu + shape.memory_gb * rates.memory_gb + shape.disk_gb * rates.disk_gb
-    return seconds * per_second // _MICRO_CENTS
+    return seconds * price(rates, shape) // MICRO_CENTS
+
+
+def price(rates: Rates, shape: Shape) -> int:
+    """Return what a VM of ``shape`` costs a second, in micro-cents."""
+    return shape.cpu * rates.cpu + shape.memory_gb * rates.memory_gb + shape.disk_gb * rates.disk_gb

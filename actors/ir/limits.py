@@ -12,7 +12,7 @@ __all__ = ["Limits"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds of one pipeline IR; past any of them it is ``invalid_ir`` (pipeline-ir.md, "Validation").
+    """Section ``[ir]``: the bounds of one pipeline's IR; what is past any of them is refused (``invalid_ir``).
 
     ``max_env_bytes`` counts the UTF-8 bytes of the names and values that one job gets from the IR. ``default_shape``
     fills what a step's ``runner_args`` leave out; ``max_shape`` is the most they may ask for, both inclusive.

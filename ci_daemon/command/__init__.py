@@ -13,6 +13,7 @@ import click
 from ci_daemon.command.audit import audit
 from ci_daemon.command.build import build
 from ci_daemon.command.cache import cache
+from ci_daemon.command.config import config
 from ci_daemon.command.coupon import coupon
 from ci_daemon.command.doctor import doctor
 from ci_daemon.command.drain import drain, resume
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _HEADINGS: dict[str, list[click.Command]] = {
-    "Set up": [init, doctor, image],
+    "Set up": [init, config, doctor, image],
     "Run": [serve, status, drain, resume, lease, cache, retention, audit],
     "People and money": [user, token, org, ledger, coupon],
     "Build": [submit, render, pipeline, build, secret],

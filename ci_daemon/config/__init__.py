@@ -5,13 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci_daemon.config.reading import ConfigError, Reader
+from ci_daemon.config.commented import commented_configuration
+from ci_daemon.config.reading import ConfigError, Reader, Setting
 from ci_daemon.config.sections import Config, ImageSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Config", "ConfigError", "ImageSettings", "load"]
+__all__ = [
+    "Config",
+    "ConfigError",
+    "ImageSettings",
+    "Setting",
+    "commented_configuration",
+    "explain",
+    "file_of",
+    "load",
+]
 
 FILE_NAME = "ci-daemon.toml"
 SYSTEM_FILE = Path("/etc/ci-daemon") / FILE_NAME
@@ -27,5 +37,18 @@ def load(state_dir: Path, environ: Mapping[str, str], system_file: Path = SYSTEM
     Raises:
         ConfigError: a key or value is wrong; the message says where and what was expected.
     """
-    files = (file for file in (state_dir / FILE_NAME, system_file) if file.exists())
-    return Reader(Config, "CI_DAEMON_", _RESERVED).read(next(files, None), environ)
+    return _reader().read(file_of(state_dir, system_file), environ)
+
+
+def explain(state_dir: Path, environ: Mapping[str, str], system_file: Path = SYSTEM_FILE) -> list[Setting]:
+    """Return every key of the configuration, with what it comes to and where that is from. Raises ConfigError."""
+    return _reader().explain(file_of(state_dir, system_file), environ)
+
+
+def file_of(state_dir: Path, system_file: Path = SYSTEM_FILE) -> Path | None:
+    """Return the file that is read for a state directory, None where there is none."""
+    return next((file for file in (state_dir / FILE_NAME, system_file) if file.exists()), None)
+
+
+def _reader() -> Reader[Config]:
+    return Reader(Config, "CI_DAEMON_", _RESERVED)

@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 import tomllib
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import reduce
 from pathlib import Path
 from types import UnionType
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-__all__ = ["ConfigError", "Reader"]
+__all__ = ["ConfigError", "Reader", "Setting"]
 
 Keys = tuple[str, ...]
 _SECTION_AND_KEY = 2
@@ -29,6 +29,16 @@ T = TypeVar("T")
 
 class ConfigError(Exception):
     """The configuration is wrong; the message has one line a fault: where, which key, and what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A key as it is in effect; ``origin`` is the file and line or the variable that says so, None for the default."""
+
+    name: str
+    value: object
+    origin: str | None
+    secret: bool
 
 
 @dataclass(slots=True)
@@ -69,6 +79,7 @@ class Reader(Generic[T]):
         self._prefix = prefix
         self._reserved = reserved
         self._hints = dict(_keys(sections))
+        self._secret = set(_secrets(self._defaults))
         self._variables = {prefix + "_".join(keys).upper(): keys for keys in self._hints}
 
     def read(self, file: Path | None, environ: Mapping[str, str]) -> T:
@@ -87,6 +98,21 @@ class Reader(Generic[T]):
             return self._adapter.validate_json(to_json(given.tables))
         except ValidationError as error:
             raise ConfigError("\n".join(self._faults(error.errors(), given))) from None
+
+    def explain(self, file: Path | None, environ: Mapping[str, str]) -> list[Setting]:
+        """Return every key, in the order of the sections, with what it comes to and why. Raises ConfigError."""
+        settings = self.read(file, environ)
+        given = _Given(_parse(file) if file else {}, file)
+        self._overlay(given, environ)
+        return [
+            Setting(
+                ".".join(keys),
+                reduce(getattr, keys, settings),
+                self._where(keys, given) if _known(keys, given.tables) == len(keys) else None,
+                secret=keys in self._secret,
+            )
+            for keys in self._hints
+        ]
 
     def _resolve_paths(self, given: _Given) -> None:
         if given.file is None:
@@ -151,6 +177,16 @@ def _keys(sections: type, above: Keys = ()) -> Iterator[tuple[Keys, Any]]:
             yield from _keys(hint, (*above, name))
         else:
             yield (*above, name), hint
+
+
+def _secrets(section: Any, above: Keys = ()) -> Iterator[Keys]:  # noqa: ANN401 - a dataclass, of any kind
+    """Yield the keys that are nobody's to see: their fields are kept out of their sections' text."""
+    for each in fields(section):
+        value, keys = getattr(section, each.name), (*above, each.name)
+        if is_dataclass(value):
+            yield from _secrets(value, keys)
+        elif not each.repr:
+            yield keys
 
 
 def _holds(hint: object, kind: type) -> bool:

@@ -25,11 +25,12 @@ __all__ = ["Config", "ImageSettings"]
 class ImageSettings:
     """Section ``[images]``: where images are kept, and which one a step gets.
 
-    ``dir`` may be shared by several state directories; by default it is ``images`` in the state directory. ``map``
-    says which image stands in for a name that pipelines use and this host does not have.
+    ``dir`` may be shared by several state directories; by default it is ``images`` in the state directory. ``default``
+    is for steps that name none. ``map`` says which image stands in for a name that pipelines use and this host does
+    not have.
     """
 
-    dir: Path | None = None
+    dir: Path | None = field(default=None, metadata={"example": "/var/lib/ci-daemon/images"})
     default: str = "debian:12"
     map: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({"ubuntu:24.04": "debian:12"}))
 

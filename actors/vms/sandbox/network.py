@@ -27,7 +27,10 @@ _FOR_ALL = 0o006
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """What VMs may reach beyond the public internet: IPv4 networks in CIDR form, also of this host."""
+    """What VMs may reach beyond the public internet: IPv4 networks in CIDR form, also of this host.
+
+    ``allow = ["10.1.2.0/24"]`` opens one.
+    """
 
     allow: tuple[str, ...] = ()
 

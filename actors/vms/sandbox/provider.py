@@ -41,7 +41,7 @@ class ImageRoots(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SandboxSettings:
-    """What may be configured: the time for making a VM, the most processes in one, and what VMs may reach."""
+    """Section ``[sandbox]``: the seconds that making a VM may take, and the most ``processes`` in one."""
 
     create_seconds: float = 120.0
     processes: int = 4096

@@ -1,0 +1,94 @@
+"""`ci-daemon config`: what the configuration says, and what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+from pydantic_core import to_jsonable_python
+
+from ci_daemon import config as configuration
+from ci_daemon.command.session import Session, pass_session
+from ci_daemon.command.style import Group
+from ci_daemon.config.spelling import spelled
+from ci_daemon.doctor import state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ci_daemon.config import Config, Setting
+
+__all__ = ["config"]
+
+_HIDDEN = "(hidden)"
+_OPEN = 0o044
+
+
+@click.group(cls=Group)
+def config() -> None:
+    """The configuration: `ci-daemon.toml`, and over it the environment."""
+
+
+@config.command(short_help="Say what is wrong with the configuration.")
+@pass_session
+def check(session: Session) -> int:
+    """Read the configuration as `serve` would, and look at what it names.
+
+    Every error is told with its file and line, or its variable of the environment. Exit code 0: the service would
+    start with it, though there may be warnings; 1: it would not.
+    """
+    file = configuration.file_of(session.state_dir)
+    errors: list[str] = []
+    warnings: list[str] = []
+    try:
+        warnings = list(_warnings(session, session.config(), file))
+    except configuration.ConfigError as error:
+        errors = str(error).splitlines()
+    said = [*(f"error: {each}" for each in errors), *(f"warning: {each}" for each in warnings)]
+    name = str(file or "the configuration without a file")
+    verdict = f"{name}: the service cannot start with it" if errors else f"{name} is right"
+    session.answer(
+        {"file": file and str(file), "valid": not errors, "errors": errors, "warnings": warnings},
+        "\n".join([*said, verdict]),
+    )
+    return 1 if errors else 0
+
+
+@config.command(short_help="Show every setting that is in effect, and why.")
+@click.option("--commented", is_flag=True, help="Print a ci-daemon.toml instead, with every key explained.")
+@pass_session
+def show(session: Session, *, commented: bool) -> None:
+    """Show every key, what it comes to, and where that is from: a file and line, the environment, or the default.
+
+    Passwords and tokens are not shown.
+    """
+    if commented:
+        text = configuration.commented_configuration()
+        session.answer({"configuration": text}, text.rstrip("\n"))
+        return
+    session.table([_document(each, json=session.json) for each in _settings(session)], ("key", "value", "from"), "")
+
+
+def _warnings(session: Session, config: Config, file: Path | None) -> Iterator[str]:
+    """Yield what a configuration without an error names that is not as the service needs it."""
+    for found in (state.state_directory(session.state_dir), state.default_image(session.state_dir, config)):
+        if not found.ok:
+            yield found.detail + (f": run `{found.mend}`" if found.mend else "")
+    given = [each.name for each in _settings(session) if each.secret and each.value]
+    if file is not None and given and file.stat().st_mode & _OPEN:
+        yield f"others may read {file}, which holds {' and '.join(given)}: run `chmod o-r,g-r {file}`"
+
+
+def _settings(session: Session) -> list[Setting]:
+    return configuration.explain(session.state_dir, os.environ)
+
+
+def _document(setting: Setting, *, json: bool) -> dict[str, object]:
+    value = _HIDDEN if setting.secret and setting.value else setting.value
+    return {
+        "key": setting.name,
+        "value": to_jsonable_python(value, fallback=dict) if json else spelled(value),
+        "from": setting.origin or "default",
+    }

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ci_daemon.command import main
+from storage import Storage, SystemClock
+
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    Storage.create(tmp_path / "state", SystemClock()).close()
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def run(state: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run `ci-daemon` on a state directory that is made, without settings of the environment."""
+    monkeypatch.delenv("CI_DAEMON_IMAGES_DIR", raising=False)
+    return lambda *arguments: main(["--state-dir", str(state), *arguments])
+
+
+def test_check_tells_every_error_with_its_line_and_fails(run: Run, state: Path, capsys: pytest.CaptureFixture[str]):
+    file = state / "ci-daemon.toml"
+    file.write_text("[http]\nthreads = 'many'\n\n[pool]\nwram = 1\n")
+    assert run("config", "check") == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f'error: {file}:2: http.threads: expected a valid integer, got "many"',
+        f"error: {file}:5: pool.wram is no setting: did you mean pool.warm?",
+        f"{file}: the service cannot start with it",
+    ]
+    assert run("config", "check", "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["valid"], len(found["errors"]), found["warnings"]) == (False, 2, [])
+
+
+def test_check_warns_of_what_the_configuration_needs_and_is_not_so(
+    run: Run, state: Path, capsys: pytest.CaptureFixture[str]
+):
+    file = state / "ci-daemon.toml"
+    file.write_text('[mail]\nhost = "localhost"\nuser = "ci"\npassword = "hush"\n')
+    file.chmod(0o644)
+    (state / "secret.key").chmod(0o640)
+    assert run("config", "check") == 0
+    said = capsys.readouterr().out
+    assert f"warning: {state}/secret.key is open to others: run `chmod 0600 {state}/secret.key`" in said
+    assert "warning: there is no image debian:12, from which most steps start: run `ci-daemon " in said
+    assert f"warning: others may read {file}, which holds mail.password: run `chmod o-r,g-r {file}`" in said
+    assert said.endswith(f"{file} is right\n")
+
+
+def test_show_says_what_is_in_effect_and_which_line_or_variable_has_it_so(
+    run: Run, state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    file = state / "ci-daemon.toml"
+    file.write_text('[pool]\nwarm = 5\n\nlow_disk_gb = 2\n[pool.warm_images]\n"debian:13" = 1\n')
+    monkeypatch.setenv("CI_DAEMON_POOL_WARM", "7")
+    assert run("config", "show", "--json") == 0
+    found = {each["key"]: (each["value"], each["from"]) for each in json.loads(capsys.readouterr().out)}
+    assert found["pool.warm"] == (7, "CI_DAEMON_POOL_WARM")
+    assert found["pool.low_disk_gb"] == (2.0, f"{file}:4")
+    assert found["pool.warm_images"] == ({"debian:13": 1}, f"{file}:5")
+    assert found["pool.max_vms"] == (0, "default")
+    assert found["http.base_url"] == (None, "default")
+
+
+def test_show_keeps_passwords_and_tokens_to_itself(run: Run, state: Path, capsys: pytest.CaptureFixture[str]):
+    (state / "ci-daemon.toml").write_text('[mail]\npassword = "hush"\n[http]\nmetrics_token = "hush-hush-hush-hush"\n')
+    for form in ([], ["--json"]):
+        assert run("config", "show", *form) == 0
+        said = capsys.readouterr().out
+        assert "hush" not in said
+        assert said.count("(hidden)") == 2
+
+
+def test_show_prints_a_file_to_begin_with(run: Run, state: Path, capsys: pytest.CaptureFixture[str]):
+    assert run("config", "show", "--commented") == 0
+    (state / "ci-daemon.toml").write_text(capsys.readouterr().out)
+    assert run("config", "check") == 0
