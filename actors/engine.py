@@ -16,6 +16,7 @@ from actors.retention import RetentionSettings
 from actors.root import RootSupervisor
 from actors.runtime import Crew, Images, Runtime, post
 from actors.settings import ArtifactSettings, CacheSettings
+from actors.standstill import standstill
 from actors.timer import Timer
 from actors.vms import VmError
 from actors.waiting import back_off
@@ -143,6 +144,11 @@ class Engine:
         build = self._runtime.storage.builds.get(build_id)
         if build is not None and not plan_from_cache(self._runtime, build):
             post(self._runtime.crew.renders, Demand())
+
+    def renders_wait(self) -> str | None:
+        """Say why no build is rendered at present, None where they are."""
+        still = standstill(self._runtime.storage, self._runtime.pool.low_disk_gb)
+        return None if still is None else still.reason
 
     def discover(self, organization: str, slug: str, archive: bytes) -> Envelope | None:
         """Return which pipelines an archive declares, None where finding pipelines so is switched off.

@@ -177,7 +177,7 @@ class Expire:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Timer to root, and root to the pool: see what other processes ask for in the storage."""
+    """Timer to root, and root to the pools: see what other processes ask for in the storage."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import uuid
 from collections import Counter
 from datetime import timedelta
@@ -27,6 +26,7 @@ from actors.messages import (
     TaskFailed,
 )
 from actors.runtime import Runtime, post
+from actors.standstill import standstill
 from actors.supervision import Supervised
 from actors.waiting import Blocked, Waiting
 from actors.warm import WarmStock, destroy_warm, make_warm
@@ -45,7 +45,6 @@ _DISK_AGAIN = 5.0
 _OVERDUE_AGAIN = 0.5
 _OVERDUE_AT_ONCE = 20
 _SMALLEST = Shape(1, 1, 1)
-_GB = 2**30
 
 
 class LeasePool(Supervised):
@@ -60,7 +59,6 @@ class LeasePool(Supervised):
         self._runtime = runtime
         self._host = runtime.pool.host()
         self._organization = runtime.pool.organization()
-        self._low_disk = int(runtime.pool.low_disk_gb * _GB)
         self._begun_at = runtime.clock.now()
         self._holdings = Holdings()
         self._warm = WarmStock()
@@ -155,16 +153,12 @@ class LeasePool(Supervised):
         self._drained = self._is_drained()
         if self._draining:
             return "the service is draining"
-        if self._drained:
-            return "the owner has drained this host"
-        free = shutil.disk_usage(self._runtime.storage.directory).free
-        if free >= self._low_disk:
-            return None
+        still = standstill(self._runtime.storage, self._runtime.pool.low_disk_gb)
         now = self._runtime.clock.monotonic()
-        if now - self._room_asked_at >= _DISK_AGAIN:
+        if still is not None and still.lacking and now - self._room_asked_at >= _DISK_AGAIN:
             self._room_asked_at = now
-            post(self._runtime.crew.root, MakeRoom(self._low_disk - free))
-        return f"the host's disk has {free / _GB:.1f} GB left, below {self._low_disk / _GB:g} GB no job starts"
+            post(self._runtime.crew.root, MakeRoom(still.lacking))
+        return None if still is None else still.reason
 
     def _is_drained(self) -> bool:
         return self._runtime.storage.switches.drained_since() is not None

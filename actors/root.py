@@ -153,6 +153,7 @@ class RootSupervisor(Supervised):
     def _look(self) -> None:
         """Begin the cancels that the owner asks for with `ci-daemon build cancel`, and look again soon."""
         post(self._runtime.crew.pool, Look())
+        post(self._runtime.crew.renders, Look())
         for build_id in self._runtime.storage.builds.to_cancel():
             post(self.actor_ref, CancelBuild(build_id, threading.Event()))
         self._runtime.timer.tell_after(_LOOK_INTERVAL, self.actor_ref, Look())

@@ -131,8 +131,9 @@ class BuildIntake:
 
         Raises ApiError ``draining``, ``pipeline_manual_disabled``, ``billing_insufficient_balance``, ``invalid_body``,
         ``build_invalid`` or ``idempotency_conflict``, which leave no row behind, or ``build_plan_rejected``, which
-        leaves a failed build that says the same. ``busy`` and ``draining`` may also say that there is a build, and that
-        it is not rendered yet. Raises PipelineGone.
+        leaves a failed build that says the same. ``busy`` says either that no build was made, as on a host that the
+        owner has drained, where one that brings its plan is taken all the same; or, as ``draining`` may too, that there
+        is a build and that it is not rendered yet. Raises PipelineGone.
         """
         key = submission.key
         if key is not None and (use := self._storage.idempotency_keys.find(key)) is not None:
@@ -156,7 +157,7 @@ class BuildIntake:
         refuse_while_draining(self._engine)
         self._refuse_insolvent(organization.id)
         body = check_body(submission.document, CreateBuildByRepo)
-        place = self._renders.place()
+        place = self._renders.begin()
         try:
             envelope = self._engine.discover(organization.slug, meant.source_slug, _archive(body) or b"")
         except RenderFailed as failure:
@@ -233,7 +234,7 @@ class BuildIntake:
         url = None if new.source_archive is not None else source_url
         if new.source_archive is None and not url:
             raise self._rejected(pipeline, new, "render_failed", _NO_SOURCE)
-        place = self._renders.place()
+        place = self._renders.begin()
         try:
             build = self._storage.renders.begin(pipeline, replace(new, pipeline_ir=None), url)
             self._engine.render(build.id)

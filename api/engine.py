@@ -40,6 +40,10 @@ class Engine(Protocol):
         """Have a build rendered whose row has just been written; returns at once. A watch at its UUID tells the end."""
         ...
 
+    def renders_wait(self) -> str | None:
+        """Say why no build is rendered at present, though the service takes builds; None where they are."""
+        ...
+
     def discover(self, organization: str, slug: str, archive: bytes) -> Envelope | None:
         """Return which pipelines an archive declares, None where that is switched off. Takes as long as a render.
 

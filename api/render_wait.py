@@ -29,11 +29,22 @@ class RenderWait:
         self._streams = streams
         self._clock = clock
 
+    def begin(self) -> Place:
+        """Take a place to wait at, before there is a build to wait for.
+
+        Raises ApiError ``busy``, at once, where no render would begin, be it for the owner's drain or for want of disk:
+        a caller who is refused may ask again without making a second build.
+        """
+        obstacle = self._engine.renders_wait()
+        if obstacle is not None:
+            raise ApiError("busy", f"no build is made, as none can be rendered: {obstacle}", headers=_RETRY)
+        return self.place()
+
     def place(self) -> Place:
-        """Take a place to wait at, before there is a build to wait for. Raises ApiError ``busy``."""
+        """Take a place to wait at. Raises ApiError ``busy``."""
         place = self._streams.take()
         if place is None:
-            raise ApiError("busy", "too many requests wait for renders or read logs: no build is made", headers=_RETRY)
+            raise ApiError("busy", "too many requests wait for renders or read logs", headers=_RETRY)
         return place
 
     def rendered(self, req: falcon.Request, build: Build, place: Place) -> Build:
@@ -52,9 +63,11 @@ class RenderWait:
         finally:
             place.free()
         if self._storage.renders.pending(build.id):
+            obstacle = self._engine.renders_wait()
             raise ApiError(
                 "draining" if self._streams.closing else "busy",
-                f"build {build.number} is made and not rendered yet: look at it later",
+                f"build {build.number} is made and not rendered yet{f', {obstacle}' if obstacle else ''}:"
+                " look at it later",
                 headers=_RETRY,
                 build_number=build.number,
             )

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors import vms
-from actors.attempt import spec_of
+from actors.link import Link
 from actors.render import steps
 from actors.render.cache import cache_name, keep
 from actors.render.envelope import Envelope
-from actors.render.vm import RENDER_DISK_BYTES, RENDER_SHAPE, release
+from actors.render.vm import held_to_disk, running
 
 if TYPE_CHECKING:
     from actors.render.settings import RenderSettings
@@ -39,6 +39,7 @@ def discover(runtime: Runtime, organization: str, slug: str, archive: bytes) -> 
                 runtime.provider,
                 runtime.clock,
                 runtime.render,
+                min_free=runtime.jobs.min_free_bytes,
                 image=image,
                 archive=Path(file.name),
                 organization=organization,
@@ -54,6 +55,7 @@ def render_alone(
     clock: Clock,
     settings: RenderSettings,
     *,
+    min_free: int,
     image: str,
     archive: Path,
     organization: str,
@@ -63,12 +65,10 @@ def render_alone(
 
     The archive is laid into the VM over SSH. Raises RenderFailed and VmError.
     """
-    steps.check(archive, RENDER_DISK_BYTES, "")
-    lease = storage.leases.reserve_warm(str(uuid.uuid4()), provider.name, image, RENDER_SHAPE)
-    try:
-        provider.create(spec_of(lease))
-        with vms.Connection(provider.connect(lease.uuid), clock) as connection:
-            vms.lay_source(connection, archive, timeout=settings.fetch_timeout)
+    steps.check(archive, settings.shape.disk_gb * 2**30, "")
+    lease = storage.leases.reserve_warm(str(uuid.uuid4()), provider.name, image, settings.shape)
+    link = Link(provider, clock, lease.uuid)
+    with running(storage, provider, lease, link) as connection:
+        vms.lay_source(connection, archive, timeout=settings.fetch_timeout)
+        with held_to_disk(storage, provider, lease, link, min_free=min_free):
             return steps.load(connection, organization, slug, settings)
-    finally:
-        release(storage, provider, lease)

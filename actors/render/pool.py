@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
-from actors.messages import CancelBuild, Demand, Drain, Stirred, TaskDone, TaskFailed
+from actors.messages import CancelBuild, Demand, Drain, Look, Stirred, TaskDone, TaskFailed
 from actors.render.rendering import Rendering
+from actors.render.vm import release
 from actors.runtime import Runtime, post
+from actors.standstill import standstill
 from actors.supervision import Supervised
 
 if TYPE_CHECKING:
     from storage import Render
 
 __all__ = ["RenderPool"]
+
+_DESTROY = "destroy a VM"
 
 
 class RenderPool(Supervised):
@@ -29,7 +34,10 @@ class RenderPool(Supervised):
         self._draining = False
 
     def begin(self) -> None:
-        """Begin what waits."""
+        """Begin what waits, and end the VMs of an earlier pool, which nobody comes back to."""
+        for lease in self._runtime.storage.leases.live():
+            if lease.build_id is not None:
+                self.work(_DESTROY, partial(release, self._runtime.storage, self._runtime.provider, lease))
         self._serve()
 
     def teardown(self) -> None:
@@ -40,7 +48,7 @@ class RenderPool(Supervised):
     def handle(self, message: object) -> None:
         """Begin, end, cancel."""
         match message:
-            case Demand():
+            case Demand() | Look():
                 self._serve()
             case CancelBuild(build_id):
                 self._cancel(message)
@@ -48,8 +56,10 @@ class RenderPool(Supervised):
                     self._under_way[build_id].abandon()
             case Drain():
                 self._draining = True
-            case TaskDone(task):
+            case TaskDone(task) if task != _DESTROY:
                 self._over(int(task))
+            case TaskFailed(task, error) if task == _DESTROY:
+                self.log.warning("the VM of an earlier render cannot be destroyed, the reaper will: %s", error)
             case TaskFailed(task, error):
                 self.log.error("build %s could not be rendered: %s", task, error, exc_info=error)
                 self._runtime.storage.renders.refuse(int(task), "internal_error", f"the service failed: {error}")
@@ -60,11 +70,20 @@ class RenderPool(Supervised):
         if self._draining:
             return
         waiting = [each for each in self._runtime.storage.renders.unfinished() if each.build_id not in self._under_way]
+        if not waiting or self._stands_still():
+            return
         while waiting and len(self._under_way) < self._runtime.render.vms:
             busy = Counter(rendering.organization_id for rendering in self._under_way.values())
             render = min(waiting, key=lambda each: (busy[each.organization_id], each.build_id))
             waiting.remove(render)
             self._begin(render)
+
+    def _stands_still(self) -> bool:
+        """Tell whether renders wait for the same reasons as jobs do; it is the lease pool that has room made."""
+        still = standstill(self._runtime.storage, self._runtime.pool.low_disk_gb)
+        if still is not None and still.lacking:
+            post(self._runtime.crew.pool, Demand())
+        return still is not None
 
     def _begin(self, render: Render) -> None:
         rendering = self._under_way[render.build_id] = Rendering(self._runtime, render)

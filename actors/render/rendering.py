@@ -5,18 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from actors import vms
-from actors.attempt import spec_of
 from actors.link import Abandoned, Link
 from actors.render import steps
 from actors.render.cache import cache_name, keep
 from actors.render.envelope import RenderFailed
 from actors.render.settling import refuse, settle
-from actors.render.vm import RENDER_DISK_BYTES, RENDER_SHAPE, release
+from actors.render.vm import held_to_disk, running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["Rendering"]
 
 _log = logging.getLogger(__name__)
-
-_MEASURE_SECONDS = 1.0
 
 
 class Rendering:
@@ -79,7 +76,8 @@ class Rendering:
             name = cache_name(build.organization_slug, build.pipeline_slug, archive, lease.image or "")
             rendered = storage.renders.cached(name)
             if rendered is None:
-                with self._held_to_its_disk(lease, link):
+                min_free = self._runtime.jobs.min_free_bytes
+                with held_to_disk(storage, self._runtime.provider, lease, link, min_free=min_free):
                     rendered = steps.load(link.connected(), build.organization_slug, build.pipeline_slug, settings)
                 keep(self._runtime, name, rendered)
             settle(self._runtime, build, rendered)
@@ -88,6 +86,7 @@ class Rendering:
         """Bring the source into the VM's workspace; return the archive, which the host has from here on."""
         storage, settings = self._runtime.storage, self._runtime.render
         archive, url = storage.sources.path(build.uuid), self._render.source_url
+        disk = settings.shape.disk_gb * 2**30
         deadline = self._runtime.clock.monotonic() + settings.fetch_timeout
 
         def left() -> float:
@@ -96,19 +95,19 @@ class Rendering:
         connection = link.connected()
         fetch = partial(steps.fetch, connection, sha256=build.source_sha256)
         if url is None:
-            steps.check(archive, RENDER_DISK_BYTES, build.source_sha256)
+            steps.check(archive, disk, build.source_sha256)
             token = storage.runner_tokens.mint(build.id)
             try:
                 with connection.forward(self._runtime.api_address) as port:
                     internal = f"http://127.0.0.1:{port}/api/v0/internal/builds/{build.uuid}/source.tar.gz"
-                    fetch(internal, token=token, max_bytes=RENDER_DISK_BYTES, timeout=left())
+                    fetch(internal, token=token, max_bytes=disk, timeout=left())
             finally:
                 storage.runner_tokens.revoke(build.id)
         else:
             max_bytes = settings.max_source_mb * 2**20
             fetch(url, token=None, max_bytes=max_bytes, timeout=left())
             storage.sources.store(build.uuid, steps.take_back(connection, max_bytes, left()))
-            steps.check(archive, RENDER_DISK_BYTES, build.source_sha256)
+            steps.check(archive, disk, build.source_sha256)
         steps.unpack(connection, left())
         return archive
 
@@ -117,45 +116,17 @@ class Rendering:
         runtime = self._runtime
         image = runtime.images.resolve(None)
         lease = runtime.storage.renders.lease(
-            self._render, str(uuid.uuid4()), provider=runtime.provider.name, image=image, shape=RENDER_SHAPE
+            self._render, str(uuid.uuid4()), provider=runtime.provider.name, image=image, shape=runtime.render.shape
         )
         if lease is None:
             raise Abandoned
         link = Link(runtime.provider, runtime.clock, lease.uuid)
         self._links.append(link)
+        if self._abandoned.is_set():
+            link.abandon()
         try:
-            if self._abandoned.is_set():
-                raise Abandoned
-            runtime.provider.create(spec_of(lease))
-            runtime.storage.leases.active(lease.id)
-            link.connect()
-            yield lease, link
+            with running(runtime.storage, runtime.provider, lease, link):
+                runtime.storage.leases.active(lease.id)
+                yield lease, link
         finally:
             self._links.remove(link)
-            link.disconnect()
-            release(runtime.storage, runtime.provider, lease)
-
-    @contextmanager
-    def _held_to_its_disk(self, lease: Lease, link: Link) -> Iterator[None]:
-        """Give up on a VM that writes more than its disk has room for. Raises RenderFailed then."""
-        over = threading.Event()
-        full = threading.Event()
-
-        def measure() -> None:
-            with suppress(vms.VmError, OSError):  # it is on its way out
-                while not over.wait(_MEASURE_SECONDS):
-                    if self._runtime.provider.disk_bytes(lease.uuid) > RENDER_DISK_BYTES:
-                        full.set()
-                        link.abandon()
-                        return
-
-        threading.Thread(target=measure, name="render-disk", daemon=True).start()
-        try:
-            yield
-        except (vms.VmError, Abandoned):
-            if full.is_set():
-                message = f"render failed: it wrote more than the {RENDER_SHAPE.disk_gb} GB of the VM's disk"
-                raise RenderFailed(message) from None
-            raise
-        finally:
-            over.set()

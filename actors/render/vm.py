@@ -1,31 +1,76 @@
-"""The VM in which an archive is rendered, and its end."""
+"""The VM in which an archive is rendered, held to its disk, and its end."""
 
 from __future__ import annotations
 
 import logging
+import shutil
+import threading
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from actors.vms import VmError
-from storage import Shape
+from actors import vms
+from actors.attempt import spec_of
+from actors.link import Abandoned
+from actors.outcome import DiskUse, disk_fault, seconds_to_full
+from actors.render.envelope import RenderFailed
 
 if TYPE_CHECKING:
-    from actors.vms import Provider
+    from collections.abc import Iterator
+
+    from actors.link import Link
     from storage import Lease, Storage
 
-__all__ = ["RENDER_DISK_BYTES", "RENDER_SHAPE", "release"]
+__all__ = ["held_to_disk", "release", "running"]
 
 _log = logging.getLogger(__name__)
 
-RENDER_SHAPE = Shape(cpu=1, memory_gb=2, disk_gb=10)
 
-RENDER_DISK_BYTES = RENDER_SHAPE.disk_gb * 2**30
+@contextmanager
+def running(storage: Storage, provider: vms.Provider, lease: Lease, link: Link) -> Iterator[vms.Connection]:
+    """Make the VM of a lease and connect to it; it is gone afterwards. Raises VmError and Abandoned."""
+    try:
+        link.check()
+        provider.create(spec_of(lease))
+        yield link.connect()
+    finally:
+        link.disconnect()
+        release(storage, provider, lease)
 
 
-def release(storage: Storage, provider: Provider, lease: Lease) -> None:
+def release(storage: Storage, provider: vms.Provider, lease: Lease) -> None:
     """Destroy the VM and end its lease, which stays for the reaper where that fails."""
     try:
         provider.destroy(lease.uuid)
-    except VmError as error:
+    except vms.VmError as error:
         _log.warning("the VM %s cannot be destroyed, the reaper will: %s", lease.uuid, error)
     else:
         storage.leases.end(lease.id)
+
+
+@contextmanager
+def held_to_disk(
+    storage: Storage, provider: vms.Provider, lease: Lease, link: Link, *, min_free: int
+) -> Iterator[None]:
+    """Give up on a VM that fills its disk, or the host's down to ``min_free`` bytes. Raises RenderFailed then."""
+    over, full = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        with suppress(vms.VmError, OSError):  # it is on its way out
+            while not over.is_set():
+                use = DiskUse(provider.disk_bytes(lease.uuid), shutil.disk_usage(storage.directory).free)
+                if disk_fault(use, lease.shape, min_free=min_free) is not None:
+                    full.set()
+                    link.abandon()
+                    return
+                over.wait(seconds_to_full(use, lease.shape, min_free=min_free))
+
+    threading.Thread(target=watch, name="render-disk", daemon=True).start()
+    try:
+        yield
+    except (vms.VmError, Abandoned):
+        if full.is_set():
+            message = f"render failed: it filled the VM's disk of {lease.shape.disk_gb} GB, or the host's"
+            raise RenderFailed(message) from None
+        raise
+    finally:
+        over.set()

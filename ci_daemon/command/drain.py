@@ -20,21 +20,23 @@ _LOOK_SECONDS = 0.5
 
 
 @click.command(cls=Command, short_help="Start no more jobs on this host.")
-@click.option("--wait", is_flag=True, help="Return when the jobs that run have ended.")
+@click.option("--wait", is_flag=True, help="Return when the jobs that run, and the renders, have ended.")
 @pass_session
 def drain(session: Session, *, wait: bool) -> None:
     """Give no more VMs to jobs, until `ci-daemon resume`; restarts change nothing about it.
 
-    Jobs that run go on, builds are taken, and their jobs wait. The service may run or not.
+    Jobs that run go on, builds are taken, and their jobs wait. So do renders; who asks for a build from source alone is
+    told at once that none is made. The service may run or not.
     """
     with session.storage() as storage:
         changed = storage.switches.drain()
         if wait:
             _wait(session, storage)
-        left = _held(storage)
+        jobs, renders = _held(storage)
     what = "drained" if changed else "was drained already"
     session.answer(
-        {"drained": True, "changed": changed, "jobs_running": left}, f"{what}; jobs that still hold a VM: {left}"
+        {"drained": True, "changed": changed, "jobs_running": jobs, "renders_running": renders},
+        f"{what}; still hold a VM: {jobs} jobs, {renders} renders",
     )
 
 
@@ -49,17 +51,19 @@ def resume(session: Session) -> None:
 
 
 def _wait(session: Session, storage: Storage) -> None:
-    """Return when no job holds a VM. Raises Failure where nothing would ever end."""
-    while left := _held(storage):
+    """Return when no job and no render holds a VM. Raises Failure where nothing would ever end."""
+    while left := sum(_held(storage)):
         if served_by(session.state_dir) is None:
             raise Failure(
-                f"the host is drained, but no service runs to see the end of the jobs that hold a VM ({left}):"
-                " start `ci-daemon serve`, or end them with `ci-daemon lease kill --all`"
+                f"the host is drained, but no service runs to see the end of what holds a VM ({left}):"
+                " start `ci-daemon serve`, or end it with `ci-daemon lease kill --all`"
             )
         if storage.switches.drained_since() is None:
             raise Failure("somebody resumed the host meanwhile: drain it again")
         time.sleep(_LOOK_SECONDS)
 
 
-def _held(storage: Storage) -> int:
-    return sum(lease.job_id is not None for lease in storage.leases.live())
+def _held(storage: Storage) -> tuple[int, int]:
+    """Return how many jobs, and how many renders, hold a VM."""
+    leases = storage.leases.live()
+    return sum(each.job_id is not None for each in leases), sum(each.build_id is not None for each in leases)

@@ -44,6 +44,7 @@ def render(session: Session, *, tree: Path, pipeline: str | None, org: str) -> N
                 provider,
                 clock,
                 config.render,
+                min_free=config.jobs.min_free_bytes,
                 image=images.resolve(None),
                 archive=Path(archive.name),
                 organization=org,

@@ -231,13 +231,13 @@ def test_on_a_full_disk_no_job_starts_room_is_made_and_then_jobs_start_by_themse
     def usage(path: Any) -> Any:
         return real(path)._replace(free=free[0])
 
-    monkeypatch.setattr("actors.pool.shutil.disk_usage", usage)
+    monkeypatch.setattr("actors.standstill.shutil.disk_usage", usage)
     monkeypatch.setattr("actors.pool._DISK_AGAIN", 0.05)
     monkeypatch.setattr("actors.root.make_room", lambda _runtime, lacking: made.append(lacking))
     host = host_of(warm=1, low_disk_gb=5.0)
     host.engine.start()
     build = host.build(one("true"))
-    waits(host, build, "the host's disk has 2.0 GB left, below 5 GB no job starts")
+    waits(host, build, "the host's disk has 2.0 GB left, below 5 GB nothing starts")
     until(lambda: len(made) > 1 or None, "room asked for again")
     assert set(made) == {3 * 2**30}
     assert host.storage.leases.live() == []

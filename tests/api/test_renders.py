@@ -73,6 +73,19 @@ def test_a_key_waits_for_the_render_that_is_under_way(world: World, ada: Account
     assert (second.status_code, second.json["number"]) == (201, 1)
 
 
+def test_where_no_render_would_begin_no_build_is_made_without_its_plan(
+    world: World, ada: Account, pipeline: PipelinePath
+):
+    world.engine.obstacle = "the owner has drained this host"
+    answered = pipeline.post(**SOURCE)
+    assert refused(answered, 503) == "busy"
+    expected = "no build is made, as none can be rendered: the owner has drained this host"
+    assert answered.json["error"]["message"] == expected
+    assert int(answered.headers["Retry-After"]) > 0
+    assert refused(ada.client.simulate_post(f"{ada.path}/builds", json=BY_REPO), 503) == "busy"
+    assert pipeline.build().stored.number == 1
+
+
 def test_a_canceled_render_is_a_canceled_build(world: World, pipeline: PipelinePath):
     world.engine.rendered = world.storage.renders.cancel
     assert pipeline.build(**SOURCE).stored.state is BuildState.CANCELED

@@ -61,6 +61,7 @@ class DummyEngine:
         self.added = 0
         self.canceled: list[int] = []
         self.rendering: list[int] = []
+        self.obstacle: str | None = None
         self.envelope: Envelope | None = None
         self.rendered: Callable[[int], object] | None = None
         """What comes of a build that is to be rendered."""
@@ -78,6 +79,9 @@ class DummyEngine:
         self.rendering.append(build_id)
         if self.rendered is not None:
             self.rendered(build_id)
+
+    def renders_wait(self) -> str | None:
+        return self.obstacle
 
     def discover(self, organization: str, slug: str, archive: bytes) -> Envelope | None:
         return self.envelope

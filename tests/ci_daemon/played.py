@@ -50,6 +50,9 @@ class PlayedEngine:
     def jobs_added(self, build_id: int) -> None:
         self.called.release()
 
+    def renders_wait(self) -> None:
+        return None
+
     def cancel(self, build_id: int) -> None:
         raise AssertionError(f"nobody asked for the end of build {build_id}")
 

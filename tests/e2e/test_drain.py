@@ -7,6 +7,7 @@ import pytest
 
 from tests.e2e.daemon import Client, Daemon, until
 from tests.e2e.pipelines import one
+from tests.e2e.sources import HELLO, pipeline_file, post
 
 DRAINED = "waiting for a VM: the owner has drained this host"
 
@@ -20,7 +21,7 @@ def resumed(daemon: Daemon) -> Iterator[None]:
 
 def test_a_drained_service_answers_and_its_jobs_wait_until_it_is_resumed(daemon: Daemon, client: Client):
     pipeline = client.pipeline()
-    assert daemon.json("drain") == {"drained": True, "changed": True, "jobs_running": 0}
+    assert daemon.json("drain") == {"drained": True, "changed": True, "jobs_running": 0, "renders_running": 0}
     assert daemon.json("drain")["changed"] is False
     build = pipeline.build(one("echo at last"))
     until(lambda: build.jobs()["only"]["pending_reason"] == DRAINED or None, DRAINED)
@@ -34,6 +35,16 @@ def test_a_drained_service_answers_and_its_jobs_wait_until_it_is_resumed(daemon:
     assert build.finish()["state"] == "passed"
     assert daemon.json("resume")["changed"] is False
     assert daemon.json("status")["drained_since"] is None
+
+
+def test_a_drained_service_says_at_once_that_it_renders_nothing(daemon: Daemon, client: Client):
+    pipeline = client.pipeline()
+    daemon.command("drain")
+    refused = post(pipeline, pipeline_file(HELLO))
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "busy")
+    assert "drained this host" in refused.json()["error"]["message"]
+    daemon.command("resume")
+    assert post(pipeline, pipeline_file(HELLO)).json()["number"] == 1
 
 
 def test_to_wait_is_to_return_when_the_running_jobs_have_ended(daemon: Daemon, client: Client):

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from actors.messages import Demand
+from storage import Build, BuildState, LeaseState, NewBuild, Shape
+from tests.actors.conftest import Host, until
+
+
+def asked_for(host: Host) -> Build:
+    """Store a build that is to be rendered, and tell the engine. No API serves its source, so that it is refused."""
+    new = NewBuild("main", "0" * 40, source_archive=b"")
+    build = host.storage.renders.begin(host.pipeline, new, "http://127.0.0.1:1/nowhere")
+    host.engine.render(build.id)
+    return build
+
+
+def waits(host: Host) -> bool:
+    """Have the pool look at what waits; tell whether that is left alone."""
+    pool = host.engine.crew.renders
+    assert pool is not None
+    pool.ask(Demand())
+    return host.storage.leases.live() == []
+
+
+def begun(host: Host, build: Build) -> None:
+    """See that a build is rendered, to whatever it comes."""
+    assert host.finish(build).error_code == "render_failed"
+
+
+def test_on_a_drained_host_renders_wait_until_it_is_resumed(host: Host):
+    host.storage.switches.drain()
+    assert host.engine.renders_wait() == "the owner has drained this host"
+    build = asked_for(host)
+    assert waits(host)
+    host.storage.switches.resume()
+    assert host.engine.renders_wait() is None
+    begun(host, build)
+
+
+def test_on_a_full_disk_renders_wait_and_room_is_made(host: Host, monkeypatch: pytest.MonkeyPatch):
+    real, free, made = shutil.disk_usage, [2 * 2**30], []
+    usage: Callable[[Any], Any] = lambda path: real(path)._replace(free=free[0])  # noqa: E731
+    monkeypatch.setattr("actors.standstill.shutil.disk_usage", usage)
+    monkeypatch.setattr("actors.root.make_room", lambda _runtime, lacking: made.append(lacking))
+    build = asked_for(host)
+    assert waits(host)
+    until(lambda: made or None, "room asked for")
+    assert host.engine.renders_wait() == "the host's disk has 2.0 GB left, below 5 GB nothing starts"
+    free[0] = 6 * 2**30
+    begun(host, build)
+
+
+def test_the_vms_of_an_earlier_pool_are_ended_by_the_next_one(host: Host):
+    host.storage.switches.drain()
+    build = asked_for(host)
+    render = host.storage.renders.get(build.id)
+    assert render is not None
+    lease = host.storage.renders.lease(render, "left-behind", provider="sandbox", image="debian:12", shape=Shape())
+    assert lease is not None
+    host.restart()
+    until(lambda: host.storage.leases.live() == [] or None, "the end of the VM")
+    ended = host.storage.leases.get(lease.id)
+    assert ended is not None
+    assert ended.state is LeaseState.ENDED
+    now = host.storage.builds.get(build.id)
+    assert now is not None
+    assert now.state is BuildState.SCHEDULED
