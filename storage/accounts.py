@@ -18,6 +18,7 @@ from storage.statements import Command, Query, first, slot
 if TYPE_CHECKING:
     from storage.builds import Builds
     from storage.database import Database
+    from storage.holds import Holds
 
 __all__ = ["Accounts"]
 
@@ -25,9 +26,10 @@ __all__ = ["Accounts"]
 class Accounts:
     """Closes accounts. Safe in any thread."""
 
-    def __init__(self, database: Database, builds: Builds) -> None:
+    def __init__(self, database: Database, builds: Builds, holds: Holds) -> None:
         self._database = database
         self._builds = builds
+        self._holds = holds
         mine = MembershipRow.user == slot("user_id")
         other = MembershipRow.alias()
         others = other.select(peewee.SQL("1")).where(
@@ -88,6 +90,7 @@ class Accounts:
             for organization_id in closed:
                 self._close_organization.run(organization_id=organization_id, now=now)
                 self._hide.run(organization_id=organization_id)
+                self._holds.forget(organization_id=organization_id)
             canceled = [build.id for build in self._builds.unfinished() if build.organization_id in closed]
             for build_id in canceled:
                 self._builds.request_cancel(build_id)

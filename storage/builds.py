@@ -51,6 +51,7 @@ _BUILD = Columns(
     BuildRow.error_code,
     BuildRow.error_message,
     BuildRow.logs_expired_at,
+    BuildRow.debug,
 )
 
 
@@ -187,6 +188,7 @@ class Builds:
                     error_message=error_message,
                     env=self._vault.seal(json.dumps(dict(new.env)).encode()) if new.env else None,
                     pipeline_ir=new.pipeline_ir,
+                    debug=new.debug,
                 )
                 self._planter.plant(build_id, pipeline.organization_id, jobs, now)
                 if new.key is not None:

@@ -13,6 +13,7 @@ from storage.statements import Columns, Command, Query, slot
 if TYPE_CHECKING:
     from storage.attempts import Attempts
     from storage.database import Database
+    from storage.holds import Holds
     from storage.ledger import Ledger
     from storage.metering import Meter
 
@@ -72,11 +73,12 @@ _EDGE = Columns(Edge, EdgeRow.from_job, EdgeRow.to_job, EdgeRow.kind, EdgeRow.co
 class Jobs:
     """The nodes of builds. Safe in any thread."""
 
-    def __init__(self, database: Database, attempts: Attempts, meter: Meter, ledger: Ledger) -> None:
+    def __init__(self, database: Database, attempts: Attempts, meter: Meter, ledger: Ledger, holds: Holds) -> None:
         self._database = database
         self._attempts = attempts
         self._meter = meter
         self._ledger = ledger
+        self._holds = holds
         columns = _columns()
         jobs = JobRow.select(*columns.selected)
         of_build = JobRow.build == slot("build_id")
@@ -163,10 +165,12 @@ class Jobs:
         soft_failed: bool,
         lease_id: int | None,
         billable: bool,
+        held_seconds: int = 0,
     ) -> bool:
         """End a job: its terminal state, its attempt, its lease's price and its one debit, in one transaction.
 
-        The lease stays live until its VM is gone (Leases.end). False and no change where the job is not in ``frm``.
+        The lease stays live until its VM is gone (Leases.end), which is kept for ``held_seconds`` where these are
+        given. False and no change where the job is not in ``frm``.
         """
         if not to.terminal:
             raise ValueError(f"a job does not finish as {to}")
@@ -175,6 +179,8 @@ class Jobs:
                 return False
             if lease_id is not None:
                 self._meter.close(lease_id, billable=billable)
+                if held_seconds:
+                    self._holds.begin(lease_id, held_seconds)
             self._conclude(job_id, to, exit_code, error_code)
             return True
 

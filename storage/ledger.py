@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import peewee
 
-from storage.models import BuildRow, JobRow, LeaseRow, LedgerRow, OrganizationRow, PipelineRow
+from storage.models import BuildRow, HoldRow, JobRow, LeaseRow, LedgerRow, OrganizationRow, PipelineRow
 from storage.records import Discrepancy, LedgerEntry, LedgerSource, Page
 from storage.statements import NEWEST, Columns, Command, Query, first, insert_into, slot, written
 
@@ -73,6 +73,14 @@ class Ledger:
             .group_by(JobRow.id),
             tuple,
         )
+        self._job_name = Query(
+            database,
+            JobRow.select(JobRow.organization, PipelineRow.slug, BuildRow.number, JobRow.step_key)
+            .join(BuildRow)
+            .join(PipelineRow)
+            .where(JobRow.id == slot("job_id")),
+            tuple,
+        )
         summed = peewee.fn.COALESCE(
             LedgerRow.select(peewee.fn.SUM(LedgerRow.amount_cents)).where(LedgerRow.organization == OrganizationRow.id),
             0,
@@ -101,6 +109,17 @@ class Ledger:
             ),
             _misbilled,
         )
+        self._misheld = Query(
+            database,
+            HoldRow.select(OrganizationRow.slug, JobRow.uuid, HoldRow.amount_cents, LedgerRow.amount_cents)
+            .join(OrganizationRow)
+            .switch(HoldRow)
+            .join(JobRow)
+            .switch(HoldRow)
+            .join(LedgerRow)
+            .where(LedgerRow.amount_cents != 0 - HoldRow.amount_cents),
+            _misheld,
+        )
 
     def append(
         self, organization_id: int, amount_cents: int, source: LedgerSource, description: str | None
@@ -126,8 +145,8 @@ class Ledger:
             after = batch[-1].id
 
     def verify(self) -> list[Discrepancy]:
-        """Compare every balance with its entries, and every finished job's debit with its leases; empty is good."""
-        return self._unbalanced.all() + self._misbilled.all()
+        """Compare balances with entries, and debits of finished jobs and holds with their prices; empty is good."""
+        return self._unbalanced.all() + self._misbilled.all() + self._misheld.all()
 
     def debit_job(self, job_id: int) -> None:
         """Write the one debit of a job that just ended, inside the caller's transaction.
@@ -140,6 +159,12 @@ class Ledger:
         cents, organization_id, pipeline, number, step_key = total
         description = f"{pipeline} #{number} {step_key}"
         self._write(organization_id, -cents, LedgerSource.VM_LEASE_DEBIT, description, job_id)
+
+    def debit_hold(self, job_id: int, cents: int) -> int:
+        """Write the debit of a hold that just ended, 0 included, inside the caller's transaction; return its id."""
+        organization_id, pipeline, number, step_key = written(self._job_name.one(job_id=job_id))
+        description = f"{pipeline} #{number} {step_key}, held"
+        return self._write(organization_id, -cents, LedgerSource.VM_LEASE_DEBIT, description, None)
 
     def _write(
         self, organization_id: int, amount_cents: int, source: LedgerSource, description: str | None, job_id: int | None
@@ -164,3 +189,8 @@ def _misbilled(row: Sequence[Any]) -> Discrepancy:
     slug, job_uuid, leased, debit = row
     billed = "has no debit" if debit is None else f"is debited {-debit} cents"
     return Discrepancy(slug, f"job {job_uuid} {billed}, its leases cost {leased}")
+
+
+def _misheld(row: Sequence[Any]) -> Discrepancy:
+    slug, job_uuid, cents, debit = row
+    return Discrepancy(slug, f"the hold of job {job_uuid} is debited {-debit} cents, it cost {cents}")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from storage.database import Database
+    from storage.holds import Holds
 
 __all__ = ["Pipelines"]
 
@@ -43,8 +44,9 @@ _CHANGEABLE = tuple(PipelineChanges.__annotations__)
 class Pipelines:
     """The CI definitions of organizations. Safe in any thread."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, holds: Holds) -> None:
         self._database = database
+        self._holds = holds
         this, there = PipelineRow.id == slot("id"), PipelineRow.deleted_at.is_null()
         pipelines = PipelineRow.select(*_PIPELINE.selected).where(there)
         archived = DeclarationRow.select(DeclarationRow.pipeline).where(
@@ -129,6 +131,7 @@ class Pipelines:
     def delete(self, pipeline_id: int) -> None:
         """Delete a pipeline, its cache and its secrets; its builds are found no more, what they cost stays. Idempotent.
 
+        What is held of its jobs' VMs goes too.
         Raises PipelineBusy while builds of it are not over. A build that is created meanwhile is either among those,
         or is refused.
         """
@@ -139,6 +142,7 @@ class Pipelines:
             self._delete.run(id=pipeline_id, now=self._database.now())
             self._forget_cache.run(id=pipeline_id)
             self._forget_secrets.run(id=pipeline_id)
+            self._holds.forget(pipeline_id=pipeline_id)
 
     def fails_fast(self, pipeline_id: int) -> bool:
         """Tell whether the first failure ends a pipeline's builds, by its own setting or its organization's."""

@@ -21,6 +21,7 @@ from storage.database import Database
 from storage.declarations import Declarations
 from storage.errors import AlreadyInitialized, DatabaseUnreadable, NotInitialized
 from storage.handoffs import Handoffs
+from storage.holds import Holds
 from storage.idempotency import IdempotencyKeys
 from storage.invites import Invites
 from storage.jobs import Jobs
@@ -73,24 +74,25 @@ class Storage:
         self.rates = rates
         self.sources = Sources(directory / _SOURCES)
         self.logs = LogFiles(directory / _LOGS, log_limit, clock)
+        self.ledger = Ledger(database)
+        self.holds = Holds(database, rates, self.ledger)
         self.organizations = Organizations(database)
         self.members = Members(database)
         self.invites = Invites(database, self.organizations)
         self.users = Users(database, self.organizations)
         self.tokens = Tokens(database)
         self.handoffs = Handoffs(database, self.tokens)
-        self.pipelines = Pipelines(database)
+        self.pipelines = Pipelines(database, self.holds)
         self.declarations = Declarations(database, self.pipelines)
         self.idempotency_keys = IdempotencyKeys(database)
         self.builds = Builds(database, vault, self.sources, self.idempotency_keys)
-        self.accounts = Accounts(database, self.builds)
+        self.accounts = Accounts(database, self.builds, self.holds)
         self.attempts = Attempts(database)
         self.secrets = Secrets(database, vault)
         artifact_files = ArtifactFiles(directory / _ARTIFACTS)
         self.artifacts = Artifacts(database, artifact_files, self.attempts)
         self.artifact_retention = ArtifactRetention(database, artifact_files)
-        self.ledger = Ledger(database)
-        self.jobs = Jobs(database, self.attempts, Meter(database, rates), self.ledger)
+        self.jobs = Jobs(database, self.attempts, Meter(database, rates), self.ledger, self.holds)
         self.leases = Leases(database, self.jobs, self.attempts)
         self.renders = Renders(database, self.builds, self.leases)
         self.runner_tokens = RunnerTokens(database)

@@ -1,15 +1,19 @@
-"""What organizations used within a window of time: the leases that started in [start, end)."""
+"""What organizations used within a window of time: the leases that started in [start, end), and the holds.
+
+A hold is a use of its lease's VM beside that of the job: it starts when the job ends, and has a price of its own.
+"""
 
 from __future__ import annotations
 
+import heapq
 from datetime import UTC, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import peewee
 
 from storage.errors import UsageTooLong
 from storage.instants import to_micros
-from storage.models import BuildRow, JobRow, LeaseRow, PipelineRow
+from storage.models import BuildRow, HoldRow, JobRow, LeaseRow, PipelineRow
 from storage.records import BuildUsage, DayUsage, LeaseUsage, Shape, Usage, UsedBy
 from storage.statements import Columns, Query, slot, written
 
@@ -22,17 +26,6 @@ __all__ = ["UsageReport"]
 
 _MICROSECONDS = 1_000_000
 _DAY = 86_400 * _MICROSECONDS
-_LEASE = Columns(
-    LeaseUsage,
-    LeaseRow.uuid,
-    Columns(Shape, LeaseRow.cpu, LeaseRow.memory_gb, LeaseRow.disk_gb),
-    LeaseRow.amount_cents,
-    LeaseRow.started_at,
-    LeaseRow.finished_at,
-    JobRow.uuid,
-    JobRow.name,
-    JobRow.step_key,
-)
 _SLUG_WHILE_THERE = peewee.Case(None, [(PipelineRow.deleted_at.is_null(), PipelineRow.slug)])
 _BUILD = Columns(
     UsedBy,
@@ -45,8 +38,49 @@ _BUILD = Columns(
 )
 
 
+class _Uses:
+    """The statements over the uses of one kind: of each, its row says when it began and ended and what it cost."""
+
+    def __init__(self, database: Database, row: type[LeaseRow | HoldRow], uses: peewee.ModelSelect[Any]) -> None:
+        seconds = peewee.fn.MAX(0, row.finished_at - row.started_at) / _MICROSECONDS
+        sums = (LeaseRow.cpu * seconds, LeaseRow.memory_gb * seconds, LeaseRow.disk_gb * seconds, row.amount_cents)
+        started = (
+            row.organization == slot("organization_id"),
+            row.started_at >= slot("start"),
+            row.started_at < slot("end"),
+        )
+        self.total = Query(
+            database,
+            uses.select(*(peewee.fn.COALESCE(peewee.fn.SUM(summed), 0) for summed in sums)).where(*started),
+            lambda found: Usage(*found),
+        )
+        lease = Columns(
+            LeaseUsage,
+            LeaseRow.uuid,
+            Columns(Shape, LeaseRow.cpu, LeaseRow.memory_gb, LeaseRow.disk_gb),
+            row.amount_cents,
+            row.started_at,
+            row.finished_at,
+            JobRow.uuid,
+            JobRow.name,
+            JobRow.step_key,
+        )
+        pairs: Columns[tuple[UsedBy, LeaseUsage]] = Columns(lambda build, lease: (build, lease), _BUILD, lease)
+        self.each = Query(
+            database,
+            uses.select(*pairs.selected)
+            .join_from(row, JobRow)
+            .join(BuildRow)
+            .join(PipelineRow)
+            .where(*started)
+            .order_by(row.started_at, row.finished_at, row.id)
+            .limit(slot("limit")),
+            pairs,
+        )
+
+
 class UsageReport:
-    """Sums over leases, in whole seconds a lease, and their list. Safe in any thread."""
+    """Sums over leases and holds, in whole seconds each, and their list. Safe in any thread."""
 
     MOST_LEASES = 10_000
     """How many leases a breakdown lists at most."""
@@ -55,30 +89,8 @@ class UsageReport:
     """How many days a series has at most."""
 
     def __init__(self, database: Database) -> None:
-        seconds = peewee.fn.MAX(0, LeaseRow.finished_at - LeaseRow.started_at) / _MICROSECONDS
-        sums = (LeaseRow.cpu * seconds, LeaseRow.memory_gb * seconds, LeaseRow.disk_gb * seconds, LeaseRow.amount_cents)
-        started = (
-            LeaseRow.organization == slot("organization_id"),
-            LeaseRow.started_at >= slot("start"),
-            LeaseRow.started_at < slot("end"),
-        )
-        self._total = Query(
-            database,
-            LeaseRow.select(*(peewee.fn.COALESCE(peewee.fn.SUM(summed), 0) for summed in sums)).where(*started),
-            lambda row: Usage(*row),
-        )
-        uses = Columns(_pair, _BUILD, _LEASE)
-        self._leases = Query(
-            database,
-            LeaseRow.select(*uses.selected)
-            .join(JobRow)
-            .join(BuildRow)
-            .join(PipelineRow)
-            .where(*started)
-            .order_by(LeaseRow.started_at, LeaseRow.finished_at, LeaseRow.id)
-            .limit(slot("limit")),
-            uses,
-        )
+        self._leases = _Uses(database, LeaseRow, LeaseRow.select())
+        self._holds = _Uses(database, HoldRow, HoldRow.select().join(LeaseRow))
 
     def total(self, organization_id: int, start: datetime, end: datetime) -> Usage:
         """Return the use of the leases that started in [start, end); those that still run count as nothing yet."""
@@ -107,9 +119,9 @@ class UsageReport:
 
         Leases of deleted pipelines are among them. Raises UsageTooLong for more than ``MOST_LEASES``.
         """
-        rows = self._leases.all(
-            organization_id=organization_id, start=to_micros(start), end=to_micros(end), limit=self.MOST_LEASES + 1
-        )
+        window: dict[str, int] = {"start": to_micros(start), "end": to_micros(end), "limit": self.MOST_LEASES + 1}
+        found = (kind.each.all(organization_id=organization_id, **window) for kind in (self._leases, self._holds))
+        rows = list(heapq.merge(*found, key=lambda use: use[1].started_at))
         if len(rows) > self.MOST_LEASES:
             raise UsageTooLong(f"more than {self.MOST_LEASES} leases started in it: ask for a shorter window")
         builds: dict[UsedBy, list[LeaseUsage]] = {}
@@ -118,8 +130,5 @@ class UsageReport:
         return [BuildUsage(build, tuple(leases)) for build, leases in reversed(builds.items())]
 
     def _sum(self, organization_id: int, start: int, end: int) -> Usage:
-        return written(self._total.one(organization_id=organization_id, start=start, end=end))
-
-
-def _pair(build: UsedBy, lease: LeaseUsage) -> tuple[UsedBy, LeaseUsage]:
-    return build, lease
+        window = {"organization_id": organization_id, "start": start, "end": end}
+        return written(self._leases.total.one(**window)).plus(written(self._holds.total.one(**window)))

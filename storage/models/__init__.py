@@ -16,6 +16,7 @@ from storage.models.audit import AuditRow
 from storage.models.builds import AttemptRow, BuildRow, EdgeRow, JobRow
 from storage.models.cache import CacheRow
 from storage.models.coupons import CouponRow, RedemptionRow
+from storage.models.holds import HoldRow
 from storage.models.idempotency import KeyRow
 from storage.models.leases import LeaseRow, LedgerRow, SnapshotRow
 from storage.models.renders import DeclarationRow, RenderedRow, RenderRow, RunnerTokenRow
@@ -32,6 +33,7 @@ __all__ = [
     "DeclarationRow",
     "EdgeRow",
     "HandoffRow",
+    "HoldRow",
     "InviteRow",
     "JobRow",
     "KeyRow",

@@ -41,6 +41,7 @@ class BuildRow(peewee.Model):
     logs_expired_at = InstantField(null=True)
     artifact_bytes = peewee.IntegerField(null=True)
     artifacts_expired_at = InstantField(null=True)
+    debug = FlagField()
 
     class Meta:
         table_name = "builds"

@@ -48,7 +48,7 @@ class ChoiceField(peewee.TextField):
 
     read: Callable[[str], StrEnum]
 
-    def __init__(self, choices: type[StrEnum]) -> None:
-        super().__init__()
+    def __init__(self, choices: type[StrEnum], *, null: bool = False) -> None:
+        super().__init__(null=null)
         self.by_value = {choice.value: choice for choice in choices}
         self.read = self.by_value.__getitem__

@@ -40,6 +40,7 @@ from storage.records.builds import (
 )
 from storage.records.cache import CacheEntry, CacheName
 from storage.records.coupons import Coupon, NewCoupon, Redemption
+from storage.records.holds import Hold, HoldEnd
 from storage.records.leases import (
     Discrepancy,
     Lease,
@@ -73,6 +74,8 @@ __all__ = [
     "Edge",
     "EdgeKind",
     "HandoffKind",
+    "Hold",
+    "HoldEnd",
     "Invite",
     "Job",
     "JobState",

@@ -123,6 +123,7 @@ class NewBuild:
     source_archive: bytes | None = None
     source_sha256: str = ""
     key: RequestKey | None = None
+    debug: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,10 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """One run of a pipeline. ``external_id`` is the ``id`` of the wire; ``uuid`` is the stable build id."""
+    """One run of a pipeline. ``external_id`` is the ``id`` of the wire; ``uuid`` is the stable build id.
+
+    ``debug`` asks for the VMs of its failed jobs to be held, for somebody to look into them.
+    """
 
     id: int
     uuid: str
@@ -174,6 +178,7 @@ class Build:
     error_code: str | None
     error_message: str | None
     logs_expired_at: datetime | None
+    debug: bool
 
     @property
     def given_up(self) -> bool:

@@ -22,6 +22,15 @@ class Usage:
     disk_gb_seconds: int
     total_cents: int
 
+    def plus(self, other: Usage) -> Usage:
+        """Return both together."""
+        return Usage(
+            self.cpu_seconds + other.cpu_seconds,
+            self.memory_gb_seconds + other.memory_gb_seconds,
+            self.disk_gb_seconds + other.disk_gb_seconds,
+            self.total_cents + other.total_cents,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class DayUsage:
@@ -33,7 +42,7 @@ class DayUsage:
 
 @dataclass(frozen=True, slots=True)
 class LeaseUsage:
-    """One lease of a job, from the start of its command; what still runs has no end and no price yet."""
+    """One lease of a job, from the start of its command, or one hold; what still runs has no end and no price yet."""
 
     vm: str
     shape: Shape
