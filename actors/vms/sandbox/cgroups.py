@@ -22,6 +22,7 @@ __all__ = ["CONTROLLERS", "Group", "Hierarchy", "find_hierarchies", "remove_grou
 
 CONTROLLERS = ("cpu", "memory", "pids")
 
+_KEPT = "ci.slice/ci-vms.slice/ci-daemon-vms.service"
 _TOP = "ci-daemon"
 _LEAF = "daemon"
 _PERIOD = 100_000
@@ -161,7 +162,14 @@ def _first(top: Path, controllers: list[str]) -> list[Hierarchy]:
 
 
 def _second(own: Path, root: Path) -> list[Hierarchy]:
-    """Find the parent of groups: what the service was put in by name, or is alone in, or, for root, one of our own."""
+    """Find the parent of groups.
+
+    That is what systemd keeps for VMs alone (``systemd/ci-daemon-vms.service``), even if it has no controllers to hand
+    down; else what the service was put in by name, or is alone in, or, for root, one of our own.
+    """
+    kept = root / _KEPT
+    if _may_use(kept) and os.access(os.path.commonpath((own, kept)) + "/cgroup.procs", os.W_OK):
+        return [Hierarchy(2, _offered(kept), kept, (kept,))]
     emptied: Path | None = None
     enable_in: tuple[Path, ...]
     if own.name == _LEAF and own != root and _may_use(own.parent):
@@ -172,9 +180,13 @@ def _second(own: Path, root: Path) -> list[Hierarchy]:
         enable_in = (root, root / _TOP)
     else:
         return []
-    available = _read(enable_in[0] / "cgroup.controllers")
-    wanted = tuple(name for name in CONTROLLERS if name in available)
+    wanted = _offered(enable_in[0])
     return [Hierarchy(2, wanted, enable_in[-1], enable_in, emptied)] if wanted else []
+
+
+def _offered(folder: Path) -> tuple[str, ...]:
+    available = _read(folder / "cgroup.controllers")
+    return tuple(name for name in CONTROLLERS if name in available)
 
 
 def _may_use(folder: Path) -> bool:

@@ -178,6 +178,26 @@ def test_a_service_in_a_leaf_of_what_was_delegated_makes_groups_beside_it(tmp_pa
     ]
 
 
+def test_vms_go_to_the_group_that_systemd_keeps_for_them_whatever_controllers_it_has(tmp_path: Path) -> None:
+    service, kept = "unified/ci.slice/ci-daemon.service", "unified/ci.slice/ci-vms.slice/ci-daemon-vms.service"
+    proc = describe_host(
+        tmp_path,
+        cgroup="0::/ci.slice/ci-daemon.service\n",
+        mounts=[f"30 20 0:1 / {tmp_path}/unified rw - cgroup2 cgroup2 rw"],
+        files={
+            **second_version(service, processes=f"{os.getpid()}\n"),
+            **second_version(kept, controllers="pids"),
+            "unified/ci.slice/cgroup.procs": "",
+        },
+    )
+    assert find_hierarchies(proc) == [Hierarchy(2, ("pids",), tmp_path / kept, (tmp_path / kept,))]
+    (tmp_path / kept / "cgroup.controllers").write_text("hugetlb")
+    assert find_hierarchies(proc) == [Hierarchy(2, (), tmp_path / kept, (tmp_path / kept,))]
+    (tmp_path / "unified/ci.slice/cgroup.procs").unlink()
+    (own,) = find_hierarchies(proc)
+    assert own.parent == tmp_path / service
+
+
 def test_root_without_a_delegated_group_makes_one_at_the_top(tmp_path: Path) -> None:
     proc = describe_host(
         tmp_path,
