@@ -27,6 +27,7 @@ from api.invites import Invites
 from api.jobs import Jobs
 from api.log_access import LogAccess
 from api.log_events import LogEvents
+from api.log_ranges import LogRanges
 from api.log_tokens import LogTokenResource, LogTokens
 from api.logs import Logs
 from api.mailer import Mailer, NoMailer
@@ -126,13 +127,14 @@ def create_app(
     routes.add(f"{_BUILDS}/{{number}}/cancel", builds, "cancel")
     routes.add(f"{_BUILDS}/{{number}}/log-token", LogTokenResource(access, tokens))
 
-    _add_renders(routes, storage, access)
+    routes.add(f"{_V0}/internal/builds/{{build_id}}/source.tar.gz", InternalSource(storage))
     _add_secrets(routes, Secrets(storage, access))
 
     jobs = Jobs(storage, engine, access)
     routes.add(_JOBS, jobs, "list")
     routes.add(f"{_JOBS}/{{job_id}}", jobs)
-    routes.add(f"{_JOBS}/{{job_id}}/log", Logs(storage, engine, log_access, streams, clock))
+    ranges = LogRanges(engine, streams, clock)
+    _add_logs(routes, Logs(storage, log_access, ranges), RenderLogs(storage, log_access, ranges))
     routes.add("/v0/jobs/{job_id}/logs", LogEvents(storage, engine, log_access, streams, clock))
 
     _add_artifacts(routes, Artifacts(storage, access, pager, settings.url))
@@ -170,15 +172,15 @@ def _add_people(routes: Routes, members: Members, invites: Invites) -> None:
     routes.add(f"{_V0}/invites/accept", invites, "accept")
 
 
+def _add_logs(routes: Routes, logs: Logs, render_logs: RenderLogs) -> None:
+    routes.add(f"{_JOBS}/{{job_id}}/log", logs)
+    routes.add(f"{_BUILDS}/{{number}}/render-log", render_logs)
+
+
 def _add_artifacts(routes: Routes, artifacts: Artifacts) -> None:
     routes.add(f"{_BUILDS}/{{number}}/artifacts", artifacts, "of_build")
     routes.add(f"{_BUILDS}/{{number}}/artifacts/{{id}}/download", artifacts, "download")
     routes.add(f"{_JOBS}/{{job_id}}/artifacts", artifacts, "of_job")
-
-
-def _add_renders(routes: Routes, storage: Storage, access: Access) -> None:
-    routes.add(f"{_BUILDS}/{{number}}/render-log", RenderLogs(storage, access))
-    routes.add(f"{_V0}/internal/builds/{{build_id}}/source.tar.gz", InternalSource(storage))
 
 
 def _add_secrets(routes: Routes, secrets: Secrets) -> None:

@@ -39,16 +39,14 @@ class LogAccess:
 
     def by_path(self, req: falcon.Request, org: str, pipeline: str, number: str, job_id: str) -> ReadableLog:
         """Return the log of a job that the whole path names. Raises ApiError."""
-        token = req.get_param("token")
-        if token is None:
-            build = self._access.readable_build(req, org, pipeline, number)
-        else:
-            allowed = self._allowed(token)
-            named = self._access.named_build(org, pipeline, number)
-            if named is None or named.uuid != allowed:
-                raise _forbidden()
-            build = named
+        build = self._readable(req, org, pipeline, number)
         return self._kept(build, job_in_build(self._storage, build, job_id))
+
+    def by_build(self, req: falcon.Request, org: str, pipeline: str, number: str) -> Build:
+        """Return a build whose own log, the one of its render, is for the caller to read. Raises ApiError."""
+        build = self._readable(req, org, pipeline, number)
+        _refuse_expired(build)
+        return build
 
     def by_job(self, req: falcon.Request, job_id: str) -> ReadableLog:
         """Return the log of a job that its id alone names. Raises ApiError."""
@@ -69,15 +67,24 @@ class LogAccess:
 
     def _kept(self, build: Build, job: Job) -> ReadableLog:
         """Return a job's log unless it is gone: expired, or lost from the disk though a command ran to its end."""
-        if build.logs_expired_at is not None:
-            when = build.logs_expired_at.date().isoformat()
-            raise ApiError("log_expired", f"the logs of this build were removed on {when}, as they are kept no longer")
+        _refuse_expired(build)
         if job.state.terminal and job.exit_code is not None and not job.cache_hit:
             log = self._storage.logs.reader(build.uuid, job.uuid)
             if not log.exists():
                 _log.warning("the log of job %s is gone from the disk: %s", job.uuid, log.directory)
                 raise log_vanished()
         return ReadableLog(build, job)
+
+    def _readable(self, req: falcon.Request, org: str, pipeline: str, number: str) -> Build:
+        """Return a build whose logs the caller may read."""
+        token = req.get_param("token")
+        if token is None:
+            return self._access.readable_build(req, org, pipeline, number)
+        allowed = self._allowed(token)
+        build = self._access.named_build(org, pipeline, number)
+        if build is None or build.uuid != allowed:
+            raise _forbidden()
+        return build
 
     def _allowed(self, token: str) -> str:
         build_uuid = self._tokens.build_of(token)
@@ -89,6 +96,12 @@ class LogAccess:
 def log_vanished() -> ApiError:
     """Say of a log that was there that it is not on the disk."""
     return ApiError("log_expired", "the job ran and the files of its log are no longer on the service's disk")
+
+
+def _refuse_expired(build: Build) -> None:
+    if build.logs_expired_at is not None:
+        when = build.logs_expired_at.date().isoformat()
+        raise ApiError("log_expired", f"the logs of this build were removed on {when}, as they are kept no longer")
 
 
 def _forbidden() -> ApiError:

@@ -6,45 +6,40 @@ from typing import TYPE_CHECKING
 
 from actors import RENDER_LOG
 from api.errors import ApiError
-from api.operations import Answer, operation
+from api.log_ranges import ERRORS, PARAMETERS, PART, WHOLE, FollowedLog, LogRanges
+from api.operations import operation
 
 if TYPE_CHECKING:
     import falcon
 
-    from api.access import Access
+    from api.log_access import LogAccess
+    from api.request import ApiRequest
     from storage import Storage
 
 __all__ = ["RenderLogs"]
 
 
 class RenderLogs:
-    """``…/builds/{number}/render-log``; at most 1 MiB, so it comes whole."""
+    """``…/builds/{number}/render-log``; at most 1 MiB, written when the render is over."""
 
-    def __init__(self, storage: Storage, access: Access) -> None:
+    def __init__(self, storage: Storage, access: LogAccess, ranges: LogRanges) -> None:
         self._storage = storage
         self._access = access
+        self._ranges = ranges
 
     @operation(
         "getRenderLog",
-        Answer(200, "What was printed; nothing where that is nothing, or not known yet.", media_type="text/plain"),
-        errors=(
-            "organization_not_found",
-            "pipeline_not_found",
-            "build_not_found",
-            "render_log_not_found",
-            "log_expired",
-        ),
-        security="optional",
+        WHOLE,
+        PART,
+        errors=(*ERRORS, "render_log_not_found"),
+        parameters=PARAMETERS,
+        security="log_token",
     )
-    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
-        """Get what the pipeline files printed when the build was rendered."""
-        build = self._access.readable_build(req, org, pipeline, number)
-        if self._storage.renders.get(build.id) is None:
+    def on_get(self, req: ApiRequest, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
+        """Get what the pipeline files printed when the build was rendered, or a range of it."""
+        build = self._access.by_build(req, org, pipeline, number)
+        renders = self._storage.renders
+        if renders.get(build.id) is None:
             raise ApiError("render_log_not_found", "the build was not rendered here: it came with its pipeline_ir")
-        if build.logs_expired_at is not None:
-            when = build.logs_expired_at.date().isoformat()
-            raise ApiError("log_expired", f"the logs of this build were removed on {when}, as they are kept no longer")
         log = self._storage.logs.reader(build.uuid, RENDER_LOG)
-        resp.content_type = "text/plain; charset=utf-8"
-        resp.cache_control = ["no-store"]
-        resp.data = log.read(0, log.size())
+        self._ranges.answer(req, resp, FollowedLog(log, build.uuid, lambda: not renders.pending(build.id)))

@@ -10,7 +10,7 @@ from actors import plan_jobs
 from actors.ir import Limits
 from actors.render import Declared, Envelope
 from storage import BuildState, Declaration
-from tests.api.world import HELLO, Account, PipelinePath, World
+from tests.api.world import HELLO, Account, BuildPath, PipelinePath, World
 
 ARCHIVE = b"an archive, as far as anybody looks here"
 SOURCE = {"pipeline_ir": None, "source_b64": base64.b64encode(ARCHIVE).decode()}
@@ -127,14 +127,55 @@ def test_a_build_that_came_with_its_plan_has_no_render_log(pipeline: PipelinePat
     assert refused(pipeline.build().get("/render-log"), 404) == "render_log_not_found"
 
 
-def test_the_render_log_is_for_members(world: World, pipeline: PipelinePath, bob: Account, planning: None):
-    build = pipeline.build(**SOURCE)
+def printed(world: World, build: BuildPath, text: bytes = b"printed\n") -> None:
+    """Write what the pipeline files of a build printed."""
     writer = world.storage.logs.writer(build.stored.uuid, "render", 1)
-    writer.output(b"printed\n")
+    writer.output(text)
     writer.end()
     writer.close()
+
+
+def test_the_render_log_is_for_members_and_holders_of_the_builds_token(
+    world: World, pipeline: PipelinePath, bob: Account, planning: None
+):
+    build, other = pipeline.build(**SOURCE), pipeline.build(**SOURCE)
+    printed(world, build)
     assert build.get("/render-log").text == "printed\n"
-    assert refused(bob.client.simulate_get(f"{build.path}/render-log"), 404) == "organization_not_found"
+    path = f"{build.path}/render-log"
+    assert refused(bob.client.simulate_get(path), 404) == "organization_not_found"
+    token = build.token()
+    assert world.anonymous.simulate_get(path, params={"token": token}).text == "printed\n"
+    theirs = world.anonymous.simulate_get(f"{other.path}/render-log", params={"token": token})
+    assert refused(theirs, 403) == "log_stream_forbidden"
+
+
+def test_the_render_log_is_read_by_ranges_and_gone_when_logs_are(world: World, pipeline: PipelinePath, planning: None):
+    build = pipeline.build(**SOURCE)
+    printed(world, build)
+    part = build.get("/render-log", headers={"Range": "bytes=2-4"})
+    assert (part.status_code, part.text, part.headers["Content-Range"]) == (206, "int", "bytes 2-4/8")
+    beyond = build.get("/render-log", headers={"Range": "bytes=8-"})
+    assert refused(beyond, 416) == "range_not_satisfiable"
+    assert beyond.headers["X-Log-Complete"] == "true"
+    assert refused(build.get("/render-log", params={"wait": "31"}), 422) == "invalid_wait"
+    world.storage.builds.move(build.stored.id, BuildState.SCHEDULED, BuildState.PASSED)
+    world.storage.log_retention.measure()
+    world.storage.log_retention.expire(world.storage.log_retention.oldest_first())
+    assert refused(build.get("/render-log"), 410) == "log_expired"
+
+
+def test_who_waits_for_the_render_log_has_it_when_the_render_is_over(world: World, pipeline: PipelinePath):
+    assert refused(pipeline.post(**SOURCE), 503) == "busy"
+    build = BuildPath(pipeline.account, f"{pipeline.path}/builds/1")
+    assert build.get("/render-log").headers["X-Log-Complete"] == "false"
+
+    def ends() -> None:
+        printed(world, build)
+        world.storage.renders.refuse(build.stored.id, "render_failed", "nothing there")
+
+    world.engine.meanwhile = [ends]
+    answered = build.get("/render-log", params={"wait": "30"})
+    assert (answered.text, answered.headers["X-Log-Complete"]) == ("printed\n", "true")
 
 
 BY_REPO = {"repo_name": "acme/demo", "source_slug": "ci", "branch": "main", "commit": "c0ffee", **SOURCE}
