@@ -21,7 +21,7 @@ from actors.messages import (
     QueueTimedOut,
     Stirred,
 )
-from actors.outcome import Fault, build_timeout, forgiven
+from actors.outcome import Fault, build_timeout, forgiven, outcome_of
 from actors.runtime import Runtime, post
 from actors.states import WITH_VM, JobEvent, Progress, next_state, roll_up
 from actors.supervision import Supervised
@@ -182,11 +182,9 @@ class BuildSupervisor(Supervised):
         if target is None or node.progress.state in WITH_VM:
             return
         fault = build_timeout(self._build) if event is JobEvent.BUILD_TIMEOUT else fault
-        code, why = (fault.code, fault.message) if fault else (None, None)
         soft = event is JobEvent.QUEUE_TIMEOUT and forgiven(node.job)
-        if not self._runtime.storage.jobs.move(
-            job_id, node.progress.state, target, error_code=code, error_message=why, soft_failed=soft
-        ):
+        outcome = outcome_of(fault, soft_failed=soft)
+        if not self._runtime.storage.jobs.move(job_id, node.progress.state, target, outcome):
             self._runtime.drops.note(node.job.uuid, node.progress.state, event)
             self._reload(job_id)
             return
@@ -257,10 +255,11 @@ class BuildSupervisor(Supervised):
             return
         state = roll_up(self._graph.progress(), cancel_requested=build.cancel_requested, given_up=build.given_up)
         started = build.started_at is not None
-        if state is not build.state:
-            storage.builds.move(build.id, build.state, state)
+        moved = state is not build.state and storage.builds.move(build.id, build.state, state)
         if state is not build.state or not started:
             self._build = storage.builds.get(build.id) or build
+        if moved and state.terminal:
+            self._runtime.observations.built(self._build)
         if not started:
             self._set_alarm()
 
@@ -286,6 +285,7 @@ class BuildSupervisor(Supervised):
         node = self._graph[job_id]
         if self._cast.may_restart(job_id):
             self.log.error("the actor of job %s died and is started again", node.job.uuid)
+            self._runtime.observations.restarted("JobActor")
             self._attach(job_id)
             return
         give_up_job(self._runtime, job_id, node.progress.state)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.artifacts import Harvest
 from actors.cache import cached_disk, keep_disk
+from actors.holds import seconds_to_hold
 from actors.outcome import disk_fault, ending_of_exit
 from actors.states import JobEvent
 from actors.vms import VmError, VmLost
@@ -49,22 +52,21 @@ class Closing:
             return jobs.retry(
                 self._job.id,
                 state,
+                ending.outcome,
                 lease_id=lease.id,
                 billable=ending.billable,
-                error_code=ending.error_code,
-                exit_code=ending.exit_code,
                 backoff_seconds=ending.backoff_seconds,
             )
+        why = ending.outcome.error_message
+        outcome = replace(ending.outcome, error_message=why and self._attempt.masked(why))
         finished = jobs.finish(
             self._job.id,
             state,
             target,
-            exit_code=ending.exit_code,
-            error_code=ending.error_code,
-            error_message=ending.error_message and self._attempt.masked(ending.error_message),
-            soft_failed=ending.soft_failed,
+            outcome,
             lease_id=lease.id,
             billable=ending.billable,
+            held_seconds=ending.held_in(target),
         )
         if finished and target is JobState.PASSED and self._kept:
             keep_disk(self._runtime, self._assignment.build, self._job, lease.uuid)
@@ -122,7 +124,7 @@ class Closing:
         """
         has_heirs = self._assignment.heirs and (ending.satisfies or self._assignment.heirs_of_failure)
         if not has_heirs and not (ending.event is JobEvent.PASSED and self._is_to_be_cached()):
-            return ending
+            return self._with_vm(ending)
         self._runtime.storage.attempts.exited(self._job.id, exit_code)
         try:
             self._attempt.snapshot()
@@ -135,6 +137,16 @@ class Closing:
             return ending.without_disk(str(error))
         self._kept = True
         return ending
+
+    def _with_vm(self, ending: Ending) -> Ending:
+        """Have the VM of a failed job held where its build asked for that, and tell in the log what is to be done."""
+        build = self._assignment.build
+        seconds = 0 if ending.event is JobEvent.PASSED else seconds_to_hold(self._runtime, build)
+        if seconds:
+            name = f"{build.organization_slug}/{build.pipeline_slug}/{build.number}"
+            look = shlex.join(["ci-daemon", "debug", name, self._job.step_key])
+            self._attempt.notice(f"the VM is held for {seconds} s; for a shell in it, on the host: {look}")
+        return replace(ending, held_seconds=seconds)
 
     def _is_to_be_cached(self) -> bool:
         """Tell whether later builds would find this job's disk, and find none yet."""

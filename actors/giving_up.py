@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from actors.states import STOPPING, JobEvent, next_state
-from storage import BuildFinished, BuildState, JobState
+from storage import BuildFinished, BuildState, JobState, Outcome
 
 if TYPE_CHECKING:
     from actors.runtime import Runtime
@@ -28,17 +28,7 @@ def give_up_job(runtime: Runtime, job_id: int, state: JobState) -> None:
     target = next_state(state, JobEvent.DEAD if state in STOPPING else JobEvent.FAILED)
     if target is None:
         return
-    failed = target is JobState.FAILED
     why = "the service failed again and again to look after this job; its log has the details"
     lease = runtime.storage.leases.of_job(job_id)
-    runtime.storage.jobs.finish(
-        job_id,
-        state,
-        target,
-        error_code="internal_error" if failed else None,
-        exit_code=None,
-        error_message=why if failed else None,
-        soft_failed=False,
-        lease_id=lease.id if lease else None,
-        billable=False,
-    )
+    outcome = Outcome(error_code="internal_error", error_message=why) if target is JobState.FAILED else Outcome()
+    runtime.storage.jobs.finish(job_id, state, target, outcome, lease_id=lease.id if lease else None, billable=False)

@@ -16,6 +16,7 @@ from actors.outcome import (
     ending_of_exit,
     ending_of_fault,
     fault_of,
+    outcome_of,
     seconds_to_full,
     step_timeout,
     timeout_on_record,
@@ -178,8 +179,7 @@ class JobActor(Supervised):
             self._runtime.drops.note(self._job.uuid, self._state, event)
             return
         late = self._late(event) if target is JobState.TIMING_OUT else None
-        code, why = (late.code, late.message) if late else (None, None)
-        if not self._runtime.storage.jobs.move(self._job.id, self._state, target, error_code=code, error_message=why):
+        if not self._runtime.storage.jobs.move(self._job.id, self._state, target, outcome_of(late)):
             self._give_way()
             return
         self._timeout = late
@@ -243,9 +243,13 @@ class JobActor(Supervised):
         self._conclude(ending_of_fault(fault, self._job, lost_before=lost, retries=self._runtime.jobs.service_retries))
 
     def _conclude(self, ending: Ending) -> None:
-        """Record an ending at once, so that dependents start; but what is canceled is over when its VM is gone."""
+        """Record an ending at once, so that dependents start; but what was stopped is over when its VM is gone.
+
+        A time-out whose VM is held is over when its command is.
+        """
         self._ending = ending
-        if self._state in STOPPING and not self._vm_gone:
+        held = self._state is JobState.TIMING_OUT and ending.held_seconds
+        if self._state in STOPPING and not self._vm_gone and not held:
             self._release()
         else:
             self._record(ending)
@@ -258,11 +262,15 @@ class JobActor(Supervised):
         if target is None:
             self._runtime.drops.note(self._job.uuid, self._state, ending.event)
         elif self._closing.record(self._state, target, ending):
+            self._runtime.observations.attempted(target, ending)
             self._change(target, soft_failed=ending.soft_failed)
         else:
             self._give_way()
             return
-        if self._vm_gone:
+        if target is not None and ending.held_in(target):
+            self._observe()
+            self.stop()
+        elif self._vm_gone:
             self._let_go()
         else:
             self._release()
@@ -279,12 +287,14 @@ class JobActor(Supervised):
 
     def _let_go(self) -> None:
         """Give the lease back, which is the last thing that this actor does."""
-        leases = self._runtime.storage.leases
-        leases.end(self._lease.id)
-        if (lease := leases.get(self._lease.id)) is not None:
-            self._runtime.observations.ended(lease)
+        self._runtime.storage.leases.end(self._lease.id)
+        self._observe()
         post(self._runtime.crew.pool, Released(self._lease.id))
         self.stop()
+
+    def _observe(self) -> None:
+        if (lease := self._runtime.storage.leases.get(self._lease.id)) is not None:
+            self._runtime.observations.ended(lease)
 
     def _change(self, state: JobState, *, soft_failed: bool = False) -> None:
         """Take note of a state that is in the storage, and tell."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from actors import vms
 from actors.environment import EnvironmentTooLarge
 from actors.states import JobEvent
-from storage import JobState, SecretNotFound
+from storage import JobState, Outcome, SecretNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +25,7 @@ __all__ = [
     "ending_of_fault",
     "fault_of",
     "forgiven",
+    "outcome_of",
     "seconds_to_full",
     "step_timeout",
     "timeout_on_record",
@@ -57,15 +58,25 @@ class DiskUse:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What is to be recorded of an attempt that is over. A retry may begin when ``backoff_seconds`` are over."""
+    """What is to be recorded of an attempt that is over. A retry may begin when ``backoff_seconds`` are over.
+
+    ``held_seconds`` is for how long the VM is to be held for somebody to look into it, where nobody cancels the job.
+    """
 
     event: JobEvent
-    exit_code: int | None = None
-    error_code: str | None = None
-    error_message: str | None = None
-    soft_failed: bool = False
+    outcome: Outcome
     billable: bool = True
     backoff_seconds: int = 0
+    held_seconds: int = 0
+
+    def held_in(self, state: JobState) -> int:
+        """Return for how many seconds the VM of a job that ends in this state is held."""
+        return self.held_seconds if state in {JobState.FAILED, JobState.TIMED_OUT} else 0
+
+    @property
+    def soft_failed(self) -> bool:
+        """Whether the job's policy forgives that it ended badly."""
+        return bool(self.outcome.soft_failed)
 
     @property
     def satisfies(self) -> bool:
@@ -76,20 +87,23 @@ class Ending:
         """Return the same ending of a job whose disk could not be kept: nobody can build in it, so it cannot pass."""
         if not self.satisfies:
             return self
-        return replace(self, event=JobEvent.FAILED, soft_failed=False, error_code="snapshot_failed", error_message=why)
+        outcome = outcome_of(Fault("snapshot_failed", why), self.outcome.exit_code)
+        return replace(self, event=JobEvent.FAILED, outcome=outcome)
 
     def stopped(self, timeout: Fault | None) -> Ending:
         """Return the same ending of a job that was stopped meanwhile: for a time-out, else canceled.
 
         The step's own time-out may be a soft failure. The build's is none: a build without time left does not pass.
         """
-        return replace(
-            self,
-            event=JobEvent.DEAD,
-            soft_failed=self.soft_failed and timeout is not None and timeout.code != _BUILD_TIMEOUT,
-            error_code=timeout.code if timeout else None,
-            error_message=timeout.message if timeout else None,
-        )
+        soft = self.soft_failed and timeout is not None and timeout.code != _BUILD_TIMEOUT
+        outcome = outcome_of(timeout, self.outcome.exit_code, soft_failed=soft)
+        return replace(self, event=JobEvent.DEAD, outcome=outcome)
+
+
+def outcome_of(fault: Fault | None, exit_code: int | None = None, *, soft_failed: bool = False) -> Outcome:
+    """Return what is to be recorded of an end that ``fault`` explains, where it does."""
+    code, message = (fault.code, fault.message) if fault else (None, None)
+    return Outcome(exit_code, code, message, soft_failed)
 
 
 def step_timeout(seconds: int) -> Fault:
@@ -153,16 +167,10 @@ def ending_of_exit(exit_code: int | None, job: Job, fault: Fault | None, *, lost
     ``lost_before`` counts the earlier attempts that were lost to the service and are not the job's to answer for.
     """
     if exit_code == 0 and fault is None:
-        return Ending(JobEvent.PASSED, exit_code)
+        return Ending(JobEvent.PASSED, Outcome(exit_code))
     if fault is None and exit_code is not None and _retries(exit_code, job, job.attempt - 1 - lost_before):
-        return Ending(JobEvent.RETRY, exit_code, backoff_seconds=_backoff(job.retry_policy))
-    return Ending(
-        JobEvent.FAILED,
-        exit_code,
-        error_code=fault.code if fault else None,
-        error_message=fault.message if fault else None,
-        soft_failed=_covers(job.soft_fail_policy, exit_code),
-    )
+        return Ending(JobEvent.RETRY, Outcome(exit_code), backoff_seconds=_backoff(job.retry_policy))
+    return Ending(JobEvent.FAILED, outcome_of(fault, exit_code, soft_failed=_covers(job.soft_fail_policy, exit_code)))
 
 
 def ending_of_fault(fault: Fault, job: Job, *, lost_before: int, retries: int) -> Ending:
@@ -170,9 +178,7 @@ def ending_of_fault(fault: Fault, job: Job, *, lost_before: int, retries: int) -
     again = fault.service and lost_before < retries
     return Ending(
         JobEvent.RETRY if again else JobEvent.FAILED,
-        error_code=fault.code,
-        error_message=fault.message,
-        soft_failed=not again and forgiven(job),
+        outcome_of(fault, soft_failed=not again and forgiven(job)),
         billable=not fault.service,
     )
 

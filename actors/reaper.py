@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from actors import retention
 from actors.cache import evict, free_disks
+from actors.holds import end_holds
 from actors.messages import Released
 from actors.runtime import Runtime, post
 from actors.vms import VmError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from storage import Lease
 
-__all__ = ["expire", "make_room", "reap", "sweep"]
+__all__ = ["expire", "let_go", "make_room", "reap", "sweep"]
 
 _log = logging.getLogger(__name__)
 
@@ -35,11 +36,18 @@ _SETTLED = timedelta(hours=1)
 
 def reap(runtime: Runtime) -> None:
     """Take every VM, snapshot, file and row that nothing names; what cannot be taken is for the next round."""
-    for chore in (_reap_vms, _reap_leases, _reap_snapshots, _reap_snapshot_rows, _reap_sources, _reap_images, sweep):
+    vms, snapshots = (end_holds, _reap_vms, _reap_leases), (_reap_snapshots, _reap_snapshot_rows)
+    for chore in (*vms, *snapshots, _reap_sources, _reap_images, sweep):
         try:
             chore(runtime)
         except (VmError, OSError) as error:
             _log.warning("clean-up is not complete, the next round tries again: %s", error)
+
+
+def let_go(runtime: Runtime) -> None:
+    """End the holds that are over, and their VMs."""
+    end_holds(runtime)
+    _reap_leases(runtime)
 
 
 def sweep(runtime: Runtime) -> None:
@@ -82,13 +90,13 @@ def _reap_vms(runtime: Runtime) -> None:
 
 
 def _reap_leases(runtime: Runtime) -> None:
-    """End the leases whose job is over, and those that no job has and whose VM will not be there for one."""
+    """End the leases whose job is over and that nobody holds, and those that no job has and whose VM none can have."""
     leases = runtime.storage.leases
     for lease in leases.live():
         if lease.build_id is not None:
             if _is_rendered(runtime, lease, lease.build_id) and _destroy(runtime, lease.uuid):
                 leases.end(lease.id)
-        elif lease.job_id is not None and _is_over(runtime, lease.job_id, lease.attempt):
+        elif lease.job_id is not None and _is_over(runtime, lease.id, lease.job_id, lease.attempt):
             if _destroy(runtime, lease.uuid):
                 leases.end(lease.id)
                 post(runtime.crew.pool, Released(lease.id))
@@ -134,11 +142,13 @@ def _reap_images(runtime: Runtime) -> None:
     runtime.images.sweep()
 
 
-def _is_over(runtime: Runtime, job_id: int, attempt: int) -> bool:
-    """Tell whether a lease's job has ended, or gone on to another attempt, which brings a lease of its own."""
+def _is_over(runtime: Runtime, lease_id: int, job_id: int, attempt: int) -> bool:
+    """Tell whether a lease's job has ended, with nobody holding the VM, or gone on to another attempt and lease."""
     job = runtime.storage.jobs.get(job_id)
-    if job is None or job.state.terminal or job.attempt != attempt:
+    if job is None or job.attempt != attempt:
         return True
+    if job.state.terminal:
+        return runtime.storage.holds.of_lease(lease_id) is None
     return job.state is JobState.SCHEDULED
 
 

@@ -7,6 +7,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from actors.bookkeeping import verify_ledger
 from actors.build import BuildSupervisor
 from actors.giving_up import give_up_build
 from actors.hub import LogHub
@@ -26,7 +27,7 @@ from actors.messages import (
     TaskFailed,
 )
 from actors.pool import LeasePool
-from actors.reaper import expire, make_room, reap, sweep
+from actors.reaper import expire, let_go, make_room, reap, sweep
 from actors.render.pool import RenderPool
 from actors.runtime import Address, Runtime, post
 from actors.supervision import Supervised
@@ -145,17 +146,20 @@ class RootSupervisor(Supervised):
                     self.work("reap", lambda: reap(self._runtime))
             case Expire():
                 self.work("expire", lambda: expire(self._runtime))
+                self.work("verify the ledger", lambda: verify_ledger(self._runtime))
             case MakeRoom(lacking):
                 if not self._making_room:
                     self._making_room = True
                     self.work("make room", lambda: make_room(self._runtime, lacking))
 
     def _look(self) -> None:
-        """Begin the cancels that the owner asks for with `ci-daemon build cancel`, and look again soon."""
+        """Begin the cancels that the owner asks for with `ci-daemon build cancel`, end holds, and look again soon."""
         post(self._runtime.crew.pool, Look())
         post(self._runtime.crew.renders, Look())
         for build_id in self._runtime.storage.builds.to_cancel():
             post(self.actor_ref, CancelBuild(build_id, threading.Event()))
+        if self._runtime.storage.holds.over():
+            self.work("let go of VMs", lambda: let_go(self._runtime))
         self._runtime.timer.tell_after(_LOOK_INTERVAL, self.actor_ref, Look())
 
     def _after_task(self, message: TaskDone | TaskFailed) -> None:
@@ -206,13 +210,13 @@ class RootSupervisor(Supervised):
         """Start a successor for a child that died; it finds its state in the storage."""
         crew = self._runtime.crew
         if crew.hub is not None and crew.hub.actor_urn == urn:
-            self._count_restart("log hub")
+            self._count_restart(LogHub)
             crew.hub = LogHub.start(self._runtime.timer, crew)
         elif crew.pool is not None and crew.pool.actor_urn == urn:
-            self._count_restart("lease pool")
+            self._count_restart(LeasePool)
             self._start_pool()
         elif crew.renders is not None and crew.renders.actor_urn == urn:
-            self._count_restart("render pool")
+            self._count_restart(RenderPool)
             crew.renders = RenderPool.start(self._runtime)
         else:
             for build_id, child in self._builds.items():
@@ -225,16 +229,18 @@ class RootSupervisor(Supervised):
         self.log.error("the supervisor of build %d died", build_id)
         self._deaths[build_id] += 1
         if self._deaths[build_id] <= _SUPERVISORS_MORE:
+            self._runtime.observations.restarted(BuildSupervisor.__name__)
             self._supervise(build_id)
             post(self._runtime.crew.pool, Demand())
         else:
             del self._builds[build_id]
             self.work(_GIVE_UP, lambda: give_up_build(self._runtime, build_id))
 
-    def _count_restart(self, what: str) -> None:
+    def _count_restart(self, kind: type[Supervised]) -> None:
         """Give up, and so end the process, when children die faster than restarting can help."""
         now = self._runtime.clock.monotonic()
-        self.log.error("the %s died and is started again", what)
+        self.log.error("the %s died and is started again", kind.__name__)
+        self._runtime.observations.restarted(kind.__name__)
         if len(self._restarts) == _RESTARTS and now - self._restarts[0] < _RESTART_WINDOW:
             self._runtime.give_up.set()
         self._restarts.append(now)

@@ -16,7 +16,8 @@ _MOST_FILES = 100_000
 _MOST_GB = 1_000_000
 
 
-_THIRTY_YEARS = 30 * 365 * 86_400
+_ONE_DAY = 86_400
+_THIRTY_YEARS = 30 * 365 * _ONE_DAY
 
 
 def _host_memory_gb() -> int:
@@ -123,7 +124,8 @@ class JobSettings:
     A step may run for ``step_timeout`` where it does not say. Making a VM has ``acquire_timeout``, laying the source
     into it ``source_timeout``; what is told to end has ``kill_grace`` before it is killed. A job that writes much ends
     (disk_full) where the host has less than ``min_free_disk_gb`` left. What fails by the service's fault is tried again
-    ``service_retries`` times. Past ``log_limit_bytes`` the rest of a job's log is dropped.
+    ``service_retries`` times. Past ``log_limit_bytes`` the rest of a job's log is dropped. The VM of a failed job is
+    held for ``hold_seconds`` where its build asks for that (0: never).
     """
 
     step_timeout: int = 3600
@@ -133,6 +135,7 @@ class JobSettings:
     min_free_disk_gb: float = 1.0
     service_retries: int = 2
     log_limit_bytes: int = 100 * 2**20
+    hold_seconds: int = 600
 
     @property
     def min_free_bytes(self) -> int:
@@ -146,3 +149,5 @@ class JobSettings:
         for name in ("kill_grace", "min_free_disk_gb", "service_retries"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be at least 0")
+        if not 0 <= self.hold_seconds <= _ONE_DAY:
+            raise ValueError(f"hold_seconds must be from 0 to {_ONE_DAY}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from storage.artifact_files import ArtifactFiles
 from storage.billing import Rates, cost_cents
 from storage.clock import Clock, SystemClock
+from storage.copying import FrozenDatabase, check_database, frozen
 from storage.errors import (
     AlreadyInitialized,
     BuildFinished,
@@ -41,7 +42,7 @@ from storage.errors import (
 )
 from storage.log_index import LogKind
 from storage.log_writer import LogWriter
-from storage.logs import JobLog, LogChunk, LogFiles, LogLimit
+from storage.logs import JobLog, LogChunk, LogFiles, LogLimit, LogShare
 from storage.masking import Masker
 from storage.records import (
     Artifact,
@@ -77,6 +78,7 @@ from storage.records import (
     NewJob,
     NewPipeline,
     Organization,
+    Outcome,
     Page,
     PastUse,
     Pipeline,
@@ -132,6 +134,7 @@ __all__ = [
     "Edge",
     "EdgeKind",
     "EmailTaken",
+    "FrozenDatabase",
     "Hold",
     "HoldEnd",
     "Invite",
@@ -154,6 +157,7 @@ __all__ = [
     "LogFiles",
     "LogKind",
     "LogLimit",
+    "LogShare",
     "LogWriter",
     "Masker",
     "Member",
@@ -167,6 +171,7 @@ __all__ = [
     "NewPipeline",
     "NotInitialized",
     "Organization",
+    "Outcome",
     "Page",
     "PastUse",
     "Pipeline",
@@ -204,6 +209,8 @@ __all__ = [
     "User",
     "Vault",
     "Visibility",
+    "check_database",
     "cost_cents",
+    "frozen",
     "slugify",
 ]

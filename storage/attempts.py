@@ -12,6 +12,7 @@ from storage.statements import Columns, Command, Query, first, insert_into, slot
 
 if TYPE_CHECKING:
     from storage.database import Database
+    from storage.records import Outcome
 
 __all__ = ["Attempts"]
 
@@ -102,6 +103,6 @@ class Attempts:
         """Note that the open attempt's artifacts are stored."""
         self._collected.run(job_id=job_id, now=now)
 
-    def close(self, job_id: int, state: JobState, exit_code: int | None, error_code: str | None, now: int) -> None:
+    def close(self, job_id: int, state: JobState, outcome: Outcome, now: int) -> None:
         """Note what became of the open attempt, where there is one."""
-        self._close.run(job_id=job_id, state=state, exit_code=exit_code, error_code=error_code, now=now)
+        self._close.run(job_id=job_id, state=state, exit_code=outcome.exit_code, error_code=outcome.error_code, now=now)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.models import BuildRow, CacheRow, JobRow, OrganizationRow, PipelineRow, SnapshotRow
-from storage.records import BuildState, CacheEntry, CacheName, JobState
+from storage.records import BuildState, CacheEntry, CacheName, JobState, Outcome
 from storage.statements import Columns, Command, Query, first, insert_into, slot
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Cache:
     def _hit(self, entry: CacheEntry, job: Job, to: JobState, build_uuid: str, notice: str) -> bool:
         with self._database.write():
             kept = self._get.one(id=entry.id)
-            if kept is None or not self._jobs.move(job.id, job.state, to, cache_hit=True):
+            if kept is None or not self._jobs.move(job.id, job.state, to, Outcome(cache_hit=True)):
                 return False
             self._snapshots.give(entry.snapshot, job.id)
             self._use.run(id=entry.id, now=self._database.now())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import peewee
 
 from storage.models import EdgeRow, JobRow
-from storage.records import Edge, Job, JobState, Shape
+from storage.records import Edge, Job, JobState, Outcome, Shape
 from storage.statements import Columns, Command, Query, slot
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Jobs"]
 
+_NOTHING = Outcome()
 _SECOND = 1_000_000
 
 
@@ -132,25 +134,18 @@ class Jobs:
         job_id: int,
         frm: JobState,
         to: JobState,
-        *,
-        exit_code: int | None = None,
-        error_code: str | None = None,
-        error_message: str | None = None,
-        soft_failed: bool | None = None,
-        cache_hit: bool | None = None,
+        outcome: Outcome = _NOTHING,
     ) -> bool:
         """Take a job from one state to another; False and no change where it is not in the first (any more).
 
-        What is None stays as it is. The first ``scheduled``, the first ``running`` and a terminal state set their
-        instants. A terminal state also closes the open attempt and writes the debit of a job whose command ever ran.
+        The first ``scheduled``, the first ``running`` and a terminal state set their instants. A terminal state also
+        closes the open attempt and writes the debit of a job whose command ever ran.
         """
         with self._database.write():
-            if not self._changed(
-                job_id, frm, to, exit_code, error_code, error_message, soft_failed=soft_failed, cache_hit=cache_hit
-            ):
+            if not self._changed(job_id, frm, to, outcome):
                 return False
             if to.terminal:
-                self._conclude(job_id, to, exit_code, error_code)
+                self._conclude(job_id, to, outcome)
             return True
 
     def finish(
@@ -158,11 +153,8 @@ class Jobs:
         job_id: int,
         frm: JobState,
         to: JobState,
+        outcome: Outcome,
         *,
-        exit_code: int | None,
-        error_code: str | None,
-        error_message: str | None,
-        soft_failed: bool,
         lease_id: int | None,
         billable: bool,
         held_seconds: int = 0,
@@ -175,35 +167,34 @@ class Jobs:
         if not to.terminal:
             raise ValueError(f"a job does not finish as {to}")
         with self._database.write():
-            if not self._changed(job_id, frm, to, exit_code, error_code, error_message, soft_failed=soft_failed):
+            if not self._changed(job_id, frm, to, outcome):
                 return False
             if lease_id is not None:
                 self._meter.close(lease_id, billable=billable)
                 if held_seconds:
                     self._holds.begin(lease_id, held_seconds)
-            self._conclude(job_id, to, exit_code, error_code)
+            self._conclude(job_id, to, outcome)
             return True
 
     def retry(
         self,
         job_id: int,
         frm: JobState,
+        outcome: Outcome,
         *,
         lease_id: int | None,
         billable: bool,
-        error_code: str | None,
-        exit_code: int | None,
         backoff_seconds: int = 0,
     ) -> bool:
         """Send a job back to the queue, at its old place, and close its attempt and its lease, in one transaction.
 
-        Its next attempt may begin when ``backoff_seconds`` are over.
+        The outcome is the attempt's. The next one may begin when ``backoff_seconds`` are over.
         """
         with self._database.write():
             not_before = self._database.now() + backoff_seconds * _SECOND if backoff_seconds else None
-            if not self._changed(job_id, frm, JobState.SCHEDULED, not_before=not_before):
+            if not self._changed(job_id, frm, JobState.SCHEDULED, _NOTHING, not_before=not_before):
                 return False
-            self._attempts.close(job_id, JobState.FAILED, exit_code, error_code, self._database.now())
+            self._attempts.close(job_id, JobState.FAILED, outcome, self._database.now())
             if lease_id is not None:
                 self._meter.close(lease_id, billable=billable)
             return True
@@ -213,12 +204,8 @@ class Jobs:
         job_id: int,
         frm: JobState,
         to: JobState,
-        exit_code: int | None = None,
-        error_code: str | None = None,
-        error_message: str | None = None,
+        outcome: Outcome,
         *,
-        soft_failed: bool | None = None,
-        cache_hit: bool | None = None,
         not_before: int | None = None,
     ) -> bool:
         """Compare and set a job's state, with the instants that belong to it, inside the caller's transaction."""
@@ -227,22 +214,18 @@ class Jobs:
             id=job_id,
             frm=frm,
             to=to,
-            exit_code=exit_code,
-            error_code=error_code,
-            error_message=error_message,
-            soft_failed=soft_failed,
-            cache_hit=cache_hit,
             not_before=not_before,
             scheduled_at=now if to is JobState.SCHEDULED else None,
             queued_at=(not_before or now) if to is JobState.SCHEDULED else None,
             started_at=now if to is JobState.RUNNING else None,
             finished_at=now if to.terminal else None,
+            **asdict(outcome),
         )
         return changed == 1
 
-    def _conclude(self, job_id: int, state: JobState, exit_code: int | None, error_code: str | None) -> None:
+    def _conclude(self, job_id: int, state: JobState, outcome: Outcome) -> None:
         """Close the attempt and write the debit of a job that just ended, inside the caller's transaction."""
-        self._attempts.close(job_id, state, exit_code, error_code, self._database.now())
+        self._attempts.close(job_id, state, outcome, self._database.now())
         self._ledger.debit_job(job_id)
 
 

@@ -55,6 +55,12 @@ class Ledger:
             OrganizationRow.select(OrganizationRow.balance_cents).where(OrganizationRow.id == slot("organization_id")),
             first,
         )
+        overdrawn = peewee.fn.TOTAL(OrganizationRow.balance_cents < 0)
+        self._totals = Query(
+            database,
+            OrganizationRow.select(peewee.fn.COALESCE(peewee.fn.SUM(OrganizationRow.balance_cents), 0), overdrawn),
+            lambda row: (int(row[0]), int(row[1])),
+        )
         self._insert = Command(database, insert_into(LedgerRow))
         started = LeaseRow.started_at.is_null(is_null=False)
         self._job_total = Query(
@@ -131,6 +137,10 @@ class Ledger:
     def balance(self, organization_id: int) -> int:
         """Return an organization's balance in cents, at the same cost whatever the ledger's length."""
         return self._balance.one(organization_id=organization_id) or 0
+
+    def totals(self) -> tuple[int, int]:
+        """Return the sum of all balances in cents, and how many organizations have less than nothing."""
+        return written(self._totals.one())
 
     def page(self, organization_id: int, limit: int, after: int | None) -> Page[LedgerEntry]:
         """Return an organization's entries, newest first, those past the key ``after``."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from storage.log_index import LogKind, LogRecord, read_records, record_count
+from storage.log_index import LogKind, LogRecord, read_records, record_count, record_offset
 from storage.log_writer import LogWriter
 from storage.masking import Masker
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from storage.clock import Clock
 
-__all__ = ["JobLog", "LogChunk", "LogFiles", "LogLimit"]
+__all__ = ["JobLog", "LogChunk", "LogFiles", "LogLimit", "LogShare"]
 
 _RECORDS_AT_ONCE = 512
 _NOTHING_HIDDEN = Masker()
@@ -49,6 +49,17 @@ class _Part:
     index: Path
     start: int
     size: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogShare:
+    """The files of one attempt's log, and how many bytes of each agree with the other."""
+
+    log: Path
+    log_bytes: int
+    index: Path
+    index_bytes: int
 
 
 class LogFiles:
@@ -82,6 +93,14 @@ class LogFiles:
     def bytes_of(self, build_uuid: str) -> int:
         """Return what a build's logs take, indexes included; 0 where it has none."""
         return sum(file.stat().st_size for file in (self._directory / build_uuid).glob("*/*"))
+
+    def shares(self) -> Iterator[LogShare]:
+        """Yield what every attempt has in its log and index at this moment; those that go meanwhile are left out."""
+        for build in self.builds():
+            with suppress(FileNotFoundError):
+                for directory in sorted((self._directory / build).iterdir()):
+                    for part in _parts(directory):
+                        yield LogShare(part.log, part.size, part.index, record_offset(part.records))
 
     def remove(self, build_uuid: str) -> None:
         """Delete a build's logs, where there are any."""
@@ -167,7 +186,7 @@ def _parts(directory: Path) -> list[_Part]:
         with _opened(path) as index:
             count = record_count(index)
             size = _record(index, count - 1).end if count else 0
-        parts.append(_Part(path.with_suffix(".log"), path, start, size))
+        parts.append(_Part(path.with_suffix(".log"), path, start, size, count))
         start += size
     return parts
 

@@ -169,6 +169,11 @@ class Queue:
         """Return since when the job that has waited longest could have had a VM, None where none waits."""
         return self._oldest.one()
 
+    def longest_wait(self) -> float:
+        """Return for how many seconds the job that has waited longest could have had a VM; 0 where none waits."""
+        since = self.oldest()
+        return 0.0 if since is None else max(0.0, (self._database.now() - to_micros(since)) / _SECOND)
+
     def overdue(self, before: datetime, limit: int) -> list[QueuedJob]:
         """Return jobs that could have had a VM since ``before`` or longer, longest first."""
         return self._overdue.all(before=to_micros(before), limit=limit)

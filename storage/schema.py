@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from storage.database import Database
 
-__all__ = ["Migration", "migrate", "migrations"]
+__all__ = ["APPLICATION_ID", "Migration", "migrate", "migrations", "version"]
 
 
-_APPLICATION_ID = int.from_bytes(b"ci-d")
+APPLICATION_ID = int.from_bytes(b"ci-d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,14 @@ def migrate(database: Database, steps: Sequence[Migration]) -> int:
     """
     known = steps[-1].number
     _refuse_foreign(database)
-    version = _version(database)
-    if version > known:
+    found = version(database)
+    if found > known:
         raise SchemaTooNew(
-            f"the database has schema version {version}, this release knows {known}: run the newer release of"
+            f"the database has schema version {found}, this release knows {known}: run the newer release of"
             " ci-daemon, or restore a backup from before its upgrade"
         )
     for step in steps:
-        if step.number > version:
+        if step.number > found:
             _apply(database, step)
     return known
 
@@ -64,7 +64,7 @@ def _apply(database: Database, step: Migration) -> None:
     database.execute("PRAGMA foreign_keys = OFF")
     try:
         with database.write():
-            if _version(database) >= step.number:
+            if version(database) >= step.number:
                 return
             database.execute(step.sql)
             broken = database.execute("PRAGMA foreign_key_check").fetchall()
@@ -72,7 +72,7 @@ def _apply(database: Database, step: Migration) -> None:
                 raise MigrationFailed(
                     f"migration {step.name} leaves {len(broken)} rows that refer to none: {broken[:3]}"
                 )
-            database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             database.execute(f"PRAGMA user_version = {step.number}")
     except peewee.PeeweeException as error:
         raise MigrationFailed(f"migration {step.name} failed, the database is unchanged: {error}") from error
@@ -82,10 +82,11 @@ def _apply(database: Database, step: Migration) -> None:
 
 def _refuse_foreign(database: Database) -> None:
     tables = database.execute("SELECT count(*) FROM sqlite_schema").get
-    if tables and database.execute("PRAGMA application_id").get != _APPLICATION_ID:
+    if tables and database.execute("PRAGMA application_id").get != APPLICATION_ID:
         raise DatabaseUnreadable("the database is of another program: choose another state directory")
 
 
-def _version(database: Database) -> int:
-    version: int = database.execute("PRAGMA user_version").get
-    return version
+def version(database: Database) -> int:
+    """Return which step the database is at."""
+    at: int = database.execute("PRAGMA user_version").get
+    return at

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.errors import PipelineGone, SecretInvalid, SecretNotFound
+from storage.errors import PipelineGone, SealBroken, SecretInvalid, SecretNotFound
 from storage.models import AttemptRow, PipelineRow, SecretRow
 from storage.records import Secret, SecretScope
 from storage.statements import Columns, Command, Query, first, insert_into, slot, written
@@ -44,6 +44,11 @@ class Secrets:
         self._list = Query(database, secrets.where(scope).order_by(SecretRow.name), _SECRET)
         self._get = Query(database, secrets.where(this), _SECRET)
         self._value = Query(database, SecretRow.select(SecretRow.value).where(this), _sealed)
+        self._all = Query(
+            database,
+            SecretRow.select(SecretRow.organization, SecretRow.pipeline, SecretRow.name, SecretRow.value),
+            lambda row: (SecretScope(row[0], row[1]), str(row[2]), bytes(row[3])),
+        )
         self._insert = Command(database, insert_into(SecretRow))
         self._pipeline = Query(
             database,
@@ -83,6 +88,16 @@ class Secrets:
             if not self._update.run(**this, value=sealed, updated_at=now):
                 self._insert.run(**this, value=sealed, created_at=now, updated_at=now)
             return written(self._get.one(**this))
+
+    def prove(self) -> int:
+        """Open every secret that is set, and return how many there are. Raises SealBroken, which names one."""
+        found = self._all.all()
+        for scope, name, sealed in found:
+            try:
+                self._vault.open(sealed, _place(scope, name))
+            except SealBroken as error:
+                raise SealBroken(f"the secret {name} does not open with secret.key: it is another key's") from error
+        return len(found)
 
     def remove(self, scope: SecretScope, name: str) -> bool:
         """Forget a secret; False where there is none. Jobs that were given it go on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storage.errors import BuildFinished
-from storage.records import BuildState, JobState, Lease, LeaseState
+from storage.records import BuildState, JobState, Lease, LeaseState, Outcome
 from storage.statements import written
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Settlement:
         if state not in _JOB_STATES:
             raise ValueError(f"a build is not forced to be {state}")
         code = "internal_error" if state is BuildState.FAILED else None
+        failure = Outcome(error_code=code, error_message=note)
         with self._database.write():
             build = written(self._builds.get(build_id))
             name = f"{build.organization_slug}/{build.pipeline_slug}/{build.number}"
@@ -61,15 +62,11 @@ class Settlement:
                     continue
                 lease = self._leases.of_job(job.id)
                 target = _BY_ITSELF.get(job.state, _JOB_STATES[state])
-                failed = target is JobState.FAILED
                 self._jobs.finish(
                     job.id,
                     job.state,
                     target,
-                    exit_code=None,
-                    error_code=code if failed else None,
-                    error_message=note if failed else None,
-                    soft_failed=False,
+                    failure if target is JobState.FAILED else Outcome(),
                     lease_id=lease.id if lease and job.state is not JobState.SCHEDULED else None,
                     billable=billable,
                 )

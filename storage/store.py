@@ -25,6 +25,7 @@ from storage.holds import Holds
 from storage.idempotency import IdempotencyKeys
 from storage.invites import Invites
 from storage.jobs import Jobs
+from storage.layout import ARTIFACTS, DATABASE, KEY, LOGS, SOURCES
 from storage.leases import Leases
 from storage.ledger import Ledger
 from storage.log_retention import LogRetention
@@ -36,7 +37,7 @@ from storage.pipelines import Pipelines
 from storage.queue import Queue
 from storage.renders import Renders
 from storage.runner_tokens import RunnerTokens
-from storage.schema import migrate, migrations
+from storage.schema import migrate, migrations, version
 from storage.secrets import Secrets
 from storage.settlement import Settlement
 from storage.snapshots import Snapshots
@@ -54,12 +55,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Storage"]
 
-_ARTIFACTS = "artifacts"
-_DATABASE = "ci-daemon.sqlite3"
-_KEY = "secret.key"
-_LOGS = "logs"
-_SOURCES = "sources"
-
 
 class Storage:
     """The truth: everything that survives the daemon. Safe in any thread; several may be open in one process."""
@@ -72,8 +67,8 @@ class Storage:
         self.directory = directory
         self.vault = vault
         self.rates = rates
-        self.sources = Sources(directory / _SOURCES)
-        self.logs = LogFiles(directory / _LOGS, log_limit, clock)
+        self.sources = Sources(directory / SOURCES)
+        self.logs = LogFiles(directory / LOGS, log_limit, clock)
         self.ledger = Ledger(database)
         self.holds = Holds(database, rates, self.ledger)
         self.organizations = Organizations(database)
@@ -89,7 +84,7 @@ class Storage:
         self.accounts = Accounts(database, self.builds, self.holds)
         self.attempts = Attempts(database)
         self.secrets = Secrets(database, vault)
-        artifact_files = ArtifactFiles(directory / _ARTIFACTS)
+        artifact_files = ArtifactFiles(directory / ARTIFACTS)
         self.artifacts = Artifacts(database, artifact_files, self.attempts)
         self.artifact_retention = ArtifactRetention(database, artifact_files)
         self.jobs = Jobs(database, self.attempts, Meter(database, rates), self.ledger, self.holds)
@@ -114,14 +109,14 @@ class Storage:
 
         A key that is there already is kept: a database may still come back from a backup.
         """
-        database = directory / _DATABASE
+        database = directory / DATABASE
         if database.exists():
             raise AlreadyInitialized(f"{directory} is initialized already: nothing to do")
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for folder in (_ARTIFACTS, _LOGS, _SOURCES):
+        for folder in (ARTIFACTS, LOGS, SOURCES):
             (directory / folder).mkdir(mode=0o700, exist_ok=True)
-        if not (directory / _KEY).exists():
-            Vault.create(directory / _KEY)
+        if not (directory / KEY).exists():
+            Vault.create(directory / KEY)
         os.close(os.open(database, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         return cls.open(directory, clock, rates=rates, log_limit=log_limit)
 
@@ -133,10 +128,10 @@ class Storage:
 
         Raises NotInitialized, KeyUnreadable, DatabaseUnreadable, DatabaseBusy, SchemaTooNew or MigrationFailed.
         """
-        path = directory / _DATABASE
+        path = directory / DATABASE
         if not path.is_file():
             raise NotInitialized(directory)
-        vault = Vault.load(directory / _KEY)
+        vault = Vault.load(directory / KEY)
         database = Database(path, clock)
         try:
             migrate(database, migrations())
@@ -149,9 +144,13 @@ class Storage:
             raise
         return cls(directory, database, vault, rates or Rates(), log_limit or LogLimit(), clock)
 
+    def schema_version(self) -> int:
+        """Return which migration the database is at."""
+        return version(self._database)
+
     def database_bytes(self) -> int:
         """Return how many bytes the database takes, with the log of what is not in its file yet."""
-        files = (self.directory / _DATABASE, self.directory / f"{_DATABASE}-wal")
+        files = (self.directory / DATABASE, self.directory / f"{DATABASE}-wal")
         return sum(file.stat().st_size for file in files if file.exists())
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "KeyUse",
     "NewBuild",
     "NewJob",
+    "Outcome",
     "QueuedJob",
     "RequestKey",
     "Shape",
@@ -225,6 +226,17 @@ class Job:
     not_before: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a job, or of an attempt at it. What is None leaves as it is what is known of the job already."""
+
+    exit_code: int | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    soft_failed: bool | None = None
+    cache_hit: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

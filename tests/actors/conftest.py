@@ -22,8 +22,9 @@ T = TypeVar("T")
 class Host:
     """A state directory with its VMs, and one engine after the other over it."""
 
-    def __init__(self, directory: Path, images_dir: Path, warm: int = 0, **pool: Any) -> None:
+    def __init__(self, directory: Path, images_dir: Path, warm: int = 0, hold_seconds: int = 600, **pool: Any) -> None:
         self.pool = PoolSettings(**{"max_vms": 4, "warm": warm} | pool)
+        self.jobs = JobSettings(kill_grace=1.0, hold_seconds=hold_seconds)
         self.cache = CacheSettings()
         self.artifacts = ArtifactSettings()
         self.clock = SystemClock()
@@ -46,7 +47,7 @@ class Host:
             self.images,
             self.clock,
             self.pool,
-            JobSettings(kill_grace=1.0),
+            self.jobs,
             "http://127.0.0.1",
             cache=self.cache,
             artifacts=self.artifacts,

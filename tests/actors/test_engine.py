@@ -20,7 +20,7 @@ from actors.pool import LeasePool
 from actors.states import Progress
 from actors.supervision import Supervised
 from actors.vms import Connection, VmSpec
-from storage import Build, DatabaseUnavailable, JobState, Lease, LeaseState, LogWriter
+from storage import Build, DatabaseUnavailable, JobState, Lease, LeaseState, LogWriter, Outcome
 from tests.actors.conftest import Host, until
 from tests.e2e.pipelines import Graph, one
 
@@ -205,7 +205,7 @@ def send_back(host: Host, lease: Lease) -> None:
     """Close an attempt, as a job's actor does where the retry policy covers the exit code."""
     assert lease.job_id is not None
     assert host.storage.jobs.retry(
-        lease.job_id, JobState.RUNNING, lease_id=lease.id, billable=True, error_code=None, exit_code=1
+        lease.job_id, JobState.RUNNING, Outcome(exit_code=1), lease_id=lease.id, billable=True
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from actors.job import JobActor
 from actors.messages import Granted, StepTimedOut
 from actors.root import RootSupervisor
-from storage import Build, JobState
+from storage import Build, JobState, Outcome
 from tests.actors.conftest import Host, until
 from tests.e2e.pipelines import Graph
 
@@ -95,15 +95,7 @@ def test_the_next_process_goes_on_where_a_crash_came_between_the_failure_and_wha
     lease = host.storage.leases.of_job(bad.id)
     assert lease is not None
     assert host.storage.jobs.finish(
-        bad.id,
-        JobState.RUNNING,
-        JobState.FAILED,
-        exit_code=1,
-        error_code=None,
-        error_message=None,
-        soft_failed=False,
-        lease_id=lease.id,
-        billable=True,
+        bad.id, JobState.RUNNING, JobState.FAILED, Outcome(exit_code=1), lease_id=lease.id, billable=True
     )
     host.restart()
     assert host.finish(build).state == "failed"

@@ -20,7 +20,7 @@ from actors.outcome import (
     timeout_on_record,
 )
 from actors.states import JobEvent
-from storage import Job, JobState, Shape
+from storage import Job, JobState, Outcome, Shape
 
 GB = 2**30
 
@@ -71,13 +71,13 @@ def test_exit_0_passes():
 
 def test_any_other_exit_fails_without_an_error_code():
     ending = ending_of_exit(3, job(), None)
-    assert (ending.event, ending.exit_code, ending.error_code) == (JobEvent.FAILED, 3, None)
+    assert (ending.event, ending.outcome.exit_code, ending.outcome.error_code) == (JobEvent.FAILED, 3, None)
     assert not ending.satisfies
 
 
 def test_a_command_killed_for_a_fault_fails_with_its_code_even_if_it_exits_0():
     ending = ending_of_exit(0, job(), Fault("disk_full", "the disk is full"))
-    assert (ending.event, ending.error_code) == (JobEvent.FAILED, "disk_full")
+    assert (ending.event, ending.outcome.error_code) == (JobEvent.FAILED, "disk_full")
 
 
 def test_a_soft_failure_is_for_all_exit_codes_or_for_those_listed():
@@ -88,7 +88,7 @@ def test_a_soft_failure_is_for_all_exit_codes_or_for_those_listed():
 
 def test_a_retry_policy_covers_its_exit_codes_up_to_its_limit():
     flaky = job(retry_policy={"limit": 2, "exit_codes": [7], "backoff_seconds": 5})
-    assert ending_of_exit(7, flaky, None) == Ending(JobEvent.RETRY, 7, backoff_seconds=5)
+    assert ending_of_exit(7, flaky, None) == Ending(JobEvent.RETRY, Outcome(7), backoff_seconds=5)
     assert ending_of_exit(8, flaky, None).event is JobEvent.FAILED
     assert ending_of_exit(7, dataclasses.replace(flaky, attempt=3), None).event is JobEvent.FAILED
 
@@ -104,12 +104,12 @@ def test_a_fault_of_the_service_is_retried_unbilled_until_the_retries_are_used_u
     again = ending_of_fault(lost, job(), lost_before=1, retries=2)
     assert (again.event, again.billable) == (JobEvent.RETRY, False)
     final = ending_of_fault(lost, job(), lost_before=2, retries=2)
-    assert (final.event, final.error_code, final.billable) == (JobEvent.FAILED, "vm_lost", False)
+    assert (final.event, final.outcome.error_code, final.billable) == (JobEvent.FAILED, "vm_lost", False)
 
 
 def test_a_fault_of_the_caller_is_final_at_once():
     ending = ending_of_fault(Fault("image_not_found", "no such image"), job(), lost_before=0, retries=2)
-    assert (ending.event, ending.error_code) == (JobEvent.FAILED, "image_not_found")
+    assert (ending.event, ending.outcome.error_code) == (JobEvent.FAILED, "image_not_found")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,11 @@ def test_each_error_of_a_step_has_its_code(error: Exception, code: str, service:
 
 def test_a_job_that_passes_but_whose_disk_cannot_be_kept_fails():
     ending = ending_of_exit(0, job(), None).without_disk("no space")
-    assert (ending.event, ending.error_code, ending.error_message) == (JobEvent.FAILED, "snapshot_failed", "no space")
+    assert (ending.event, ending.outcome.error_code, ending.outcome.error_message) == (
+        JobEvent.FAILED,
+        "snapshot_failed",
+        "no space",
+    )
 
 
 def test_a_job_that_failed_anyway_keeps_its_own_reason():
@@ -182,14 +186,22 @@ def test_a_stopped_job_keeps_its_exit_code_and_its_bill_and_says_only_why_it_was
 ):
     ending = ending_of_exit(exit_code, job(retry_policy=retry, soft_fail_policy=soft_fail), fault)
     canceled = ending.stopped(None)
-    assert (canceled.event, canceled.error_code, canceled.error_message) == (JobEvent.DEAD, None, None)
+    assert (canceled.event, canceled.outcome.error_code, canceled.outcome.error_message) == (JobEvent.DEAD, None, None)
     assert not canceled.soft_failed
     late = ending.stopped(Fault("step_timeout", "late"))
-    assert (late.event, late.error_code, late.soft_failed) == (JobEvent.DEAD, "step_timeout", ending.soft_failed)
+    assert (late.event, late.outcome.error_code, late.soft_failed) == (
+        JobEvent.DEAD,
+        "step_timeout",
+        ending.soft_failed,
+    )
     too_late = ending.stopped(Fault("pipeline_timeout", "late"))
-    assert (too_late.event, too_late.error_code, too_late.soft_failed) == (JobEvent.DEAD, "pipeline_timeout", False)
+    assert (too_late.event, too_late.outcome.error_code, too_late.soft_failed) == (
+        JobEvent.DEAD,
+        "pipeline_timeout",
+        False,
+    )
     for each in (canceled, late, too_late):
-        assert (each.exit_code, each.billable) == (ending.exit_code, ending.billable)
+        assert (each.outcome.exit_code, each.billable) == (ending.outcome.exit_code, ending.billable)
 
 
 def test_the_time_out_of_a_job_that_is_being_ended_is_found_again():

@@ -11,7 +11,7 @@ import pytest
 
 from actors.messages import Reap
 from actors.warm import make_warm
-from storage import Build, JobState, Lease, LeaseState
+from storage import Build, JobState, Lease, LeaseState, Outcome
 from tests.actors.conftest import Host, until
 from tests.e2e.pipelines import Graph, one
 
@@ -177,13 +177,7 @@ def test_a_job_that_backs_off_says_so_and_is_granted_by_itself_when_that_is_over
     assert lease is not None
     host.storage.leases.start(lease.id, job.id)
     assert host.storage.jobs.retry(
-        job.id,
-        JobState.RUNNING,
-        lease_id=lease.id,
-        billable=True,
-        error_code=None,
-        exit_code=1,
-        backoff_seconds=2,
+        job.id, JobState.RUNNING, Outcome(exit_code=1), lease_id=lease.id, billable=True, backoff_seconds=2
     )
     host.storage.leases.end(lease.id)
     host.engine.start()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from storage import JobState
+from storage import JobState, Outcome
 from tests.api.world import Account, PipelinePath, World, steps
 
 
@@ -67,7 +67,10 @@ def test_a_waiting_job_says_its_place_in_its_organizations_queue(
 def test_an_ended_job_says_how_it_ended(world: World, pipeline: PipelinePath):
     job = pipeline.build().job()
     world.storage.jobs.move(
-        job.stored.id, JobState.SCHEDULED, JobState.FAILED, exit_code=0, error_code="vm_lost", error_message="gone"
+        job.stored.id,
+        JobState.SCHEDULED,
+        JobState.FAILED,
+        Outcome(exit_code=0, error_code="vm_lost", error_message="gone"),
     )
     record = pipeline.account.client.simulate_get(job.path).json
 

@@ -9,7 +9,7 @@ from api import HttpSettings, create_app
 from api.ranges import ByteRange, parse_range
 from api.spans import Span
 from api.streams import Streams
-from storage import BuildState, JobState
+from storage import BuildState, JobState, Outcome
 from tests.api.world import Account, JobPath, PipelinePath, World
 
 TEXT = b"".join(b"line %d\n" % number for number in range(100))
@@ -281,8 +281,8 @@ def expire(world: World) -> None:
 def finish(world: World, job: JobPath) -> None:
     """Bring a job and its build to their end, after a command that ended with 0."""
     stored = job.stored
-    ended = {"exit_code": 0, "error_code": None, "error_message": None, "soft_failed": False}
-    assert world.storage.jobs.finish(stored.id, stored.state, JobState.PASSED, **ended, lease_id=None, billable=False)
+    outcome = Outcome(exit_code=0)
+    assert world.storage.jobs.finish(stored.id, stored.state, JobState.PASSED, outcome, lease_id=None, billable=False)
     assert world.storage.builds.move(stored.build_id, BuildState.SCHEDULED, BuildState.PASSED)
 
 

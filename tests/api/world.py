@@ -16,7 +16,7 @@ import falcon
 from falcon import testing
 
 from actors.render import Envelope
-from storage import Build, BuildState, Job, JobState, LedgerSource, Role, Shape, Storage, User
+from storage import Build, BuildState, Job, JobState, LedgerSource, Outcome, Role, Shape, Storage, User
 
 HELLO = json.dumps({"version": "0", "steps": [{"type": "command", "key": "only", "cmd": "true"}]})
 
@@ -303,15 +303,7 @@ class JobPath:
         world.storage.leases.start(lease_id, self.stored.id)
         world.clock.turn(seconds)
         world.storage.jobs.finish(
-            self.stored.id,
-            JobState.RUNNING,
-            JobState.PASSED,
-            exit_code=0,
-            error_code=None,
-            error_message=None,
-            soft_failed=False,
-            lease_id=lease_id,
-            billable=True,
+            self.stored.id, JobState.RUNNING, JobState.PASSED, Outcome(exit_code=0), lease_id=lease_id, billable=True
         )
 
     def end(self, state: JobState = JobState.PASSED) -> None:

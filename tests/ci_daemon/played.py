@@ -14,7 +14,7 @@ from pathlib import Path
 from prometheus_client.registry import Collector
 
 from api import HttpSettings, Server, create_app
-from storage import Build, BuildState, Job, JobState, LedgerSource, Shape, Storage
+from storage import Build, BuildState, Job, JobState, LedgerSource, Outcome, Shape, Storage
 
 PATIENCE = 30.0
 
@@ -118,15 +118,7 @@ class Stage:
         lease = self.service.storage.leases.of_job(job.id)
         assert lease is not None
         assert self.service.storage.jobs.finish(
-            job.id,
-            JobState.RUNNING,
-            state,
-            exit_code=exit_code,
-            error_code=None,
-            error_message=None,
-            soft_failed=False,
-            lease_id=lease.id,
-            billable=True,
+            job.id, JobState.RUNNING, state, Outcome(exit_code=exit_code), lease_id=lease.id, billable=True
         )
         self.service.engine.stir(job.uuid)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage import Build, Job, JobState, NewArtifact, Storage
+from storage import Build, Job, JobState, NewArtifact, Outcome, Storage
 from tests.storage.world import HandClock, World, new_job
 
 
@@ -93,7 +93,7 @@ def test_that_an_attempt_was_collected_is_known_were_there_nothing(storage: Stor
     storage.artifacts.store(build, job, [])
     assert storage.attempts.of_job(job.id)[-1].collected_at == clock.now()
 
-    world.storage.jobs.retry(job.id, JobState.RUNNING, lease_id=lease.id, billable=True, error_code=None, exit_code=1)
+    world.storage.jobs.retry(job.id, JobState.RUNNING, Outcome(exit_code=1), lease_id=lease.id, billable=True)
     world.assign(world.job(build))
     assert storage.attempts.of_job(job.id)[-1].collected_at is None
 

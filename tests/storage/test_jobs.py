@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from storage import Job, JobState, LeaseState, Storage
+from storage import Job, JobState, LeaseState, Outcome, Storage
 from tests.storage.world import HandClock, World, new_job
 
 TERMINAL = [state for state in JobState if state.terminal]
@@ -24,7 +24,7 @@ def test_a_job_is_found_by_id_and_uuid(storage: Storage, world: World):
 
 def test_a_move_happens_from_the_expected_state_alone(storage: Storage, world: World):
     job = world.job(world.build())
-    assert not storage.jobs.move(job.id, JobState.PENDING, JobState.CANCELED, error_code="late")
+    assert not storage.jobs.move(job.id, JobState.PENDING, JobState.CANCELED, Outcome(error_code="late"))
     assert _reload(world, job) == job
 
 
@@ -34,7 +34,7 @@ def test_a_late_message_never_undoes_a_terminal_state(storage: Storage, world: W
     assert storage.jobs.move(job.id, JobState.SCHEDULED, terminal)
     for state in JobState:
         assert not storage.jobs.move(job.id, terminal, state)
-        assert not storage.jobs.retry(job.id, terminal, lease_id=None, billable=True, error_code=None, exit_code=None)
+        assert not storage.jobs.retry(job.id, terminal, Outcome(), lease_id=None, billable=True)
     assert world.state(job) is terminal
 
 
@@ -47,15 +47,15 @@ def test_each_step_of_a_life_sets_its_instant_once(storage: Storage, world: Worl
     started = clock.turn(seconds=1)
     assert storage.jobs.move(waiting.id, JobState.ASSIGNED, JobState.RUNNING)
     finished = clock.turn(seconds=1)
-    assert storage.jobs.move(waiting.id, JobState.RUNNING, JobState.PASSED, exit_code=0)
+    assert storage.jobs.move(waiting.id, JobState.RUNNING, JobState.PASSED, Outcome(exit_code=0))
     job = _reload(world, waiting)
     assert (job.scheduled_at, job.started_at, job.finished_at) == (scheduled, started, finished)
 
 
 def test_a_move_sets_what_it_is_given_and_leaves_the_rest(storage: Storage, world: World):
     job = world.job(world.build())
-    storage.jobs.move(job.id, JobState.SCHEDULED, JobState.ASSIGNED, error_code="c", error_message="m")
-    storage.jobs.move(job.id, JobState.ASSIGNED, JobState.FAILED, exit_code=3, soft_failed=True)
+    storage.jobs.move(job.id, JobState.SCHEDULED, JobState.ASSIGNED, Outcome(error_code="c", error_message="m"))
+    storage.jobs.move(job.id, JobState.ASSIGNED, JobState.FAILED, Outcome(exit_code=3, soft_failed=True))
     after = _reload(world, job)
     assert (after.error_code, after.error_message, after.exit_code) == ("c", "m", 3)
     assert (after.soft_failed, after.cache_hit) == (True, False)
@@ -63,7 +63,7 @@ def test_a_move_sets_what_it_is_given_and_leaves_the_rest(storage: Storage, worl
 
 def test_a_cache_hit_passes_without_lease_attempt_or_debit(storage: Storage, world: World):
     job = world.job(world.build())
-    assert storage.jobs.move(job.id, JobState.SCHEDULED, JobState.PASSED, cache_hit=True)
+    assert storage.jobs.move(job.id, JobState.SCHEDULED, JobState.PASSED, Outcome(cache_hit=True))
     assert _reload(world, job).cache_hit
     assert storage.leases.of_job(job.id) is None
     assert storage.attempts.of_job(job.id) == []
@@ -114,7 +114,7 @@ def test_a_retry_goes_back_to_its_old_place_in_the_queue_with_its_attempt_closed
     lease = world.start(job)
     lost = clock.turn(seconds=240)
     assert storage.jobs.retry(
-        job.id, JobState.RUNNING, lease_id=lease.id, billable=False, error_code="vm_lost", exit_code=None
+        job.id, JobState.RUNNING, Outcome(error_code="vm_lost"), lease_id=lease.id, billable=False
     )
     after = _reload(world, job)
     assert (after.state, after.attempt, after.scheduled_at) == (JobState.SCHEDULED, 1, job.scheduled_at)
@@ -131,13 +131,7 @@ def test_a_retry_may_have_to_wait_and_the_next_attempt_clears_that(storage: Stor
     job = world.job(world.build())
     lease = world.start(job)
     assert storage.jobs.retry(
-        job.id,
-        JobState.RUNNING,
-        lease_id=lease.id,
-        billable=True,
-        error_code=None,
-        exit_code=1,
-        backoff_seconds=30,
+        job.id, JobState.RUNNING, Outcome(exit_code=1), lease_id=lease.id, billable=True, backoff_seconds=30
     )
     assert _reload(world, job).not_before == clock.now() + timedelta(seconds=30)
     world.start(job)
@@ -149,9 +143,7 @@ def test_one_debit_covers_every_attempt_but_those_the_service_lost(storage: Stor
     for billable in (True, False):
         lease = world.start(job)
         clock.turn(seconds=240)
-        assert storage.jobs.retry(
-            job.id, JobState.RUNNING, lease_id=lease.id, billable=billable, error_code=None, exit_code=1
-        )
+        assert storage.jobs.retry(job.id, JobState.RUNNING, Outcome(exit_code=1), lease_id=lease.id, billable=billable)
         clock.turn(seconds=1000)
     lease = world.start(job)
     clock.turn(seconds=480)
@@ -172,7 +164,7 @@ def test_a_retried_job_that_is_canceled_in_the_queue_still_pays_for_what_ran(
     job = world.job(world.build())
     lease = world.start(job)
     clock.turn(seconds=240)
-    storage.jobs.retry(job.id, JobState.RUNNING, lease_id=lease.id, billable=True, error_code=None, exit_code=1)
+    storage.jobs.retry(job.id, JobState.RUNNING, Outcome(exit_code=1), lease_id=lease.id, billable=True)
     assert storage.jobs.move(job.id, JobState.SCHEDULED, JobState.CANCELED)
     assert storage.ledger.balance(world.pipeline.organization_id) == -10
 
@@ -212,7 +204,7 @@ def test_a_job_finishes_and_retries_without_a_lease_too(storage: Storage, world:
     job = world.job(world.build())
     storage.jobs.move(job.id, JobState.SCHEDULED, JobState.ASSIGNED)
     assert storage.jobs.retry(
-        job.id, JobState.ASSIGNED, lease_id=None, billable=False, error_code="lease_failed", exit_code=None
+        job.id, JobState.ASSIGNED, Outcome(error_code="lease_failed"), lease_id=None, billable=False
     )
     assert world.finish(job, None, frm=JobState.SCHEDULED, to=JobState.TIMED_OUT, error_code="pipeline_timeout")
     assert _reload(world, job).error_code == "pipeline_timeout"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage import JobState, LeaseState, Shape, Storage
+from storage import JobState, LeaseState, Outcome, Shape, Storage
 from tests.storage.world import HandClock, World, new_job
 
 
@@ -117,7 +117,7 @@ def test_the_latest_lease_of_a_job_is_the_one_of_its_last_attempt(storage: Stora
     job = world.job(world.build())
     assert storage.leases.of_job(job.id) is None
     first = world.start(job)
-    storage.jobs.retry(job.id, JobState.RUNNING, lease_id=first.id, billable=True, error_code=None, exit_code=1)
+    storage.jobs.retry(job.id, JobState.RUNNING, Outcome(exit_code=1), lease_id=first.id, billable=True)
     second = world.start(job)
     latest = storage.leases.of_job(job.id)
     assert latest is not None
@@ -130,7 +130,7 @@ def test_that_lease_may_be_older_than_the_one_before_where_its_vm_was_warm(stora
     storage.leases.warmed(warm.id)
     job = world.job(world.build())
     first = world.start(job)
-    storage.jobs.retry(job.id, JobState.RUNNING, lease_id=first.id, billable=True, error_code=None, exit_code=1)
+    storage.jobs.retry(job.id, JobState.RUNNING, Outcome(exit_code=1), lease_id=first.id, billable=True)
     second = world.assign(job, warm_lease_id=warm.id, lease_uuid=warm.uuid)
     assert second is not None
     assert second.id < first.id

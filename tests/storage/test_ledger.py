@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage import JobState, LedgerSource, Storage
+from storage import JobState, LedgerSource, Outcome, Storage
 from tests.storage.world import HandClock, World, new_job
 
 GRANT = LedgerSource.ADMIN_GRANT
@@ -164,9 +164,7 @@ def test_whatever_happens_in_whatever_order_money_adds_up(
                 world.finish(job, lease, billable=billable)
             case "retry":
                 lease_id = lease.id if lease else None
-                storage.jobs.retry(
-                    job.id, JobState.RUNNING, lease_id=lease_id, billable=billable, error_code=None, exit_code=1
-                )
+                storage.jobs.retry(job.id, JobState.RUNNING, Outcome(exit_code=1), lease_id=lease_id, billable=billable)
             case "end" if lease:
                 storage.leases.end(lease.id)
     assert storage.ledger.verify() == []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from actors.states import JobEvent, Progress, blocks, next_state, roll_up, satisfies
-from storage import Build, Job, JobState, LedgerSource, NewPipeline, Shape, Storage
+from storage import Build, Job, JobState, LedgerSource, NewPipeline, Outcome, Shape, Storage
 from tests.storage.model import TABLE, TERMINAL, ModelAttempt, ModelBuild, ModelJob
 from tests.storage.world import DEPENDS_ON, HandClock, World, new_job
 
@@ -239,20 +239,10 @@ class Tables(RuleBasedStateMachine):
         """Write what the actors write for an event of a job that they believe to be in ``frm``."""
         jobs, lease_id = self._storage.jobs, model.attempts[-1].lease_id if model.attempts else None
         if event is JobEvent.RETRY:
-            return jobs.retry(job.id, frm, lease_id=lease_id, billable=billable, error_code=None, exit_code=1)
+            return jobs.retry(job.id, frm, Outcome(exit_code=1), lease_id=lease_id, billable=billable)
         if to.terminal and event is not JobEvent.CACHE_HIT and frm not in {JobState.PENDING, JobState.SCHEDULED}:
-            return jobs.finish(
-                job.id,
-                frm,
-                to,
-                exit_code=None,
-                error_code=None,
-                error_message=None,
-                soft_failed=soft_failed,
-                lease_id=lease_id,
-                billable=billable,
-            )
-        return jobs.move(job.id, frm, to, cache_hit=True if event is JobEvent.CACHE_HIT else None)
+            return jobs.finish(job.id, frm, to, Outcome(soft_failed=soft_failed), lease_id=lease_id, billable=billable)
+        return jobs.move(job.id, frm, to, Outcome(cache_hit=True if event is JobEvent.CACHE_HIT else None))
 
     def _settle(self, build: Build) -> None:
         """Schedule and skip pending jobs as a build's supervisor does."""

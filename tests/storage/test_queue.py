@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from storage import Job, JobState, Shape, Storage
+from storage import Job, JobState, Outcome, Shape, Storage
 from tests.storage.world import BUILDS_IN, DEPENDS_ON, HandClock, World, new_job
 
 PATIENT = {"limit": 1, "backoff_seconds": 30}
@@ -23,13 +23,7 @@ def _again(world: World, job: Job) -> Job:
 def _back_off(world: World, job: Job, seconds: int) -> None:
     lease = world.start(job)
     assert world.storage.jobs.retry(
-        job.id,
-        JobState.RUNNING,
-        lease_id=lease.id,
-        billable=True,
-        error_code=None,
-        exit_code=1,
-        backoff_seconds=seconds,
+        job.id, JobState.RUNNING, Outcome(exit_code=1), lease_id=lease.id, billable=True, backoff_seconds=seconds
     )
 
 

@@ -4,7 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from storage import JobState, Organization, Pipeline, SealBroken, SecretInvalid, SecretNotFound, SecretScope, Storage
+from storage import (
+    JobState,
+    Organization,
+    Outcome,
+    Pipeline,
+    SealBroken,
+    SecretInvalid,
+    SecretNotFound,
+    SecretScope,
+    Storage,
+)
 from tests.storage.conftest import HandClock
 from tests.storage.world import World, new_job
 
@@ -97,7 +107,7 @@ def test_an_attempt_keeps_what_it_was_given_and_the_next_one_is_given_what_is_se
     assert storage.secrets.lend(build, job) == storage.secrets.lent(job) == {"TOKEN": "old"}
 
     storage.secrets.put(of_all, "TOKEN", "newer")
-    assert storage.jobs.retry(job.id, JobState.RUNNING, lease_id=lease.id, billable=True, error_code=None, exit_code=1)
+    assert storage.jobs.retry(job.id, JobState.RUNNING, Outcome(exit_code=1), lease_id=lease.id, billable=True)
     world.start(job)
     assert storage.secrets.lent(job) == {}
     assert storage.secrets.lend(build, world.job(build)) == {"TOKEN": "newer"}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage import BuildFinished, BuildState, EdgeKind, JobState, Storage
+from storage import BuildFinished, BuildState, EdgeKind, JobState, Outcome, Storage
 from tests.storage.world import HandClock, World, new_job
 
 AFTER_FIRST = (0, EdgeKind.DEPENDS_ON, False)
@@ -68,7 +68,7 @@ def test_an_attempt_that_is_over_keeps_its_price_and_gives_its_vm_away(
     job = world.job(build)
     lease = world.start(job)
     clock.turn(seconds=240)
-    storage.jobs.retry(job.id, JobState.RUNNING, lease_id=lease.id, billable=True, error_code=None, exit_code=1)
+    storage.jobs.retry(job.id, JobState.RUNNING, Outcome(exit_code=1), lease_id=lease.id, billable=True)
     clock.turn(seconds=240)
     held = storage.settlement.force_finish(build.id, BuildState.CANCELED, actor="ada", note="stuck")
     assert [each.uuid for each in held] == [lease.uuid]
@@ -83,9 +83,7 @@ def test_what_comes_after_it_changes_nothing(storage: Storage, world: World):
     storage.settlement.force_finish(build.id, BuildState.CANCELED, actor="ada", note="stuck")
     assert not world.finish(job, lease)
     assert not storage.leases.start(lease.id, job.id)
-    assert not storage.jobs.retry(
-        job.id, JobState.RUNNING, lease_id=lease.id, billable=True, error_code=None, exit_code=1
-    )
+    assert not storage.jobs.retry(job.id, JobState.RUNNING, Outcome(exit_code=1), lease_id=lease.id, billable=True)
     assert world.state(job) == "canceled"
 
 

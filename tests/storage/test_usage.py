@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage import Build, JobState, LeaseUsage, Shape, Storage, Usage, UsageTooLong, UsedBy
+from storage import Build, JobState, LeaseUsage, Outcome, Shape, Storage, Usage, UsageTooLong, UsedBy
 from tests.storage.world import HandClock, World, new_job
 
 NOTHING = Usage(0, 0, 0, 0)
@@ -165,10 +165,10 @@ def test_each_attempt_is_a_lease_and_one_that_the_service_lost_is_for_nothing(
     job = world.job(world.build())
     lost = world.start(job)
     clock.turn(seconds=240)
-    storage.jobs.retry(job.id, JobState.RUNNING, lease_id=lost.id, billable=False, error_code="vm_lost", exit_code=None)
+    storage.jobs.retry(job.id, JobState.RUNNING, Outcome(error_code="vm_lost"), lease_id=lost.id, billable=False)
     never = world.assign(job)
     assert never is not None
-    storage.jobs.retry(job.id, JobState.ASSIGNED, lease_id=never.id, billable=False, error_code=None, exit_code=None)
+    storage.jobs.retry(job.id, JobState.ASSIGNED, Outcome(), lease_id=never.id, billable=False)
     lease = world.start(job)
     clock.turn(seconds=240)
     world.finish(job, lease)

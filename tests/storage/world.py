@@ -17,13 +17,14 @@ from storage import (
     NewBuild,
     NewJob,
     NewPipeline,
+    Outcome,
     Pipeline,
     Shape,
     Storage,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    pass
 
 BUILDS_IN = EdgeKind.BUILDS_IN
 DEPENDS_ON = EdgeKind.DEPENDS_ON
@@ -111,15 +112,24 @@ class World:
         """End a build, whatever its jobs are at."""
         assert self.storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.PASSED)
 
-    def finish(self, job: Job, lease: Lease | None, **fields: Any) -> bool:
-        given: Mapping[str, Any] = {
-            "frm": JobState.RUNNING,
-            "to": JobState.PASSED,
-            "exit_code": 0,
-            "error_code": None,
-            "error_message": None,
-            "soft_failed": False,
-            "lease_id": lease.id if lease else None,
-            "billable": True,
-        }
-        return self.storage.jobs.finish(job.id, **(given | fields))
+    def finish(
+        self,
+        job: Job,
+        lease: Lease | None,
+        *,
+        frm: JobState = JobState.RUNNING,
+        to: JobState = JobState.PASSED,
+        billable: bool = True,
+        held_seconds: int = 0,
+        **outcome: Any,
+    ) -> bool:
+        came_of_it = Outcome(**({"exit_code": 0} | outcome))
+        return self.storage.jobs.finish(
+            job.id,
+            frm,
+            to,
+            came_of_it,
+            lease_id=lease.id if lease else None,
+            billable=billable,
+            held_seconds=held_seconds,
+        )

@@ -1,0 +1,36 @@
+"""The VMs of failed jobs that their builds keep for a while: which are kept, and the end of that."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from storage import HoldEnd
+
+if TYPE_CHECKING:
+    from actors.runtime import Runtime
+    from storage import Build
+
+__all__ = ["end_holds", "seconds_to_hold"]
+
+
+def seconds_to_hold(runtime: Runtime, build: Build) -> int:
+    """Return for how long the VM of a job that failed is to be held, 0 for not at all.
+
+    On a disk without room every VM goes at once: no look into one is worth the other jobs.
+    """
+    if not build.debug:
+        return 0
+    has_room = shutil.disk_usage(runtime.storage.directory).free >= runtime.jobs.min_free_bytes
+    return runtime.jobs.hold_seconds if has_room else 0
+
+
+def end_holds(runtime: Runtime) -> None:
+    """End the holds whose time is over, and those whose VM went by itself. Their VMs are left to the reaper."""
+    holds = runtime.storage.holds
+    over = {hold.id for hold in holds.over()}
+    for hold in holds.open():
+        if hold.id in over:
+            holds.end(hold.id, HoldEnd.EXPIRED)
+        elif not runtime.provider.alive(hold.vm):
+            holds.end(hold.id, HoldEnd.LOST)

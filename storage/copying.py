@@ -1,0 +1,89 @@
+"""The database copied at one instant while others write to it, and the proof that a copy is whole."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+import apsw
+
+from storage.errors import DatabaseUnreadable, NotInitialized
+from storage.layout import DATABASE
+from storage.schema import APPLICATION_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+__all__ = ["FrozenDatabase", "check_database", "frozen"]
+
+_COUNTED = ("organizations", "users", "pipelines", "builds", "jobs", "ledger_entries")
+_PAGES_AT_ONCE = 1024
+_BUSY_SECONDS = 10
+
+
+class FrozenDatabase:
+    """The database as it was when this was made, whatever is written meanwhile: a read transaction that is open."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    @property
+    def schema_version(self) -> int:
+        """Which migration the database is at."""
+        return _number(self._connection, "PRAGMA user_version")
+
+    def counts(self) -> dict[str, int]:
+        """Return how many rows of each kind there are that an owner would look for."""
+        return {table: _number(self._connection, f"SELECT count(*) FROM {table}") for table in _COUNTED}  # noqa: S608
+
+    def copy_to(self, target: Path, told: Callable[[int], None]) -> None:
+        """Write it to a new file, which nobody else may open yet; ``told`` hears of how many bytes at a time."""
+        size = _number(self._connection, "PRAGMA page_size")
+        with closing(apsw.Connection(str(target))) as copy, copy.backup("main", self._connection, "main") as backup:
+            while not backup.done:
+                left = backup.remaining
+                backup.step(_PAGES_AT_ONCE)
+                told(max(0, left - backup.remaining) * size)
+
+
+@contextmanager
+def frozen(directory: Path) -> Iterator[FrozenDatabase]:
+    """Hold still the database of a state directory, at whatever schema version it is. Raises NotInitialized."""
+    path = directory / DATABASE
+    if not path.is_file():
+        raise NotInitialized(directory)
+    with _telling(path), closing(_opened(path)) as connection:
+        connection.set_busy_timeout(_BUSY_SECONDS * 1000)
+        connection.execute("BEGIN")
+        if _number(connection, "SELECT count(*) FROM sqlite_schema") == 0:
+            raise NotInitialized(directory)
+        yield FrozenDatabase(connection)
+
+
+def check_database(path: Path) -> None:
+    """Read every page, index and reference of a database that nobody else has open. Raises DatabaseUnreadable."""
+    with _telling(path), closing(_opened(path)) as connection:
+        if _number(connection, "PRAGMA application_id") != APPLICATION_ID:
+            raise DatabaseUnreadable(f"{path.name} is a database of another program")
+        faults = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(3)")]
+        if faults != ["ok"]:
+            raise DatabaseUnreadable(f"{path.name} is damaged: {'; '.join(faults)}")
+        if broken := list(connection.execute("PRAGMA foreign_key_check")):
+            raise DatabaseUnreadable(f"{path.name} has {len(broken)} rows that refer to none: {broken[:3]}")
+
+
+def _opened(path: Path) -> apsw.Connection:
+    return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except apsw.Error as error:
+        raise DatabaseUnreadable(f"cannot read {path}: {error}") from error
+
+
+def _number(connection: apsw.Connection, sql: str) -> int:
+    return next(int(row[0]) for row in connection.execute(sql))
