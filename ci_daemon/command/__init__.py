@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_daemon.command.audit import audit
+from ci_daemon.command.backup import backup, restore
 from ci_daemon.command.build import build
 from ci_daemon.command.cache import cache
 from ci_daemon.command.config import config
@@ -42,7 +43,7 @@ __all__ = ["main"]
 
 _HEADINGS: dict[str, list[click.Command]] = {
     "Set up": [init, config, doctor, image],
-    "Run": [serve, status, drain, resume, lease, cache, retention, audit],
+    "Run": [serve, status, drain, resume, lease, cache, retention, audit, backup, restore],
     "People and money": [user, token, org, ledger, coupon],
     "Build": [submit, render, pipeline, build, secret],
 }

@@ -6,7 +6,9 @@ from http import HTTPStatus
 
 from actors.vms import VmError
 from api import CannotListen
+from ci_daemon.backup import BackupError
 from ci_daemon.config import ConfigError
+from ci_daemon.install.host import InstallError
 from ci_daemon.lock import AlreadyServed
 from ci_daemon.submit.client import ApiError, ServiceUnreachable
 from ci_daemon.submit.pack import PackError
@@ -17,8 +19,10 @@ __all__ = ["FAULTS", "sentence"]
 FAULTS = (
     AlreadyServed,
     ApiError,
+    BackupError,
     CannotListen,
     ConfigError,
+    InstallError,
     OSError,
     PackError,
     ServiceUnreachable,

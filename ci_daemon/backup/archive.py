@@ -1,0 +1,146 @@
+"""The archive that a backup is: a gzipped tar, written and read as a stream, each file digested on its way.
+
+The manifest is its last member: an archive that ends before it is torn.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import tarfile
+import time
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import IO, TYPE_CHECKING
+
+from ci_daemon.backup.manifest import MANIFEST, BackupError, Manifest, Member
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Digest", "Packed", "Packer", "packing", "unpacked"]
+
+_FAST = 1
+_MOST_BEHIND = 2**20
+_TORN = (EOFError, OSError, zlib.error, tarfile.TarError)
+
+
+class Digest:
+    """A file that is read or written on through this, and the SHA-256 of all that was; ``told`` hears how much."""
+
+    def __init__(self, file: IO[bytes], told: Callable[[int], None] = lambda _: None) -> None:
+        self._file = file
+        self._told = told
+        self._hash = hashlib.sha256()
+        self._bytes = 0
+
+    def read(self, size: int) -> bytes:
+        """Read on."""
+        return self._counted(self._file.read(size))
+
+    def write(self, block: bytes) -> None:
+        """Write on."""
+        self._file.write(self._counted(block))
+
+    @property
+    def member(self) -> Member:
+        """What went through so far."""
+        return Member(self._bytes, self._hash.hexdigest())
+
+    def _counted(self, block: bytes) -> bytes:
+        self._hash.update(block)
+        self._bytes += len(block)
+        self._told(len(block))
+        return block
+
+
+@dataclass(slots=True)
+class Packer:
+    """An archive in the making."""
+
+    tar: tarfile.TarFile
+    told: Callable[[int], None]
+    members: dict[str, Member] = field(default_factory=dict)
+
+    def add(self, name: str, file: IO[bytes], size: int) -> None:
+        """Put in the next ``size`` bytes of a file. Raises OSError where there are fewer."""
+        digest = Digest(file, self.told)
+        self.tar.addfile(_header(name, size), digest)  # type: ignore[arg-type] # it is read from, and no more
+        self.members[name] = digest.member
+
+    def finish(self, manifest: Manifest) -> None:
+        """Put in the manifest, after which nothing more is put in."""
+        text = manifest.encoded()
+        self.tar.addfile(_header(MANIFEST, len(text)), BytesIO(text))
+
+
+@contextmanager
+def packing(out: IO[bytes], told: Callable[[int], None]) -> Iterator[Packer]:
+    """Write an archive to a stream, which stays open."""
+    with (
+        gzip.GzipFile(fileobj=out, mode="wb", compresslevel=_FAST, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        yield Packer(tar, told)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A file in an archive that is being read. It is to be read before the next one is asked for."""
+
+    name: str
+    size: int
+    _file: IO[bytes]
+
+    def read(self, size: int = -1) -> bytes:
+        """Read on. Raises BackupError where the archive is torn or damaged there."""
+        with _whole(f"in {self.name}"):
+            return self._file.read(size)
+
+
+def unpacked(stream: IO[bytes]) -> Iterator[Packed]:
+    """Yield what is in an archive, the manifest last.
+
+    Raises BackupError where it is no archive, is torn or damaged, goes on after the manifest, or holds anything but
+    plain files.
+    """
+    finished = False
+    reached = "at its beginning"
+    with gzip.GzipFile(fileobj=stream, mode="rb") as packed:
+        with _whole(reached):
+            tar = tarfile.open(fileobj=packed, mode="r|")  # noqa: SIM115 - there is nothing to close but the stream
+        while (member := _next(tar, reached)) is not None:
+            if finished:
+                raise BackupError(f"{member.name} stands in it after the manifest: use another backup")
+            file = tar.extractfile(member) if member.isreg() else None
+            if file is None:
+                raise BackupError(f"{member.name} in it is no plain file: use another backup")
+            yield Packed(member.name, member.size, file)
+            reached, finished = f"after {member.name}", member.name == MANIFEST
+        with _whole(reached):
+            behind = len(packed.read(_MOST_BEHIND))
+    if behind == _MOST_BEHIND:
+        raise BackupError("it goes on after its end: use another backup")
+    if not finished:
+        raise BackupError(f"it is torn {reached}: use another backup")
+
+
+def _next(tar: tarfile.TarFile, reached: str) -> tarfile.TarInfo | None:
+    with _whole(reached):
+        return tar.next()
+
+
+@contextmanager
+def _whole(where: str) -> Iterator[None]:
+    try:
+        yield
+    except _TORN as error:
+        raise BackupError(f"it is torn or damaged {where} ({error}): use another backup") from error
+
+
+def _header(name: str, size: int) -> tarfile.TarInfo:
+    header = tarfile.TarInfo(name)
+    header.size, header.mode, header.mtime = size, 0o600, int(time.time())
+    return header

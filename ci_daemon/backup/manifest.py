@@ -1,0 +1,67 @@
+"""What a backup says of itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping  # noqa: TC003 - pydantic reads the annotations
+from dataclasses import asdict, dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+__all__ = ["CONFIGURATION", "MANIFEST", "BackupError", "Manifest", "Member"]
+
+CONFIGURATION = "ci-daemon.toml"
+MANIFEST = "manifest.json"
+
+_FORMAT = 1
+
+
+class BackupError(Exception):
+    """A backup cannot be taken, or what is to be restored is none, or not whole; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A file of a backup."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """When and of what a backup was taken, and what is in it.
+
+    ``key_id`` is known of the key even where the backup is without it. ``configuration`` is where the configuration
+    file lay, None where there was none. ``counts`` are the database's rows by table, ``members`` the files by name.
+    """
+
+    created_at: str
+    release: str
+    state_dir: str
+    schema_version: int
+    key_id: str
+    configuration: str | None
+    counts: Mapping[str, int]
+    members: Mapping[str, Member]
+    format: int = _FORMAT
+
+    def encoded(self) -> bytes:
+        """Return it as it stands in the archive."""
+        return json.dumps(asdict(self), indent=1).encode()
+
+    @classmethod
+    def decoded(cls, text: bytes) -> Manifest:
+        """Read one. Raises BackupError."""
+        try:
+            manifest = TypeAdapter(cls).validate_json(text)
+        except ValidationError:
+            raise BackupError(f"{MANIFEST} in it is not what `ci-daemon backup` writes: use another backup") from None
+        if manifest.format != _FORMAT:
+            raise BackupError(f"it has format {manifest.format}: restore it with the release that took it")
+        return manifest
+
+    @property
+    def bytes(self) -> int:
+        """Return what the files take together, unpacked."""
+        return sum(member.bytes for member in self.members.values())

@@ -1,0 +1,157 @@
+"""`ci-daemon backup` and `restore`: everything that survives the service, in one file and back."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+
+from ci_daemon import backup as backups
+from ci_daemon.command.session import Failure, Session, pass_session
+from ci_daemon.command.style import Command
+from ci_daemon.config import file_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ci_daemon.backup import Manifest, Proof
+
+__all__ = ["backup", "restore"]
+
+_MIB = 2**20
+_STREAM = Path("-")
+
+
+@click.command(cls=Command, short_help="Save everything but VM disks in one file, while the service runs.")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--without-key", is_flag=True, help="Leave out secret.key, without which secrets cannot be opened.")
+@pass_session
+def backup(session: Session, *, file: Path, without_key: bool) -> None:
+    """Take a backup into FILE, or to stdout where FILE is -. The service may run or not, and is not held up.
+
+    In it are the database, logs, artifacts, the sources of unfinished builds, the configuration and the key, all as
+    they are at one instant. FILE is for your eyes only: with the key in it, it opens every secret. With --without-key
+    it does not: keep secret.key elsewhere then, for `ci-daemon restore --key`.
+
+    Not in it are images, which `ci-daemon image build` makes again, and the disks of VMs, also those that are kept for
+    later jobs: after a restore the cache is empty, jobs that ran start again, and a job that builds in the disk of one
+    that passed before the backup fails.
+    """
+    configuration = file_of(session.state_dir)
+    if file == _STREAM:
+        if sys.stdout.isatty():
+            raise Failure("a terminal has no use for a backup: write `ci-daemon backup - | …`, or give a file")
+        out = sys.stdout.buffer
+        with _progress("taking the backup") as told:
+            manifest = backups.backup_to(
+                session.state_dir, out, configuration=configuration, with_key=not without_key, told=told
+            )
+            out.flush()
+        click.echo(_taken(manifest, "stdout"), err=True)
+        return
+    if file.is_dir():
+        raise Failure(f"{file} is a directory: name the file, as in {file / 'ci-daemon.backup'}")
+    with _progress("taking the backup") as told:
+        manifest = backups.backup(
+            session.state_dir, file, configuration=configuration, with_key=not without_key, told=told
+        )
+    size = file.stat().st_size
+    session.answer({"file": str(file), "bytes": size, **_document(manifest)}, _taken(manifest, f"{file}, {size} bytes"))
+
+
+@click.command(cls=Command, short_help="Make a state directory out of a backup, which proves itself.")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@click.option(
+    "--key",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The secret.key of a backup that was taken --without-key.",
+)
+@pass_session
+def restore(session: Session, *, file: Path, key: Path | None) -> int:
+    """Restore FILE, or stdin where FILE is -, into a state directory that has nothing in it but, perhaps, images.
+
+    Every file is held against its digest, the database is checked page by page and brought to this release's schema,
+    the books are verified, and every secret is opened. Whatever is wrong is said, and the directory stays empty.
+
+    Exit code 1 also where all was restored, but the books did not balance when the backup was taken.
+    """
+    try:
+        with _progress("restoring") as told:
+            if file == _STREAM:
+                proof = backups.restore(sys.stdin.buffer, session.state_dir, key=key, told=told)
+            else:
+                with file.open("rb") as source:
+                    proof = backups.restore(source, session.state_dir, key=key, told=told)
+    except backups.BackupError as error:
+        raise Failure(f"{file} is not restored: {error}") from error
+    session.answer(
+        {
+            "state_dir": str(session.state_dir),
+            **_document(proof.manifest),
+            "schema_version_now": proof.schema_version,
+            "secrets": proof.secrets,
+            "unfinished_builds": proof.unfinished,
+            "discrepancies": [asdict(each) for each in proof.discrepancies],
+            "configuration": proof.configuration and str(proof.configuration),
+        },
+        "\n".join(_proven(proof, session.state_dir)),
+    )
+    return 1 if proof.discrepancies else 0
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal how many bytes are done with."""
+    console = Console(stderr=True)
+    columns = (TextColumn(what), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done: progress.advance(task, done)
+
+
+def _taken(manifest: Manifest, where: str) -> str:
+    key = "" if "secret.key" in manifest.members else ", without the key: keep secret.key elsewhere"
+    return f"saved {_content(manifest)} in {where}{key}"
+
+
+def _content(manifest: Manifest) -> str:
+    counts = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in manifest.counts.items())
+    return f"{counts} and {len(manifest.members)} files of {manifest.bytes / _MIB:.1f} MiB"
+
+
+def _document(manifest: Manifest) -> dict[str, object]:
+    return {
+        "created_at": manifest.created_at,
+        "release": manifest.release,
+        "schema_version": manifest.schema_version,
+        "with_key": "secret.key" in manifest.members,
+        "counts": dict(manifest.counts),
+        "files": len(manifest.members),
+        "unpacked_bytes": manifest.bytes,
+    }
+
+
+def _proven(proof: Proof, directory: Path) -> Iterator[str]:
+    manifest = proof.manifest
+    yield f"restored {directory} as {manifest.state_dir} was at {manifest.created_at}: {_content(manifest)}"
+    yield "  every file has the digest that the backup's manifest says"
+    yield "  the database is sound, page by page and reference by reference"
+    if proof.schema_version != manifest.schema_version:
+        yield f"  its schema was brought from version {manifest.schema_version} to {proof.schema_version}"
+    yield f"  the key is the right one, and opens {proof.secrets} secrets"
+    for each in proof.discrepancies:
+        yield f"  WRONG before the backup was taken: {each.organization_slug}: {each.problem}"
+    if not proof.discrepancies:
+        yield "  the books balance"
+    if proof.unfinished:
+        yield f"  {proof.unfinished} builds are not finished, and go on in other VMs when the service starts"
+    if proof.configuration is not None:
+        aside = "" if proof.configuration.suffix == ".toml" else ": take from it what you need"
+        yield f"  the configuration is in {proof.configuration}{aside}"
+    yield "next: `ci-daemon doctor`, which says what this machine lacks"

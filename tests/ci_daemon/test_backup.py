@@ -1,0 +1,367 @@
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import apsw
+import pytest
+
+from ci_daemon.backup import BackupError, backup, backup_to, restore
+from ci_daemon.lock import AlreadyServed
+from storage import (
+    Build,
+    DatabaseUnreadable,
+    Job,
+    NewBuild,
+    NewJob,
+    NewPipeline,
+    NotInitialized,
+    SchemaTooNew,
+    SecretScope,
+    Shape,
+    Storage,
+    SystemClock,
+)
+
+Change = Callable[[tarfile.TarInfo, bytes], Iterator[tuple[tarfile.TarInfo, bytes]]]
+
+SOURCE = b"an archive" * 1000
+
+
+@dataclass
+class Host:
+    """A state directory with one build under way, and what is known of it."""
+
+    directory: Path
+    storage: Storage
+    build: Build
+    job: Job
+
+    @property
+    def scope(self) -> SecretScope:
+        return SecretScope(self.build.organization_id)
+
+    def saved(self, **options: bool) -> bytes:
+        out = io.BytesIO()
+        backup_to(self.directory, out, configuration=self.directory / "ci-daemon.toml", **options)
+        return out.getvalue()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    directory = tmp_path / "old"
+    storage = Storage.create(directory, SystemClock())
+    user = storage.users.create("ann@example.org", "Ann")
+    organization = storage.organizations.create("Acme", "", user.id)
+    pipeline = storage.pipelines.create(organization.id, NewPipeline("web", "Web", "r", "main"))
+    step = NewJob(step_key="only", name="only", command="true", image=None, env={}, shape=Shape(), depends_on=())
+    build = storage.builds.create(pipeline, NewBuild(branch="main", commit="c0", env={"A": "b"}), (step,))
+    job = storage.jobs.of_build(build.id)[0]
+    storage.secrets.put(SecretScope(organization.id), "TOKEN", "hush")
+    storage.sources.store(build.uuid, SOURCE)
+    artifact = directory / "artifacts" / build.uuid / str(uuid4())
+    artifact.parent.mkdir()
+    artifact.write_bytes(b"a report")
+    (directory / "ci-daemon.toml").write_text("[pool]\nwarm = 1\n")
+    with storage.logs.writer(build.uuid, job.uuid, 1) as log:
+        log.output(b"hello\n")
+    yield Host(directory, storage, build, job)
+    storage.close()
+
+
+def repacked(
+    archive: bytes, change: Callable[[tarfile.TarInfo, bytes], Iterator[tuple[tarfile.TarInfo, bytes]]]
+) -> bytes:
+    """Return an archive with each of its members replaced by what ``change`` makes of it."""
+    out = io.BytesIO()
+    with (
+        tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as old,
+        tarfile.open(fileobj=out, mode="w:gz") as new,
+    ):
+        for member in old:
+            file = old.extractfile(member)
+            assert file is not None
+            for header, content in change(member, file.read()):
+                header.size = len(content) if header.isreg() else 0
+                new.addfile(header, io.BytesIO(content))
+    return out.getvalue()
+
+
+def everything_below(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_comes_back_is_what_was_there(host: Host, tmp_path: Path):
+    target, new = tmp_path / "x.backup", tmp_path / "new"
+    manifest = backup(host.directory, target, configuration=host.directory / "ci-daemon.toml")
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert manifest.counts["builds"] == 1
+    with target.open("rb") as source:
+        proof = restore(source, new)
+    assert (proof.secrets, proof.unfinished, proof.discrepancies) == (1, 1, ())
+    assert proof.configuration == new / "ci-daemon.toml"
+    restored, original = everything_below(new), everything_below(host.directory)
+    for name in ("ci-daemon.sqlite3", "ci-daemon.sqlite3-wal", "ci-daemon.sqlite3-shm", "ci-daemon.lock"):
+        restored.pop(name, None)
+        original.pop(name, None)
+    assert restored == original
+    again = Storage.open(new, SystemClock())
+    assert again.logs.reader(host.build.uuid, host.job.uuid).read(0, 100) == b"hello\n"
+    assert again.builds.env(host.build.id) == {"A": "b"}
+    again.close()
+    assert {path.stat().st_mode & 0o077 for path in (new, *new.rglob("*")) if path == new or path.is_file()} == {0}
+
+
+def test_of_a_log_that_is_being_written_it_has_what_the_index_names(host: Host, tmp_path: Path):
+    log = host.directory / "logs" / host.build.uuid / host.job.uuid / "1.log"
+    with log.open("ab") as file:
+        file.write(b"not in the index yet")
+    restore(io.BytesIO(host.saved()), tmp_path / "new")
+    assert (tmp_path / "new" / log.relative_to(host.directory)).read_bytes() == b"hello\n"
+
+
+def test_a_database_that_is_written_to_meanwhile_is_saved_as_it_was_at_one_instant(host: Host, tmp_path: Path):
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            host.storage.users.create(f"{uuid4()}@example.org", "Ann")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        archives = [host.saved() for _ in range(5)]
+    finally:
+        stop.set()
+        writer.join()
+    for number, archive in enumerate(archives):
+        counted = restore(io.BytesIO(archive), tmp_path / str(number)).manifest.counts["users"]
+        with apsw.Connection(str(tmp_path / str(number) / "ci-daemon.sqlite3")) as database:
+            assert list(database.execute("SELECT count(*) FROM users")) == [(counted,)]
+            assert list(database.execute("SELECT count(*) FROM memberships")) == [(counted + 1,)]
+
+
+def test_the_source_of_a_build_that_ends_meanwhile_is_saved_with_it(host: Host, tmp_path: Path):
+    """The first word of progress comes when the database is being copied, in which the build is not finished."""
+    out = io.BytesIO()
+    backup_to(host.directory, out, told=lambda _: host.storage.sources.remove(host.build.uuid))
+    restore(io.BytesIO(out.getvalue()), tmp_path / "new")
+    assert (tmp_path / "new" / "sources" / f"{host.build.uuid}.tar.gz").read_bytes() == SOURCE
+    assert not (host.directory / ".backup").exists()
+
+
+def test_one_backup_at_a_time_and_what_a_killed_one_left_goes(host: Host):
+    (host.directory / ".backup").mkdir()
+    (host.directory / ".backup" / "ci-daemon.sqlite3").write_bytes(b"left")
+    refusals = []
+
+    def interrupt(_: int) -> None:
+        with pytest.raises(BackupError, match=r"another backup of .* is being taken: wait for its end") as refusal:
+            host.saved()
+        refusals.append(refusal)
+
+    backup_to(host.directory, io.BytesIO(), told=interrupt)
+    assert refusals
+    host.saved()
+
+
+def test_a_backup_appears_whole_or_not_at_all(host: Host, tmp_path: Path):
+    def fail(_: int) -> None:
+        raise OSError("the disk is full")
+
+    target = tmp_path / "x.backup"
+    target.write_bytes(b"yesterday's")
+    with pytest.raises(OSError, match="the disk is full"):
+        backup(host.directory, target, told=fail)
+    assert target.read_bytes() == b"yesterday's"
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["x.backup"]
+
+
+def test_a_link_where_the_unfinished_file_goes_is_not_followed(host: Host, tmp_path: Path):
+    (tmp_path / "precious").write_bytes(b"precious")
+    (tmp_path / "x.backup.part").symlink_to(tmp_path / "precious")
+    backup(host.directory, tmp_path / "x.backup")
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+
+
+def test_a_database_that_is_damaged_is_no_backup(host: Host):
+    host.storage.close()
+    path = host.directory / "ci-daemon.sqlite3"
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        file.write(os.urandom(65536))
+    with pytest.raises(DatabaseUnreadable):
+        host.saved()
+
+
+def test_there_is_nothing_to_save_where_no_state_is(tmp_path: Path):
+    with pytest.raises(NotInitialized):
+        backup(tmp_path / "none", tmp_path / "x.backup")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_key_the_right_one_has_to_be_given(host: Host, tmp_path: Path):
+    archive, new, key = host.saved(with_key=False), tmp_path / "new", host.directory / "secret.key"
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        assert "secret.key" not in tar.getnames()
+    with pytest.raises(BackupError, match="without its key: give that with --key FILE"):
+        restore(io.BytesIO(archive), new)
+    other = tmp_path / "other"
+    Storage.create(other, SystemClock()).close()
+    with pytest.raises(BackupError, match="the key is not the one of this backup"):
+        restore(io.BytesIO(archive), new, key=other / "secret.key")
+    assert not new.exists()
+    assert restore(io.BytesIO(archive), new, key=key).secrets == 1
+    assert (new / "secret.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_cut_off_anywhere_it_is_refused_and_nothing_stays(host: Host, tmp_path: Path):
+    archive = host.saved()
+    for length in [*range(0, len(archive), len(archive) // 25), len(archive) - 1, len(archive) - 9]:
+        with pytest.raises(BackupError, match="torn"):
+            restore(io.BytesIO(archive[:length]), tmp_path / "new")
+        assert not (tmp_path / "new").exists()
+
+
+def test_with_a_bit_changed_anywhere_it_is_refused_or_comes_to_the_same(host: Host, tmp_path: Path):
+    """In a run of zeros a bit of the compression may change and the bytes stay as they are, which is no harm."""
+    archive, refused = host.saved(), 0
+    for position in range(10, len(archive), len(archive) // 40):
+        changed = bytearray(archive)
+        changed[position] ^= 0x10
+        new = tmp_path / str(position)
+        try:
+            restore(io.BytesIO(bytes(changed)), new)
+        except BackupError:
+            refused += 1
+            assert not new.exists()
+        else:
+            assert (new / "artifacts" / host.build.uuid).is_dir()
+    assert refused > 30
+
+
+@pytest.mark.parametrize("kind", ["logs", "artifacts", "sources", "secret.key", "ci-daemon.toml"])
+def test_a_file_that_is_another_or_missing_is_named(host: Host, tmp_path: Path, kind: str):
+    def changed(header: tarfile.TarInfo, content: bytes) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+        yield header, content + b"!" if header.name.startswith(kind) else content
+
+    def gone(header: tarfile.TarInfo, content: bytes) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+        if not header.name.startswith(kind):
+            yield header, content
+
+    for change in (changed, gone):
+        with pytest.raises(BackupError, match=f"^{kind}.* in it is not as it was when the backup was taken"):
+            restore(io.BytesIO(repacked(host.saved(), change)), tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "said"),
+    [
+        ("../../etc/cron.d/x", tarfile.REGTYPE, "nothing that belongs there"),
+        ("/etc/passwd", tarfile.REGTYPE, "nothing that belongs there"),
+        ("logs/../../x", tarfile.REGTYPE, "nothing that belongs there"),
+        ("ci-daemon.lock", tarfile.REGTYPE, "nothing that belongs there"),
+        ("secret.key", tarfile.REGTYPE, "nothing that belongs there"),
+        ("logs", tarfile.SYMTYPE, "no plain file"),
+        ("secret.key", tarfile.LNKTYPE, "no plain file"),
+        ("artifacts", tarfile.DIRTYPE, "no plain file"),
+        ("null", tarfile.CHRTYPE, "no plain file"),
+        ("pipe", tarfile.FIFOTYPE, "no plain file"),
+    ],
+)
+def test_what_a_backup_never_holds_is_not_unpacked(host: Host, tmp_path: Path, name: str, kind: bytes, said: str):
+    def with_it(header: tarfile.TarInfo, content: bytes) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+        yield header, content
+        if header.name == "secret.key":
+            foreign = tarfile.TarInfo(name)
+            foreign.type, foreign.linkname = kind, "/etc/passwd"
+            yield foreign, b"x" if kind == tarfile.REGTYPE else b""
+
+    with pytest.raises(BackupError, match=said):
+        restore(io.BytesIO(repacked(host.saved(), with_it)), tmp_path / "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old"]
+
+
+def test_a_file_larger_than_the_disk_is_refused_before_it_is_written(host: Host, tmp_path: Path):
+    header = tarfile.TarInfo("ci-daemon.sqlite3")
+    header.size = 2**55
+    archive = gzip.compress(header.tobuf(tarfile.PAX_FORMAT) + bytes(2**20))
+    with pytest.raises(BackupError, match=r"ci-daemon.sqlite3 has \d+ bytes, the disk of .* has \d+: free some"):
+        restore(io.BytesIO(archive), tmp_path / "new")
+
+
+def test_what_follows_the_manifest_is_refused(host: Host, tmp_path: Path):
+    def and_more(header: tarfile.TarInfo, content: bytes) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+        yield header, content
+        if header.name == "manifest.json":
+            yield tarfile.TarInfo("ci-daemon.toml"), b""
+
+    with pytest.raises(BackupError, match="after the manifest"):
+        restore(io.BytesIO(repacked(host.saved(), and_more)), tmp_path / "new")
+    with pytest.raises(BackupError, match="goes on after its end"):
+        restore(io.BytesIO(host.saved() + gzip.compress(bytes(2**22))), tmp_path / "new")
+
+
+def test_a_newer_releases_backup_is_refused_and_an_older_ones_brought_up_to_date(host: Host, tmp_path: Path):
+    host.storage.close()
+    with apsw.Connection(str(host.directory / "ci-daemon.sqlite3")) as database:
+        database.execute("PRAGMA user_version = 9999")
+    with pytest.raises(SchemaTooNew, match="run the newer release"):
+        restore(io.BytesIO(host.saved()), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_it_is_restored_beside_images_and_a_configuration_and_nothing_else(host: Host, tmp_path: Path):
+    archive, new = host.saved(), tmp_path / "new"
+    (new / "images").mkdir(parents=True)
+    (new / "ci-daemon.toml").write_text("# mine")
+    (new / "thesis.tex").write_text("")
+    with pytest.raises(BackupError, match=r"holds thesis.tex: move it away as a whole, `mv .*new .*new\.old`"):
+        restore(io.BytesIO(archive), new)
+    (new / "thesis.tex").unlink()
+    assert restore(io.BytesIO(archive), new).configuration == new / "ci-daemon.toml.from-backup"
+    assert (new / "ci-daemon.toml").read_text() == "# mine"
+    assert (new / "ci-daemon.toml.from-backup").read_text() == "[pool]\nwarm = 1\n"
+    with pytest.raises(BackupError, match="holds artifacts and more"):
+        restore(io.BytesIO(archive), new)
+
+
+def test_where_a_service_runs_nothing_is_restored(host: Host, tmp_path: Path):
+    """Another process, since a lock is never in the way of the process that has it."""
+    new = tmp_path / "new"
+    new.mkdir()
+    program = "import sys; from pathlib import Path; from ci_daemon.lock import serving\n"
+    program += f"with serving(Path({str(new)!r})): print('serves', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"serves\n"
+        with pytest.raises(AlreadyServed, match=r"serves .* already: stop it first"):
+            restore(io.BytesIO(host.saved()), new)
+        other.communicate()
+
+
+def test_books_that_were_wrong_before_are_told_of(host: Host, tmp_path: Path):
+    host.storage.close()
+    with apsw.Connection(str(host.directory / "ci-daemon.sqlite3")) as database:
+        database.execute("UPDATE organizations SET balance_cents = 7 WHERE slug = 'acme'")
+    proof = restore(io.BytesIO(host.saved()), tmp_path / "new")
+    assert [each.organization_slug for each in proof.discrepancies] == ["acme"]
+
+
+def test_the_manifest_is_the_last_member_and_says_what_is_in_it(host: Host):
+    with tarfile.open(fileobj=io.BytesIO(host.saved())) as tar:
+        names = tar.getnames()
+        manifest = json.loads(tar.extractfile("manifest.json").read())  # type: ignore[union-attr] # it is there
+    assert names[-1] == "manifest.json"
+    assert set(manifest["members"]) == set(names[:-1])
+    assert manifest["state_dir"] == str(host.directory)
