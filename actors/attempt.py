@@ -98,13 +98,13 @@ class Attempt:
             return
         secrets = self._runtime.storage.secrets.lend(self._build, self._job)
         self._masker = Masker.hiding(secrets.values())
-        env = job_environment(self._runtime, self._build, self._job, secrets)
+        env = job_environment(self._runtime, self._build, self._job, secrets, self._lease.image)
         self._lay_source(connection)
         self._link.check()
         spec = vms.CommandSpec(
             command=self._job.command,
             env=env,
-            output_limit=self._runtime.jobs.log_limit_bytes + 1,
+            output_limit=self._runtime.settings.jobs.log_limit_bytes + 1,
         )
         self._notices()
         vms.start(connection, spec)
@@ -161,7 +161,7 @@ class Attempt:
 
     def kill(self) -> None:
         """End the command: TERM to its group, a grace, KILL to all that is left. Returns when it is dead."""
-        vms.terminate(self._link.connected(), grace=self._runtime.jobs.kill_grace)
+        vms.terminate(self._link.connected(), grace=self._runtime.settings.jobs.kill_grace)
 
     def measure(self) -> DiskUse:
         """Look how much the VM has written and how much the host has left."""
@@ -170,8 +170,8 @@ class Attempt:
 
     def collect(self) -> Harvest:
         """Bring what the job's globs match out of the VM, into files without rows. Raises VmError and Abandoned."""
-        storage, settings = self._runtime.storage, self._runtime.artifacts
-        room = shutil.disk_usage(storage.directory).free - self._runtime.jobs.min_free_bytes
+        storage, settings = self._runtime.storage, self._runtime.settings.artifacts
+        room = shutil.disk_usage(storage.directory).free - self._runtime.settings.jobs.min_free_bytes
         store = Store(storage.artifacts.files, self._build.uuid, max(0, min(room, settings.max_bytes)))
         harvest = collect(self._link.connected(), self._job.artifacts, store, settings, self._runtime.clock)
         if self._link.abandoned:
@@ -218,12 +218,13 @@ class Attempt:
         """Make the VM, again and again with pauses until the acquire time-out is over."""
         provider, clock = self._runtime.provider, self._runtime.clock
         spec = spec_of(self._lease, self._parent_disk())
-        deadline = clock.monotonic() + self._runtime.jobs.acquire_timeout
+        deadline = clock.monotonic() + self._runtime.settings.jobs.acquire_timeout
         waits = iter(_ACQUIRE_WAITS)
         while True:
             provider.destroy(self._lease.uuid)
             try:
-                provider.create(spec)
+                with self._runtime.observations.making():
+                    provider.create(spec)
             except (vms.ImageNotFound, vms.SnapshotNotFound):
                 raise
             except vms.VmError:
@@ -250,7 +251,7 @@ class Attempt:
         if self._build.has_source:
             archive = self._runtime.storage.sources.path(self._build.uuid)
             vms.check_source(archive, max_bytes=self._lease.shape.disk_gb * 2**30, sha256=self._build.source_sha256)
-            vms.lay_source(connection, archive, timeout=self._runtime.jobs.source_timeout)
+            vms.lay_source(connection, archive, timeout=self._runtime.settings.jobs.source_timeout)
 
     def _notices(self) -> None:
         """Say in the log what a user would wonder about before the first line of output. Nothing in the common case.

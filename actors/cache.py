@@ -38,13 +38,14 @@ def take_hit(runtime: Runtime, job_id: int) -> bool:
     )
     if not runtime.storage.cache.hit(entry, job, target, build.uuid, notice):
         return False
+    runtime.observations.hit()
     post(runtime.crew.hub, Stirred(job.uuid))
     return True
 
 
 def cached_disk(runtime: Runtime, build: Build, job: Job) -> CacheEntry | None:
     """Return what the cache has of a job. An entry whose disk is gone, or whose image was replaced, is forgotten."""
-    if job.cache_key is None or not runtime.cache.max_bytes:
+    if job.cache_key is None or not runtime.settings.cache.max_bytes:
         return None
     image = runtime.images.resolve(job.image)
     entry = runtime.storage.cache.find(CacheName(build.pipeline_id, image, job.cache_key))
@@ -58,8 +59,10 @@ def cached_disk(runtime: Runtime, build: Build, job: Job) -> CacheEntry | None:
 def keep_disk(runtime: Runtime, build: Build, job: Job, snapshot: str) -> None:
     """Have later builds find the disk that a job has left, unless they find another one already."""
     image = runtime.provider.snapshot_image(snapshot)
-    if job.cache_key is not None and image is not None and runtime.cache.max_bytes:
-        runtime.storage.cache.store(CacheName(build.pipeline_id, image, job.cache_key), snapshot)
+    if job.cache_key is None or image is None or not runtime.settings.cache.max_bytes:
+        return
+    if runtime.storage.cache.store(CacheName(build.pipeline_id, image, job.cache_key), snapshot):
+        runtime.observations.stored()
 
 
 def evict(storage: Storage, provider: Provider, max_bytes: int, room: int = 0) -> None:

@@ -6,16 +6,12 @@ import threading
 from typing import TYPE_CHECKING
 
 from actors.hub import Watch
-from actors.ir import Limits
 from actors.messages import CancelBuild, Demand, Drain, Planted
 from actors.observations import EngineGauges
 from actors.render.alone import discover
-from actors.render.settings import RenderSettings
 from actors.render.settling import plan_from_cache
-from actors.retention import RetentionSettings
 from actors.root import RootSupervisor
-from actors.runtime import Crew, Images, Runtime, post
-from actors.settings import ArtifactSettings, CacheSettings
+from actors.runtime import Crew, Images, Runtime, Settings, post
 from actors.standstill import standstill
 from actors.timer import Timer
 from actors.vms import VmError
@@ -28,18 +24,12 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
     from actors.render.envelope import Envelope
-    from actors.settings import JobSettings, PoolSettings
     from actors.vms import Provider
 
 __all__ = ["Engine", "EngineBusy"]
 
 _CANCEL_PATIENCE = 5.0
 _DISCOVERY_PATIENCE = 120.0
-_KEPT = RetentionSettings()
-_CACHED = CacheSettings()
-_COLLECTED = ArtifactSettings()
-_RENDERED = RenderSettings()
-_LIMITS = Limits()
 
 
 class EngineBusy(Exception):
@@ -54,52 +44,13 @@ class Engine:
         provider: makes the VMs.
         images: says which image of the store a job's image stands for.
         clock: the time.
-        pool: section ``[pool]``.
-        jobs: section ``[jobs]``.
-        base_url: where the API is reached, for ``CI_BUILD_URL``.
-        retention: section ``[retention]``.
-        cache: section ``[cache]``.
-        artifacts: section ``[artifacts]``.
-        render: section ``[render]``.
-        limits: section ``[ir]``.
-        api_address: where this process itself reaches the API.
+        settings: the configuration.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        provider: Provider,
-        images: Images,
-        clock: Clock,
-        pool: PoolSettings,
-        jobs: JobSettings,
-        base_url: str,
-        *,
-        retention: RetentionSettings = _KEPT,
-        cache: CacheSettings = _CACHED,
-        artifacts: ArtifactSettings = _COLLECTED,
-        render: RenderSettings = _RENDERED,
-        limits: Limits = _LIMITS,
-        api_address: tuple[str, int] = ("127.0.0.1", 8800),
-    ) -> None:
-        self._runtime = Runtime(
-            storage=storage,
-            provider=provider,
-            images=images,
-            clock=clock,
-            pool=pool,
-            jobs=jobs,
-            timer=Timer(clock),
-            base_url=base_url,
-            retention=retention,
-            cache=cache,
-            artifacts=artifacts,
-            render=render,
-            limits=limits,
-            api_address=api_address,
-        )
+    def __init__(self, storage: Storage, provider: Provider, images: Images, clock: Clock, settings: Settings) -> None:
+        self._runtime = Runtime(storage, provider, images, clock, Timer(clock), settings)
         self._draining = threading.Event()
-        self._discovering = threading.BoundedSemaphore(render.vms)
+        self._discovering = threading.BoundedSemaphore(settings.render.vms)
 
     @property
     def draining(self) -> bool:
@@ -147,7 +98,7 @@ class Engine:
 
     def renders_wait(self) -> str | None:
         """Say why no build is rendered at present, None where they are."""
-        still = standstill(self._runtime.storage, self._runtime.pool.low_disk_gb)
+        still = standstill(self._runtime.storage, self._runtime.settings.pool.low_disk_gb)
         return None if still is None else still.reason
 
     def discover(self, organization: str, slug: str, archive: bytes) -> Envelope | None:
@@ -155,7 +106,7 @@ class Engine:
 
         Blocks for as long as a render takes. Raises RenderFailed, and EngineBusy where no VM is to be had.
         """
-        if not self._runtime.render.register:
+        if not self._runtime.settings.render.register:
             return None
         busy = "no VM is to be had to look into the source: try again"
         if not self._discovering.acquire(timeout=_DISCOVERY_PATIENCE):
@@ -187,7 +138,7 @@ class Engine:
     def collectors(self) -> Iterable[Collector]:
         """Return what tells the figures of the actors, of this moment and since the process began."""
         runtime = self._runtime
-        return EngineGauges(runtime.pool.host().vms, runtime.drops), runtime.observations
+        return EngineGauges(runtime.settings.pool, runtime.drops), runtime.observations
 
     def pending_reason(self, job: Job) -> str | None:
         """Say why a job waits, None where it does not. Never blocks."""

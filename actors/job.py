@@ -48,6 +48,7 @@ class JobActor(Supervised):
     def __init__(self, runtime: Runtime, parent: Address, assignment: Assignment) -> None:
         super().__init__(runtime.timer, parent)
         self._runtime = runtime
+        self._settings = runtime.settings.jobs
         self._assignment = assignment
         self._job, self._lease = assignment.job, assignment.lease
         self._state = assignment.job.state
@@ -56,7 +57,6 @@ class JobActor(Supervised):
         self._alarms: list[Alarm] = []
         self._following = False
         self._measuring = False
-        self._min_free = runtime.jobs.min_free_bytes
         self._exit_code: int | None = None
         self._fault: Fault | None = None
         self._timeout = timeout_on_record(assignment.job)
@@ -196,7 +196,7 @@ class JobActor(Supervised):
 
     @property
     def _step_seconds(self) -> int:
-        return self._job.timeout_seconds or self._runtime.jobs.step_timeout
+        return self._job.timeout_seconds or self._settings.step_timeout
 
     @property
     def _over(self) -> bool:
@@ -214,12 +214,13 @@ class JobActor(Supervised):
 
     def _measured(self, use: DiskUse) -> None:
         self._measuring = False
-        fault = disk_fault(use, self._lease.shape, min_free=self._min_free)
+        min_free = self._settings.min_free_bytes
+        fault = disk_fault(use, self._lease.shape, min_free=min_free)
         if fault is not None and self._following and self._fault is None:
             self._fault = fault
             self.work("kill", self._attempt.kill)
         else:
-            self._alarm(seconds_to_full(use, self._lease.shape, min_free=self._min_free), MeasureDisk())
+            self._alarm(seconds_to_full(use, self._lease.shape, min_free=min_free), MeasureDisk())
 
     def _exited(self, exit_code: int) -> None:
         """Take the exit code; unless somebody canceled, see what it means and keep what is wanted of the VM."""
@@ -240,7 +241,7 @@ class JobActor(Supervised):
             return
         fault = self._fault or fault_of(error)
         lost = self._runtime.storage.attempts.lost(self._job.id)
-        self._conclude(ending_of_fault(fault, self._job, lost_before=lost, retries=self._runtime.jobs.service_retries))
+        self._conclude(ending_of_fault(fault, self._job, lost_before=lost, retries=self._settings.service_retries))
 
     def _conclude(self, ending: Ending) -> None:
         """Record an ending at once, so that dependents start; but what was stopped is over when its VM is gone.

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter as Tally
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 import pykka
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
+
+from actors.vms import ImageNotFound, SnapshotNotFound, VmError
+from storage import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,17 +22,30 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from actors.drops import Drops
-    from storage import Lease
+    from actors.outcome import Ending
+    from actors.settings import PoolSettings
+    from storage import Build, Lease
 
 __all__ = ["EngineGauges", "Observations"]
 
 _SECONDS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400)
+_MAKING_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 120)
+_NO_ERROR = "-"
+_TO_BLAME = ("internal_error", "lease_failed", "vm_lost")
+_ACTORS = ("BuildSupervisor", "JobActor", "LeasePool", "LogHub", "RenderPool")
 
 
 class Observations(Collector):
     """What happened since the process began. Safe in any thread."""
 
     def __init__(self) -> None:
+        self._builds = Histogram(
+            "ci_daemon_build_seconds",
+            "From a build's creation to its end, by the state that it ended in.",
+            labelnames=("state",),
+            buckets=_SECONDS,
+            registry=None,
+        )
         self._waits = Histogram(
             "ci_daemon_job_queue_wait_seconds",
             "From when a job was ready to its VM.",
@@ -40,6 +58,15 @@ class Observations(Collector):
             buckets=_SECONDS,
             registry=None,
         )
+        self._attempts = Counter(
+            "ci_daemon_job_attempts",
+            "Attempts that ended, by what became of the job (retried: it goes into another) and their error code.",
+            labelnames=("result", "error"),
+            registry=None,
+        )
+        for error in _TO_BLAME:  # a counter that begins with its first event tells Prometheus of no increase
+            self._attempts.labels("failed", error)
+            self._attempts.labels("retried", error)
         self._leases = Histogram(
             "ci_daemon_lease_seconds",
             "From when a VM was ordered to the end of its lease, without VMs that no job ever had.",
@@ -51,10 +78,53 @@ class Observations(Collector):
             "What the leases that jobs gave back cost in cents, since the process began.",
             registry=None,
         )
+        self._making = Histogram(
+            "ci_daemon_vm_create_seconds",
+            "What it took to make a VM for a job, or a warm one, where it could be made.",
+            buckets=_MAKING_SECONDS,
+            registry=None,
+        )
+        self._not_made = Counter(
+            "ci_daemon_vm_create_failures", "VMs for jobs, or warm ones, that could not be made.", registry=None
+        )
+        self._hits = Counter("ci_daemon_cache_hits", "Jobs that passed by what an earlier build left.", registry=None)
+        self._stored = Counter("ci_daemon_cache_stored", "Results kept for later builds.", registry=None)
+        self._renders = Counter(
+            "ci_daemon_renders", "Builds rendered: planned, or refused by an error code.", ("error",), registry=None
+        )
+        for error in (_NO_ERROR, "render_failed", "internal_error"):
+            self._renders.labels(error)
+        self._restarts = Counter(
+            "ci_daemon_actor_restarts", "Actors that died and were started again.", ("actor",), registry=None
+        )
+        for actor in _ACTORS:
+            self._restarts.labels(actor)
+        self._discrepancies = Gauge(
+            "ci_daemon_ledger_discrepancies",
+            "What was wrong in the ledger when it was last verified, which is at start and every hour.",
+            registry=None,
+        )
+
+    @contextmanager
+    def making(self) -> Iterator[None]:
+        """Time the making of a VM, or count that it failed, unless for want of what it was to start from."""
+        began = time.perf_counter()
+        try:
+            yield
+        except VmError as error:
+            if not isinstance(error, ImageNotFound | SnapshotNotFound):
+                self._not_made.inc()
+            raise
+        self._making.observe(time.perf_counter() - began)
 
     def granted(self, waited: float) -> None:
         """Note how many seconds a job waited for the VM that it gets."""
         self._waits.observe(waited)
+
+    def attempted(self, state: JobState, ending: Ending) -> None:
+        """Note an attempt that took its job to a state."""
+        result = "retried" if state is JobState.SCHEDULED else state.value
+        self._attempts.labels(result, ending.outcome.error_code or _NO_ERROR).inc()
 
     def ended(self, lease: Lease) -> None:
         """Note a lease that a job gave back."""
@@ -65,22 +135,53 @@ class Observations(Collector):
         if lease.started_at is not None:
             self._runs.observe(max(0.0, (lease.finished_at - lease.started_at).total_seconds()))
 
+    def built(self, build: Build) -> None:
+        """Note a build whose jobs have all ended."""
+        if build.finished_at is not None:
+            seconds = (build.finished_at - build.created_at).total_seconds()
+            self._builds.labels(build.state.value).observe(max(0.0, seconds))
+
+    def rendered(self, error: str | None = None) -> None:
+        """Note a build that has a plan, or why it has none."""
+        self._renders.labels(error or _NO_ERROR).inc()
+
+    def hit(self) -> None:
+        """Note a job that the cache had."""
+        self._hits.inc()
+
+    def stored(self) -> None:
+        """Note a result that the cache has from here on."""
+        self._stored.inc()
+
+    def restarted(self, actor: str) -> None:
+        """Note an actor of a class that died and has a successor."""
+        self._restarts.labels(actor).inc()
+
+    def verified(self, discrepancies: int) -> None:
+        """Note what was wrong in the ledger."""
+        self._discrepancies.set(discrepancies)
+
     def collect(self) -> Iterator[Metric]:
         """Yield them all."""
-        for observed in (self._waits, self._runs, self._leases, self._cents):
+        for observed in vars(self).values():
             yield from observed.collect()
 
 
 class EngineGauges(Collector):
     """How the actors are at the moment of asking."""
 
-    def __init__(self, max_vms: int, drops: Drops) -> None:
-        self._max_vms = max_vms
+    def __init__(self, pool: PoolSettings, drops: Drops) -> None:
+        self._max_vms = pool.host().vms
+        self._warm = pool.warm + sum(pool.warm_images.values())
+        self._low_disk = pool.low_disk_gb * 2**30
         self._drops = drops
 
     def collect(self) -> Iterator[Metric]:
         """Look, without asking any actor."""
         yield GaugeMetricFamily("ci_daemon_vms_max", "VMs that jobs may hold at once.", value=self._max_vms)
+        yield GaugeMetricFamily("ci_daemon_warm_vms_wanted", "VMs to be kept warm, where there is room.", self._warm)
+        told = "So little free disk that no job starts."
+        yield GaugeMetricFamily("ci_daemon_disk_low_bytes", told, self._low_disk)
         dropped = CounterMetricFamily(
             "ci_daemon_dropped_events", "Events that came too late to mean anything.", labels=("state", "event")
         )

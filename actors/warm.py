@@ -103,7 +103,8 @@ def make_warm(runtime: Runtime, image: str) -> Lease:
         str(uuid.uuid4()), provider=runtime.provider.name, image=image, shape=Shape()
     )
     try:
-        runtime.provider.create(spec_of(lease))
+        with runtime.observations.making():
+            runtime.provider.create(spec_of(lease))
     except VmError:
         runtime.storage.leases.end(lease.id)
         raise

@@ -44,7 +44,7 @@ def settle(runtime: Runtime, build: Build, rendered: Rendered) -> None:
     try:
         envelope = Envelope.parse(rendered.envelope)
         pipeline_ir = envelope.wanted(pipeline.source_slug or pipeline.slug).pipeline_ir
-        planned = plan_jobs(pipeline_ir, runtime.limits)
+        planned = plan_jobs(pipeline_ir, runtime.settings.limits)
     except RenderFailed as failure:
         refuse(runtime, build, "render_failed", str(failure), rendered.log)
     except IrError as error:
@@ -53,6 +53,7 @@ def settle(runtime: Runtime, build: Build, rendered: Rendered) -> None:
         _write_log(runtime, build, rendered.log)
         storage = runtime.storage
         if storage.renders.plan(build.id, pipeline_ir, planned.timeout_seconds, planned.jobs, has_source=True):
+            runtime.observations.rendered()
             post(runtime.crew.root, Planted(build.id))
             _follow(runtime, build, pipeline, envelope)
         post(runtime.crew.hub, Stirred(build.uuid))
@@ -68,7 +69,8 @@ def _follow(runtime: Runtime, build: Build, pipeline: Pipeline, envelope: Envelo
 def refuse(runtime: Runtime, build: Build, code: str, message: str, log: bytes) -> None:
     """Fail a build that cannot be rendered or planned, with what its pipeline files printed."""
     _write_log(runtime, build, log)
-    runtime.storage.renders.refuse(build.id, code, message)
+    if runtime.storage.renders.refuse(build.id, code, message):
+        runtime.observations.rendered(code)
     post(runtime.crew.hub, Stirred(build.uuid))
 
 

@@ -1,0 +1,21 @@
+"""The books looked over while the service runs (engine.md, "After a crash": no debit lost, none made twice)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from actors.runtime import Runtime
+
+__all__ = ["verify_ledger"]
+
+_log = logging.getLogger(__name__)
+
+
+def verify_ledger(runtime: Runtime) -> None:
+    """Compare balances, entries and prices; what does not agree is an error in the log and a figure. Blocks."""
+    found = runtime.storage.ledger.verify()
+    for discrepancy in found:
+        _log.error("the ledger of %s is wrong: %s", discrepancy.organization_slug, discrepancy.problem)
+    runtime.observations.verified(len(found))
