@@ -19,8 +19,10 @@ from ci_daemon.command.coupon import coupon
 from ci_daemon.command.doctor import doctor
 from ci_daemon.command.drain import drain, resume
 from ci_daemon.command.faults import FAULTS, sentence
+from ci_daemon.command.identity import become_owner
 from ci_daemon.command.image import image
 from ci_daemon.command.init import init
+from ci_daemon.command.install import install, uninstall
 from ci_daemon.command.lease import lease
 from ci_daemon.command.ledger import ledger
 from ci_daemon.command.org import org
@@ -42,11 +44,14 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _HEADINGS: dict[str, list[click.Command]] = {
-    "Set up": [init, config, doctor, image],
+    "Set up": [install, uninstall, init, config, doctor, image],
     "Run": [serve, status, drain, resume, lease, cache, retention, audit, backup, restore],
     "People and money": [user, token, org, ledger, coupon],
     "Build": [submit, render, pipeline, build, secret],
 }
+
+_AS_CALLER = {"install", "uninstall", "doctor", "backup", "restore", "logs"}
+"""Commands that do what only root may where root calls them: all others become the state directory's owner."""
 
 
 @click.pass_context
@@ -56,6 +61,8 @@ def _begin(context: click.Context, *, state_dir: Path) -> None:
     Builds run as jobs in VMs that are leased over SSH and billed in a ledger.
     """
     context.ensure_object(Session).state_dir = state_dir.absolute()
+    if context.invoked_subcommand not in _AS_CALLER:
+        become_owner(state_dir)
 
 
 def _command() -> RootGroup:

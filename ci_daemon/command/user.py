@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
+from ci_daemon.command.person import email_address, shown_name
 from ci_daemon.command.session import Session, pass_session
 from ci_daemon.command.style import Group
 
 __all__ = ["user"]
-
-_EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
-_MOST = 255
-
-
-def _email(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    if not _EMAIL.fullmatch(value) or not value.isprintable() or len(value) > _MOST:
-        raise click.BadParameter(f'"{value[:_MOST]}" is no e-mail address: give one like ada@example.org')
-    return value
-
-
-def _name(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    if not value.strip() or not value.isprintable() or len(value) > _MOST:
-        raise click.BadParameter(f"give 1 to {_MOST} characters on one line, not all of them spaces")
-    return value
 
 
 @click.group(cls=Group)
@@ -33,8 +17,8 @@ def user() -> None:
 
 
 @user.command(short_help="Add a user with an organization and an API key.")
-@click.argument("email", callback=_email)
-@click.option("--name", required=True, callback=_name, help="The name to show.")
+@click.argument("email", type=email_address)
+@click.option("--name", type=shown_name, metavar="NAME", required=True, help="The name to show.")
 @pass_session
 def add(session: Session, *, email: str, name: str) -> None:
     """Add a user, the user's personal organization, and an API key for both.

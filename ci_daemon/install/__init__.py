@@ -1,0 +1,13 @@
+"""Put the service onto a host, bring it up to date, go back, and take it off again.
+
+A release is a virtual environment; the unit and the command follow one link, ``current``.
+"""
+
+from __future__ import annotations
+
+from ci_daemon.install.host import Host, InstallError
+from ci_daemon.install.release import Release
+from ci_daemon.install.steps import Done, Step, carry_out, outlook, steps
+from ci_daemon.install.welcome import Newcomer
+
+__all__ = ["Done", "Host", "InstallError", "Newcomer", "Release", "Step", "carry_out", "outlook", "steps"]

@@ -1,0 +1,104 @@
+"""The host that is installed onto: where everything goes on it, and how programs run there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["SERVICE", "USER", "Host", "InstallError", "environment"]
+
+USER = "ci-daemon"
+"""The system user, and its group, that the service runs as."""
+
+SERVICE = "ci-daemon.service"
+
+_MISLEADING = ("CI_DAEMON_", "PYTHON", "PIP_PREFIX", "PIP_ROOT", "PIP_TARGET", "PIP_USER", "VIRTUAL_ENV")
+"""What the caller's environment may hold for a daemon, a Python or a pip of the caller's own."""
+
+_LINES_TOLD = 5
+
+
+class InstallError(Exception):
+    """The installation cannot go on; the message is a sentence that says what to do. The same command goes on later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A host by its root folder, which is another than ``/`` only where nobody boots from it."""
+
+    root: Path = Path("/")
+
+    @property
+    def opt(self) -> Path:
+        """What the service is made of: releases, each a virtual environment, and which is current."""
+        return self.root / "opt/ci-daemon"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the installation that is at work."""
+        return self.root / "run/ci-daemon-install.lock"
+
+    @property
+    def command(self) -> Path:
+        """The command of the current release, for everybody."""
+        return self.root / "usr/local/bin/ci-daemon"
+
+    @property
+    def configuration(self) -> Path:
+        """The owner's configuration."""
+        return self.root / "etc/ci-daemon/ci-daemon.toml"
+
+    @property
+    def state(self) -> Path:
+        """The state directory."""
+        return self.root / "var/lib/ci-daemon"
+
+    @property
+    def database(self) -> Path:
+        """The state directory's database."""
+        return self.state / "ci-daemon.sqlite3"
+
+    @property
+    def units(self) -> Path:
+        """Where units of software that no package brought belong; the owner's own, in /etc, win over them."""
+        return self.root / "usr/local/lib/systemd/system"
+
+    def run(self, *argv: str | Path) -> str:
+        """Run a program as root and return what it printed on stdout. Raises InstallError."""
+        return self._run([*map(str, argv)], environment())
+
+    def ask(self, command: Path, *arguments: str, allowed: Collection[int] = (0,)) -> Any:  # noqa: ANN401 - JSON
+        """Run a `ci-daemon` on the state directory as the service's user, and return its document.
+
+        Raises InstallError where it ends with another exit code than the allowed ones.
+        """
+        become = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--init-groups", "--"]
+        argv = [*become, str(command), "--state-dir", str(self.state), "--json", *arguments]
+        return json.loads(self._run(argv, environment() | {"HOME": str(self.state), "USER": USER}, allowed))
+
+    def _run(self, argv: list[str], environment: dict[str, str], allowed: Collection[int] = (0,)) -> str:
+        try:
+            done = subprocess.run(
+                argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd="/"
+            )
+        except OSError as error:
+            raise InstallError(f"`{shlex.join(argv)}` cannot be run: {error.strerror}") from error
+        if done.returncode not in allowed:
+            said = [line for line in (done.stderr or done.stdout).strip().splitlines() if line.strip()]
+            told = "; ".join(said[-_LINES_TOLD:]) or "it said nothing"
+            raise InstallError(f"`{shlex.join(argv)}` ended with {done.returncode}: {told}")
+        return done.stdout
+
+
+def environment() -> dict[str, str]:
+    """Return the environment for programs: the caller's, without what is meant for others, and with root's folders."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_MISLEADING)}
+    return kept | {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}

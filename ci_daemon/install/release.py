@@ -1,0 +1,139 @@
+"""Releases: each a virtual environment of its own below ``releases``, one of them pointed to by ``current``."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import sys
+import time
+from dataclasses import dataclass
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci_daemon.install.host import USER, Host, InstallError
+from ci_daemon.install.source import ORIGIN, for_pip
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from importlib.metadata import Distribution
+
+__all__ = ["Release", "beside", "current", "make", "other", "point_to"]
+
+_OWN = "ci-daemon"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release that is whole: it bears the note of what it was made from."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return f"{self.version} of {self.path.name}"
+
+    @property
+    def command(self) -> Path:
+        """Its `ci-daemon`."""
+        return self.path / "bin/ci-daemon"
+
+    @property
+    def units(self) -> Path:
+        """The folder of its systemd units."""
+        return self.path / "share/ci-daemon/systemd"
+
+    @property
+    def database(self) -> Path:
+        """The database as this release left it to the one after it; not there before."""
+        return self.path / "ci-daemon.sqlite3"
+
+    @property
+    def version(self) -> str:
+        """Its version number."""
+        return next(each.version for each in self._distributions() if each.name == _OWN)
+
+    @property
+    def schema(self) -> int:
+        """The newest schema of the database that it knows."""
+        steps = self._packages().glob("storage/migrations/[0-9]*.sql")
+        return max(int(step.name.partition("_")[0]) for step in steps)
+
+    def contents(self) -> frozenset[tuple[str, str]]:
+        """Return what it consists of: of the service each file with its digest, of all else the versions."""
+        found = list(self._distributions())
+        files = next(each.files or [] for each in found if each.name == _OWN)
+        return frozenset(
+            {("python", self._packages().parent.name), *((each.name, each.version) for each in found)}
+            | {(str(file), file.hash.value) for file in files if file.hash and _is_content(str(file))}
+        )
+
+    def _packages(self) -> Path:
+        return next(self.path.glob("lib/python3*/site-packages"))
+
+    def _distributions(self) -> list[Distribution]:
+        return list(distributions(path=[str(self._packages())]))
+
+
+def current(host: Host) -> Release | None:
+    """Return the release that the service starts from, if there is one."""
+    path = host.opt / "current"
+    return Release(path.resolve()) if (path / ORIGIN).exists() else None
+
+
+def other(host: Host) -> Release | None:
+    """Return the release that `--rollback` goes to: the newest whole one that is not current."""
+    now = current(host)
+    whole = (Release(note.parent.resolve()) for note in sorted(host.opt.glob(f"releases/*/{ORIGIN}"), reverse=True))
+    return next((each for each in whole if each != now), None)
+
+
+def make(host: Host, source: str) -> Release:
+    """Make a release from a source; where it comes out as the current one, return that and keep no other.
+
+    Raises InstallError. What is left of a release that was not finished goes with the old ones (`beside`).
+    """
+    _require_python_for_all(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
+    path = (host.opt / "releases").resolve() / time.strftime("%Y-%m-%dT%H%M%SZ", time.gmtime())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        host.run(sys.executable, "-Im", "venv", path)
+    except InstallError as error:
+        raise InstallError(f"{error}; where ensurepip is missing, run `apt-get install -y python3-venv`") from error
+    pip = (path / "bin/python", "-Im", "pip", "--disable-pip-version-check", "--quiet")
+    with for_pip(source) as given:
+        host.run(*pip, "install", "--upgrade", given)
+    (path / ORIGIN).write_text(f"{source}\n", encoding="utf-8")
+    made, now = Release(path), current(host)
+    if now is not None and now.contents() == made.contents():
+        shutil.rmtree(path)
+        return now
+    return made
+
+
+def point_to(host: Host, release: Release) -> None:
+    """Make a release the current one, at one instant."""
+    link = host.opt / "current.new"
+    link.unlink(missing_ok=True)
+    link.symlink_to(release.path.relative_to(host.opt.resolve()))
+    link.replace(host.opt / "current")
+
+
+def beside(host: Host, kept: Collection[Release]) -> list[Path]:
+    """Return the folders of all releases but these, also of such as were never finished."""
+    paths = {each.path for each in kept}
+    return [path for path in sorted(host.opt.glob("releases/*")) if path.resolve() not in paths]
+
+
+def _is_content(file: str) -> bool:
+    """Whether a file of a release tells it from others: what bears the release's own path does not."""
+    return "/bin/" not in file and not file.endswith("direct_url.json")
+
+
+def _require_python_for_all(python: Path) -> None:
+    """Refuse a Python in somebody's home: the service's user could not start it. Raises InstallError."""
+    closed = next((each for each in (python, *python.parents) if not each.stat().st_mode & stat.S_IXOTH), None)
+    if closed is not None:
+        raise InstallError(
+            f"the user {USER} cannot run {python}, since {closed} is closed to others:"
+            " install with a Python of the system, such as /usr/bin/python3"
+        )

@@ -1,0 +1,49 @@
+"""Taking the service off a host; its data only where the owner says so."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from ci_daemon.install import release, units
+from ci_daemon.install.host import USER, Host, InstallError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["remove_data", "remove_service", "service_files"]
+
+
+def service_files(host: Host) -> list[Path]:
+    """Return what of the service, and not of the owner, is on the host."""
+    found = [host.opt, host.command, *sorted(host.units.glob("ci-daemon*"))]
+    return [each for each in found if each.exists() or each.is_symlink()]
+
+
+def remove_service(host: Host) -> None:
+    """End the service with every VM, and remove its program. Users, builds and the configuration stay.
+
+    Raises InstallError.
+    """
+    now = release.current(host)
+    if any(host.units.glob("ci-daemon*")):
+        units.stop(host)
+    if now is not None and host.database.exists():
+        host.ask(now.command, "lease", "kill", "--all")
+    units.remove(host)
+    host.command.unlink(missing_ok=True)
+    shutil.rmtree(host.opt.resolve(), ignore_errors=True)
+    if host.opt.is_symlink():
+        host.opt.unlink()
+
+
+def remove_data(host: Host) -> None:
+    """Remove the state directory, the configuration and the user, with its sub-ids. Nothing brings them back."""
+    for folder in (host.state, host.configuration.parent):
+        if folder.exists():
+            shutil.rmtree(folder.resolve())
+            folder.unlink(missing_ok=True)
+    try:
+        host.run("userdel", USER)
+    except InstallError as error:
+        raise InstallError(f"the data is gone, the user {USER} is not: {error}") from error

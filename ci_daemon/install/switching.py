@@ -1,0 +1,125 @@
+"""From one release to another and back: the service stops, its VMs run on, and the next one takes them over."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ci_daemon.install import database, release, units
+from ci_daemon.install.host import Host, InstallError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ci_daemon.install.release import Release
+
+__all__ = ["lacking", "loses", "roll_back", "to"]
+
+_FAILED = (InstallError, KeyboardInterrupt, OSError)
+
+
+def lacking(host: Host, wanted: Release) -> str | None:
+    """Say what keeps the service from running as this release."""
+    now = release.current(host)
+    if now is None:
+        return f"start {wanted}"
+    if now != wanted:
+        return f"keep the database, stop {now}, start {wanted}"
+    if not units.are_of(host, wanted):
+        return f"place the units of {wanted} and start it again"
+    return None if units.is_active(host) else f"start {wanted}"
+
+
+def to(host: Host, wanted: Release) -> None:
+    """Make the service run as a release, or as the one before it where that fails.
+
+    Raises InstallError, which says why and what runs. An interrupt comes to the same.
+    """
+    before = release.current(host)
+    try:
+        _change(host, before, wanted)
+    except _FAILED as fault:
+        reason = str(fault) or "interrupted"
+        if before is None or before == wanted:
+            raise InstallError(
+                f"{wanted} does not run: {reason}\nmend that, then run the same command again"
+            ) from fault
+        with _nothing_between():
+            _back_to(host, before)
+        raise InstallError(f"{wanted} does not run: {reason}\n{before} runs again, with its database") from fault
+
+
+def loses(host: Host, wanted: Release) -> bool:
+    """Whether going back to a release takes its database too, and with that all that was written since.
+
+    Raises InstallError where it would and there is none.
+    """
+    if not database.is_too_new_for(host, wanted):
+        return False
+    if not wanted.database.exists():
+        raise InstallError(
+            f"{wanted} cannot read the database, and no copy from its time is kept: restore a backup of that time"
+            " with `ci-daemon restore`, or stay"
+        )
+    return True
+
+
+def roll_back(host: Host, wanted: Release) -> None:
+    """Make the service run as an earlier release; where it does not start, as the one that runs.
+
+    Raises InstallError, which says why and what runs.
+    """
+    now, takes_database = release.current(host), loses(host, wanted)
+    try:
+        _back_to(host, wanted)
+    except _FAILED as fault:
+        if now is None:
+            raise
+        with _nothing_between():
+            units.stop(host)
+            if takes_database and now.database.exists():
+                database.put_back_of(host, now)
+            _place(host, now)
+            units.start(host)
+        raise InstallError(f"{wanted} does not run: {str(fault) or 'interrupted'}\n{now} runs again") from fault
+
+
+def _back_to(host: Host, wanted: Release) -> None:
+    """Start an earlier release, with the database as it left it where it cannot read today's."""
+    now = release.current(host)
+    units.stop(host)
+    if loses(host, wanted):
+        if now is not None and now != wanted:
+            database.keep_for(host, now)
+        database.put_back_of(host, wanted)
+    _place(host, wanted)
+    units.start(host)
+
+
+def _change(host: Host, before: Release | None, wanted: Release) -> None:
+    if before is not None:
+        units.stop(host)
+        if before != wanted and host.database.exists():
+            database.keep_for(host, before)
+    _place(host, wanted)
+    # The schema is brought up to date while nothing serves, so that a step that fails is told as such.
+    host.ask(wanted.command, "init")
+    units.start(host)
+
+
+def _place(host: Host, wanted: Release) -> None:
+    release.point_to(host, wanted)
+    units.place(host, wanted)
+
+
+@contextmanager
+def _nothing_between() -> Iterator[None]:
+    """Let nobody interrupt, nor the programs that are run."""
+    signs = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {each: signal.signal(each, signal.SIG_IGN) for each in signs}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

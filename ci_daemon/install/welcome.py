@@ -1,0 +1,39 @@
+"""The first owner: a user with an API key, credit, and nobody before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ci_daemon.install.state import settings
+
+if TYPE_CHECKING:
+    from ci_daemon.install.host import Host
+    from ci_daemon.install.release import Release
+
+__all__ = ["CREDIT_CENTS", "Newcomer", "is_needed", "welcome"]
+
+CREDIT_CENTS = 1000
+"""What the first owner's organization gets to begin with, where VMs have a price."""
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """Who will own the first organization."""
+
+    email: str
+    name: str
+
+
+def is_needed(host: Host, release: Release) -> bool:
+    """Whether nobody uses the service yet."""
+    return not host.ask(release.command, "org", "list")
+
+
+def welcome(host: Host, release: Release, newcomer: Newcomer) -> dict[str, object]:
+    """Make the first owner and return the user's e-mail, organization and API key. Raises InstallError."""
+    user = host.ask(release.command, "user", "add", newcomer.email, "--name", newcomer.name)
+    organization = str(user["personal_org_slug"])
+    if not settings(host).billing.free:
+        host.ask(release.command, "ledger", "grant", organization, str(CREDIT_CENTS), "--note", "first credit")
+    return {"email": user["email"], "organization": organization, "token": user["token"]}
