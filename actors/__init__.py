@@ -6,6 +6,7 @@ from actors.intake import PlannedBuild, plan_jobs
 from actors.render import RenderSettings
 from actors.render.settling import RENDER_LOG
 from actors.retention import RetentionSettings
+from actors.runtime import Settings
 from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "PoolSettings",
     "RenderSettings",
     "RetentionSettings",
+    "Settings",
     "Watch",
     "plan_jobs",
 ]

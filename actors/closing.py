@@ -115,7 +115,7 @@ class Closing:
             use = self._attempt.measure()
         except VmError:
             return None
-        return disk_fault(use, self._assignment.lease.shape, min_free=self._runtime.jobs.min_free_bytes)
+        return disk_fault(use, self._assignment.lease.shape, min_free=self._runtime.settings.jobs.min_free_bytes)
 
     def _with_disk(self, ending: Ending, exit_code: int) -> Ending:
         """Keep the disk for those who build in it, without whom the job could pass, and for later builds.
@@ -150,5 +150,5 @@ class Closing:
 
     def _is_to_be_cached(self) -> bool:
         """Tell whether later builds would find this job's disk, and find none yet."""
-        wanted = self._job.cache_key is not None and self._runtime.cache.max_bytes > 0
+        wanted = self._job.cache_key is not None and self._runtime.settings.cache.max_bytes > 0
         return wanted and cached_disk(self._runtime, self._assignment.build, self._job) is None

@@ -21,15 +21,18 @@ class EnvironmentTooLarge(Exception):
     """Linux would start no program with all of a job's variables; the message says what to do."""
 
 
-def job_environment(runtime: Runtime, build: Build, job: Job, secrets: Mapping[str, str]) -> dict[str, str]:
+def job_environment(
+    runtime: Runtime, build: Build, job: Job, secrets: Mapping[str, str], image: str | None = None
+) -> dict[str, str]:
     """Return the variables of a job's command: later ones win, and nobody overrides the service's own.
 
-    Raises EnvironmentTooLarge.
+    Raises EnvironmentTooLarge, and ImageNotFound where the image that the VM was made of is gone.
     """
     build_path = f"organizations/{build.organization_slug}/pipelines/{build.pipeline_slug}/builds/{build.number}"
     env = {
         "HOME": "/root",
         "PATH": _PATH,
+        **({} if image is None else runtime.images.environment(image)),
         **job.env,
         **runtime.storage.builds.env(build.id),
         **secrets,
@@ -38,7 +41,7 @@ def job_environment(runtime: Runtime, build: Build, job: Job, secrets: Mapping[s
         "CI_PIPELINE": build.pipeline_slug,
         "CI_BUILD_NUMBER": str(build.number),
         "CI_BUILD_ID": build.external_id,
-        "CI_BUILD_URL": f"{runtime.base_url}/api/v0/{build_path}",
+        "CI_BUILD_URL": f"{runtime.settings.base_url}/api/v0/{build_path}",
         "CI_JOB_ID": job.uuid,
         "CI_STEP_KEY": job.step_key,
         "CI_BRANCH": build.branch or "",

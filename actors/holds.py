@@ -21,8 +21,8 @@ def seconds_to_hold(runtime: Runtime, build: Build) -> int:
     """
     if not build.debug:
         return 0
-    has_room = shutil.disk_usage(runtime.storage.directory).free >= runtime.jobs.min_free_bytes
-    return runtime.jobs.hold_seconds if has_room else 0
+    has_room = shutil.disk_usage(runtime.storage.directory).free >= runtime.settings.jobs.min_free_bytes
+    return runtime.settings.jobs.hold_seconds if has_room else 0
 
 
 def end_holds(runtime: Runtime) -> None:

@@ -57,8 +57,9 @@ class LeasePool(Supervised):
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime.timer, runtime.crew.root)
         self._runtime = runtime
-        self._host = runtime.pool.host()
-        self._organization = runtime.pool.organization()
+        self._settings = runtime.settings.pool
+        self._host = self._settings.host()
+        self._organization = self._settings.organization()
         self._begun_at = runtime.clock.now()
         self._holdings = Holdings()
         self._warm = WarmStock()
@@ -153,7 +154,7 @@ class LeasePool(Supervised):
         self._drained = self._is_drained()
         if self._draining:
             return "the service is draining"
-        still = standstill(self._runtime.storage, self._runtime.pool.low_disk_gb)
+        still = standstill(self._runtime.storage, self._settings.low_disk_gb)
         now = self._runtime.clock.monotonic()
         if still is not None and still.lacking and now - self._room_asked_at >= _DISK_AGAIN:
             self._room_asked_at = now
@@ -224,7 +225,7 @@ class LeasePool(Supervised):
 
     def _end_overdue(self, waiting: Waiting) -> datetime | None:
         """Have jobs end that waited too long; return when the next one may have. Time without a service counts not."""
-        timeout, queue, now = self._runtime.pool.queue_timeout, self._runtime.storage.queue, self._runtime.clock.now()
+        timeout, queue, now = self._settings.queue_timeout, self._runtime.storage.queue, self._runtime.clock.now()
         since = queue.oldest() if timeout else None
         if since is None:
             return None
@@ -269,9 +270,9 @@ class LeasePool(Supervised):
 
     def _refill(self) -> None:
         """Start to make warm VMs that are missing, one a core at a time, where the host has room beside the jobs'."""
-        resolve, settings = self._runtime.images.resolve, self._runtime.pool
-        wanted = Counter({resolve(None): settings.warm})
-        wanted.update({resolve(name): count for name, count in settings.warm_images.items()})
+        resolve = self._runtime.images.resolve
+        wanted = Counter({resolve(None): self._settings.warm})
+        wanted.update({resolve(name): count for name, count in self._settings.warm_images.items()})
         while self._warm.making < (os.cpu_count() or 1) and (image := self._warm.missing(wanted)) is not None:
             if self._host.excess(self._holdings.load(), self._warm.count + 1):
                 return

@@ -53,7 +53,7 @@ def let_go(runtime: Runtime) -> None:
 def sweep(runtime: Runtime) -> None:
     """Free the disks and source archives of builds that are over, and what the cache holds beyond its budget."""
     storage = runtime.storage
-    evict(storage, runtime.provider, runtime.cache.max_bytes)
+    evict(storage, runtime.provider, runtime.settings.cache.max_bytes)
     free_disks(storage, runtime.provider)
     for build_uuid in storage.sources.all():
         build = storage.builds.by_uuid(build_uuid)
@@ -64,14 +64,14 @@ def sweep(runtime: Runtime) -> None:
 def make_room(runtime: Runtime, lacking: int) -> None:
     """Free what the host's disk can do without, for it lacks ``lacking`` bytes."""
     _log.info("the host's disk lacks %.1f GB: what is not needed goes", lacking / _GB)
-    evict(runtime.storage, runtime.provider, runtime.cache.max_bytes, room=lacking)
+    evict(runtime.storage, runtime.provider, runtime.settings.cache.max_bytes, room=lacking)
     sweep(runtime)
 
 
 def expire(runtime: Runtime) -> None:
     """Remove the logs and artifacts that are kept no longer, and those that the storage knows nothing of."""
     storage, now = runtime.storage, runtime.clock.now()
-    gone = retention.expire(storage, runtime.retention, now)
+    gone = retention.expire(storage, runtime.settings.retention, now)
     for what, share in (("logs", gone.logs), ("artifacts", gone.artifacts)):
         if share.builds:
             _log.info("the %s of %d builds are kept no longer: %d bytes are free", what, share.builds, share.bytes)

@@ -14,25 +14,25 @@ from actors.ir import Limits
 from actors.observations import Observations
 from actors.render.settings import RenderSettings
 from actors.retention import RetentionSettings
-from actors.settings import ArtifactSettings, CacheSettings
+from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings
 from actors.waiting import Waiting
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
     from pathlib import Path
 
-    from actors.settings import JobSettings, PoolSettings
     from actors.timer import Timer
     from actors.vms import Provider
     from storage import Clock, Storage
 
-__all__ = ["Address", "Board", "Crew", "Images", "Runtime", "post"]
+__all__ = ["Address", "Board", "Crew", "Images", "Runtime", "Settings", "post"]
 
 Address = pykka.ActorRef[Any]
 
 
 class Images(Protocol):
-    """Says which image a job starts from, and keeps the store tidy."""
+    """Says which image a job starts from and what its maker gave it, and keeps the store tidy."""
 
     def resolve(self, name: str | None) -> str:
         """Return the image of the store that a job's image stands for; of no image, the default."""
@@ -40,6 +40,10 @@ class Images(Protocol):
 
     def path(self, name: str) -> Path:
         """Return the root of an image's tree. Raises vms.ImageNotFound."""
+        ...
+
+    def environment(self, name: str) -> Mapping[str, str]:
+        """Return the variables that an image's maker wants every program in it to have. Raises vms.ImageNotFound."""
         ...
 
     def sweep(self) -> None:
@@ -65,27 +69,36 @@ class Board:
 
 
 @dataclass(frozen=True, slots=True)
+class Settings:
+    """The configuration of the live service: its sections, where jobs are told that the API is, and where it is.
+
+    ``api_address`` is where this process itself reaches the API, ``base_url`` what goes into ``CI_BUILD_URL``.
+    """
+
+    pool: PoolSettings = field(default_factory=PoolSettings)
+    jobs: JobSettings = field(default_factory=JobSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
+    cache: CacheSettings = field(default_factory=CacheSettings)
+    artifacts: ArtifactSettings = field(default_factory=ArtifactSettings)
+    render: RenderSettings = field(default_factory=RenderSettings)
+    limits: Limits = field(default_factory=Limits)
+    base_url: str = "http://127.0.0.1:8800"
+    api_address: tuple[str, int] = ("127.0.0.1", 8800)
+
+
+@dataclass(frozen=True, slots=True)
 class Runtime:
     """One of these for a running service, shared by its actors and changed by none but as each part says.
 
-    ``api_address`` is where this process itself reaches the API. ``give_up`` is set when restarting actors does not
-    help: the process then ends and systemd starts it again.
+    ``give_up`` is set when restarting actors does not help: the process then ends and systemd starts it again.
     """
 
     storage: Storage
     provider: Provider
     images: Images
     clock: Clock
-    pool: PoolSettings
-    jobs: JobSettings
     timer: Timer
-    base_url: str
-    retention: RetentionSettings = field(default_factory=RetentionSettings)
-    cache: CacheSettings = field(default_factory=CacheSettings)
-    artifacts: ArtifactSettings = field(default_factory=ArtifactSettings)
-    render: RenderSettings = field(default_factory=RenderSettings)
-    limits: Limits = field(default_factory=Limits)
-    api_address: tuple[str, int] = ("127.0.0.1", 8800)
+    settings: Settings
     give_up: threading.Event = field(default_factory=threading.Event)
     crew: Crew = field(default_factory=Crew)
     board: Board = field(default_factory=Board)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pykka
 
-from actors import Engine
+from actors import Engine, Settings
 from actors.vms.sandbox.limits import Limits
 from api import Server, create_app
 from ci_daemon.lock import serving
@@ -59,15 +59,17 @@ def serve(directory: Path, config: Config, notifier: Notifier, *, wait: bool) ->
             provider,
             images,
             clock,
-            config.pool,
-            config.jobs,
-            settings.url,
-            retention=config.retention,
-            cache=config.cache,
-            artifacts=config.artifacts,
-            render=config.render,
-            limits=config.ir,
-            api_address=server.local_address,
+            Settings(
+                pool=config.pool,
+                jobs=config.jobs,
+                retention=config.retention,
+                cache=config.cache,
+                artifacts=config.artifacts,
+                render=config.render,
+                limits=config.ir,
+                base_url=settings.url,
+                api_address=server.local_address,
+            ),
         )
         opened.callback(_no_actor_remains)
         engine.start()

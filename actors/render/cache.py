@@ -34,7 +34,7 @@ def sha256_of(archive: Path) -> str:
 def keep(runtime: Runtime, name: bytes, rendered: Rendered) -> None:
     """Keep an envelope for builds of the same archive, until one of its cache keys would be another."""
     now = runtime.clock.now()
-    until = now + timedelta(seconds=runtime.render.cache_seconds)
+    until = now + timedelta(seconds=runtime.settings.render.cache_seconds)
     holds = Envelope.parse(rendered.envelope).holds_until(now.timestamp())
     if holds is not None:
         until = min(until, datetime.fromtimestamp(min(holds, until.timestamp()), UTC))

@@ -72,7 +72,7 @@ class RenderPool(Supervised):
         waiting = [each for each in self._runtime.storage.renders.unfinished() if each.build_id not in self._under_way]
         if not waiting or self._stands_still():
             return
-        while waiting and len(self._under_way) < self._runtime.render.vms:
+        while waiting and len(self._under_way) < self._runtime.settings.render.vms:
             busy = Counter(rendering.organization_id for rendering in self._under_way.values())
             render = min(waiting, key=lambda each: (busy[each.organization_id], each.build_id))
             waiting.remove(render)
@@ -80,7 +80,7 @@ class RenderPool(Supervised):
 
     def _stands_still(self) -> bool:
         """Tell whether renders wait for the same reasons as jobs do; it is the lease pool that has room made."""
-        still = standstill(self._runtime.storage, self._runtime.pool.low_disk_gb)
+        still = standstill(self._runtime.storage, self._runtime.settings.pool.low_disk_gb)
         if still is not None and still.lacking:
             post(self._runtime.crew.pool, Demand())
         return still is not None

@@ -52,7 +52,7 @@ class Rendering:
     def run(self) -> None:
         """Render, plan and record, whichever way that ends; a VM that is lost is replaced by another."""
         build = self._runtime.storage.builds.get(self._render.build_id)
-        retries = self._runtime.jobs.service_retries
+        retries = self._runtime.settings.jobs.service_retries
         while build is not None and not self._abandoned.is_set():
             try:
                 self._render_in_vm(build)
@@ -70,13 +70,13 @@ class Rendering:
 
     def _render_in_vm(self, build: Build) -> None:
         """Make the VM, do everything in it, and record before it goes, so that nobody waits for its end."""
-        settings, storage = self._runtime.render, self._runtime.storage
+        settings, storage = self._runtime.settings.render, self._runtime.storage
         with self._vm() as (lease, link):
             archive = self._fetched(build, link)
             name = cache_name(build.organization_slug, build.pipeline_slug, archive, lease.image or "")
             rendered = storage.renders.cached(name)
             if rendered is None:
-                min_free = self._runtime.jobs.min_free_bytes
+                min_free = self._runtime.settings.jobs.min_free_bytes
                 with held_to_disk(storage, self._runtime.provider, lease, link, min_free=min_free):
                     rendered = steps.load(link.connected(), build.organization_slug, build.pipeline_slug, settings)
                 keep(self._runtime, name, rendered)
@@ -84,7 +84,7 @@ class Rendering:
 
     def _fetched(self, build: Build, link: Link) -> Path:
         """Bring the source into the VM's workspace; return the archive, which the host has from here on."""
-        storage, settings = self._runtime.storage, self._runtime.render
+        storage, settings = self._runtime.storage, self._runtime.settings.render
         archive, url = storage.sources.path(build.uuid), self._render.source_url
         disk = settings.shape.disk_gb * 2**30
         deadline = self._runtime.clock.monotonic() + settings.fetch_timeout
@@ -98,7 +98,7 @@ class Rendering:
             steps.check(archive, disk, build.source_sha256)
             token = storage.runner_tokens.mint(build.id)
             try:
-                with connection.forward(self._runtime.api_address) as port:
+                with connection.forward(self._runtime.settings.api_address) as port:
                     internal = f"http://127.0.0.1:{port}/api/v0/internal/builds/{build.uuid}/source.tar.gz"
                     fetch(internal, token=token, max_bytes=disk, timeout=left())
             finally:
@@ -115,8 +115,9 @@ class Rendering:
     def _vm(self) -> Iterator[tuple[Lease, Link]]:
         runtime = self._runtime
         image = runtime.images.resolve(None)
+        shape = runtime.settings.render.shape
         lease = runtime.storage.renders.lease(
-            self._render, str(uuid.uuid4()), provider=runtime.provider.name, image=image, shape=runtime.render.shape
+            self._render, str(uuid.uuid4()), provider=runtime.provider.name, image=image, shape=shape
         )
         if lease is None:
             raise Abandoned

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pykka
 import pytest
 
-from actors import ArtifactSettings, CacheSettings, Engine, JobSettings, PoolSettings, plan_jobs
+from actors import Engine, JobSettings, PoolSettings, Settings, plan_jobs
 from actors.ir import Limits
 from actors.vms import Images, ImageStore, SandboxProvider
 from actors.vms.sandbox.userns import IdMap
@@ -22,11 +22,11 @@ T = TypeVar("T")
 class Host:
     """A state directory with its VMs, and one engine after the other over it."""
 
-    def __init__(self, directory: Path, images_dir: Path, warm: int = 0, hold_seconds: int = 600, **pool: Any) -> None:
-        self.pool = PoolSettings(**{"max_vms": 4, "warm": warm} | pool)
-        self.jobs = JobSettings(kill_grace=1.0, hold_seconds=hold_seconds)
-        self.cache = CacheSettings()
-        self.artifacts = ArtifactSettings()
+    def __init__(self, directory: Path, images_dir: Path, hold_seconds: int = 600, **pool: Any) -> None:
+        self.settings = Settings(
+            pool=PoolSettings(**{"max_vms": 4, "warm": 0} | pool),
+            jobs=JobSettings(kill_grace=1.0, hold_seconds=hold_seconds),
+        )
         self.clock = SystemClock()
         self.storage = Storage.create(directory / "state", self.clock)
         idmap = IdMap.of_caller()
@@ -41,17 +41,7 @@ class Host:
         )
 
     def _engine(self) -> Engine:
-        return Engine(
-            self.storage,
-            self.provider,
-            self.images,
-            self.clock,
-            self.pool,
-            self.jobs,
-            "http://127.0.0.1",
-            cache=self.cache,
-            artifacts=self.artifacts,
-        )
+        return Engine(self.storage, self.provider, self.images, self.clock, self.settings)
 
     def restart(self) -> None:
         """Put a new engine in the place of this one, as a new process would."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -112,7 +113,7 @@ def test_an_heir_builds_in_the_disk_of_which_the_artifacts_were_taken(host: Host
 
 def settings(host: Host, **bounds: float) -> None:
     """Have the engine that follows collect within bounds."""
-    host.artifacts = ArtifactSettings(**bounds)  # type: ignore[arg-type] # each is of its field's type
+    host.settings = replace(host.settings, artifacts=ArtifactSettings(**bounds))  # type: ignore[arg-type] # each is of its field's type
     host.restart()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -222,7 +223,7 @@ def test_a_disk_that_cannot_be_kept_fails_nobody_who_wanted_it_for_the_cache_alo
 def test_nothing_is_kept_nor_found_where_the_cache_is_off(host: Host):
     ir = one("true", **cached("k"))
     passed(host, ir)
-    host.cache = CacheSettings(max_gb=0)
+    host.settings = replace(host.settings, cache=CacheSettings(max_gb=0))
     host.restart()
     assert not host.job(passed(host, ir)).cache_hit
     until(lambda: True if not host.storage.cache.entries() else None, "the cache to be emptied")

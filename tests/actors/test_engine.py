@@ -286,10 +286,10 @@ def test_skipping_goes_on_where_the_storage_was_not_there_in_the_middle(host: Ho
         graph.step(key, "true", after=(before,))
     move, failures = host.storage.jobs.move, iter((False, True))
 
-    def sometimes(job_id: int, frm: JobState, to: JobState, **facts: object) -> bool:
+    def sometimes(job_id: int, frm: JobState, to: JobState, outcome: Outcome) -> bool:
         if to is JobState.SKIPPED and next(failures, False):
             raise DatabaseUnavailable("full")
-        return move(job_id, frm, to, **facts)  # type: ignore[arg-type] # passed on as it came
+        return move(job_id, frm, to, outcome)
 
     monkeypatch.setattr(host.storage.jobs, "move", sometimes)
     build = host.build(graph.ir())
