@@ -83,7 +83,11 @@ Sha256 = Annotated[
 
 
 class BuildRequest(RequestBody):
-    """What is said of every build that is asked for."""
+    """What is said of every build that is asked for.
+
+    ``debug`` has the VM of each job that fails be held for a while, at the price of its lease, for the owner of the
+    host to look into it.
+    """
 
     branch: RequiredText
     commit: RequiredText
@@ -92,6 +96,7 @@ class BuildRequest(RequestBody):
     source: Literal["api", "ui", "cli"] | None = None
     pipeline_ir: str | None = None
     source_b64: str | None = None
+    debug: bool | None = None
 
 
 class CreateBuild(BuildRequest):
@@ -217,6 +222,7 @@ class BuildIntake:
             source_archive=_archive(body),
             source_sha256=(by_slug and by_slug.source_sha256) or "",
             key=key,
+            debug=bool(body.debug),
         )
         if body.pipeline_ir is None or not body.pipeline_ir.strip():
             return self._render(req, pipeline, new, by_slug.source_url if by_slug else None)

@@ -16,6 +16,7 @@ from actors.vms.command import (
     wait,
 )
 from actors.vms.connection import Completed, Connection, HostKeyMismatch, OutputTooLong
+from actors.vms.dialog import Dialog, Window
 from actors.vms.guest import script
 from actors.vms.images import Image, ImageError, Images, ImageStore
 from actors.vms.provider import Endpoint, ImageNotFound, Provider, SnapshotNotFound, VmError, VmLost, VmSpec
@@ -31,6 +32,7 @@ __all__ = [
     "Completed",
     "Connection",
     "ConnectionLost",
+    "Dialog",
     "Endpoint",
     "Exited",
     "Following",
@@ -53,6 +55,7 @@ __all__ = [
     "VmError",
     "VmLost",
     "VmSpec",
+    "Window",
     "check_source",
     "follow",
     "lay_source",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import paramiko
 
+from actors.vms.dialog import Dialog
 from actors.vms.forward import forwarded
 from actors.vms.provider import VmError
 from actors.vms.stream import DROPPED, CommandTimeout, ConnectionLost, Deadline, Stream
@@ -19,12 +20,14 @@ from actors.vms.stream import DROPPED, CommandTimeout, ConnectionLost, Deadline,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from actors.vms.dialog import Window
     from actors.vms.provider import Endpoint
     from storage import Clock
 
 __all__ = ["Completed", "Connection", "HostKeyMismatch", "OutputTooLong"]
 
 _KEEPALIVE = 15
+_STARTING = 20.0
 _UNANSWERED_MS = 60_000
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")
 
@@ -108,10 +111,22 @@ class Connection:
         start still has 20 seconds.
         """
         deadline = Deadline(self._clock, timeout)
-        starting = Deadline(self._clock, 20.0) if timeout is None else deadline
+        starting = Deadline(self._clock, _STARTING) if timeout is None else deadline
+        return Stream(self._started(script, starting), deadline, stdin)
+
+    def dialog(self, script: str, window: Window | None) -> Dialog:
+        """Start a POSIX shell script in the VM to talk with, at a terminal where one is given.
+
+        Raises ConnectionLost or CommandTimeout.
+        """
+        return Dialog(self._started(script, Deadline(self._clock, _STARTING), window))
+
+    def _started(self, script: str, starting: Deadline, window: Window | None = None) -> paramiko.Channel:
         try:
             channel = self._transport.open_session(timeout=starting.remaining())
             channel.event = _Patience(starting)
+            if window is not None:
+                channel.get_pty(window.term, window.columns, window.rows)
             channel.exec_command(f"exec /bin/sh -c {shlex.quote(script)}")
         except DROPPED as error:
             if starting.remaining() == 0:
@@ -119,7 +134,7 @@ class Connection:
                 raise CommandTimeout(message) from error
             message = f"the connection to the VM is gone: {_reason(error)}"
             raise ConnectionLost(message) from error
-        return Stream(channel, deadline, stdin)
+        return channel
 
     @contextmanager
     def forward(self, target: tuple[str, int]) -> Iterator[int]:

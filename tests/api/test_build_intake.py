@@ -224,3 +224,16 @@ def test_the_order_of_refusals(world: World, ada: Account, bob: Account):
     assert code(pipeline.post(branch=7, source="cli", source_b64="!")) == "invalid_body"
     assert code(pipeline.post(source="cli", source_b64="!", pipeline_ir="{")) == "build_invalid"
     assert code(pipeline.post(source="cli", pipeline_ir="{")) == "build_plan_rejected"
+
+
+@pytest.mark.parametrize(("given", "kept"), [({}, False), ({"debug": None}, False), ({"debug": True}, True)])
+def test_a_build_may_ask_for_the_vms_of_its_failed_jobs(pipeline: PipelinePath, given: dict[str, object], kept: bool):
+    assert pipeline.build(**given).stored.debug is kept
+
+
+def test_to_ask_for_vms_is_yes_or_no(pipeline: PipelinePath):
+    refused = pipeline.account.client.simulate_post(
+        f"{pipeline.path}/builds", json={"branch": "main", "commit": "c0ffee", "pipeline_ir": HELLO, "debug": "yes"}
+    )
+    assert (refused.status_code, code(refused)) == (422, "invalid_body")
+    assert "debug: expected true or false" in refused.json["error"]["message"]

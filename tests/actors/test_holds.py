@@ -1,0 +1,178 @@
+"""VMs of failed jobs that their build asked to be held: kept, counted, charged once, and gone when that is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pykka
+import pytest
+
+from actors.reaper import reap
+from actors.vms import Connection
+from storage import Build, BuildState, Hold, HoldEnd, JobState, Lease
+from tests.actors.conftest import Host, until
+from tests.e2e.pipelines import Graph, one
+
+
+@contextmanager
+def running(directory: Path, images_dir: Path, hold_seconds: int) -> Iterator[Host]:
+    host = Host(directory, images_dir, hold_seconds=hold_seconds)
+    host.engine.start()
+    try:
+        yield host
+    finally:
+        host.close()
+
+
+@pytest.fixture(scope="module")
+def living(tmp_path_factory: pytest.TempPathFactory, images_dir: Path) -> Iterator[Host]:
+    """A host that every test here gives back without VMs."""
+    with running(tmp_path_factory.mktemp("host"), images_dir, 600) as host:
+        yield host
+    assert pykka.ActorRegistry.get_all() == []
+
+
+def fail(host: Host, command: str = "touch trace; exit 3", **options: object) -> tuple[Build, Hold]:
+    """Have a build fail that asked for its VMs; return it and its one hold."""
+    build = host.build(one(command, **options), debug=True)
+    assert host.finish(build).state is BuildState.FAILED
+    (hold,) = host.storage.holds.open()
+    return build, hold
+
+
+def run(host: Host, hold: Hold, command: str) -> str:
+    """Run a command in a held VM."""
+    connection = Connection(host.provider.connect(hold.vm), host.clock)
+    try:
+        return connection.run(command, timeout=30).stdout.decode()
+    finally:
+        connection.close()
+
+
+def debits(host: Host) -> list[tuple[str | None, int]]:
+    entries = host.storage.ledger.entries(host.pipeline.organization_id)
+    return [(entry.description, entry.amount_cents) for entry in entries]
+
+
+def live(host: Host) -> list[Lease]:
+    return host.storage.leases.live()
+
+
+def release(host: Host, hold: Hold) -> None:
+    """Release a hold and wait until nothing is left of its VM."""
+    assert host.storage.holds.shorten(hold.id, HoldEnd.RELEASED)
+    until(lambda: True if not live(host) else None, "the end of the VM")
+    assert list(host.provider.list()) == []
+    assert host.storage.holds.open() == []
+    assert host.storage.ledger.verify() == []
+
+
+def test_the_vm_of_a_failed_job_is_there_for_a_look_and_gone_with_its_release(living: Host):
+    build, hold = fail(living)
+    job = living.job(build)
+    assert (job.state, job.exit_code, hold.started_at) == (JobState.FAILED, 3, job.finished_at)
+    assert hold.until == hold.started_at + timedelta(seconds=600)
+    assert run(living, hold, "ls /workspace") == "trace\n"
+    assert f"ci-daemon debug ada-example-org/demo/{build.number} only\n".encode() in living.log(build)
+    assert debits(living)[-1][0] == f"demo #{build.number} only"
+    reap(living.engine._runtime)
+    assert run(living, hold, "ls /workspace") == "trace\n"
+    release(living, hold)
+    assert [name for name, _ in debits(living)[-2:]] == [
+        f"demo #{build.number} only",
+        f"demo #{build.number} only, held",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "state"),
+    [
+        ("true", {}, JobState.PASSED),
+        ("exit 1", {"runner_args": {"soft_fail": True}}, JobState.FAILED),
+        ("sleep 600", {"timeout_seconds": 1}, JobState.TIMED_OUT),
+        ("exit 1", {"runner_args": {"retry": {"limit": 1}}}, JobState.FAILED),
+    ],
+)
+def test_what_failed_or_timed_out_is_held_and_of_its_attempts_the_last(
+    living: Host, command: str, options: dict[str, object], state: JobState
+):
+    build = living.finish(living.build(one(command, **options), debug=True))
+    job = living.job(build)
+    assert job.state is state
+    holds = living.storage.holds.open()
+    if state is JobState.PASSED:
+        assert holds == []
+        until(lambda: True if not live(living) else None, "the end of the VM")
+        return
+    (hold,) = holds
+    until(lambda: True if len(live(living)) == 1 else None, "the end of the other attempts' VMs")
+    assert live(living)[0].attempt == job.attempt
+    assert run(living, hold, "pgrep sleep -x -a | grep -c 600; true") == "0\n"
+    release(living, hold)
+
+
+def test_nothing_is_held_of_who_did_not_ask_and_of_what_is_canceled(living: Host):
+    assert living.finish(living.build(one("exit 1"))).state is BuildState.FAILED
+    build = living.build(one("echo begun; sleep 600"), debug=True)
+    living.says(build, b"begun")
+    living.engine.cancel(build.id)
+    assert living.finish(build).state is BuildState.CANCELED
+    until(lambda: True if not live(living) else None, "the end of the VMs")
+    assert living.storage.holds.open() == []
+
+
+def test_the_rest_of_a_build_goes_on_beside_a_held_vm_which_counts_as_one(living: Host):
+    graph = Graph().step("bad", "exit 1").step("slow", "echo begun; sleep 600")
+    build = living.build(graph.ir(), debug=True)
+    living.says(build, b"begun", "slow")
+    until(lambda: living.storage.holds.open() or None, "the hold")
+    others = [living.build(one("echo begun; sleep 600")) for _ in range(3)]
+    for other in others[:2]:
+        living.says(other, b"begun")
+    waiting = living.job(others[2])
+    reason = until(lambda: living.engine.pending_reason(waiting), "the reason")
+    assert reason == "waiting for a VM: host is full (4 of 4)"
+    (hold,) = living.storage.holds.open()
+    assert living.storage.holds.shorten(hold.id, HoldEnd.RELEASED)
+    living.says(others[2], b"begun")
+    for each in (build, *others):
+        living.engine.cancel(each.id)
+        living.finish(each)
+    until(lambda: True if not live(living) else None, "the end of the VMs")
+
+
+def test_another_engine_keeps_the_hold_and_counts_it_and_ends_one_that_is_over(living: Host):
+    _, hold = fail(living)
+    living.restart()
+    assert living.storage.holds.open() == [hold]
+    assert run(living, hold, "ls /workspace") == "trace\n"
+    living.engine.stop()
+    before = len(debits(living))
+    assert living.storage.holds.shorten(hold.id, HoldEnd.RELEASED)
+    living.engine = living._engine()
+    living.engine.start()
+    until(lambda: True if not live(living) else None, "the end of the VM")
+    assert list(living.provider.list()) == []
+    assert len(debits(living)) == before + 1
+
+
+def test_a_held_vm_that_ends_by_itself_is_free(living: Host):
+    _, hold = fail(living)
+    living.provider._vm(hold.vm).end(30)
+    living.restart()
+    until(lambda: True if not live(living) else None, "the end of the lease")
+    assert debits(living)[-1][1] == 0
+    assert living.storage.ledger.verify() == []
+
+
+def test_a_hold_ends_by_itself_when_its_time_is_over(tmp_path: Path, images_dir: Path):
+    with running(tmp_path, images_dir, 1) as host:
+        _, hold = fail(host)
+        until(lambda: True if not live(host) else None, "the end of the VM")
+        assert list(host.provider.list()) == []
+        over = host.storage.holds._get.one(id=hold.id)
+        assert over is not None
+        assert (over.reason, over.finished_at) == (HoldEnd.EXPIRED, hold.until)
