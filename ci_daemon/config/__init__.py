@@ -26,7 +26,7 @@ __all__ = [
 FILE_NAME = "ci-daemon.toml"
 SYSTEM_FILE = Path("/etc/ci-daemon") / FILE_NAME
 
-_RESERVED = frozenset({"CI_DAEMON_STATE_DIR", "CI_DAEMON_URL", "CI_DAEMON_TOKEN"})
+_RESERVED = frozenset({"CI_DAEMON_STARTER", "CI_DAEMON_STATE_DIR", "CI_DAEMON_URL", "CI_DAEMON_TOKEN"})
 
 
 def load(state_dir: Path, environ: Mapping[str, str], system_file: Path = SYSTEM_FILE) -> Config:

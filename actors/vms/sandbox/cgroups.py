@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmError
+from actors.vms.sandbox.program import STARTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -164,11 +165,11 @@ def _first(top: Path, controllers: list[str]) -> list[Hierarchy]:
 def _second(own: Path, root: Path) -> list[Hierarchy]:
     """Find the parent of groups.
 
-    That is what systemd keeps for VMs alone (``systemd/ci-daemon-vms.service``), even if it has no controllers to hand
-    down; else what the service was put in by name, or is alone in, or, for root, one of our own.
+    That is what systemd keeps for VMs and who starts them (``systemd/ci-daemon-vms.service``), even if it has no
+    controllers to hand down; else what the service was put in by name, or is alone in, or, for root, one of our own.
     """
     kept = root / _KEPT
-    if _may_use(kept) and os.access(os.path.commonpath((own, kept)) + "/cgroup.procs", os.W_OK):
+    if STARTER in os.environ and _may_use(kept):
         return [Hierarchy(2, _offered(kept), kept, (kept,))]
     emptied: Path | None = None
     enable_in: tuple[Path, ...]

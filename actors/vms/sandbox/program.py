@@ -1,22 +1,26 @@
-"""How the programs of ``launcher/`` are run: by this process's python, in isolation, with a spec on standard input."""
+"""How the programs around VMs are run: by this process's python, in isolation, or by a process that may do more."""
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 
-__all__ = ["ENVIRONMENT", "command"]
+from actors.vms.sandbox import starter
+
+__all__ = ["ENVIRONMENT", "STARTER", "command"]
 
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
-_HERE = Path(__file__).parent
+STARTER = "CI_DAEMON_STARTER"
+"""The environment variable with the socket of ``starter.py``, by whom programs are started where it is set."""
 
 
-def command(module: str) -> list[str]:
-    """Return the argv that runs ``main()`` of a module of the launcher.
+def command(program: str, *arguments: str) -> list[str]:
+    """Return the argv that runs a program of the launcher, ``main`` or ``flatten``, or ``enter`` with its arguments.
 
-    The launcher is imported as a package of its own, without site-packages or the service's own modules around it: that
-    is what makes it start in 7 ms rather than in a second.
+    They run without site-packages or the service's own modules around them: that is what makes them start in 7 ms
+    rather than in a second.
     """
-    run = f"import os, sys; sys.path[:0] = [{str(_HERE)!r}]; from launcher.{module} import main; os._exit(main())"
-    return [sys.executable, "-I", "-S", "-c", run]
+    if address := os.environ.get(STARTER):
+        return [sys.executable, "-I", "-S", starter.__file__, address, program, *arguments]
+    return starter.argv_of(program, list(arguments))

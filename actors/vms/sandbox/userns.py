@@ -10,12 +10,12 @@ import pwd
 import shlex
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from actors.vms.provider import VmError
+from actors.vms.sandbox.program import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,7 +29,6 @@ CALLER = SIZE
 """The id by which a program in ``IdMap.with_caller()`` sees what belongs to the caller."""
 
 _FIRST_FREE = 100_000
-_ENTER = Path(__file__).with_name("enter.py")
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/",
@@ -108,7 +107,7 @@ class IdMap:
         the mapped ids could not go. A program that cannot be reached so must be in a folder open to all.
         """
         maps = [",".join(map(str, extents)) for extents in (self.uids, self.gids)]
-        return [sys.executable, "-I", "-S", str(_ENTER), *maps, *argv]
+        return command("enter", *maps, *argv)
 
 
 def run_mapped(

@@ -22,6 +22,7 @@ from .kernel import (
     child_ended,
     hold_only,
     mount,
+    set_dumpable,
     set_title,
     unshare,
 )
@@ -57,6 +58,7 @@ def _make(spec: dict[str, Any], mapped: int, report: int, log: int) -> None:
     if os.read(mapped, 1) != b"1":
         os._exit(1)
     become_root()
+    set_dumpable(dumpable=True)
     os.umask(0o022)
     disk = _make_disk(disks, spec["id"], spec["chain"])
     connecting = network.Connecting(spec["network"], disk, log) if spec["network"] else None

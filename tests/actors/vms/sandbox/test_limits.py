@@ -11,6 +11,7 @@ import pytest
 from actors.vms import VmError, VmSpec
 from actors.vms.sandbox import Limits, SandboxProvider, SandboxSettings
 from actors.vms.sandbox.cgroups import Group, Hierarchy, find_hierarchies, remove_groups
+from actors.vms.sandbox.program import STARTER
 from storage import Shape
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Host
 
@@ -178,7 +179,9 @@ def test_a_service_in_a_leaf_of_what_was_delegated_makes_groups_beside_it(tmp_pa
     ]
 
 
-def test_vms_go_to_the_group_that_systemd_keeps_for_them_whatever_controllers_it_has(tmp_path: Path) -> None:
+def test_vms_go_to_the_group_of_who_starts_them_whatever_controllers_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     service, kept = "unified/ci.slice/ci-daemon.service", "unified/ci.slice/ci-vms.slice/ci-daemon-vms.service"
     proc = describe_host(
         tmp_path,
@@ -187,15 +190,14 @@ def test_vms_go_to_the_group_that_systemd_keeps_for_them_whatever_controllers_it
         files={
             **second_version(service, processes=f"{os.getpid()}\n"),
             **second_version(kept, controllers="pids"),
-            "unified/ci.slice/cgroup.procs": "",
         },
     )
+    (own,) = find_hierarchies(proc)
+    assert own.parent == tmp_path / service
+    monkeypatch.setenv(STARTER, "/run/ci-daemon-vms/starter")
     assert find_hierarchies(proc) == [Hierarchy(2, ("pids",), tmp_path / kept, (tmp_path / kept,))]
     (tmp_path / kept / "cgroup.controllers").write_text("hugetlb")
     assert find_hierarchies(proc) == [Hierarchy(2, (), tmp_path / kept, (tmp_path / kept,))]
-    (tmp_path / "unified/ci.slice/cgroup.procs").unlink()
-    (own,) = find_hierarchies(proc)
-    assert own.parent == tmp_path / service
 
 
 def test_root_without_a_delegated_group_makes_one_at_the_top(tmp_path: Path) -> None:

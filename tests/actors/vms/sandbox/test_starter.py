@@ -1,0 +1,114 @@
+"""A service that may not make VMs itself has them made by another process, which does that and nothing else for it."""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.vms.sandbox import IdMap, run_mapped, starter
+from actors.vms.sandbox.program import STARTER, command
+from actors.vms.sandbox.userns import MappedFailed
+from tests.actors.vms.sandbox.conftest import Boot, Host
+from tests.e2e.daemon import until
+
+
+@pytest.fixture
+def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A starter that every program around VMs is asked of, while this process may gain no privileges."""
+    address = str(tmp_path / "starter")
+    process = subprocess.Popen([sys.executable, "-I", "-S", starter.__file__, address])
+    until(lambda: True if Path(address).exists() else None, "the starter's socket")
+    monkeypatch.setenv(STARTER, address)
+    yield address
+    process.kill()
+    process.wait()
+
+
+def test_a_vm_is_made_frozen_and_freed_by_the_starter(host: Host, boot: Boot, address: str) -> None:
+    vm = boot(network=True)
+    assert vm.says("echo well; sleep 0 | cat") == "well"
+    assert vm.provider.disk_bytes(vm.id) > 0
+    snapshot = host.name()
+    vm.says("echo kept > /workspace/file")
+    vm.provider.snapshot(vm.id, snapshot)
+    fork = boot(snapshot=snapshot)
+    assert fork.says("cat /workspace/file") == "kept"
+    for each in (fork, vm):
+        vm.provider.destroy(each.id)
+    vm.provider.remove_snapshot(snapshot)
+
+
+def test_programs_get_the_descriptors_the_folder_and_the_status_of_who_asks(
+    address: str, idmap: IdMap, tmp_path: Path
+) -> None:
+    read, write = os.pipe()
+    os.write(write, b"from below")
+    os.close(write)
+    script = f"pwd; cat; cat <&{read}"
+    with (tmp_path / "input").open("w+b") as given:
+        given.write(b"given ")
+        given.seek(0)
+        printed = run_mapped(["bash", "-c", script], idmap=idmap, cwd=tmp_path, stdin=given, pass_fds=[read])
+    os.close(read)
+    assert printed.decode() == f"{tmp_path}\ngiven from below"
+    with pytest.raises(MappedFailed, match="ended with 3: aside"):
+        run_mapped(["sh", "-c", "echo aside >&2; exit 3"], idmap=idmap, cwd=tmp_path)
+
+
+def test_a_program_ends_with_who_asked_for_it(address: str, idmap: IdMap, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    argv = command(
+        "enter", *(str(extents[0]) for extents in (idmap.uids, idmap.gids)), "sh", "-c", "echo $$; sleep 300"
+    )
+    with mark.open("wb") as out, subprocess.Popen(argv, stdout=out, stdin=subprocess.DEVNULL) as asking:
+        pid = int(until(lambda: mark.read_text().strip() or None, "the program's start"))
+        assert "sleep" not in Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0]
+        asking.kill()
+    until(lambda: None if Path(f"/proc/{pid}").exists() else True, "the program's end")
+
+
+@pytest.mark.parametrize("program", ["sh", "main.py", "../x"])
+def test_no_other_program_is_started(address: str, program: str) -> None:
+    done = subprocess.run(command(program, "-c", "id"), capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (starter.FAILED, b"")
+
+
+def test_the_environment_of_who_asks_stays_with_it(address: str, idmap: IdMap, tmp_path: Path) -> None:
+    argv = command("enter", *(str(extents[0]) for extents in (idmap.uids, idmap.gids)), "env")
+    printed = subprocess.run(
+        argv, env={"LD_PRELOAD": "evil.so"}, stdout=subprocess.PIPE, check=True, cwd=tmp_path
+    ).stdout
+    assert b"evil" not in printed
+
+
+def test_other_users_are_not_listened_to(address: str) -> None:
+    Path(address).chmod(0o666)
+    Path(address).parent.chmod(0o755)
+    pid = os.fork()
+    if pid == 0:
+        os.chdir(Path(address).parent)
+        os.setresuid(65534, 65534, 65534)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
+            asking.connect("starter")
+            answer = b""
+            with contextlib.suppress(ConnectionError):
+                socket.send_fds(asking, [marshal.dumps(("enter", ["0 65534 1", "0 65534 1", "id"], []))], [0])
+                answer = asking.recv(1)
+            os._exit(len(answer))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_where_no_starter_answers_it_is_said_what_to_do(
+    idmap: IdMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(STARTER, str(tmp_path / "nobody"))
+    with pytest.raises(MappedFailed, match="`systemctl restart ci-daemon-vms`"):
+        run_mapped(["true"], idmap=idmap, cwd=tmp_path)
