@@ -135,7 +135,7 @@ class Client:
         """Send a request with the user's key; a path without a slash at its start is below the organization."""
         url = self.daemon.url + (path if path.startswith("/") else f"/api/v0/organizations/{self.org}/{path}")
         headers = {"Authorization": f"Bearer {self.token}", **options.pop("headers", {})}
-        return httpx.request(method, url, headers=headers, timeout=60, **options)
+        return httpx.request(method, url, headers=headers, **{"timeout": 60} | options)
 
     def get(self, path: str, **options: Any) -> Any:
         """Read a resource."""

@@ -43,9 +43,10 @@ def pipeline_file(text: str) -> bytes:
     return archive({".hm/pipeline.py": text, "greeting": "hello from the source\n"})
 
 
-def post(pipeline: Pipeline, source: bytes | None, **fields: Any) -> httpx.Response:
-    """Ask for a build from source alone."""
+def post(pipeline: Pipeline, source: bytes | None, *, patience: float = 60, **fields: Any) -> httpx.Response:
+    """Ask for a build from source alone; ``patience`` is how many seconds an answer may take."""
     body = {"branch": "main", "commit": "0" * 40, **fields}
     if source is not None:
         body["source_b64"] = base64.b64encode(source).decode()
-    return pipeline.client.request("POST", f"pipelines/{pipeline.slug}/builds", json=body)
+    path = f"pipelines/{pipeline.slug}/builds"
+    return pipeline.client.request("POST", path, json=body, timeout=patience)

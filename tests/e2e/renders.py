@@ -1,0 +1,80 @@
+"""Builds from source alone, asked for and looked at."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import httpx
+
+from tests.e2e.daemon import Build, Client, Daemon, Pipeline, until
+from tests.e2e.sources import post
+
+_numbers = itertools.count(1)
+
+NEVER = "import threading\nthreading.Event().wait()\n"
+"""A pipeline file that is never loaded to its end."""
+
+
+def another_pipeline(client: Client) -> Pipeline:
+    """Make a pipeline of a name that nobody has."""
+    return client.pipeline(f"pipeline-{next(_numbers)}")
+
+
+def rejected(pipeline: Pipeline, source: bytes | None, **fields: Any) -> str:
+    """Return why a source is rendered to nothing, as the answer and the build say."""
+    answered = post(pipeline, source, **fields)
+    assert answered.status_code == 422, answered.text
+    error = answered.json()["error"]
+    assert error["code"] == "build_plan_rejected"
+    record = pipeline.client.get(f"pipelines/{pipeline.slug}/builds/{error['build_number']}")
+    assert (record["state"], record["error_code"]) == ("failed", "render_failed")
+    message: str = record["error_message"]
+    assert error["message"] == f"render_failed: {message}"
+    return message
+
+
+def rendered(pipeline: Pipeline, source: bytes | None, **fields: Any) -> Build:
+    """Post a source that can be rendered."""
+    answered = post(pipeline, source, **fields)
+    assert answered.status_code == 201, answered.text
+    return Build(pipeline.client, f"pipelines/{pipeline.slug}/builds/{answered.json()['number']}")
+
+
+def render_log(build: Build) -> str:
+    """Return what the pipeline files printed."""
+    answered = build.client.request("GET", f"{build.path}/render-log")
+    assert answered.status_code == 200, answered.text
+    return answered.text
+
+
+def first_build(pipeline: Pipeline) -> Build:
+    """Wait for a pipeline's first build."""
+    path = f"pipelines/{pipeline.slug}/builds"
+    until(lambda: True if pipeline.client.get(path)["data"] else None, "the build")
+    return Build(pipeline.client, f"{path}/1")
+
+
+def no_vm_is_left(daemon: Daemon) -> None:
+    """Wait until there is no VM."""
+    until(lambda: daemon.json("lease", "list") == [] or None, "the end of all VMs", 30)
+
+
+@contextmanager
+def posting(pipeline: Pipeline, source: bytes) -> Iterator[list[httpx.Response]]:
+    """Ask for a build while the block runs; yield where the answer will be, if there is one."""
+    answers: list[httpx.Response] = []
+
+    def ask() -> None:
+        with suppress(httpx.TransportError):  # the daemon may be killed meanwhile
+            answers.append(post(pipeline, source))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield answers
+    finally:
+        thread.join(60)
