@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from actors.cache import take_hit
-from actors.fairness import REMEMBERED, Holdings
+from actors.fairness import Holdings
 from actors.messages import (
     CacheHit,
     Demand,
@@ -25,12 +25,14 @@ from actors.messages import (
     TaskDone,
     TaskFailed,
 )
+from actors.recollection import held_by_jobs, monotonic, recollect
 from actors.runtime import Runtime, post
 from actors.standstill import standstill
 from actors.supervision import Supervised
-from actors.waiting import Blocked, Waiting
+from actors.turns import Turn, crowd, next_turn
+from actors.waiting import Waiting
 from actors.warm import WarmStock, destroy_warm, make_warm
-from storage import JobState, Lease, LeaseState, QueuedJob, Shape
+from storage import JobState, Lease, LeaseState, QueuedJob
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -44,7 +46,6 @@ _WARM_AGAIN = 10.0
 _DISK_AGAIN = 5.0
 _OVERDUE_AGAIN = 0.5
 _OVERDUE_AT_ONCE = 20
-_SMALLEST = Shape(1, 1, 1)
 
 
 class LeasePool(Supervised):
@@ -70,8 +71,7 @@ class LeasePool(Supervised):
 
     def begin(self) -> None:
         """Take over what an earlier pool left: leases that jobs hold, warm VMs that still live, and who used what."""
-        self._remember()
-        self._recount()
+        self._holdings = recollect(self._runtime.storage, self._runtime.clock)
         for lease in self._runtime.storage.leases.live():
             if lease.build_id is not None:
                 continue
@@ -165,37 +165,23 @@ class LeasePool(Supervised):
         return self._runtime.storage.switches.drained_since() is not None
 
     def _grant(self) -> Waiting:
-        """Give VMs to jobs in their turns for as long as there is room for the very next one; say what then blocks it.
-
-        A large job is not overtaken by smaller ones behind it, or it would wait for ever.
-        """
+        """Give VMs to jobs in their turns for as long as the very next one fits; say what then keeps it from one."""
         queue, now = self._runtime.storage.queue, self._runtime.clock.monotonic()
-        full = self._host.shortage(self._holdings.load(), _SMALLEST)
-        if full is not None and full.total:
-            return Waiting(host=Blocked(None, full))
-        heads: dict[int, QueuedJob] = {}
-        blocked: dict[int, Blocked] = {}
-        for head in queue.heads():
-            self._line_up(head, heads, blocked)
-        while heads:
-            job = self._holdings.next(heads, now)
-            lack = self._host.shortage(self._holdings.load(), job.shape)
-            if lack is not None:
-                return Waiting(host=Blocked(job.job_id, lack), organizations=blocked)
-            self._grant_to(job)
-            del heads[job.organization_id]
-            following = queue.head(job.organization_id)
-            if following is not None:
-                self._line_up(following, heads, blocked)
-        return Waiting(organizations=blocked)
+        if (crowded := crowd(self._holdings, self._host)) is not None:
+            return crowded
+        heads = {job.organization_id: job for job in queue.heads()}
+        while (turn := self._turn(heads, now)).job is not None:
+            self._grant_to(turn.job)
+            organization_id = turn.job.organization_id
+            following = queue.head(organization_id)
+            if following is None:
+                del heads[organization_id]
+            else:
+                heads[organization_id] = following
+        return turn.waiting
 
-    def _line_up(self, job: QueuedJob, heads: dict[int, QueuedJob], blocked: dict[int, Blocked]) -> None:
-        """Put an organization's next job where it belongs: to those that may have a VM, or that its caps forbid one."""
-        lack = self._organization.shortage(self._holdings.load(job.organization_id), job.shape)
-        if lack is None:
-            heads[job.organization_id] = job
-        else:
-            blocked[job.organization_id] = Blocked(job.job_id, lack)
+    def _turn(self, heads: dict[int, QueuedJob], now: float) -> Turn:
+        return next_turn(heads.values(), self._holdings, self._host, self._organization, now)
 
     def _grant_to(self, job: QueuedJob) -> None:
         runtime = self._runtime
@@ -240,27 +226,16 @@ class LeasePool(Supervised):
 
     def _hold(self, lease: Lease) -> None:
         if lease.organization_id is not None:
-            self._holdings.hold(lease.id, lease.organization_id, lease.shape, self._monotonic(lease.started_at))
+            since = monotonic(self._runtime.clock, lease.started_at)
+            self._holdings.hold(lease.id, lease.organization_id, lease.shape, since)
 
     def _recount(self) -> None:
         """Read which leases jobs hold, whatever news of them was lost on the way to a pool that died."""
-        leases = {lease.id: lease for lease in self._runtime.storage.leases.live() if lease.build_id is None}
+        leases = held_by_jobs(self._runtime.storage)
         for lease_id in self._holdings.leases - leases.keys():
             self._holdings.let_go(lease_id, self._runtime.clock.monotonic())
         for lease_id in leases.keys() - self._holdings.leases:
             self._hold(leases[lease_id])
-
-    def _remember(self) -> None:
-        """Read who used what of late."""
-        for use in self._runtime.storage.queue.past_use(timedelta(seconds=REMEMBERED)):
-            began, ended = self._monotonic(use.started_at), self._monotonic(use.finished_at)
-            self._holdings.used(use.organization_id, use.cpu, began, ended)
-
-    def _monotonic(self, instant: datetime | None) -> float:
-        """Return an instant of the past, None for now, as the monotonic clock would have had it."""
-        clock = self._runtime.clock
-        age = 0.0 if instant is None else (clock.now() - instant).total_seconds()
-        return clock.monotonic() - max(0.0, age)
 
     def _tell_again(self, job_id: int, lease: Lease) -> None:
         """Tell of a grant that may have been told to nobody; to know it already does no harm."""

@@ -71,6 +71,14 @@ class Queue:
             _QUEUED,
         )
         self._head = Query(database, queued.where(waits, of_organization).order_by(*turn).limit(1), _QUEUED)
+        self._following = Query(
+            database, queued.where(waits, of_organization).order_by(*turn).limit(slot("limit")), _QUEUED
+        )
+        self._backing_off = Query(
+            database,
+            JobRow.select(JobRow.id).where(backs_off).order_by(JobRow.not_before).limit(slot("limit")),
+            first,
+        )
         self._length = Query(database, JobRow.select(peewee.fn.COUNT(JobRow.id)).where(waits), first)
         self._ahead = Query(
             database,
@@ -128,6 +136,14 @@ class Queue:
     def head(self, organization_id: int) -> QueuedJob | None:
         """Return an organization's next job."""
         return self._head.one(organization_id=organization_id)
+
+    def following(self, organization_id: int, limit: int) -> list[QueuedJob]:
+        """Return an organization's next jobs, in their order."""
+        return self._following.all(organization_id=organization_id, limit=limit)
+
+    def backing_off(self, limit: int) -> list[int]:
+        """Return the row ids of jobs that back off and so are not in the queue, whose next attempt is soonest first."""
+        return self._backing_off.all(limit=limit)
 
     def length(self) -> int:
         """Count the jobs in the queue."""

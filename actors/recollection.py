@@ -1,0 +1,38 @@
+"""What organizations hold and used of late, as the rows have it: for a pool that begins, and for who looks on."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from actors.fairness import REMEMBERED, Holdings
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from storage import Clock, Lease, Storage
+
+__all__ = ["held_by_jobs", "monotonic", "recollect"]
+
+
+def recollect(storage: Storage, clock: Clock) -> Holdings:
+    """Return who holds what, and who used what of late."""
+    holdings = Holdings()
+    for use in storage.queue.past_use(timedelta(seconds=REMEMBERED)):
+        began, ended = monotonic(clock, use.started_at), monotonic(clock, use.finished_at)
+        holdings.used(use.organization_id, use.cpu, began, ended)
+    for lease in held_by_jobs(storage).values():
+        if lease.organization_id is not None:
+            holdings.hold(lease.id, lease.organization_id, lease.shape, monotonic(clock, lease.started_at))
+    return holdings
+
+
+def held_by_jobs(storage: Storage) -> dict[int, Lease]:
+    """Return by row id the leases of VMs that are there for jobs, warm ones too: not those for renders."""
+    return {lease.id: lease for lease in storage.leases.live() if lease.build_id is None}
+
+
+def monotonic(clock: Clock, instant: datetime | None) -> float:
+    """Return an instant of the past, None for now, as the monotonic clock would have had it."""
+    age = 0.0 if instant is None else (clock.now() - instant).total_seconds()
+    return clock.monotonic() - max(0.0, age)

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.daemon import Build, Client, Daemon
+from tests.e2e.pipelines import Graph, one
+from tests.e2e.sources import archive
+
+
+@pytest.fixture
+def other(daemon: Daemon, images_dir: Path, settings: dict[str, str], tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon to be, on a machine that has the images and nothing else."""
+    other = Daemon(tmp_path / "other", {"CI_DAEMON_IMAGES_DIR": str(images_dir), **settings})
+    try:
+        yield other
+        assert "Traceback" not in other.log
+    finally:
+        other.kill()
+        other.command("lease", "kill", "--all", check=False)
+
+
+def on(other: Daemon, build: Build) -> Build:
+    """Return the same build on another daemon."""
+    client = build.client
+    return Build(Client(other, client.email, client.org, client.token), build.path)
+
+
+def test_builds_that_ran_during_a_backup_go_on_where_it_is_restored(
+    daemon: Daemon, other: Daemon, client: Client, tmp_path: Path
+):
+    file = tmp_path / "x.backup"
+    done = client.pipeline("done").build(one("echo was done"))
+    done.finish()
+    graph = (
+        Graph()
+        .step("first", "cat said; test $CI_ATTEMPT -gt 1 || sleep 600")
+        .step("second", "echo after", after=("first",))
+        .step("parent", "true")
+        .step("child", "echo child; sleep 600", builds_in="parent")
+    )
+    build = client.pipeline("running").build(graph.ir(), source=archive({"said": "began\n"}))
+    build.says("began", "first")
+    build.says("child", "child")
+
+    assert daemon.json("backup", str(file))["counts"]["builds"] >= 2
+    proof = other.json("restore", str(file))
+    assert (proof["unfinished_builds"], proof["discrepancies"]) == (1, [])
+
+    other.start()
+    there = on(other, build)
+    assert there.finish()["state"] == "failed"
+    jobs = there.jobs()
+    assert (jobs["first"]["state"], jobs["first"]["attempt"]) == ("passed", 2)
+    assert there.log("first").startswith("began\n")
+    assert there.log("first").endswith("began\n")
+    assert jobs["second"]["state"] == "passed"
+    assert (jobs["child"]["state"], jobs["child"]["error_code"]) == ("failed", "snapshot_failed")
+    assert on(other, done).log() == "was done\n"
+    assert other.json("ledger", "verify") == []
+    assert not list((other.state / "sources").iterdir())
+
+    assert build.states()["first"] == "running"
+    assert build.log("first") == "began\n"
+    build.cancel()
+    build.finish()
