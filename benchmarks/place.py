@@ -11,8 +11,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from actors.vms import Connection, ImageStore, SandboxProvider
+from actors.vms.images import STANDARD
 from actors.vms.sandbox.userns import IdMap, run_mapped
-from ci_daemon.config import Config
 from storage import SystemClock
 
 if TYPE_CHECKING:
@@ -43,14 +43,13 @@ def open_place() -> Iterator[Place]:
     idmap, clock = IdMap.of_caller(), SystemClock()
     images_dir = Path(os.environ.get("CI_DAEMON_IMAGES_DIR") or _RUN / "images")
     images = ImageStore(images_dir, idmap)
-    image = Config().images.default
-    root = images.path(image)
+    root = images.path(STANDARD)
     _RUN.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir=_RUN))
     try:
         provider = SandboxProvider(folder / "sandbox", images, idmap, clock)
         try:
-            yield Place(folder, image, images_dir, root, provider)
+            yield Place(folder, STANDARD, images_dir, root, provider)
         finally:
             for vm in provider.list():
                 provider.destroy(vm)

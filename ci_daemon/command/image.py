@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from typing import IO, TYPE_CHECKING
 
 import click
 
+from actors.vms.images import is_name
 from ci_daemon.command.instants import on_the_wire
-from ci_daemon.command.session import Session, pass_session
+from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import Group
 from ci_daemon.providers import open_images
 from storage import NotInitialized
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from actors.vms.images import Image
 
 __all__ = ["image"]
 
+_COLUMNS = ("name", "default", "mib", "users", "source", "created_at")
 _MIB = 2**20
+_COLUMNS = ("name", "default", "mib", "users", "source", "created_at")
 
 
 @click.group(cls=Group)
@@ -25,13 +31,39 @@ def image() -> None:
     """Root file systems that VMs start from."""
 
 
-@image.command(name="list", short_help="List the images there are.")
+@image.command(name="list", short_help="List the images there are, and what stands on them.")
 @pass_session
 def list_images(session: Session) -> None:
-    """List the images of the store, which several state directories may share."""
-    store = open_images(session.state_dir, session.config()).store
-    documents = [_document(each) for each in store.list()]
-    session.table(documents, ("name", "mib", "source", "created_at"), "no images yet: run `ci-daemon image build`")
+    """List the images of the store, which several state directories may share; what uses them is of this one."""
+    images, users = open_images(session.state_dir, session.config()), _users(session)
+    documents = [
+        {
+            **_document(each),
+            "default": each.name == images.default,
+            "users": len(users[each.name]),
+            "used_by": users[each.name],
+        }
+        for each in images.store.list()
+    ]
+    session.table(documents, _COLUMNS, "no images yet: run `ci-daemon image build`")
+
+
+@image.command(short_help="Say which image is the default one, or choose it.")
+@click.argument("name", required=False)
+@pass_session
+def default(session: Session, *, name: str | None) -> None:
+    """Say from which image steps start that name none, or have them start from the image NAME.
+
+    The service follows at its next VM. What images.default in the configuration says goes before.
+    """
+    config = session.config()
+    images = open_images(session.state_dir, config)
+    if name is not None:
+        if config.images.default not in {None, name}:
+            raise Failure(f"images.default in the configuration is {config.images.default}: change or remove it there")
+        images.store.choose(name)
+    said = "is" if images.default in images.store.names() else "is not there yet, but is"
+    session.answer({"default": images.default}, f"{images.default} {said} the default image")
 
 
 @image.command(short_help="Make an image of a Debian or Ubuntu release.")
@@ -43,12 +75,30 @@ def build(session: Session, *, name: str | None, mirror: str | None) -> None:
 
     Takes half a minute. Where it is there already, nothing happens.
     """
-    config = session.config()
-    store = open_images(session.state_dir, config).store
-    name = name or config.images.default
+    images = open_images(session.state_dir, session.config())
+    store, name = images.store, name or images.default
     before = name in store.names()
     made = store.build(name, mirror=mirror, progress=lambda line: click.echo(line, err=True))
     session.answer(_document(made), f"the image {name} is there already" if before else f"made {_told(made)}")
+
+
+@image.command(short_help="Make an image of one in an OCI registry.")
+@click.argument("reference", metavar="REF")
+@click.option("--as", "name", metavar="NAME", help="What it is called here; by default as there.")
+@pass_session
+def pull(session: Session, *, reference: str, name: str | None) -> None:
+    """Make an image of REF, such as debian:12-slim or ghcr.io/team/base:1, by skopeo and umoci.
+
+    What it lacks of what a VM needs, sshd above all, its own apt-get or apk installs. Commands in it get the variables
+    that it sets; its user, folder and entry point count for nothing. `skopeo login HOST` signs in.
+    """
+    config = session.config()
+    name = name or reference.removeprefix("docker://")
+    if not is_name(name):
+        raise Failure(f"{name} cannot be the name of an image here: give it one with --as NAME")
+    store = open_images(session.state_dir, config).store
+    made = store.pull(reference, name, config.sandbox, lambda line: click.echo(line, err=True))
+    session.answer(_document(made), f"pulled {_told(made)}")
 
 
 @image.command(name="import", short_help="Make an image of a root file system's tar.")
@@ -69,29 +119,35 @@ def import_image(session: Session, *, name: str, tar: IO[bytes]) -> None:
 @click.argument("name")
 @pass_session
 def remove(session: Session, *, name: str) -> None:
-    """Remove the image NAME. Refused while VMs or disks of this state directory start from it, cached ones too."""
-    store = open_images(session.state_dir, session.config()).store
-    store.remove(name, used_by=_users(session, name))
+    """Remove the image NAME.
+
+    Refused for the default one, and while VMs or disks of this state directory start from it, cached ones too.
+    """
+    images = open_images(session.state_dir, session.config())
+    if name == images.default:
+        images.store.get(name)
+        raise Failure(f"{name} is the default image: choose another one first, with `ci-daemon image default NAME`")
+    images.store.remove(name, used_by=_users(session)[name])
     session.answer({"removed": name}, f"removed {name}")
 
 
-def _users(session: Session, name: str) -> list[str]:
-    """Name the leases and snapshots that stand on an image."""
+def _users(session: Session) -> Mapping[str | None, list[str]]:
+    """Name the leases and disks that stand on each image."""
+    users: defaultdict[str | None, list[str]] = defaultdict(list)
     try:
         with session.storage() as storage:
-            leases = [f"lease {each.uuid}" for each in storage.leases.live() if each.image == name]
-            cached = {entry.snapshot for entry in storage.cache.entries() if entry.name.image == name}
-            snapshots = [
-                f"snapshot {each.name}"
-                for each in storage.snapshots.all()
-                if each.name not in cached
-                and (lease := storage.leases.of_job(each.job_id)) is not None
-                and lease.image == name
-            ]
-            disks = f"{len(cached)} cached disks (`ci-daemon cache clear` frees them)"
-            return leases + snapshots + ([disks] if cached else [])
+            for lease in storage.leases.live():
+                users[lease.image].append(f"lease {lease.uuid}")
+            cached = {entry.snapshot: entry.name.image for entry in storage.cache.entries()}
+            for snapshot in storage.snapshots.all():
+                left = storage.leases.of_job(snapshot.job_id)
+                if snapshot.name not in cached and left is not None:
+                    users[left.image].append(f"snapshot {snapshot.name}")
+            for name, count in Counter(cached.values()).items():
+                users[name].append(f"{count} cached disks (`ci-daemon cache clear` frees them)")
     except NotInitialized:
-        return []
+        pass
+    return users
 
 
 def _document(made: Image) -> dict[str, object]:
@@ -101,6 +157,7 @@ def _document(made: Image) -> dict[str, object]:
         "mib": made.size // _MIB,
         "source": made.source,
         "created_at": on_the_wire(made.created),
+        "environment": dict(made.environment),
     }
 
 

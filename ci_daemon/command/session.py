@@ -30,7 +30,13 @@ _WIDEST = 500
 
 def on_one_line(value: object) -> str:
     """Return a value as a terminal shows it, which nothing that users name can make do anything else."""
-    text = "" if value is None else str(value)
+    match value:
+        case None:
+            text = ""
+        case bool():
+            text = "yes" if value else "no"
+        case _:
+            text = str(value)
     return "".join(character if character.isprintable() else " " for character in text)
 
 

@@ -26,13 +26,13 @@ class ImageSettings:
     """Section ``[images]``: where images are kept, and which one a step gets.
 
     ``dir`` may be shared by several state directories; by default it is ``images`` in the state directory. ``default``
-    is for steps that name none. ``map`` says which image stands in for a name that pipelines use and this host does
-    not have.
+    is for steps that name none; where it is not set, ``ci-daemon image default`` says it. ``map`` says which image
+    stands in for a name that pipelines use and this host does not have; ``"default"`` is the default one.
     """
 
     dir: Path | None = field(default=None, metadata={"example": "/var/lib/ci-daemon/images"})
-    default: str = "debian:12"
-    map: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({"ubuntu:24.04": "debian:12"}))
+    default: str | None = field(default=None, metadata={"example": "debian:12"})
+    map: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({"ubuntu:24.04": "default"}))
 
 
 @with_config(ConfigDict(extra="forbid", strict=True))

@@ -52,6 +52,8 @@ def packages() -> Iterator[Check]:
     else:
         yield _program("network", "slirp4netns", "slirp4netns", "it connects VMs to the network")
     yield _program("mmdebstrap", "mmdebstrap", "mmdebstrap", "`ci-daemon image build` needs it", needed=False)
+    yield _program("skopeo", "skopeo", "skopeo", "`ci-daemon image pull` fetches with it", needed=False)
+    yield _program("umoci", "umoci", "umoci", "`ci-daemon image pull` unpacks with it", needed=False)
     yield _program("git", "git", "git", "`ci-daemon submit` asks it for branch and commit", needed=False)
 
 

@@ -59,14 +59,15 @@ def room(directory: Path) -> Check:
 
 def default_image(state_dir: Path, config: Config) -> Check:
     """The image that steps without one start from."""
-    name, default = "image", config.images.default
+    name = "image"
     try:
-        there = open_images(state_dir, config).store.names()
+        images = open_images(state_dir, config)
     except NoSubIds:
         return Check(
             name, ok=False, detail="no image can be made before there are sub-ids", needed=False, fixable=False
         )
-    if default in there:
+    default = images.default
+    if default in images.store.names():
         return good(name, f"the image {default} is there")
     detail = f"there is no image {default}, from which most steps start"
     mend = f"ci-daemon --state-dir {state_dir} image build {default}"

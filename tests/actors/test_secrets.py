@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
 
 from actors.environment import job_environment
-from actors.vms import Connection, VmError
+from actors.vms import Connection, Images, ImageStore, VmError
 from actors.vms import command as command_module
 from actors.vms.sandbox.userns import IdMap, run_mapped
 from storage import SecretScope
@@ -57,6 +59,20 @@ def test_a_secret_goes_before_the_builds_environment_and_the_services_before_all
     job = host.job(build)
     env = job_environment(host.engine._runtime, build, job, host.storage.secrets.lend(build, job))
     assert (env["A"], env["B"], env["CI"], env["HOME"]) == ("pipeline's", "step's", "true", "/root")
+    host.finish(build)
+
+
+def test_what_an_image_sets_goes_before_the_services_defaults_and_behind_the_step(host: Host, tmp_path: Path):
+    (tmp_path / "tools@1").mkdir()
+    facts = {"name": "tools:1", "size": 0, "source": "", "created": "2026-01-02T03:04:05+00:00"}
+    env = {"PATH": "/opt/go/bin:/bin", "A": "image's", "CI": "no"}
+    (tmp_path / "tools@1" / "image.json").write_text(json.dumps({**facts, "environment": env}))
+    build = host.build(one("true", env={"A": "step's"}))
+    runtime = dataclasses.replace(
+        host.engine._runtime, images=Images(ImageStore(tmp_path, IdMap.of_caller()), None, {})
+    )
+    env = job_environment(runtime, build, host.job(build), {}, "tools:1")
+    assert (env["PATH"], env["A"], env["CI"]) == ("/opt/go/bin:/bin", "step's", "true")
     host.finish(build)
 
 

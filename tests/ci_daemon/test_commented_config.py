@@ -20,9 +20,7 @@ def test_as_it_stands_it_changes_nothing(tmp_path: Path):
 def test_with_every_key_taken_out_of_its_comment_it_says_what_is_so_anyway(tmp_path: Path):
     config = loaded(tmp_path, re.sub(r"(?m)^#(?=\w+ = )", "", commented_configuration()))
     assert config.http.base_url == "https://ci.example.org"
-    as_default = replace(
-        config, http=replace(config.http, base_url=None), images=replace(config.images, dir=Config().images.dir)
-    )
+    as_default = replace(config, http=replace(config.http, base_url=None), images=Config().images)
     assert as_default == Config()
 
 

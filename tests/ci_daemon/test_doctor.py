@@ -168,7 +168,7 @@ def test_what_takes_root_is_said_in_one_line_too(
     *_, last = capsys.readouterr().out.splitlines()
     assert last.startswith("all at once: ")
     assert "apt-get install -y" in last
-    assert "slirp4netns mmdebstrap git" in last
+    assert "slirp4netns mmdebstrap skopeo umoci git" in last
 
 
 def test_only_what_failed_and_is_safe_to_mend_is_mended():

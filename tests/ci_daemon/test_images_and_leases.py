@@ -67,17 +67,47 @@ def lease_a_vm(storage: Storage, provider: Provider) -> str:
     return vm_id
 
 
-def test_the_images_of_the_store_are_listed(run: Run, own_store: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_images_of_the_store_are_listed_with_what_stands_on_them(
+    run: Run, own_store: Path, storage: Storage, capsys: pytest.CaptureFixture[str]
+):
+    vm_id = str(uuid.uuid4())
+    storage.leases.reserve_warm(vm_id, "sandbox", "mine:1", Shape())
     assert run("image", "list") == 0
     assert capsys.readouterr().out.splitlines()[1].split() == [
         "mine:1",
+        "no",
         "3",
+        "1",
         "made",
         "up",
         "2026-01-02T03:04:05.000000Z",
     ]
     assert run("image", "list", "--json") == 0
-    assert [image["bytes"] for image in json.loads(capsys.readouterr().out)] == [3 * 2**20]
+    [image] = json.loads(capsys.readouterr().out)
+    assert (image["bytes"], image["default"], image["used_by"]) == (3 * 2**20, False, [f"lease {vm_id}"])
+
+
+def test_the_default_image_is_chosen_in_the_store_and_followed_at_once(
+    run: Run, own_store: Path, state: Path, capsys: pytest.CaptureFixture[str]
+):
+    images = open_images(state, Config(images=ImageSettings(dir=own_store)))
+    assert run("image", "default") == 0
+    assert capsys.readouterr().out == "debian:12 is not there yet, but is the default image\n"
+    assert run("image", "default", "mine:1", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"default": "mine:1"}
+    assert [images.resolve(name) for name in (None, "ubuntu:24.04", "debian:12")] == ["mine:1", "mine:1", "debian:12"]
+    assert run("image", "remove", "mine:1") == 1
+    assert "mine:1 is the default image: choose another one first" in capsys.readouterr().err
+    assert run("image", "default", "nothing:1") == 1
+    assert 'no image "nothing:1" on this host' in capsys.readouterr().err
+
+
+def test_a_default_image_of_the_configuration_is_changed_there(
+    run: Run, own_store: Path, state: Path, capsys: pytest.CaptureFixture[str]
+):
+    (state / "ci-daemon.toml").write_text('[images]\ndefault = "debian:13"\n')
+    assert run("image", "default", "mine:1") == 1
+    assert "images.default in the configuration is debian:13" in capsys.readouterr().err
 
 
 def test_a_store_without_images_says_how_to_get_one(
@@ -99,6 +129,8 @@ def test_an_image_that_is_there_is_not_built_again(run: Run, capsys: pytest.Capt
         (["build", "plan9:4"], 'no recipe for an image "plan9:4"'),
         (["remove", "nothing:1"], 'no image "nothing:1" on this host'),
         (["remove", "../../etc"], "is no name for an image"),
+        (["pull", "localhost:1/any:1"], "localhost:1/any:1 cannot be the name of an image here: give it one with --as"),
+        (["pull", "localhost:1/any:1", "--as", "any"], "any:1 cannot be pulled: the registry localhost:1 cannot be"),
     ],
 )
 def test_what_cannot_be_done_with_an_image_is_said(

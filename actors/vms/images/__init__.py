@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from actors.vms.images.choice import Images, resolve
+from actors.vms.images.choice import STANDARD, Images, resolve
 from actors.vms.images.debian import RELEASES
-from actors.vms.images.names import check_name
+from actors.vms.images.names import check_name, is_name
 from actors.vms.images.store import Image, ImageError, ImageStore
 
-__all__ = ["RELEASES", "Image", "ImageError", "ImageStore", "Images", "check_name", "resolve"]
+__all__ = ["RELEASES", "STANDARD", "Image", "ImageError", "ImageStore", "Images", "check_name", "is_name", "resolve"]

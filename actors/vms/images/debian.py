@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import tempfile
 import threading
 from collections import deque
 from contextlib import contextmanager
@@ -88,28 +87,30 @@ class Recipe:
         return f"mmdebstrap {self.release.suite}"
 
     @contextmanager
-    def tar(self, progress: Callable[[str], None]) -> Iterator[IO[bytes]]:
-        """Give the tar of the root file system while it is made. Raises VmError at the end where that failed."""
-        with tempfile.TemporaryDirectory(prefix="ci-daemon-image-") as folder:
-            argv = [*self._argv(Path(folder)), *self._sources()]
-            environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "TMPDIR": "/var/tmp"}  # noqa: S108 - must be open to the mapped ids
-            with subprocess.Popen(
-                argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            ) as process:
-                assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 - pipes
-                last: deque[str] = deque(maxlen=_LAST_LINES)
-                listener = threading.Thread(target=_listen, args=(process.stderr, progress, last), daemon=True)
-                listener.start()
-                failure: VmError | None = None
-                try:
-                    yield process.stdout
-                except VmError as error:  # the echo of what failed in here, or its cause
-                    failure = error
-                except BaseException:
-                    process.terminate()
-                    raise
-                process.stdout.close()
-                listener.join()
+    def tar(self, folder: Path, progress: Callable[[str], None]) -> Iterator[IO[bytes]]:
+        """Give the tar of the root file system while it is made in ``folder``, which is open to the VMs' ids.
+
+        Raises VmError at the end where that failed.
+        """
+        argv = [*self._argv(folder), *self._sources()]
+        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "TMPDIR": str(folder)}
+        with subprocess.Popen(
+            argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 - pipes
+            last: deque[str] = deque(maxlen=_LAST_LINES)
+            listener = threading.Thread(target=_listen, args=(process.stderr, progress, last), daemon=True)
+            listener.start()
+            failure: VmError | None = None
+            try:
+                yield process.stdout
+            except VmError as error:  # the echo of what failed in here, or its cause
+                failure = error
+            except BaseException:
+                process.terminate()
+                raise
+            process.stdout.close()
+            listener.join()
         if process.returncode != 0:
             reasons = [*last, *([str(failure)] if failure else [])]
             message = f"mmdebstrap could not make {self.name}: {'; '.join(reasons)}"

@@ -6,7 +6,7 @@ import re
 
 from actors.vms.provider import VmError
 
-__all__ = ["check_name", "folder_of", "name_of"]
+__all__ = ["check_name", "folder_of", "is_name", "name_of"]
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*(:[a-zA-Z0-9][a-zA-Z0-9._-]*)?")
 _MAX_NAME = 200
@@ -14,9 +14,14 @@ _TO_FOLDER = str.maketrans({"/": "+", ":": "@"})
 _TO_NAME = str.maketrans({"+": "/", "@": ":"})
 
 
+def is_name(name: str) -> bool:
+    """Tell whether an image may have this name, like ``debian:12`` or ``team/base``."""
+    return len(name) <= _MAX_NAME and _NAME.fullmatch(name) is not None
+
+
 def check_name(name: str) -> None:
-    """Raise VmError where ``name`` is no name for an image, like ``debian:12`` or ``team/base``."""
-    if len(name) > _MAX_NAME or not _NAME.fullmatch(name):
+    """Raise VmError where ``name`` is no name for an image."""
+    if not is_name(name):
         message = (
             f'"{name[:_MAX_NAME]}" is no name for an image: use lower-case letters, digits, ".", "_" and "-", parts '
             'joined by "/", and a tag after ":"'

@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING
 
 from actors.vms.images.debian import Recipe
 from actors.vms.images.names import check_name, folder_of, name_of
+from actors.vms.images.outfit import end_all, outfitted
+from actors.vms.images.registry import Reference
+from actors.vms.images.scratch import scratch, sweep_scratch
 from actors.vms.images.tree import Tree, missing_programs
 from actors.vms.provider import ImageNotFound, VmError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
+    from actors.vms.sandbox.provider import SandboxSettings
     from actors.vms.sandbox.userns import IdMap
 
 __all__ = ["Image", "ImageError", "ImageStore"]
 
 _TREE = "tree"
 _FACTS = "image.json"
+_SANDBOX = "sandbox"
+_BARE = "bare"
 _MAKING = ".making-"
 _LOCKS = ".locks"
+_DEFAULT = ".default"
 
 
 class ImageError(VmError):
@@ -34,12 +43,16 @@ class ImageError(VmError):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image of the store: ``size`` in bytes on disk, ``source`` where it came from."""
+    """An image of the store: ``size`` in bytes on disk, ``source`` where it came from.
+
+    ``environment`` is what its maker wants every program in it to have.
+    """
 
     name: str
     size: int
     source: str
     created: datetime
+    environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 class ImageStore:
@@ -69,16 +82,36 @@ class ImageStore:
             except FileNotFoundError:
                 continue  # removed meanwhile
 
+    def get(self, name: str) -> Image:
+        """Describe one image. Raises ImageNotFound, which names the images there are."""
+        if name in self.names():
+            with suppress(FileNotFoundError):
+                return self._facts(name)
+        there = ", ".join(self.names()) or "none yet"
+        message = (
+            f'no image "{name}" on this host (there is: {there}): see `ci-daemon image build`, `image pull` and '
+            "`image import`"
+        )
+        raise ImageNotFound(message)
+
     def path(self, name: str) -> Path:
-        """Return the root of an image's tree. Raises ImageNotFound, which names the images there are."""
-        tree = self._folder / folder_of(name) / _TREE
-        if name not in self.names():
-            there = ", ".join(self.names()) or "none yet"
-            message = (
-                f'no image "{name}" on this host (there is: {there}): see `ci-daemon image build` and `image import`'
-            )
-            raise ImageNotFound(message)
-        return tree
+        """Return the root of an image's tree. Raises ImageNotFound."""
+        return self._folder / folder_of(self.get(name).name) / _TREE
+
+    def default(self) -> str | None:
+        """Return the image that was chosen to be the default; None where none was."""
+        try:
+            return (self._folder / _DEFAULT).read_text(encoding="ascii")
+        except FileNotFoundError:
+            return None
+
+    def choose(self, name: str) -> None:
+        """Make an image the default, for whoever uses this store. Raises ImageNotFound."""
+        with self._locked(name):
+            self.get(name)
+            chosen = self._folder / f"{_DEFAULT}.{os.getpid()}"
+            chosen.write_text(name, encoding="ascii")
+            chosen.replace(self._folder / _DEFAULT)
 
     def build(self, name: str, *, mirror: str | None = None, progress: Callable[[str], None] = lambda _: None) -> Image:
         """Make an image of a Debian or Ubuntu release by mmdebstrap, or return it where it is there already.
@@ -88,21 +121,44 @@ class ImageStore:
         recipe = Recipe.of(name, mirror)
         with self._locked(name):
             if name in self.names():
-                return self._facts(name)
-            with recipe.tar(progress) as tar:
-                return self._make(name, tar, source=recipe.describe())
+                return self.get(name)
+            with self._making(name) as making:
+                with scratch(making, self._idmap) as folder, recipe.tar(folder, progress) as tar:
+                    self._unpack(making, tar)
+                return self._finish(making, name, recipe.describe())
 
     def import_(self, name: str, tar: IO[bytes], source: str = "imported") -> Image:
         """Make an image of a root file system's tar, plain or compressed by gzip, bzip2, xz or zstd.
 
         Raises ImageError where the name is taken, where the tar is none, and where the tree lacks what a VM needs.
         """
-        check_name(name)
         with self._locked(name):
-            if name in self.names():
-                message = f'there is an image "{name}" already: remove it first, or choose another name'
-                raise ImageError(message)
-            return self._make(name, tar, source)
+            self._must_be_free(name)
+            with self._making(name) as making:
+                self._unpack(making, tar)
+                return self._finish(making, name, source)
+
+    def pull(
+        self,
+        reference: str,
+        name: str,
+        settings: SandboxSettings,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Image:
+        """Make an image of one in an OCI registry. Raises VmError with what to do.
+
+        What a VM needs and it lacks is installed by its own package manager, in a VM of these settings.
+        """
+        wanted = Reference.parse(reference)
+        with self._locked(name):
+            self._must_be_free(name)
+            with self._making(name) as making:
+                pulled = wanted.fetch(making, progress)
+                bare = Tree(making / _BARE, self._idmap)
+                bare.make()
+                pulled.unpack(bare)
+                self._outfit(name, making, settings, progress)
+                return self._finish(making, name, f"pulled {wanted.text}", pulled.environment)
 
     def remove(self, name: str, used_by: Collection[str] = ()) -> None:
         """Remove an image. Raises ImageNotFound, and ImageError where the caller knows of VMs or snapshots on it."""
@@ -111,7 +167,7 @@ class ImageStore:
             raise ImageError(message)
         with self._locked(name):
             place = self.path(name).parent
-            doomed = self._making(name)
+            doomed = self._folder / f"{_MAKING}{folder_of(name)}"
             place.rename(doomed)
             self._discard(doomed)
 
@@ -121,32 +177,72 @@ class ImageStore:
             with suppress(BlockingIOError), self._lock(place.name.removeprefix(_MAKING), fcntl.LOCK_EX | fcntl.LOCK_NB):
                 self._discard(place)
 
-    def _make(self, name: str, tar: IO[bytes], source: str) -> Image:
-        making = self._making(name)
+    def _must_be_free(self, name: str) -> None:
+        if name in self.names():
+            message = f'there is an image "{name}" already: remove it first, or choose another name'
+            raise ImageError(message)
+
+    @contextmanager
+    def _making(self, name: str) -> Iterator[Path]:
+        """Give the folder in which an image is made, to be gone by the end whatever happens."""
+        making = self._folder / f"{_MAKING}{folder_of(name)}"
         making.mkdir()
         try:
-            tree = Tree(making / _TREE, self._idmap)
-            tree.make()
-            tree.unpack(tar)
-            _check_programs(name, tree.path)
-            image = Image(name, tree.size(), source, datetime.now(UTC))
-            facts = {**asdict(image), "created": image.created.isoformat()}
-            (making / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
-            tree.flush()
-            making.rename(self._folder / folder_of(name))
-        except BaseException:
-            self._discard(making)
-            raise
+            yield making
+        finally:
+            if making.exists():
+                self._discard(making)
+
+    def _unpack(self, making: Path, tar: IO[bytes]) -> None:
+        tree = Tree(making / _TREE, self._idmap)
+        tree.make()
+        tree.unpack(tar)
+
+    def _outfit(self, name: str, making: Path, settings: SandboxSettings, progress: Callable[[str], None]) -> None:
+        """Turn the bare tree into one that has all a VM needs."""
+        bare = Tree(making / _BARE, self._idmap)
+        missing = missing_programs(bare.path)
+        if not missing:
+            bare.path.rename(making / _TREE)
+            return
+        packages = sorted(set(missing.values()))
+        if "sh" in missing:
+            message = f'"{name}" has no shell, so no VM can start from it: pull one that is made of a distribution'
+            raise ImageError(message)
+        progress(f"installing what it lacks in it: {' '.join(packages)}")
+        try:
+            with outfitted(bare, packages, making / _SANDBOX, settings, progress) as tar:
+                self._unpack(making, tar)
+        except VmError as error:
+            message = (
+                f'"{name}" lacks {", ".join(missing)}, which a VM needs and which cannot be installed in it: '
+                f"{error}; install them in it yourself, then see `ci-daemon image import`"
+            )
+            raise ImageError(message) from error
+        bare.remove()
+        Tree(making / _SANDBOX, self._idmap).remove()
+
+    def _finish(
+        self, making: Path, name: str, source: str, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> Image:
+        """Have the tree appear in the store with its facts."""
+        tree = Tree(making / _TREE, self._idmap)
+        _check_programs(name, tree.path)
+        image = Image(name, tree.size(), source, datetime.now(UTC), dict(environment))
+        facts = {**asdict(image), "created": image.created.isoformat()}
+        (making / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
+        tree.flush()
+        making.rename(self._folder / folder_of(name))
         return image
 
     def _facts(self, name: str) -> Image:
         facts = json.loads((self._folder / folder_of(name) / _FACTS).read_text(encoding="utf-8"))
-        return Image(facts["name"], facts["size"], facts["source"], datetime.fromisoformat(facts["created"]))
-
-    def _making(self, name: str) -> Path:
-        return self._folder / f"{_MAKING}{folder_of(name)}"
+        return Image(**{**facts, "created": datetime.fromisoformat(facts["created"])})
 
     def _discard(self, making: Path) -> None:
+        if (making / _SANDBOX).exists():
+            end_all(making / _SANDBOX, self._idmap)
+        sweep_scratch(making, self._idmap)
         Tree(making, self._idmap).remove()
 
     @contextmanager
@@ -155,8 +251,9 @@ class ImageStore:
         check_name(name)
         (self._folder / _LOCKS).mkdir(parents=True, exist_ok=True)
         with self._lock(folder_of(name), fcntl.LOCK_EX):
-            if self._making(name).exists():
-                self._discard(self._making(name))
+            left = self._folder / f"{_MAKING}{folder_of(name)}"
+            if left.exists():
+                self._discard(left)
             self.sweep()
             yield
 

@@ -82,6 +82,18 @@ class Tree:
             message = f"the archive cannot be unpacked: {'; '.join(lines[-5:])}"
             raise VmError(message)
 
+    def put(self, folder: str, name: str, program: bytes) -> None:
+        """Write a program in a folder that is there, whose links lead nowhere out of the tree. Raises VmError."""
+        place = _inside(self.path, folder)
+        if place is None:
+            message = f"there is no folder /{folder} in it"
+            raise VmError(message)
+        argv = ["sh", "-ec", 'rm -rf -- "$1"; cat >"$1"; chmod 755 "$1"', "sh", name]
+        with tempfile.TemporaryFile() as file:
+            file.write(program)
+            file.seek(0)
+            run_mapped(argv, idmap=self.idmap, cwd=place, stdin=file)
+
     def size(self) -> int:
         """Return the bytes it takes on disk."""
         return int(run_mapped(["du", "--summarize", "--block-size=1", "."], idmap=self.idmap, cwd=self.path).split()[0])
@@ -132,11 +144,19 @@ def _harmless(lines: Iterable[str]) -> bool:
 
 
 def _is_program(root: Path, name: str) -> bool:
-    """Look a file up as if ``root`` were ``/``; its links may well be absolute."""
+    place = _inside(root, name)
+    if place is None:
+        return False
+    mode = place.stat().st_mode
+    return stat.S_ISREG(mode) and bool(mode & 0o111)
+
+
+def _inside(root: Path, name: str) -> Path | None:
+    """Return where a name leads as if ``root`` were ``/``: its links may well be absolute. None where nowhere."""
     pending, place = name.split("/")[::-1], root
     for _ in range(_MAX_LINKS * len(_FOLDERS)):
         if not pending:
-            break
+            return place
         part = pending.pop()
         if part in {"", "."}:
             continue
@@ -147,11 +167,10 @@ def _is_program(root: Path, name: str) -> bool:
             mode = (place / part).lstat().st_mode
             target = str((place / part).readlink()) if stat.S_ISLNK(mode) else ""
         except OSError:
-            return False
+            return None
         if target:
             place = root if target.startswith("/") else place
             pending += target.split("/")[::-1]
         else:
             place /= part
-    mode = place.stat().st_mode
-    return not pending and stat.S_ISREG(mode) and bool(mode & 0o111)
+    return None

@@ -1,0 +1,45 @@
+"""A folder open to the VMs' ids, for programs that find their files by name; it goes even where they are killed."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actors.vms.images.tree import Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from actors.vms.sandbox.userns import IdMap
+
+__all__ = ["scratch", "sweep_scratch"]
+
+_PLACE = Path("/var/tmp")  # noqa: S108 - the state directory is closed to the VMs' ids
+_NOTE = "scratch"
+
+
+@contextmanager
+def scratch(making: Path, idmap: IdMap) -> Iterator[Path]:
+    """Give such a folder, whose name is in a file of ``making`` for as long as it may be there."""
+    folder = _PLACE / f"ci-daemon-image-{secrets.token_hex(8)}"
+    (making / _NOTE).write_text(str(folder), encoding="ascii")
+    folder.mkdir()
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        sweep_scratch(making, idmap)
+
+
+def sweep_scratch(making: Path, idmap: IdMap) -> None:
+    """Remove the folder that was given for ``making``, if any."""
+    note = making / _NOTE
+    try:
+        folder = Path(note.read_text(encoding="ascii"))
+    except FileNotFoundError:
+        return
+    if folder.parent == _PLACE:  # else the host went down before the note was whole
+        Tree(folder, idmap).remove()
+    note.unlink()
