@@ -45,7 +45,7 @@ def reap(runtime: Runtime) -> None:
 
 
 def let_go(runtime: Runtime) -> None:
-    """End the holds that are over, and their VMs."""
+    """End the holds that are over, and the VMs of jobs that are, where nobody holds them."""
     end_holds(runtime)
     _reap_leases(runtime)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from actors.bookkeeping import verify_ledger
@@ -34,6 +35,7 @@ from actors.supervision import Supervised
 from storage import BuildState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 __all__ = ["RootSupervisor"]
@@ -41,8 +43,7 @@ __all__ = ["RootSupervisor"]
 _REAP_INTERVAL = 60.0
 _EXPIRE_INTERVAL = 3600.0
 _LOOK_INTERVAL = 1.0
-_GIVE_UP = "give up a build"
-_SUPERVISORS_MORE = 3
+_SUPERVISOR_RESTARTS = 3
 _RESTARTS = 5
 _RESTART_WINDOW = 60.0
 
@@ -69,8 +70,7 @@ class RootSupervisor(Supervised):
         self._leaving: dict[str, Address] = {}
         self._deaths: Counter[int] = Counter()
         self._restarts: deque[float] = deque(maxlen=_RESTARTS)
-        self._reaping = False
-        self._making_room = False
+        self._chores: set[str] = set()
 
     def begin(self) -> None:
         """Start the hub and the pool, and a supervisor for every build that was under way."""
@@ -141,16 +141,18 @@ class RootSupervisor(Supervised):
         """Free what is not needed, each kind of it on one worker at a time."""
         match message:
             case Reap():
-                if not self._reaping:
-                    self._reaping = True
-                    self.work("reap", lambda: reap(self._runtime))
+                self._take_up("reap", reap)
             case Expire():
-                self.work("expire", lambda: expire(self._runtime))
-                self.work("verify the ledger", lambda: verify_ledger(self._runtime))
+                self._take_up("expire", expire)
+                self._take_up("verify the ledger", verify_ledger)
             case MakeRoom(lacking):
-                if not self._making_room:
-                    self._making_room = True
-                    self.work("make room", lambda: make_room(self._runtime, lacking))
+                self._take_up("make room", partial(make_room, lacking=lacking))
+
+    def _take_up(self, chore: str, function: Callable[[Runtime], None]) -> None:
+        """Have a chore done, unless somebody is at it."""
+        if chore not in self._chores:
+            self._chores.add(chore)
+            self.work(chore, partial(function, self._runtime))
 
     def _look(self) -> None:
         """Begin the cancels that the owner asks for with `ci-daemon build cancel`, end holds, and look again soon."""
@@ -159,22 +161,20 @@ class RootSupervisor(Supervised):
         for build_id in self._runtime.storage.builds.to_cancel():
             post(self.actor_ref, CancelBuild(build_id, threading.Event()))
         if self._runtime.storage.holds.over():
-            self.work("let go of VMs", lambda: let_go(self._runtime))
+            self._take_up("let go of VMs", let_go)
         self._runtime.timer.tell_after(_LOOK_INTERVAL, self.actor_ref, Look())
 
     def _after_task(self, message: TaskDone | TaskFailed) -> None:
-        task = message.task
         if isinstance(message, TaskFailed):
-            self.log.error("%s failed: %s", task, message.error, exc_info=message.error)
-        if task == "reap":
-            self._reaping = False
-            self._runtime.timer.tell_after(_REAP_INTERVAL, self.actor_ref, Reap())
-        elif task == _GIVE_UP:
-            post(self.actor_ref, Reap())
-        elif task == "make room":
-            self._making_room = False
-        elif task == "expire":
-            self._runtime.timer.tell_after(_EXPIRE_INTERVAL, self.actor_ref, Expire())
+            self.log.error("%s failed: %s", message.task, message.error, exc_info=message.error)
+        self._chores.discard(message.task)
+        match message.task:
+            case "reap":
+                self._runtime.timer.tell_after(_REAP_INTERVAL, self.actor_ref, Reap())
+            case "expire":
+                self._runtime.timer.tell_after(_EXPIRE_INTERVAL, self.actor_ref, Expire())
+            case "give up":
+                self._take_up("let go of VMs", let_go)
 
     def _start_pool(self) -> None:
         """Start the pool; what others could not tell it before its address was known, it finds in the storage."""
@@ -228,13 +228,13 @@ class RootSupervisor(Supervised):
         """Start another supervisor for a build, but not for ever: a build that nobody can look after fails."""
         self.log.error("the supervisor of build %d died", build_id)
         self._deaths[build_id] += 1
-        if self._deaths[build_id] <= _SUPERVISORS_MORE:
+        if self._deaths[build_id] <= _SUPERVISOR_RESTARTS:
             self._runtime.observations.restarted(BuildSupervisor.__name__)
             self._supervise(build_id)
             post(self._runtime.crew.pool, Demand())
         else:
             del self._builds[build_id]
-            self.work(_GIVE_UP, lambda: give_up_build(self._runtime, build_id))
+            self.work("give up", lambda: give_up_build(self._runtime, build_id))
 
     def _count_restart(self, kind: type[Supervised]) -> None:
         """Give up, and so end the process, when children die faster than restarting can help."""

@@ -82,7 +82,7 @@ def test_a_job_of_which_every_actor_dies_is_given_up(host: Host, monkeypatch: py
     host.says(build, b"begun")
     if state == "canceling":
         host.engine.cancel(build.id)
-    assert host.job(build).state == state
+    until(lambda: host.job(build).state == state or None, f"the job to be {state}")
 
     def broken(_: JobActor) -> None:
         raise RuntimeError("broken")
