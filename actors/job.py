@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors.about import be_about
 from actors.attempt import Assignment, Attempt
 from actors.closing import Closing
 from actors.messages import JobChanged, MeasureDisk, Released, StepTimedOut, Stirred, TaskDone, TaskFailed
@@ -65,6 +66,7 @@ class JobActor(Supervised):
 
     def begin(self) -> None:
         """Begin the attempt, or go on with it from where the storage says that it is."""
+        be_about(build=self._assignment.build.uuid, job=self._job.uuid)
         exit_code = self._closing.recorded_exit()
         if exit_code is not None:
             self._exited(exit_code)
@@ -141,6 +143,7 @@ class JobActor(Supervised):
     def _acquired(self) -> None:
         if self._state not in STOPPING:
             self._runtime.storage.leases.active(self._lease.id)
+            self._runtime.storage.attempts.leased(self._job.id)
             self.work("prepare", self._attempt.prepare)
         elif self._lease.started_at is not None:
             self._follow()
@@ -226,6 +229,7 @@ class JobActor(Supervised):
         """Take the exit code; unless somebody canceled, see what it means and keep what is wanted of the VM."""
         self._following = False
         self._exit_code = exit_code
+        self._runtime.storage.attempts.over(self._job.id)
         if self._state is JobState.CANCELING:
             self._conclude(ending_of_exit(exit_code, self._job, None))
         else:

@@ -1,4 +1,4 @@
-"""The service's own log: one line an event on stderr, with the level where journald looks for it."""
+"""The service's own log: one line an event, on stderr or, under systemd, in the journal with its pairs as fields."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, TextIO
 
+from ci_daemon.journald import Journal
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["JournalSettings", "LineFormatter", "set_up", "under_journald"]
+__all__ = ["JournalHandler", "JournalSettings", "LineFormatter", "set_level", "set_up", "under_journald"]
 
 _PRIORITIES = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6, logging.DEBUG: 7}
 
@@ -24,6 +26,8 @@ _QUIET = {
     "waitress.queue": logging.ERROR,
     "peewee": logging.WARNING,
     "asyncio": logging.WARNING,
+    "opentelemetry": logging.CRITICAL,
+    "urllib3": logging.ERROR,
 }
 
 _NOTHING = "-"
@@ -40,10 +44,10 @@ class JournalSettings:
 
 
 class LineFormatter(logging.Formatter):
-    """`LEVEL logger: message key=value`, where the pairs are what the caller gave as ``extra``.
+    """`TIME LEVEL logger: message key=value`, where the pairs are what the caller and filters gave as ``extra``.
 
-    Control characters are escaped, so that no user's text can forge a line. Under journald every line starts with
-    its priority (``<3>``) and journald keeps the time; elsewhere it starts with the time in UTC.
+    Control characters are escaped, so that no user's text can forge a line. The time is in UTC; where the journal keeps
+    it, the line does not.
     """
 
     def __init__(self, *, journald: bool) -> None:
@@ -51,19 +55,39 @@ class LineFormatter(logging.Formatter):
         self._journald = journald
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line, and a traceback, where there is one, on lines of its own below it."""
-        pairs = "".join(
-            f" {key}={_value(value)}"
-            for key, value in sorted(record.__dict__.items())
-            if key not in _STANDARD and value != _NOTHING
-        )
+        """Return the record as one line, and a traceback or a stack, where there is one, on lines of its own below."""
+        pairs = "".join(f" {key}={_value(value)}" for key, value in sorted(_pairs(record).items()))
         text = f"{record.levelname.lower()} {record.name}: {_escaped(record.getMessage())}{pairs}"
         if record.exc_info and record.exc_info[0] is not None:
             text += "\n" + self.formatException(record.exc_info)
+        if record.stack_info:
+            text += "\n" + record.stack_info
         if self._journald:
-            priority = f"<{_PRIORITIES.get(record.levelno, 6)}>"
-            return "\n".join(priority + line for line in text.splitlines())
+            return text
         return f"{datetime.fromtimestamp(record.created, UTC):%Y-%m-%dT%H:%M:%S.%f}Z {text}"
+
+
+class JournalHandler(logging.Handler):
+    """Sends each line to the journal with its level as priority and its pairs as fields: ``CI_BUILD``, ``CI_JOB``, …"""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__()
+        self._journal = journal
+        self.setFormatter(LineFormatter(journald=True))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send the line; what the journal does not take goes to stderr."""
+        try:
+            fields = {f"CI_{key}": str(value) for key, value in _pairs(record).items()}
+            self._journal.send({
+                "MESSAGE": self.format(record),
+                "PRIORITY": str(_PRIORITIES.get(record.levelno, 6)),
+                "SYSLOG_IDENTIFIER": "ci-daemon",
+                "LOGGER": record.name,
+                **fields,
+            })
+        except Exception:  # noqa: BLE001 - the rim of logging, as in every handler of the standard library
+            self.handleError(record)
 
 
 def under_journald(stream: TextIO, environ: Mapping[str, str]) -> bool:
@@ -77,14 +101,27 @@ def under_journald(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 def set_up(settings: JournalSettings, *filters: logging.Filter, stream: TextIO = sys.stderr) -> None:
     """Send the process's log to the stream, in this form and no other; filters add pairs to every line."""
-    handler = logging.StreamHandler(stream)
+    handler: logging.Handler
+    if under_journald(stream, os.environ):
+        handler = JournalHandler(Journal.connect())
+    else:
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(LineFormatter(journald=False))
     for each in filters:
         handler.addFilter(each)
-    handler.setFormatter(LineFormatter(journald=under_journald(stream, os.environ)))
     logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(capture=True)
     for name, level in _QUIET.items():
         logging.getLogger(name).setLevel(level)
+
+
+def set_level(settings: JournalSettings) -> None:
+    """Write from here on what the settings say."""
+    logging.getLogger().setLevel(settings.level.upper())
+
+
+def _pairs(record: logging.LogRecord) -> dict[str, object]:
+    return {key: value for key, value in record.__dict__.items() if key not in _STANDARD and value != _NOTHING}
 
 
 def _escaped(text: str) -> str:

@@ -16,6 +16,7 @@ from api import Server, create_app
 from ci_daemon.lock import serving
 from ci_daemon.mail import SmtpMailer
 from ci_daemon.providers import open_images, open_provider
+from ci_daemon.tracing import Tracer, open_collector
 from storage import LeaseState, LogLimit, Storage, SystemClock
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def serve(directory: Path, config: Config, notifier: Notifier, *, wait: bool) ->
         limit = LogLimit(config.jobs.log_limit_bytes)
         storage = Storage.open(directory, clock, rates=config.billing, log_limit=limit)
         opened.callback(storage.close)
+        if config.tracing.endpoint:
+            opened.callback(Tracer(storage, open_collector(config.tracing), clock).close)
         images = open_images(directory, config)
         provider = open_provider(directory, config, images, clock)
         _say_what_is_not_enforced(config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storage.artifact_files import ArtifactFiles
-from storage.billing import Rates, cost_cents
+from storage.billing import MICRO_CENTS, Rates, cost_cents
 from storage.clock import Clock, SystemClock
 from storage.copying import FrozenDatabase, check_database, frozen
 from storage.errors import (
@@ -44,6 +44,7 @@ from storage.log_index import LogKind
 from storage.log_writer import LogWriter
 from storage.logs import JobLog, LogChunk, LogFiles, LogLimit, LogShare
 from storage.masking import Masker
+from storage.overview import Balances, ServiceFault
 from storage.records import (
     Artifact,
     Attempt,
@@ -106,11 +107,13 @@ from storage.store import Storage
 from storage.vault import Vault
 
 __all__ = [
+    "MICRO_CENTS",
     "AlreadyInitialized",
     "Artifact",
     "ArtifactFiles",
     "Attempt",
     "AuditEntry",
+    "Balances",
     "Build",
     "BuildFinished",
     "BuildState",
@@ -193,6 +196,7 @@ __all__ = [
     "SecretInvalid",
     "SecretNotFound",
     "SecretScope",
+    "ServiceFault",
     "Shape",
     "SlugTaken",
     "Snapshot",

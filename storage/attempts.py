@@ -27,6 +27,8 @@ _ATTEMPT = Columns(
     AttemptRow.exit_code,
     AttemptRow.error_code,
     AttemptRow.collected_at,
+    AttemptRow.leased_at,
+    AttemptRow.exited_at,
 )
 
 
@@ -51,8 +53,22 @@ class Attempts:
         )
         self._open = Command(
             database,
-            insert_into(AttemptRow, "started_at", "finished_at", "exit_code", "error_code", "secrets", "collected_at"),
+            insert_into(
+                AttemptRow,
+                "started_at",
+                "finished_at",
+                "exit_code",
+                "error_code",
+                "secrets",
+                "collected_at",
+                "leased_at",
+                "exited_at",
+            ),
         )
+        leased_at = peewee.fn.COALESCE(AttemptRow.leased_at, slot("now"))
+        self._leased = Command(database, AttemptRow.update({AttemptRow.leased_at: leased_at}).where(of_job, unfinished))
+        exited_at = peewee.fn.COALESCE(AttemptRow.exited_at, slot("now"))
+        self._over = Command(database, AttemptRow.update({AttemptRow.exited_at: exited_at}).where(of_job, unfinished))
         self._start = Command(
             database,
             AttemptRow.update({AttemptRow.state: JobState.RUNNING, AttemptRow.started_at: slot("now")}).where(
@@ -90,9 +106,19 @@ class Attempts:
         """Write a job's next attempt."""
         self._open.run(job_id=job_id, number=number, state=JobState.ASSIGNED, created_at=now)
 
+    def leased(self, job_id: int) -> None:
+        """Note that the open attempt has its VM, unless that is known already."""
+        with self._database.write():
+            self._leased.run(job_id=job_id, now=self._database.now())
+
     def start(self, job_id: int, now: int) -> None:
         """Note that the open attempt's command runs."""
         self._start.run(job_id=job_id, now=now)
+
+    def over(self, job_id: int) -> None:
+        """Note that the open attempt's command has ended, unless that is known already."""
+        with self._database.write():
+            self._over.run(job_id=job_id, now=self._database.now())
 
     def exited(self, job_id: int, exit_code: int) -> None:
         """Note the exit code of the open attempt's command, while what follows from it is not settled yet."""

@@ -10,6 +10,7 @@ from uuid import uuid4
 import peewee
 
 from storage.errors import PipelineGone
+from storage.instants import to_micros
 from storage.models import BuildRow, OrganizationRow, PipelineRow
 from storage.planting import JobPlanter
 from storage.records import Build, BuildState, NewBuild, NewJob, Page, Pipeline
@@ -17,6 +18,7 @@ from storage.statements import NEWEST, Columns, Command, Query, first, insert_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
     from storage.database import Database
     from storage.idempotency import IdempotencyKeys
@@ -86,6 +88,11 @@ class Builds:
             _BUILD,
         )
         self._unfinished = Query(database, builds.where(unfinished).order_by(BuildRow.id), _BUILD)
+        self._ended = Query(
+            database,
+            builds.where(BuildRow.finished_at > slot("after")).order_by(BuildRow.finished_at).limit(slot("limit")),
+            _BUILD,
+        )
         self._unfinished_states = Query(
             database, BuildRow.select(BuildRow.state).where(unfinished), lambda row: BuildState(row[0])
         )
@@ -222,6 +229,10 @@ class Builds:
     def unfinished(self) -> list[Build]:
         """Return every build that is not terminal, oldest first."""
         return self._unfinished.all()
+
+    def ended(self, after: datetime, limit: int) -> list[Build]:
+        """Return builds that ended after an instant, in the order in which they did."""
+        return self._ended.all(after=to_micros(after), limit=limit)
 
     def unfinished_counts(self) -> dict[BuildState, int]:
         """Return how many unfinished builds are in each state; a state without builds is absent."""

@@ -33,6 +33,7 @@ from storage.logs import LogFiles, LogLimit
 from storage.members import Members
 from storage.metering import Meter
 from storage.organizations import Organizations
+from storage.overview import Overview
 from storage.pipelines import Pipelines
 from storage.queue import Queue
 from storage.renders import Renders
@@ -44,6 +45,7 @@ from storage.snapshots import Snapshots
 from storage.sources import Sources
 from storage.switches import Switches
 from storage.tokens import Tokens
+from storage.traces import TracesSent
 from storage.usage import UsageReport
 from storage.users import Users
 from storage.vault import Vault
@@ -98,8 +100,10 @@ class Storage:
         self.audit = Audit(database)
         self.settlement = Settlement(database, self.builds, self.jobs, self.leases, self.audit)
         self.usage = UsageReport(database)
+        self.overview = Overview(database)
         self.coupons = Coupons(database, self.ledger)
         self.log_retention = LogRetention(database, self.logs)
+        self.traces_sent = TracesSent(database)
 
     @classmethod
     def create(

@@ -12,6 +12,7 @@ from ci_daemon.install.host import InstallError
 from ci_daemon.lock import AlreadyServed
 from ci_daemon.submit.client import ApiError, ServiceUnreachable
 from ci_daemon.submit.pack import PackError
+from ci_daemon.tracing import TracingUnavailable
 from storage import StorageError
 
 __all__ = ["FAULTS", "sentence"]
@@ -27,6 +28,7 @@ FAULTS = (
     PackError,
     ServiceUnreachable,
     StorageError,
+    TracingUnavailable,
     VmError,
 )
 
@@ -36,6 +38,8 @@ def sentence(error: Exception) -> str:
     match error:
         case ApiError(status=HTTPStatus.UNAUTHORIZED):
             return f"{error}: check CI_DAEMON_TOKEN, and CI_DAEMON_URL"
+        case PermissionError(filename=str(name)):
+            return f"{name}: Permission denied: run this with sudo, or as whom it belongs to"
         case OSError(filename=str(name), strerror=str(reason)):
             return f"{name}: {reason}"
         case _:

@@ -16,6 +16,7 @@ from actors.vms.sandbox.provider import SandboxSettings
 from api import HttpSettings, RateLimitSettings
 from ci_daemon.journal import JournalSettings
 from ci_daemon.mail import MailSettings
+from ci_daemon.tracing import TracingSettings
 from storage import Rates
 
 __all__ = ["Config", "ImageSettings"]
@@ -54,3 +55,4 @@ class Config:
     render: RenderSettings = field(default_factory=RenderSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
+    tracing: TracingSettings = field(default_factory=TracingSettings)

@@ -22,6 +22,7 @@ from storage.models.leases import LeaseRow, LedgerRow, SnapshotRow
 from storage.models.renders import DeclarationRow, RenderedRow, RenderRow, RunnerTokenRow
 from storage.models.secrets import SecretRow
 from storage.models.switches import SwitchRow
+from storage.models.traces import TracesSentRow
 
 __all__ = [
     "ArtifactRow",
@@ -50,5 +51,6 @@ __all__ = [
     "SnapshotRow",
     "SwitchRow",
     "TokenRow",
+    "TracesSentRow",
     "UserRow",
 ]

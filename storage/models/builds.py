@@ -116,6 +116,8 @@ class AttemptRow(peewee.Model):
     error_code = peewee.TextField(null=True)
     secrets = peewee.BlobField(null=True)
     collected_at = InstantField(null=True)
+    leased_at = InstantField(null=True)
+    exited_at = InstantField(null=True)
 
     class Meta:
         table_name = "attempts"

@@ -273,7 +273,8 @@ class QueuedJob:
 class Attempt:
     """One try at a job, on one lease: ``assigned``, ``running``, then what became of it.
 
-    ``collected_at`` is when its artifacts were stored, were it none of them.
+    ``leased_at`` is when its VM was there, ``exited_at`` when its command had ended, ``collected_at`` when its
+    artifacts were stored, were it none of them.
     """
 
     job_id: int
@@ -285,3 +286,5 @@ class Attempt:
     exit_code: int | None
     error_code: str | None
     collected_at: datetime | None
+    leased_at: datetime | None
+    exited_at: datetime | None

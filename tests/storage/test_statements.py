@@ -20,6 +20,7 @@ READS_ALL = {
     "ledger._misheld": "verification reads everything",
     "artifact_retention._bytes": "the sum of all, once an hour, from a covering index",
     "log_retention._bytes": "the sum of all, once an hour, from a covering index",
+    "ledger._totals": "the sum of all organizations' balances, when somebody looks at the figures",
     "organizations._all": "the list has no bounds",
     "coupons._all": "the list has no bounds",
     "snapshots._all": "the list has no bounds",

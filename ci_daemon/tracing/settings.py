@@ -1,0 +1,24 @@
+"""The configuration section of traces."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["TracingSettings"]
+
+_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class TracingSettings:
+    """Section ``[tracing]``: the OpenTelemetry collector that traces of builds are sent to. Without one none are.
+
+    ``endpoint`` is where it takes OTLP over HTTP, such as "http://127.0.0.1:4318".
+    """
+
+    endpoint: str = ""
+
+    def __post_init__(self) -> None:
+        if self.endpoint and not _URL.fullmatch(self.endpoint):
+            raise ValueError(f'endpoint must be such as "http://127.0.0.1:4318", not "{self.endpoint}"')
