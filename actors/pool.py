@@ -94,7 +94,7 @@ class LeasePool(Supervised):
             case Demand():
                 self._serve()
             case Look():
-                if self._is_drained() is not self._drained:
+                if self._is_drained() is not self._drained or self._warm.unwanted(self._wanted()):
                     self._serve()
             case Released(lease_id):
                 self._holdings.let_go(lease_id, self._runtime.clock.monotonic())
@@ -244,15 +244,23 @@ class LeasePool(Supervised):
             post(self._runtime.crew.root, Granted(job.build_id, lease))
 
     def _refill(self) -> None:
-        """Start to make warm VMs that are missing, one a core at a time, where the host has room beside the jobs'."""
-        resolve = self._runtime.images.resolve
-        wanted = Counter({resolve(None): self._settings.warm})
-        wanted.update({resolve(name): count for name, count in self._settings.warm_images.items()})
+        """End warm VMs that nobody wants, and make missing ones, one a core at a time, where the host has room."""
+        wanted = self._wanted()
+        for lease in self._warm.unwanted(wanted):
+            self._warm.remove(lease.id)
+            self.work(_DESTROY, partial(destroy_warm, self._runtime, lease))
         while self._warm.making < (os.cpu_count() or 1) and (image := self._warm.missing(wanted)) is not None:
             if self._host.excess(self._holdings.load(), self._warm.count + 1):
                 return
             self._warm.begun(image)
             self.work(image, partial(make_warm, self._runtime, image))
+
+    def _wanted(self) -> Counter[str]:
+        """Return how many warm VMs the owner wants of which images; the default one may change at any time."""
+        resolve = self._runtime.images.resolve
+        wanted = Counter({resolve(None): self._settings.warm})
+        wanted.update({resolve(name): count for name, count in self._settings.warm_images.items()})
+        return wanted
 
     def _make_way(self) -> None:
         """Give up the warm VMs that the host has no room for beside what jobs hold: no job waits for their end."""

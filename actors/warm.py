@@ -90,6 +90,10 @@ class WarmStock:
         """Forget all but these."""
         self._ready = [lease for lease in self._ready if lease.id in lease_ids]
 
+    def unwanted(self, images: Collection[str]) -> list[Lease]:
+        """Return those of other images than these."""
+        return [lease for lease in self._ready if lease.image not in images]
+
     def give_up(self, count: int) -> list[Lease]:
         """Forget and return the oldest ``count`` of those that wait, or all."""
         gone, self._ready = self._ready[:count], self._ready[count:]

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from actors.messages import Reap
+from actors.vms import Images, ImageStore, SandboxProvider
+from actors.vms.sandbox.userns import IdMap
 from actors.warm import make_warm
 from storage import Build, JobState, Lease, LeaseState, Outcome
 from tests.actors.conftest import Host, until
@@ -249,6 +251,23 @@ def test_warm_vms_are_kept_of_every_image_that_the_owner_wants_and_replaced_when
     assert used is not None
     assert used.id in {lease.id for lease in first}
     assert used.id not in {lease.id for lease in warm(host, 2)}
+
+
+def test_warm_vms_follow_the_default_image_that_the_owner_chooses(host_of: HostOf, images_dir: Path, tmp_path: Path):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for name in ("one", "two"):
+        (folder / name).symlink_to(images_dir / "debian@12")
+    store = ImageStore(folder, IdMap.of_caller())
+    store.choose("one")
+    host = host_of(warm=1)
+    host.images = Images(store, None, {})
+    host.provider = SandboxProvider(host.storage.directory / "sandbox", host.images, IdMap.of_caller(), host.clock)
+    host.engine = host._engine()
+    host.engine.start()
+    assert warm(host, 1)[0].image == "one"
+    store.choose("two")
+    until(lambda: warm(host, 1)[0].image == "two" or None, "a warm VM of the other image")
 
 
 def test_a_warm_vm_that_dies_is_replaced(host_of: HostOf):

@@ -96,7 +96,8 @@ class ImageStore:
 
     def path(self, name: str) -> Path:
         """Return the root of an image's tree. Raises ImageNotFound."""
-        return self._folder / folder_of(self.get(name).name) / _TREE
+        self.get(name)
+        return self._folder / folder_of(name) / _TREE
 
     def default(self) -> str | None:
         """Return the image that was chosen to be the default; None where none was."""
