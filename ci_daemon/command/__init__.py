@@ -16,6 +16,7 @@ from ci_daemon.command.build import build
 from ci_daemon.command.cache import cache
 from ci_daemon.command.config import config
 from ci_daemon.command.coupon import coupon
+from ci_daemon.command.debug import debug
 from ci_daemon.command.doctor import doctor
 from ci_daemon.command.drain import drain, resume
 from ci_daemon.command.faults import FAULTS, sentence
@@ -47,7 +48,7 @@ _HEADINGS: dict[str, list[click.Command]] = {
     "Set up": [install, uninstall, init, config, doctor, image],
     "Run": [serve, status, drain, resume, lease, cache, retention, audit, backup, restore],
     "People and money": [user, token, org, ledger, coupon],
-    "Build": [submit, render, pipeline, build, secret],
+    "Build": [submit, render, pipeline, build, debug, secret],
 }
 
 _AS_CALLER = {"install", "uninstall", "doctor", "backup", "restore", "logs"}
@@ -75,7 +76,7 @@ def _command() -> RootGroup:
             click.Option(
                 ["--state-dir"],
                 metavar="DIR",
-                type=click.Path(file_okay=False, path_type=Path),
+                type=click.Path(file_okay=False, readable=False, path_type=Path),
                 envvar="CI_DAEMON_STATE_DIR",
                 default=DEFAULT_STATE_DIR,
                 show_default=True,

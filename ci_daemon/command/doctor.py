@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.text import Text
 
+from ci_daemon import config
+from ci_daemon.command.identity import as_owner
 from ci_daemon.command.session import Session, pass_session
 from ci_daemon.command.style import Command
 from ci_daemon.doctor import Check, commands, examine, mend
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["doctor"]
 
@@ -25,16 +32,25 @@ def doctor(session: Session, *, fix: bool, quiet: bool) -> int:
     Each finding is one sentence, with the command that mends it. The exit code is 1 where something needed is missing.
     """
     as_root = os.geteuid() == 0
-    checks = list(examine(session.state_dir, session.config()))
+    checks = _examined(session)
     if fix and (able := [check for check in checks if as_root or not check.root]):
         for done in mend(able):
             click.echo(f"ran: {done.command}" + (f": {done.fault}" if done.fault else ""), err=True)
-        checks = list(examine(session.state_dir, session.config()))
+        checks = _examined(session)
     if session.json:
         session.answer([_document(check, as_root=as_root) for check in checks], "")
     else:
         _show(checks, as_root=as_root, quiet=quiet)
     return 0 if all(check.ok or not check.needed for check in checks) else 1
+
+
+def _examined(session: Session) -> list[Check]:
+    """Return what is found as the service's user, whose VMs it is about; only mending takes root."""
+    return as_owner(session.state_dir, partial(_findings, session.state_dir))
+
+
+def _findings(state_dir: Path) -> list[Check]:
+    return list(examine(state_dir, config.load(state_dir, os.environ)))
 
 
 def _show(checks: list[Check], *, as_root: bool, quiet: bool) -> None:

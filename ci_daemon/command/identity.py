@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import pwd
-from typing import TYPE_CHECKING
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["become_owner"]
+__all__ = ["as_owner", "become_owner"]
+
+T = TypeVar("T")
 
 
 def become_owner(state_dir: Path) -> None:
@@ -17,13 +22,8 @@ def become_owner(state_dir: Path) -> None:
 
     VMs, images and logs that root made would be closed to the service. Does nothing where the directory is not there.
     """
-    if os.geteuid() != 0:
-        return
-    try:
-        owner = pwd.getpwuid(state_dir.stat().st_uid)
-    except (OSError, KeyError):
-        return
-    if owner.pw_uid == 0:
+    owner = _owner_to_become(state_dir)
+    if owner is None:
         return
     os.initgroups(owner.pw_name, owner.pw_gid)
     os.setgid(owner.pw_gid)
@@ -31,3 +31,21 @@ def become_owner(state_dir: Path) -> None:
     os.environ.update(HOME=owner.pw_dir, USER=owner.pw_name, LOGNAME=owner.pw_name)
     if not os.access(".", os.X_OK):
         os.chdir("/")
+
+
+def as_owner(state_dir: Path, ask: Callable[[], T]) -> T:
+    """Return what a function returns where it is called as that user; it and its result go from process to process."""
+    if _owner_to_become(state_dir) is None:
+        return ask()
+    with ProcessPoolExecutor(1, get_context("fork"), initializer=become_owner, initargs=(state_dir,)) as other:
+        return other.submit(ask).result()
+
+
+def _owner_to_become(state_dir: Path) -> pwd.struct_passwd | None:
+    if os.geteuid() != 0:
+        return None
+    try:
+        owner = pwd.getpwuid(state_dir.stat().st_uid)
+    except (OSError, KeyError):
+        return None
+    return None if owner.pw_uid == 0 else owner

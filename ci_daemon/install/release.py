@@ -81,18 +81,21 @@ def current(host: Host) -> Release | None:
 
 
 def other(host: Host) -> Release | None:
-    """Return the release that `--rollback` goes to: the newest whole one that is not current."""
+    """Return the release that `--rollback` goes to: of those that served and were left, the one left last."""
     now = current(host)
-    whole = (Release(note.parent.resolve()) for note in sorted(host.opt.glob(f"releases/*/{ORIGIN}"), reverse=True))
-    return next((each for each in whole if each != now), None)
+    left = (Release(path.resolve()) for path in host.opt.glob("releases/*") if (path / ORIGIN).exists())
+    served = [each for each in left if each != now and each.database.exists()]
+    return max(served, key=lambda each: each.database.stat().st_mtime, default=None)
 
 
 def make(host: Host, source: str) -> Release:
     """Make a release from a source; where it comes out as the current one, return that and keep no other.
 
-    Raises InstallError. What is left of a release that was not finished goes with the old ones (`beside`).
+    What is left of releases that were not finished, or did not start, goes first. Raises InstallError.
     """
     _require_python_for_all(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
+    for failed in beside(host, [each for each in (current(host), other(host)) if each is not None]):
+        shutil.rmtree(failed)
     path = (host.opt / "releases").resolve() / time.strftime("%Y-%m-%dT%H%M%SZ", time.gmtime())
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

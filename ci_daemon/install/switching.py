@@ -46,7 +46,7 @@ def to(host: Host, wanted: Release) -> None:
                 f"{wanted} does not run: {reason}\nmend that, then run the same command again"
             ) from fault
         with _nothing_between():
-            _back_to(host, before)
+            _return(host, before)
         raise InstallError(f"{wanted} does not run: {reason}\n{before} runs again, with its database") from fault
 
 
@@ -72,7 +72,10 @@ def roll_back(host: Host, wanted: Release) -> None:
     """
     now, takes_database = release.current(host), loses(host, wanted)
     try:
-        _back_to(host, wanted)
+        units.stop(host)
+        if now is not None:
+            database.keep_for(host, now)
+        _return(host, wanted)
     except _FAILED as fault:
         if now is None:
             raise
@@ -85,13 +88,10 @@ def roll_back(host: Host, wanted: Release) -> None:
         raise InstallError(f"{wanted} does not run: {str(fault) or 'interrupted'}\n{now} runs again") from fault
 
 
-def _back_to(host: Host, wanted: Release) -> None:
+def _return(host: Host, wanted: Release) -> None:
     """Start an earlier release, with the database as it left it where it cannot read today's."""
-    now = release.current(host)
     units.stop(host)
     if loses(host, wanted):
-        if now is not None and now != wanted:
-            database.keep_for(host, now)
         database.put_back_of(host, wanted)
     _place(host, wanted)
     units.start(host)
