@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storage.artifact_files import ArtifactFiles
-from storage.billing import MICRO_CENTS, Rates, cost_cents
+from storage.billing import MICRO_CENTS, Rates
 from storage.clock import Clock, SystemClock
 from storage.copying import FrozenDatabase, check_database, frozen
 from storage.errors import (
@@ -40,7 +40,6 @@ from storage.errors import (
     StorageError,
     UsageTooLong,
 )
-from storage.log_index import LogKind
 from storage.log_writer import LogWriter
 from storage.logs import JobLog, LogChunk, LogFiles, LogLimit, LogShare
 from storage.masking import Masker
@@ -48,7 +47,6 @@ from storage.overview import Balances, ServiceFault
 from storage.records import (
     Artifact,
     Attempt,
-    AuditEntry,
     Build,
     BuildState,
     BuildUsage,
@@ -81,11 +79,9 @@ from storage.records import (
     Organization,
     Outcome,
     Page,
-    PastUse,
     Pipeline,
     PipelineChanges,
     QueuedJob,
-    Redemption,
     Render,
     Rendered,
     RequestKey,
@@ -97,7 +93,6 @@ from storage.records import (
     Token,
     TokenKind,
     Usage,
-    UsedBy,
     User,
     Visibility,
 )
@@ -112,7 +107,6 @@ __all__ = [
     "Artifact",
     "ArtifactFiles",
     "Attempt",
-    "AuditEntry",
     "Balances",
     "Build",
     "BuildFinished",
@@ -158,7 +152,6 @@ __all__ = [
     "LedgerSource",
     "LogChunk",
     "LogFiles",
-    "LogKind",
     "LogLimit",
     "LogShare",
     "LogWriter",
@@ -176,14 +169,12 @@ __all__ = [
     "Organization",
     "Outcome",
     "Page",
-    "PastUse",
     "Pipeline",
     "PipelineBusy",
     "PipelineChanges",
     "PipelineGone",
     "QueuedJob",
     "Rates",
-    "Redemption",
     "Render",
     "Rendered",
     "RequestKey",
@@ -209,12 +200,10 @@ __all__ = [
     "TokenKind",
     "Usage",
     "UsageTooLong",
-    "UsedBy",
     "User",
     "Vault",
     "Visibility",
     "check_database",
-    "cost_cents",
     "frozen",
     "slugify",
 ]

@@ -9,8 +9,9 @@ import click
 from ci_daemon.command.instants import on_the_wire
 from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import Group
+from ci_daemon.lock import served_by
 from ci_daemon.providers import open_images, open_provider
-from storage import SystemClock
+from storage import HoldEnd, SystemClock
 
 if TYPE_CHECKING:
     from storage import Lease, Storage
@@ -55,15 +56,27 @@ def kill(session: Session, *, lease_id: str | None, every: bool) -> None:
         for vm_id in targets:
             provider.destroy(vm_id)
             if vm_id in live:
-                storage.leases.end(live[vm_id].id)
+                _end(storage, live[vm_id], served=served_by(session.state_dir) is not None)
     session.answer({"killed": targets}, f"ended {len(targets)} VMs")
+
+
+def _end(storage: Storage, lease: Lease, *, served: bool) -> None:
+    """Note that a VM is gone. The end of a hold is for a service that runs to note: it has to count the VM no more."""
+    hold = storage.holds.of_lease(lease.id)
+    if hold is not None:
+        storage.holds.shorten(hold.id, HoldEnd.KILLED)
+        if served:
+            return
+        storage.holds.end(hold.id, HoldEnd.KILLED)
+    storage.leases.end(lease.id)
 
 
 def _document(each: Lease, storage: Storage) -> dict[str, object]:
     job = None if each.job_id is None else storage.jobs.get(each.job_id)
+    hold = storage.holds.of_lease(each.id)
     return {
         "id": each.uuid,
-        "state": each.state.value,
+        "state": each.state.value if hold is None else "held",
         "job": None if job is None else job.name,
         "job_id": None if job is None else job.uuid,
         "attempt": each.attempt,
@@ -75,4 +88,5 @@ def _document(each: Lease, storage: Storage) -> dict[str, object]:
         "network": each.network,
         "created_at": on_the_wire(each.created_at),
         "started_at": each.started_at and on_the_wire(each.started_at),
+        "held_until": hold and on_the_wire(hold.until),
     }

@@ -67,6 +67,7 @@ def _token(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.option("--branch", help="By default the branch that git is on.")
 @click.option("--commit", metavar="SHA", help="By default the commit that git is at.")
 @click.option("--message", metavar="TEXT", help="By default the first line of that commit's message.")
+@click.option("--debug", is_flag=True, help="Hold the VM of a failed job for a while, for `ci-daemon debug`.")
 @click.option(
     "--url",
     envvar="CI_DAEMON_URL",
@@ -97,6 +98,7 @@ def submit(
     branch: str | None,
     commit: str | None,
     message: str | None,
+    debug: bool,
     url: str,
     token: str | None,
     then: tuple[str, ...],
@@ -127,6 +129,7 @@ def submit(
         "message": message or origin.message,
         "source": "cli",
         "pipeline_ir": _read(ir_file) if ir_file else None,
+        "debug": debug,
     }
     build = client.create_build(organization, pipeline, body, archive)
     screen.say(f"build #{build.number} of {organization}/{pipeline}: {archive.files} files packed")

@@ -1,0 +1,109 @@
+"""`ci-daemon debug`: a shell in a job's VM."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+from actors import Settings
+from actors.runtime import Runtime
+from actors.timer import Timer
+from ci_daemon.command.instants import on_the_wire
+from ci_daemon.command.lookup import find_build
+from ci_daemon.command.session import Failure, Session, pass_session
+from ci_daemon.command.style import Command
+from ci_daemon.debug import Shell, Target, find_target
+from ci_daemon.debug.target import NoTarget
+from ci_daemon.debug.terminal import at_terminal
+from ci_daemon.lock import served_by
+from ci_daemon.providers import open_images, open_provider
+from storage import MICRO_CENTS, HoldEnd, SystemClock
+
+if TYPE_CHECKING:
+    from storage import Storage
+
+__all__ = ["debug"]
+
+_END = "--"
+
+
+class _WithCommand(Command):
+    """A command whose arguments after ``--`` are another program's, whatever stands before them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Set aside what follows ``--``."""
+        at = args.index(_END) if _END in args else len(args)
+        ctx.meta[_END] = tuple(args[at + 1 :])
+        return super().parse_args(ctx, args[:at])
+
+
+@click.command(cls=_WithCommand, short_help="Open a shell in a job's VM.", options_metavar="[OPTIONS]")
+@click.argument("name", metavar="ORG/PIPELINE/NUMBER")
+@click.argument("step", metavar="[STEP] [-- COMMAND...]", required=False)
+@click.option("--release", is_flag=True, help="End the hold at once instead, and the VM with it.")
+@click.pass_context
+@pass_session
+def debug(session: Session, context: click.Context, *, name: str, step: str | None, release: bool) -> int:
+    """Open a shell as root in the VM of a build's job, or run one COMMAND there and end as it ends.
+
+    The VM of a running job, or of a failed one that is held, because its build was made with `debug`, as by
+    `ci-daemon submit --debug`. Without a STEP the one that is held is meant, or the only one. The job's variables are
+    set, its secrets are not. Who was where stands in `ci-daemon audit`.
+    """
+    command: tuple[str, ...] = context.meta[_END]
+    if release and command:
+        raise click.UsageError("give either a command or --release")
+    if not release and not command and not at_terminal():
+        raise Failure("a shell needs a terminal: give a command after --, as in `-- cat /etc/os-release`")
+    with session.storage() as storage:
+        try:
+            target = find_target(storage, find_build(storage, name), step)
+        except NoTarget as error:
+            raise Failure(str(error)) from error
+        about = f"{name} {target.job.step_key}"
+        if release:
+            _release(session, storage, target, about)
+            return 0
+        shell = _shell(session, storage, target)
+        storage.audit.write(session.operator, "debug", about, "a command" if command else "a shell")
+    with closing(shell):
+        click.echo(_terms(target, about), err=True)
+        return shell.run(command)
+
+
+def _shell(session: Session, storage: Storage, target: Target) -> Shell:
+    """Connect to the target's VM. Raises VmError."""
+    config, clock = session.config(), SystemClock()
+    images = open_images(session.state_dir, config)
+    runtime = Runtime(
+        storage=storage,
+        provider=open_provider(session.state_dir, config, images, clock),
+        images=images,
+        clock=clock,
+        timer=Timer(clock),
+        settings=Settings(base_url=config.http.url),
+    )
+    return Shell(runtime, target)
+
+
+def _release(session: Session, storage: Storage, target: Target, about: str) -> None:
+    if target.hold is None or not storage.holds.shorten(target.hold.id, HoldEnd.RELEASED):
+        raise Failure(f"the VM of {about} is not held: the job is {target.job.state}, and its VM goes when it ends")
+    storage.audit.write(session.operator, "release", about, "the VM was held")
+    runs = served_by(session.state_dir) is not None
+    when = "its VM goes now" if runs else "its VM goes when the service runs: start it with `ci-daemon serve`"
+    session.answer({"released": target.lease.uuid}, f"{about} is held no longer: {when}")
+
+
+def _terms(target: Target, about: str) -> str:
+    """Say for how long the VM is there, and what that costs."""
+    hold = target.hold
+    if hold is None:
+        return f"{about} is {target.job.state}: its VM goes when the job ends"
+    cents = hold.micro_cents * 60 / MICRO_CENTS
+    return (
+        f"{about} {target.job.state} and its VM is held until {on_the_wire(hold.until)},"
+        f" for {cents:.4g} cents a minute; `ci-daemon debug --release` ends that"
+    )

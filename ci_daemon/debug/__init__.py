@@ -1,0 +1,6 @@
+"""A shell in a job's VM, for the owner of the host: which VM is meant, and what is said to it and by it."""
+
+from ci_daemon.debug.shell import Shell
+from ci_daemon.debug.target import Target, find_target
+
+__all__ = ["Shell", "Target", "find_target"]

@@ -1,0 +1,68 @@
+"""Which of a build's VMs is meant: the one of a step, or the only one that is held, or the only one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from storage import Build, Hold, Job, Lease, Storage
+
+__all__ = ["NoTarget", "Target", "find_target"]
+
+
+class NoTarget(Exception):
+    """No VM of the build is the one that is meant; the message says what there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A job's VM that is there, and the hold on it where its job is over."""
+
+    build: Build
+    job: Job
+    lease: Lease
+    hold: Hold | None
+
+    def __str__(self) -> str:
+        """Name the step, and say what it is at."""
+        return f"{self.job.step_key} ({'held' if self.hold else self.job.state})"
+
+
+def find_target(storage: Storage, build: Build, step_key: str | None) -> Target:
+    """Return the VM of a build's step; of no step, the only held VM or else the only one. Raises NoTarget."""
+    found = _targets(storage, build)
+    meant = [target for target in found if step_key in {None, target.job.step_key}]
+    if len(meant) > 1:
+        meant = [target for target in meant if target.hold is not None]
+    if len(meant) == 1:
+        return meant[0]
+    raise NoTarget(_reason(storage, build, step_key, found))
+
+
+def _targets(storage: Storage, build: Build) -> list[Target]:
+    """Return the VMs of a build's jobs that a command runs in, or that are held, in the jobs' order."""
+    jobs = {job.id: job for job in storage.jobs.of_build(build.id)}
+    targets = []
+    for lease in storage.leases.live():
+        job = None if lease.job_id is None else jobs.get(lease.job_id)
+        if job is None or job.attempt != lease.attempt or lease.started_at is None:
+            continue
+        hold = storage.holds.of_lease(lease.id)
+        if hold is not None or not job.state.terminal:
+            targets.append(Target(build, job, lease, hold))
+    return sorted(targets, key=lambda target: target.job.position)
+
+
+def _reason(storage: Storage, build: Build, step_key: str | None, found: list[Target]) -> str:
+    there = f"VMs are there of {', '.join(map(str, found))}"
+    if step_key is None and found:
+        return f"say which step: {there}"
+    if step_key is None:
+        return (
+            f"no job of this build has a VM: the build is {build.state}. Where a build is made with `debug`, as by"
+            " `ci-daemon submit --debug`, the VMs of its failed jobs are held for a while"
+        )
+    job = next((job for job in storage.jobs.of_build(build.id) if job.step_key == step_key), None)
+    what = "the build has no such step" if job is None else f"it is {job.state}"
+    return f'no VM of the step "{step_key}" is there: {what}' + (f"; {there}" if found else "")

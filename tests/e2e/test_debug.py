@@ -1,0 +1,200 @@
+"""`ci-daemon debug`: in the VMs of failed and running jobs, over a crash of the daemon, at a terminal and without."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+import time
+from typing import Any
+
+import pytest
+
+from ci_daemon.command import main
+from tests.e2e.daemon import Build, Client, Daemon, Pipeline, until
+from tests.e2e.pipelines import Graph, one
+
+
+@pytest.fixture(scope="module")
+def settings() -> dict[str, str]:
+    return {"CI_DAEMON_POOL_WARM": "0", "CI_DAEMON_POOL_MAX_VMS": "4"}
+
+
+def name(build: Build) -> str:
+    return f"{build.client.org}/{build.path.split('/')[1]}/{build.record()['number']}"
+
+
+def fail(pipeline: Pipeline, ir: str) -> Build:
+    build = pipeline.build(ir, debug=True, env={"COLOUR": 'it\'s "red"'})
+    assert build.finish()["state"] == "failed"
+    return build
+
+
+def held(daemon: Daemon) -> list[Any]:
+    return [lease for lease in daemon.json("lease", "list") if lease["state"] == "held"]
+
+
+def gone(daemon: Daemon) -> None:
+    """Wait until no VM is there."""
+    vms = daemon.state / "sandbox" / "vms"
+    until(lambda: True if not daemon.json("lease", "list") and not list(vms.iterdir()) else None, "the VMs' end")
+
+
+def debits(client: Client) -> list[str]:
+    entries = client.get(f"/api/v0/billing/transactions/{client.org}")["data"]
+    return [entry["description"] for entry in entries if entry["source"] == "vm_lease_debit"]
+
+
+def test_a_failed_vm_is_looked_into_over_a_crash_and_charged_once(daemon: Daemon, pipeline: Pipeline, client: Client):
+    client.request("PUT", "secrets/TOKEN", json={"value": "hunter2"})
+    build = fail(pipeline, one("echo hello >made; exit 3", runner_args={"secrets": ["TOKEN"]}))
+    named = name(build)
+    (lease,) = held(daemon)
+    assert lease["job_id"] == build.jobs()["only"]["id"]
+    assert f"ci-daemon debug {named} only" in build.log()
+
+    looked = daemon.command("debug", named, "--", "cat", "made")
+    assert looked.stdout == "hello\n"
+    assert f"{named} only failed and its VM is held until {lease['held_until']}, for 2.52 cents" in looked.stderr
+    script = 'echo "$COLOUR $CI_STEP_KEY $PWD ${TOKEN-none}"; echo oh >&2; exit 7'
+    other = daemon.command("debug", named, "only", "--", "sh", "-c", script, check=False)
+    assert (other.returncode, other.stdout) == (7, 'it\'s "red" only /workspace none\n')
+    assert other.stderr.endswith("oh\n")
+    assert daemon.command("debug", named, "--", "ls", "/run/ci-daemon/debug").stdout == ""
+
+    daemon.kill()
+    assert daemon.command("debug", named, "--", "cat", "made").stdout == "hello\n"
+    daemon.start()
+    assert held(daemon) == [lease]
+    refused = daemon.command("debug", named, check=False)
+    assert (refused.returncode, "a shell needs a terminal" in refused.stderr) == (1, True)
+    assert daemon.json("debug", named, "--release") == {"released": lease["id"]}
+    gone(daemon)
+    demo = build.path.split("/")[1]
+    assert debits(client) == [f"{demo} #1 only, held", f"{demo} #1 only"]
+    assert daemon.command("ledger", "verify").returncode == 0
+    acts = [(entry["action"], entry["subject"]) for entry in daemon.json("audit")]
+    assert acts.count(("debug", f"{named} only")) == 4
+    assert acts[0] == ("release", f"{named} only")
+
+
+def test_a_pipe_is_heard_to_its_end_whatever_its_size(daemon: Daemon, pipeline: Pipeline):
+    build = fail(pipeline, one("exit 1"))
+    said = os.urandom(8 << 20)
+    command = (sys.executable, "-m", "ci_daemon", "--state-dir", str(daemon.state), "debug", name(build), "--", "cat")
+    heard = subprocess.run(command, input=said, capture_output=True, check=True, timeout=60, env=daemon._environ)
+    assert heard.stdout == said
+    assert daemon.json("lease", "kill", held(daemon)[0]["id"])
+    gone(daemon)
+    assert debits(pipeline.client)[0].endswith(", held")
+
+
+class Terminal:
+    """`ci-daemon debug` at a pseudo-terminal."""
+
+    def __init__(self, daemon: Daemon, *arguments: str) -> None:
+        self._ours, self.theirs = pty.openpty()
+        self.resize(40, 100)
+        self.before = termios.tcgetattr(self.theirs)
+        program = (sys.executable, "-m", "ci_daemon", "--state-dir", str(daemon.state), "debug", *arguments)
+        self.process = subprocess.Popen(
+            ("setsid", "--ctty", "--wait", *program),
+            stdin=self.theirs,
+            stdout=self.theirs,
+            stderr=self.theirs,
+            env={**daemon._environ, "TERM": "xterm"},
+        )
+        self.heard = b""
+        os.set_blocking(self._ours, False)
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def type(self, line: str) -> None:
+        os.write(self._ours, line.encode())
+
+    def shows(self, text: str) -> None:
+        deadline = time.monotonic() + 30
+        while text.encode() not in self.heard:
+            assert time.monotonic() < deadline, (text, self.heard)
+            try:
+                self.heard += os.read(self._ours, 1 << 16)
+            except BlockingIOError:
+                time.sleep(0.01)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+        os.close(self._ours)
+        os.close(self.theirs)
+
+
+def test_a_shell_has_a_terminal_of_its_size_and_gives_it_back(daemon: Daemon, pipeline: Pipeline):
+    build = fail(pipeline, Graph().step("bad", "exit 1").step("slow", "true", after=("bad",)).ir())
+    terminal = Terminal(daemon, name(build), "bad")
+    try:
+        terminal.shows("# ")
+        terminal.type("echo at-$(tty)-$TERM; stty size\r")
+        terminal.shows("at-/dev/pts/")
+        terminal.shows("-xterm")
+        terminal.shows("40 100")
+        terminal.resize(50, 120)
+        until(lambda: _says(terminal, "stty size\r", "50 120"), "the other size")
+        terminal.type("sleep 600\r")
+        terminal.type("\x03")
+        terminal.type("cd; exit 5\r")
+        assert terminal.process.wait(30) == 5
+        assert termios.tcgetattr(terminal.theirs) == terminal.before
+    finally:
+        terminal.close()
+    daemon.command("debug", name(build), "bad", "--release")
+    gone(daemon)
+
+
+def _says(terminal: Terminal, line: str, text: str) -> bool | None:
+    terminal.type(line)
+    time.sleep(0.1)
+    try:
+        terminal.shows("# ")
+        terminal.heard += os.read(terminal._ours, 1 << 16)
+    except BlockingIOError:
+        return None
+    return True if text.encode() in terminal.heard else None
+
+
+def test_running_jobs_are_looked_into_too_and_who_is_meant_is_asked(
+    daemon: Daemon, pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
+):
+    graph = Graph().step("one", "touch begun; echo begun; sleep 600").step("two", "echo begun; sleep 600")
+    build = pipeline.build(graph.step("late", "true", after=("two",)).ir())
+    for step in ("one", "two"):
+        build.says("begun", step)
+    found = daemon.command("debug", name(build), "one", "--", "ls")
+    assert found.stdout == "begun\n"
+    assert "is running: its VM goes when the job ends" in found.stderr
+    for arguments, said in (
+        (("--", "ls"), "say which step: VMs are there of one (running), two (running)"),
+        (("late", "--", "ls"), 'no VM of the step "late" is there: it is pending'),
+        (("nobody", "--", "ls"), "the build has no such step; VMs are there of one"),
+        (("one", "--release"), "is not held: the job is running"),
+        (("one", "--release", "--", "ls"), "give either a command or --release"),
+    ):
+        assert main(["--state-dir", str(daemon.state), "debug", name(build), *arguments]) != 0
+        assert said in capsys.readouterr().err
+    build.cancel()
+    build.finish()
+    assert main(["--state-dir", str(daemon.state), "debug", name(build), "--", "ls"]) == 1
+    assert "no job of this build has a VM: the build is canceled" in capsys.readouterr().err
+    gone(daemon)
+
+
+def test_what_is_held_of_a_pipeline_goes_with_it(daemon: Daemon, pipeline: Pipeline, client: Client):
+    fail(pipeline, one("exit 1"))
+    assert held(daemon)
+    assert client.request("DELETE", f"pipelines/{pipeline.slug}").status_code == 204
+    gone(daemon)
+    assert len(debits(client)) == 2
