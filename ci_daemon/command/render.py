@@ -50,7 +50,11 @@ def render(session: Session, *, tree: Path, pipeline: str | None, org: str) -> N
                 organization=org,
                 slug=slug,
             )
-            definition = Envelope.parse(rendered.envelope).wanted(slug).definition
+            envelope = Envelope.parse(rendered.envelope)
+            if pipeline is None and len(envelope.pipelines) > 1 and envelope.find(slug) is None:
+                known = ", ".join(each.slug for each in envelope.pipelines)
+                raise Failure(f"{tree} has several pipelines, {known}: say which with --pipeline")
+            definition = envelope.wanted(slug).definition
         except (RenderFailed, VmError) as failure:
             raise Failure(str(failure)) from failure
     click.echo(json.dumps(definition, indent=2))

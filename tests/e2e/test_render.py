@@ -103,9 +103,24 @@ def test_a_pipeline_of_another_name_in_its_repository_is_found_by_that(client: C
     build.cancel()
 
 
+def test_the_owner_sees_what_a_tree_comes_to(daemon: Daemon):
+    example = EXAMPLES / "05-multi"
+    definition = json.loads((example / "envelope.json").read_text())["pipelines"][2]["definition"]
+    assert daemon.json("render", str(example), "--pipeline", "deploy") == definition
+    refused = daemon.command("render", str(example), check=False)
+    assert refused.returncode == 1
+    assert "has several pipelines, ci, nightly, deploy: say which with --pipeline" in refused.stderr
+
+
 FAULTS = {
     "nothing": ("", "the pipeline files registered no pipeline"),
-    "exception": ("raise ValueError('no such luck')", "ValueError: no such luck"),
+    "exception": (
+        "raise ValueError('no such luck')",
+        """render failed (exit 1): Traceback (most recent call last):
+  File "/workspace/.hm/pipeline.py", line 1, in <module>
+    raise ValueError('no such luck')
+ValueError: no such luck""",
+    ),
     "exit": ("import os; os._exit(0)", "render failed (exit 0): the pipeline files left no envelope"),
     "exit code": ("import sys; sys.exit(7)", "render failed (exit 7)"),
     "signal": ("import os; os.kill(os.getpid(), 9)", "render failed (exit 137)"),

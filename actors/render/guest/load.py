@@ -10,10 +10,16 @@ import importlib.util
 import os
 import pathlib
 import sys
+import traceback
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 
 def main() -> None:
     """Render every pipeline of every ``.hm/*.py``."""
+    sys.excepthook = _say_what_failed
     dsl, result = sys.argv[1], int(sys.argv[2])
     sys.path.insert(0, dsl)
     sys.dont_write_bytecode = True
@@ -29,6 +35,13 @@ def main() -> None:
     envelope = harmont.dump_registry_json()
     with open(result, "w", encoding="utf-8") as file:
         file.write(envelope)
+
+
+def _say_what_failed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print a traceback that begins in the pipeline files, not with the frames that led to them."""
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith("<"):
+        trace = trace.tb_next
+    traceback.print_exception(kind, error, trace)
 
 
 if __name__ == "__main__":
