@@ -5,9 +5,9 @@ Pure: no I/O, no clock, usable from any thread (pipeline-ir.md).
 
 from __future__ import annotations
 
-from actors.ir.definition import Definition, Dependency, Plan, PlannedJob
+from actors.ir.definition import Plan, PlannedJob
 from actors.ir.errors import IrError
 from actors.ir.limits import Limits
 from actors.ir.planning import load, parse, plan
 
-__all__ = ["Definition", "Dependency", "IrError", "Limits", "Plan", "PlannedJob", "load", "parse", "plan"]
+__all__ = ["IrError", "Limits", "Plan", "PlannedJob", "load", "parse", "plan"]

@@ -13,7 +13,6 @@ from actors.vms.command import (
     start,
     started,
     terminate,
-    wait,
 )
 from actors.vms.connection import Completed, Connection, HostKeyMismatch, OutputTooLong
 from actors.vms.dialog import Dialog, Window
@@ -65,5 +64,4 @@ __all__ = [
     "start",
     "started",
     "terminate",
-    "wait",
 ]

@@ -1,4 +1,4 @@
-"""The one command of a VM, which belongs to no connection: started, followed from any byte, awaited, ended.
+"""The one command of a VM, which belongs to no connection: started, followed from any byte, ended.
 
 Under a supervisor in the VM (``guest/supervise.sh``) it outlives dropped connections and the daemon itself (engine.md,
 "A job attempt").
@@ -30,7 +30,6 @@ __all__ = [
     "start",
     "started",
     "terminate",
-    "wait",
 ]
 
 _ANSWER = 30.0
@@ -39,7 +38,6 @@ _ARGUMENT = 30_000
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _NEVER_STARTED, _SUPERVISOR_GONE, _IMMORTAL = 66, 65, 67
-_TIMED_OUT = {124, 143}
 _KILLED = 137
 
 
@@ -141,21 +139,6 @@ class Following:
 def follow(connection: Connection, offset: int = 0) -> Following:
     """Return the command's output from byte ``offset`` on, to iterate over as it comes."""
     return Following(connection, offset)
-
-
-def wait(connection: Connection, timeout: float | None = None) -> Exited | None:
-    """Return how the command ended, when it has; None where it has not after ``timeout`` seconds.
-
-    Raises NotStarted, GuestLost, ConnectionLost.
-    """
-    patience = "" if timeout is None else f"timeout {timeout:.3f}"
-    waiting = script("locate", "wait", patience=patience)
-    with connection.stream(waiting, timeout=None if timeout is None else timeout + _ANSWER) as answer:
-        for _ in answer:
-            pass
-    if timeout is not None and answer.exit_code in _TIMED_OUT:
-        return None
-    return _outcome(answer.exit_code, answer.stderr)
 
 
 def terminate(connection: Connection, grace: float = 10.0) -> None:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import Rates, Shape, cost_cents
+from storage import Rates, Shape
+from storage.billing import cost_cents
 
 _COUNTS = st.integers(1, 64)
 _SHAPES = st.builds(Shape, cpu=_COUNTS, memory_gb=_COUNTS, disk_gb=_COUNTS)

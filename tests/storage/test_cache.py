@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage import Build, BuildState, CacheEntry, CacheName, Job, JobState, LogKind, LogWriter, NewJob, Storage
+from storage import Build, BuildState, CacheEntry, CacheName, Job, JobState, LogWriter, NewJob, Storage
+from storage.log_index import LogKind
 from tests.storage.world import BUILDS_IN, HandClock, World, new_job
 
 

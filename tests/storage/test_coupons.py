@@ -13,9 +13,9 @@ from storage import (
     CouponUnknown,
     LedgerSource,
     NewCoupon,
-    Redemption,
     Storage,
 )
+from storage.records import Redemption
 from tests.storage.world import HandClock, World
 
 

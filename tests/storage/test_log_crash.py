@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import LogFiles, LogKind, LogLimit
-from storage.log_index import LogRecord
+from storage import LogFiles, LogLimit
+from storage.log_index import LogKind, LogRecord
 from tests.storage.world import HandClock
 
 _CHECKOUT = Path(__file__).parents[2]

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import LogFiles, LogKind, LogLimit
+from storage import LogFiles, LogLimit
+from storage.log_index import LogKind
 from tests.storage.world import HandClock
 
 OUTPUT, NOTICE = LogKind.OUTPUT, LogKind.NOTICE

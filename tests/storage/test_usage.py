@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage import Build, JobState, LeaseUsage, Outcome, Shape, Storage, Usage, UsageTooLong, UsedBy
+from storage import Build, JobState, LeaseUsage, Outcome, Shape, Storage, Usage, UsageTooLong
+from storage.records import UsedBy
 from tests.storage.world import HandClock, World, new_job
 
 NOTHING = Usage(0, 0, 0, 0)

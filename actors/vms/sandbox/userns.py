@@ -84,11 +84,6 @@ class IdMap:
         """The host's id of the VM's root user."""
         return self.uids[0].outside
 
-    @property
-    def root_gid(self) -> int:
-        """The host's id of the VM's root group."""
-        return self.gids[0].outside
-
     def with_caller(self) -> IdMap:
         """Return this mapping with the caller's own user and group added, as id 65536.
 

@@ -24,7 +24,6 @@ from actors.vms import (
     start,
     started,
     terminate,
-    wait,
 )
 from actors.vms import (
     command as command_module,
@@ -39,6 +38,15 @@ def output_of(connection: Connection, command: str, **settings: object) -> bytes
     """Run a command to its end and return all of its output."""
     start(connection, CommandSpec(command, **settings))  # type: ignore[arg-type] # whatever a test sets
     return b"".join(follow(connection))
+
+
+def ended(connection: Connection) -> Exited:
+    """Return how the command ended, when it has."""
+    following = follow(connection)
+    for _ in following:
+        pass
+    assert following.exited is not None
+    return following.exited
 
 
 def left_running(connection: Connection) -> list[str]:
@@ -92,8 +100,9 @@ class TestStarting:
     @pytest.mark.parametrize("length", [1, 30_000, 30_001, 250_000])
     def test_a_command_may_be_long(self, connection: Connection, length: int):
         command = f"echo {'é' * (length // 2)} | wc -c; echo $# $0; exit 5"
-        assert output_of(connection, command).split()[0] == str(length // 2 * 2 + 1).encode()
-        assert wait(connection) == Exited(5, wait_size(connection), truncated=False)
+        output = output_of(connection, command)
+        assert output.split()[0] == str(length // 2 * 2 + 1).encode()
+        assert ended(connection) == Exited(5, len(output), truncated=False)
 
     def test_an_environment_may_be_large(self, connection: Connection):
         env = {"PATH": "/bin:/usr/bin", **{f"V{number}": "x" * 6_000 for number in range(10)}}
@@ -139,7 +148,7 @@ class TestStarting:
         assert not started(connection)
         start(connection, CommandSpec("true"))
         assert started(connection)
-        wait(connection)
+        ended(connection)
         assert started(connection)
 
     def test_what_cannot_be_started_says_why_and_may_be_tried_again(self, connection: Connection):
@@ -178,15 +187,7 @@ class TestEnding:
     )
     def test_exit_codes_are_those_of_a_shell(self, connection: Connection, command: str, code: int):
         start(connection, CommandSpec(command))
-        exited = wait(connection, PATIENCE)
-        assert exited is not None
-        assert exited.exit_code == code
-
-    def test_waiting_can_be_limited_and_taken_up_again(self, connection: Connection):
-        start(connection, CommandSpec("sleep 0.5; exit 4"))
-        assert wait(connection, 0.1) is None
-        assert wait(connection, PATIENCE) == Exited(4, 0, truncated=False)
-        assert wait(connection) == Exited(4, 0, truncated=False)
+        assert ended(connection).exit_code == code
 
     def test_what_a_command_leaves_behind_dies_with_it(self, connection: Connection):
         left = "nohup tail -f /dev/null & (setsid tail -f /dev/null >/dev/null 2>&1 &); trap '' TERM HUP; exec true"
@@ -197,19 +198,16 @@ class TestEnding:
 
     def test_a_command_that_kills_all_it_sees_kills_itself(self, connection: Connection):
         start(connection, CommandSpec("exec 2>&-; kill -KILL -- -1; kill -KILL 1; kill -KILL 0; echo alive"))
-        assert wait(connection, PATIENCE) == Exited(137, 0, truncated=False)
+        assert ended(connection) == Exited(137, 0, truncated=False)
 
     def test_the_oom_killer_takes_a_command_before_its_supervisor(self, connection: Connection):
         own = output_of(connection, "cat /proc/self/oom_score_adj")
         supervisor = connection.run(f"{SUPERVISOR}; cat /proc/$pid/oom_score_adj", timeout=PATIENCE).stdout
         assert int(own) > int(supervisor)
 
-    @pytest.mark.parametrize("ask", [wait, lambda connection: list(follow(connection))])
-    def test_of_a_command_never_started_nothing_is_known(
-        self, connection: Connection, ask: Callable[[Connection], object]
-    ):
+    def test_of_a_command_never_started_nothing_is_known(self, connection: Connection):
         with pytest.raises(NotStarted):
-            ask(connection)
+            ended(connection)
 
 
 class TestOutput:
@@ -246,24 +244,24 @@ class TestOutput:
         output = output_of(connection, "yes | head -c 300000000; echo >&2 done; exit 6", output_limit=100_000)
         assert output == b"y\n" * (len(output) // 2)
         assert 100_000 <= len(output) < 100_512
-        assert wait(connection) == Exited(6, len(output), truncated=True)
+        assert ended(connection) == Exited(6, len(output), truncated=True)
         spool = connection.run("du --bytes --total /run/ci-daemon | tail -n 1", timeout=PATIENCE).stdout.split()[0]
         assert int(spool) < 200_000
 
     def test_output_of_just_the_limit_is_all_of_it(self, connection: Connection):
         assert len(output_of(connection, "head -c 1024 /dev/zero", output_limit=1024)) == 1024
-        assert wait(connection) == Exited(0, 1024, truncated=False)
+        assert ended(connection) == Exited(0, 1024, truncated=False)
 
     def test_a_full_run_folder_costs_output_and_no_more(self, connection: Connection):
         connection.run("mount -o remount,size=1m tmpfs /run", timeout=PATIENCE)
         output = output_of(connection, "head -c 5000000 /dev/zero; exit 9")
         assert len(output) < 1 << 20
-        assert wait(connection) == Exited(9, len(output), truncated=True)
+        assert ended(connection) == Exited(9, len(output), truncated=True)
 
     def test_removing_and_truncating_all_of_run_harms_nothing(self, connection: Connection):
         wreck = "echo before; rm -rf /run/* /run/ci-daemon/*; ls -A /run/ci-daemon; echo after; exit 2"
         assert output_of(connection, wreck).splitlines()[-1] == b"after"
-        assert wait(connection).exit_code == 2  # type: ignore[union-attr] # it has ended
+        assert ended(connection).exit_code == 2
 
     def test_removing_the_spool_behind_the_supervisors_back_harms_nothing(self, connection: Connection):
         start(connection, CommandSpec("echo before; sleep 0.3; echo after"))
@@ -312,7 +310,7 @@ class TestSurviving:
         endpoint.socket.close()
         with vm.connect() as connection:
             assert b"".join(follow(connection)) == b"alone\n"
-            assert wait(connection) == Exited(8, 6, truncated=False)
+            assert ended(connection) == Exited(8, 6, truncated=False)
 
     def test_a_killed_supervisor_is_told_and_nobody_waits_for_it(self, vm: Vm, connection: Connection):
         start(connection, CommandSpec("echo hi; sleep 60"))
@@ -320,16 +318,15 @@ class TestSurviving:
             kill = later(0.3, lambda: killer.run(f"{SUPERVISOR}; kill -KILL $pid", timeout=PATIENCE))
             with kill, pytest.raises(GuestLost):
                 list(follow(connection))
-        for ask in (wait, lambda connection: list(follow(connection))):
-            with pytest.raises(GuestLost):
-                ask(connection)
+        with pytest.raises(GuestLost):
+            ended(connection)
         terminate(connection)
 
     def test_a_supervisors_file_that_names_another_is_told(self, connection: Connection):
         start(connection, CommandSpec("umount /run/ci-daemon && echo 1 >/run/ci-daemon/command; exec sleep 60"))
         connection.run("until grep -qx 1 /run/ci-daemon/command; do sleep 0.01; done", timeout=PATIENCE)
         with pytest.raises(GuestLost):
-            wait(connection)
+            ended(connection)
 
 
 class TestTerminating:
@@ -339,7 +336,7 @@ class TestTerminating:
         assert next(blocks) == b"up\n"
         terminate(connection)
         assert b"".join(blocks).endswith(b"bye\n")
-        assert wait(connection).exit_code == 3  # type: ignore[union-attr] # it has ended
+        assert ended(connection).exit_code == 3
 
     @pytest.mark.parametrize(
         "command",
@@ -357,7 +354,7 @@ class TestTerminating:
         began = time.monotonic()
         terminate(connection, grace=0.3)
         assert 0.2 < time.monotonic() - began < 5
-        assert wait(connection).exit_code == 137  # type: ignore[union-attr] # it has ended
+        assert ended(connection).exit_code == 137
         assert left_running(connection) == []
 
     def test_a_fork_bomb_is_ended(self, connection: Connection):
@@ -366,21 +363,15 @@ class TestTerminating:
         assert next(iter(follow(connection))) == b"up\n"
         connection.run("while [ $(ls -d /proc/[0-9]* | wc -l) -lt 200 ]; do sleep 0.05; done", timeout=PATIENCE)
         terminate(connection, grace=0.3)
-        assert wait(connection).exit_code == 137  # type: ignore[union-attr] # it has ended
+        assert ended(connection).exit_code == 137
         assert left_running(connection) == []
 
     def test_ending_what_has_ended_or_never_began_is_fine(self, connection: Connection):
         terminate(connection)
         start(connection, CommandSpec("exit 5"))
-        wait(connection)
+        ended(connection)
         terminate(connection)
-        assert wait(connection) == Exited(5, 0, truncated=False)
-
-
-def wait_size(connection: Connection) -> int:
-    exited = wait(connection)
-    assert exited is not None
-    return exited.size
+        assert ended(connection) == Exited(5, 0, truncated=False)
 
 
 def asdict_of(endpoint: object) -> dict[str, object]:

@@ -79,7 +79,7 @@ def test_layers_lie_one_over_the_other_and_a_vm_starts_from_them(
     assert image.source == f"pulled {reference}"
     assert image.environment == {"PATH": "/opt/bin:/bin", "NOTE": "a b=c"}
     kept = (store.path("pulled:1") / "etc" / "kept").stat()
-    assert (kept.st_uid, kept.st_gid) == (idmap.root_uid + 42, idmap.root_gid + 42)
+    assert (kept.st_uid, kept.st_gid) == (idmap.root_uid + 42, idmap.gids[0].outside + 42)
     assert run_in("pulled:1", "cat /etc/kept; stat -c ' %u %a' /etc/kept; cat /etc/gone /srv/data/old; id -u") == (
         "upper 42 4711\n0\n"
     )

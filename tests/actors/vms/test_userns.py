@@ -47,7 +47,7 @@ class TestFindingTheRange:
 
     def test_the_caller_is_never_in_it(self, idmap: IdMap):
         assert idmap.root_uid != os.geteuid()
-        assert idmap.root_gid != os.getegid()
+        assert idmap.gids[0].outside != os.getegid()
 
     def test_without_one_the_command_that_gives_one_is_named(self, tmp_path: Path):
         command = f"`sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {ME}`"
@@ -83,7 +83,7 @@ class TestRunningInside:
         assert shown.split() == [b"65536", b"65536"]
         assert (folder / "theirs").stat().st_uid == idmap.root_uid
         found = (folder / "theirs" / "a").stat()
-        assert (found.st_uid, found.st_gid) == (idmap.root_uid + 5, idmap.root_gid + 6)
+        assert (found.st_uid, found.st_gid) == (idmap.root_uid + 5, idmap.gids[0].outside + 6)
         assert (folder / "theirs" / "mine").stat().st_uid == os.geteuid()
 
     def test_files_of_the_caller_are_closed_where_it_is_not(self, idmap: IdMap, folder: Path):
