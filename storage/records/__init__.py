@@ -6,55 +6,19 @@ see. Times are aware datetimes in UTC.
 
 from __future__ import annotations
 
-from storage.records.accounts import (
-    Caller,
-    HandoffKind,
-    Invite,
-    Member,
-    NewPipeline,
-    Organization,
-    Pipeline,
-    PipelineChanges,
-    Role,
-    Token,
-    TokenKind,
-    User,
-    Visibility,
-)
+from storage.records.accounts import Caller, HandoffKind, Invite, Member, Organization, Role, Token, TokenKind, User
 from storage.records.artifacts import Artifact, NewArtifact
 from storage.records.audit import AuditEntry
-from storage.records.builds import (
-    Attempt,
-    Build,
-    BuildState,
-    Edge,
-    EdgeKind,
-    Job,
-    JobState,
-    KeyUse,
-    NewBuild,
-    NewJob,
-    Outcome,
-    QueuedJob,
-    RequestKey,
-    Shape,
-)
+from storage.records.builds import Build, BuildState, KeyUse, NewBuild, RequestKey
 from storage.records.cache import CacheEntry, CacheName
 from storage.records.coupons import Coupon, NewCoupon, Redemption
 from storage.records.holds import Hold, HoldEnd
-from storage.records.leases import (
-    Discrepancy,
-    Lease,
-    LeaseState,
-    LedgerEntry,
-    LedgerSource,
-    PastUse,
-    Snapshot,
-)
-from storage.records.pages import (
-    Page,
-)
-from storage.records.renders import Declaration, Render, Rendered
+from storage.records.jobs import Attempt, Edge, EdgeKind, Job, JobState, NewJob, Outcome, QueuedJob, Shape
+from storage.records.leases import Lease, LeaseState, PastUse, Snapshot
+from storage.records.ledger import Discrepancy, LedgerEntry, LedgerSource
+from storage.records.pages import Page
+from storage.records.pipelines import Declaration, NewPipeline, Pipeline, PipelineChanges, Visibility
+from storage.records.renders import Render, Rendered
 from storage.records.secrets import Secret, SecretScope
 from storage.records.usage import BuildUsage, DayUsage, LeaseUsage, Usage, UsedBy
 

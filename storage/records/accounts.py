@@ -1,29 +1,15 @@
-"""People, organizations, pipelines: what builds belong to."""
+"""People and organizations: who may do what."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = [
-    "Caller",
-    "HandoffKind",
-    "Invite",
-    "Member",
-    "NewPipeline",
-    "Organization",
-    "Pipeline",
-    "PipelineChanges",
-    "Role",
-    "Token",
-    "TokenKind",
-    "User",
-    "Visibility",
-]
+__all__ = ["Caller", "HandoffKind", "Invite", "Member", "Organization", "Role", "Token", "TokenKind", "User"]
 
 
 class Role(StrEnum):
@@ -63,13 +49,6 @@ class Invite:
     expires_at: datetime
     accepted_at: datetime | None
     revoked_at: datetime | None
-
-
-class Visibility(StrEnum):
-    """Who may read a pipeline's builds, jobs and logs."""
-
-    PRIVATE = "private"
-    PUBLIC = "public"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,53 +110,4 @@ class Organization:
     url: str
     fail_fast: bool
     weight: int
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class NewPipeline:
-    """What a caller says of a pipeline it creates; ``slug`` is already derived and valid."""
-
-    slug: str
-    name: str
-    repository: str
-    default_branch: str
-    description: str | None = None
-    repo_name: str | None = None
-    visibility: Visibility = Visibility.PRIVATE
-    allow_manual: bool = True
-    fail_fast: bool = False
-    source_slug: str | None = None
-
-
-class PipelineChanges(TypedDict, total=False):
-    """What may be changed of a pipeline; what is absent stays."""
-
-    name: str
-    description: str | None
-    default_branch: str
-    visibility: Visibility
-    allow_manual: bool
-    repo_name: str | None
-    source_slug: str | None
-    fail_fast: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """A named, repeatable CI definition in an organization."""
-
-    id: int
-    uuid: str
-    organization_id: int
-    slug: str
-    name: str
-    repository: str
-    default_branch: str
-    visibility: Visibility
-    allow_manual: bool
-    description: str | None
-    repo_name: str | None
-    source_slug: str | None
-    fail_fast: bool
     created_at: datetime

@@ -1,4 +1,4 @@
-"""Leased VMs, what they left behind, and what they cost."""
+"""Leased VMs and what they left behind."""
 
 from __future__ import annotations
 
@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from storage.records.builds import Shape
+    from storage.records.jobs import Shape
 
-__all__ = [
-    "Discrepancy",
-    "Lease",
-    "LeaseState",
-    "LedgerEntry",
-    "LedgerSource",
-    "PastUse",
-    "Snapshot",
-]
+__all__ = ["Lease", "LeaseState", "PastUse", "Snapshot"]
 
 
 class LeaseState(StrEnum):
@@ -29,16 +21,6 @@ class LeaseState(StrEnum):
     WARM = "warm"
     ACTIVE = "active"
     ENDED = "ended"
-
-
-class LedgerSource(StrEnum):
-    """Why an entry stands in the ledger."""
-
-    PAYMENT_TOPUP = "payment_topup"
-    COUPON_REDEMPTION = "coupon_redemption"
-    ADMIN_GRANT = "admin_grant"
-    VM_LEASE_DEBIT = "vm_lease_debit"
-    REFUND = "refund"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +73,3 @@ class Snapshot:
     created_at: datetime
     base: str | None = None
     bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """One line of the append-only ledger; positive credits, negative debits, whole cents."""
-
-    id: int
-    uuid: str
-    amount_cents: int
-    source: LedgerSource
-    description: str | None
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Discrepancy:
-    """Something that the ledger says and the rest of the database does not; ``problem`` is one sentence."""
-
-    organization_slug: str
-    problem: str

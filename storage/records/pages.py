@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = [
-    "Page",
-]
+__all__ = ["Page"]
 
 T = TypeVar("T")
 

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["Declaration", "Render", "Rendered"]
-
-
-@dataclass(frozen=True, slots=True)
-class Declaration:
-    """What a repository's files say of a pipeline; ``triggers`` as they stand in the envelope.
-
-    ``archived_at`` is since when they say so no more.
-    """
-
-    name: str
-    allow_manual: bool
-    triggers: tuple[Any, ...]
-    archived_at: datetime | None = None
+__all__ = ["Render", "Rendered"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import date, datetime
 
-    from storage.records.builds import Shape
+    from storage.records.jobs import Shape
 
 __all__ = ["BuildUsage", "DayUsage", "LeaseUsage", "Usage", "UsedBy"]
 
