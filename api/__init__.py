@@ -5,7 +5,7 @@ from __future__ import annotations
 from api.app import create_app
 from api.catalog import CATALOG
 from api.request_id import RequestIdFilter
-from api.server import CannotListen, Server
+from api.server import CannotListen, Server, may_listen
 from api.settings import HttpSettings, RateLimitSettings
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "RequestIdFilter",
     "Server",
     "create_app",
+    "may_listen",
 ]

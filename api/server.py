@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from api.settings import HttpSettings
 
-__all__ = ["CannotListen", "Server"]
+__all__ = ["CannotListen", "Server", "may_listen"]
 
 _BACKLOG = 1024
 _MAINTENANCE_SECONDS = 5
@@ -191,6 +191,11 @@ def _adjustments(settings: HttpSettings) -> Adjustments:
         asyncore_use_poll=True,
         clear_untrusted_proxy_headers=False,
     )
+
+
+def may_listen(listen: str) -> None:
+    """Raise CannotListen where ``HOST:PORT`` is not to be had."""
+    _listen(listen).close()
 
 
 def _listen(listen: str) -> socket.socket:

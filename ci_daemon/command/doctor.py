@@ -10,7 +10,6 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from ci_daemon import config
 from ci_daemon.command.identity import as_owner
 from ci_daemon.command.session import Session, pass_session
 from ci_daemon.command.style import Command
@@ -50,7 +49,7 @@ def _examined(session: Session) -> list[Check]:
 
 
 def _findings(state_dir: Path) -> list[Check]:
-    return list(examine(state_dir, config.load(state_dir, os.environ)))
+    return list(examine(state_dir, os.environ))
 
 
 def _show(checks: list[Check], *, as_root: bool, quiet: bool) -> None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.vms.sandbox.limits import Limits
-from ci_daemon.doctor import host, state
+from ci_daemon.doctor import host, service, state
 from ci_daemon.doctor.limits import enforcement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from ci_daemon.config import Config
     from ci_daemon.doctor.check import Check
 
 __all__ = ["examine"]
 
 
-def examine(state_dir: Path, config: Config) -> Iterator[Check]:
+def examine(state_dir: Path, environ: Mapping[str, str]) -> Iterator[Check]:
     """Yield what was found, check by check, as it is found."""
+    config, configuration = state.configuration(state_dir, environ)
     yield host.python()
     yield from host.packages()
     yield host.sub_ids()
@@ -27,7 +27,12 @@ def examine(state_dir: Path, config: Config) -> Iterator[Check]:
     yield host.overlay(state_dir)
     yield host.tun()
     yield host.clock()
+    yield from service.synchronized()
     yield state.room(state_dir)
+    yield configuration
     yield state.state_directory(state_dir)
+    yield state.database(state_dir)
     yield state.default_image(state_dir, config)
+    yield service.address(state_dir, config.http.listen)
+    yield from service.unit(state_dir)
     yield from enforcement(Limits.of_host(config.sandbox.processes))

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from typing import TYPE_CHECKING
 
 from actors.vms.sandbox.userns import NoSubIds
+from ci_daemon.config import Config, ConfigError, file_of, load
 from ci_daemon.doctor.check import Check, good
 from ci_daemon.doctor.host import existing
 from ci_daemon.providers import open_images
+from storage import NotInitialized, StorageError, check_database, frozen
+from storage.layout import DATABASE, KEY
+from storage.schema import migrations
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from ci_daemon.config import Config
-
-__all__ = ["default_image", "room", "state_directory"]
+__all__ = ["configuration", "database", "default_image", "room", "state_directory"]
 
 _GIB = 2**30
 _LEAST_GIB = 5
@@ -27,15 +31,16 @@ def state_directory(directory: Path) -> Check:
     """The state directory: made, this user's, and its key nobody else's."""
     name = "state"
     command = f"ci-daemon --state-dir {directory}"
-    key = directory / "secret.key"
+    key = directory / KEY
     try:
-        if not (directory / "ci-daemon.sqlite3").exists():
+        if not (directory / DATABASE).exists():
             detail = f"{directory} is no state directory yet"
             return Check(name, ok=False, detail=detail, mend=f"{command} init", root=False, fixable=False)
-        if key.stat().st_mode & _PRIVATE:
-            detail = f"{key} is open to others"
-            return Check(name, ok=False, detail=detail, mend=f"chmod 0600 {key}", root=False)
-        if not all(os.access(path, os.R_OK | os.W_OK) for path in (directory, directory / "ci-daemon.sqlite3", key)):
+        for path, mode in ((directory, "0700"), (key, "0600"), (directory / DATABASE, "0600")):
+            if path.stat().st_mode & _PRIVATE:
+                detail = f"{path} is open to others"
+                return Check(name, ok=False, detail=detail, mend=shlex.join(["chmod", mode, str(path)]), root=False)
+        if not all(os.access(path, os.R_OK | os.W_OK) for path in (directory, directory / DATABASE, key)):
             owner = directory.owner()
             detail = f"{directory} belongs to {owner}: run as {owner}"
             return Check(name, ok=False, detail=detail, fixable=False)
@@ -45,6 +50,37 @@ def state_directory(directory: Path) -> Check:
         detail = f"{key} is missing: bring it back from a backup, without it the secrets in the database are lost"
         return Check(name, ok=False, detail=detail, fixable=False)
     return good(name, f"{directory} is a state directory")
+
+
+def configuration(directory: Path, environ: Mapping[str, str]) -> tuple[Config, Check]:
+    """The configuration; what is wrong in it is told, and the rest is examined as if there were none."""
+    name = "configuration"
+    try:
+        config, file = load(directory, environ), file_of(directory)
+    except ConfigError as error:
+        first, *more = str(error).splitlines()
+        detail = f"{first}{f' (and {len(more)} more: see `ci-daemon config check`)' if more else ''}"
+        return Config(), Check(name, ok=False, detail=detail, fixable=False)
+    return config, good(name, f"{file} is right" if file else "there is no ci-daemon.toml, so all is as by default")
+
+
+def database(directory: Path) -> Check:
+    """Every page, index and reference of the database, and whether its schema is one that this release knows."""
+    name, known = "database", migrations()[-1].number
+    try:
+        check_database(directory / DATABASE)
+        with frozen(directory) as found:
+            at = found.schema_version
+    except NotInitialized:
+        return Check(name, ok=False, detail="there is no database yet", needed=False, fixable=False)
+    except StorageError as error:
+        detail = f"{error}: bring it back with `ci-daemon restore`"
+        return Check(name, ok=False, detail=detail, fixable=False)
+    if at > known:
+        detail = f"a newer release has written it (schema {at}, this one knows {known}): run that one"
+        return Check(name, ok=False, detail=detail, fixable=False)
+    later = f", which the service brings to {known} as it starts" if at < known else ""
+    return good(name, f"the database is whole, at schema {at}{later}")
 
 
 def room(directory: Path) -> Check:

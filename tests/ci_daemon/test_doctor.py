@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from actors.vms.sandbox.limits import Limits
 from ci_daemon.command import main
 from ci_daemon.config import Config, ImageSettings
-from ci_daemon.doctor import Check, commands, host, mend, state
+from ci_daemon.doctor import Check, commands, host, mend, service, state
 from ci_daemon.doctor.check import from_message
 from ci_daemon.doctor.limits import enforcement
 from storage import Storage, SystemClock
@@ -108,6 +111,69 @@ def test_a_state_directory_is_looked_at_as_its_owner_left_it(state_dir: Path):
     assert "bring it back from a backup" in state.state_directory(state_dir).detail
 
 
+def test_a_state_directory_and_a_database_that_are_open_to_others_are_closed(state_dir: Path):
+    for path, closed in ((state_dir, 0o700), (state_dir / "ci-daemon.sqlite3", 0o600)):
+        path.chmod(0o755)
+        list(mend([state.state_directory(state_dir)]))
+        assert path.stat().st_mode & 0o777 == closed
+    assert state.state_directory(state_dir).ok
+
+
+def test_a_database_that_is_damaged_or_newer_is_told_with_what_to_do(state_dir: Path):
+    path = state_dir / "ci-daemon.sqlite3"
+    assert state.database(state_dir).detail.startswith("the database is whole, at schema ")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 9999")
+    assert "a newer release has written it (schema 9999" in state.database(state_dir).detail
+    content = path.read_bytes()
+    path.write_bytes(content[:8192] + bytes(8192) + content[16384:])
+    damaged = state.database(state_dir)
+    assert (damaged.ok, damaged.needed) == (False, True)
+    assert "`ci-daemon restore`" in damaged.detail
+
+
+def test_a_configuration_that_is_wrong_is_a_finding_among_the_others(
+    state_dir: Path, capsys: pytest.CaptureFixture[str]
+):
+    (state_dir / "ci-daemon.toml").write_text("[http]\nlisten = 8800\nlisen = 1\n")
+    assert main(["--state-dir", str(state_dir), "doctor", "--json"]) == 1
+    found = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+    assert ":2: http.listen: expected a valid string" in found["configuration"]["detail"]
+    assert "(and 1 more: see `ci-daemon config check`)" in found["configuration"]["detail"]
+    assert found["state"]["ok"]
+
+
+def test_an_address_that_is_taken_is_told(tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        check = service.address(tmp_path, listen)
+    assert not check.ok
+    assert check.detail.startswith(f"the service cannot listen on {listen}: Address already in use")
+    assert service.address(tmp_path, "127.0.0.1:0").ok
+
+
+@pytest.mark.parametrize(
+    ("enabled", "active", "said", "mends"),
+    [
+        ("enabled", "active", "runs, and starts with the host", None),
+        ("enabled", "failed", "is failed", "systemctl start ci-daemon.service"),
+        ("disabled", "active", "is disabled", "systemctl enable ci-daemon.service"),
+        ("not-found", "inactive", "is not installed", "ci-daemon install"),
+    ],
+)
+def test_a_service_that_systemd_does_not_keep_running_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, enabled: str, active: str, said: str, mends: str | None
+):
+    (tmp_path / "systemctl").write_text(f"#!/bin/sh\n[ $1 = is-enabled ] && echo {enabled} || echo {active}\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(service, "_SYSTEMD", tmp_path)
+    assert list(service.unit(tmp_path)) == []
+    (check,) = service.unit(Path("/var/lib/ci-daemon"))
+    assert said in check.detail
+    assert check.mend == mends
+
+
 def test_no_state_directory_is_told_with_the_command_that_makes_it(tmp_path: Path):
     check = state.state_directory(tmp_path)
     assert check.command(as_root=False) == f"ci-daemon --state-dir {tmp_path} init"
@@ -185,7 +251,17 @@ def test_the_command_tells_everything_as_json(state_dir: Path, capsys: pytest.Ca
     found = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
     assert found["state"]["ok"]
     assert set(found["python"]) == {"name", "ok", "needed", "detail", "mend"}
-    assert {"overlay", "tun", "sub-ids", "namespaces", "clock", "disk", "limit on memory"} <= set(found)
+    assert {
+        "overlay",
+        "tun",
+        "sub-ids",
+        "namespaces",
+        "clock",
+        "disk",
+        "database",
+        "address",
+        "limit on memory",
+    } <= set(found)
 
 
 def test_the_command_fails_where_something_needed_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
