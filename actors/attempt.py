@@ -98,7 +98,15 @@ class Attempt:
             return
         secrets = self._runtime.storage.secrets.lend(self._build, self._job)
         self._masker = Masker.hiding(secrets.values())
-        env = job_environment(self._runtime, self._build, self._job, secrets, self._lease.image)
+        image = self._lease.image
+        env = job_environment(
+            self._build,
+            self._job,
+            self._runtime.settings.base_url,
+            of_image={} if image is None else self._runtime.images.environment(image),
+            of_build=self._runtime.storage.builds.env(self._build.id),
+            secrets=secrets,
+        )
         self._lay_source(connection)
         self._link.check()
         spec = vms.CommandSpec(

@@ -1,4 +1,4 @@
-"""The environment of a job's command (engine.md, "A job attempt", step 4)."""
+"""The environment of a job's command (engine.md, "A job attempt", step 4). Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.runtime import Runtime
     from storage import Build, Job
 
 __all__ = ["EnvironmentTooLarge", "job_environment"]
@@ -22,26 +21,32 @@ class EnvironmentTooLarge(Exception):
 
 
 def job_environment(
-    runtime: Runtime, build: Build, job: Job, secrets: Mapping[str, str], image: str | None = None
+    build: Build,
+    job: Job,
+    base_url: str,
+    *,
+    of_image: Mapping[str, str],
+    of_build: Mapping[str, str],
+    secrets: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the variables of a job's command: later ones win, and nobody overrides the service's own.
 
-    Raises EnvironmentTooLarge, and ImageNotFound where the image that the VM was made of is gone.
+    Raises EnvironmentTooLarge.
     """
     build_path = f"organizations/{build.organization_slug}/pipelines/{build.pipeline_slug}/builds/{build.number}"
     env = {
         "HOME": "/root",
         "PATH": _PATH,
-        **({} if image is None else runtime.images.environment(image)),
+        **of_image,
         **job.env,
-        **runtime.storage.builds.env(build.id),
+        **of_build,
         **secrets,
         "CI": "true",
         "CI_ORG": build.organization_slug,
         "CI_PIPELINE": build.pipeline_slug,
         "CI_BUILD_NUMBER": str(build.number),
         "CI_BUILD_ID": build.external_id,
-        "CI_BUILD_URL": f"{runtime.settings.base_url}/api/v0/{build_path}",
+        "CI_BUILD_URL": f"{base_url}/api/v0/{build_path}",
         "CI_JOB_ID": job.uuid,
         "CI_STEP_KEY": job.step_key,
         "CI_BRANCH": build.branch or "",

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from actors import Settings
-from actors.runtime import Runtime
-from actors.timer import Timer
+from actors.environment import job_environment
+from actors.vms import ImageNotFound
 from ci_daemon.command.instants import on_the_wire
 from ci_daemon.command.lookup import find_build
 from ci_daemon.command.session import Failure, Session, pass_session
@@ -74,18 +73,26 @@ def debug(session: Session, context: click.Context, *, name: str, step: str | No
 
 
 def _shell(session: Session, storage: Storage, target: Target) -> Shell:
-    """Connect to the target's VM. Raises VmError."""
+    """Connect to the target's VM, with the variables of its job. Raises VmError.
+
+    Its secrets are not among them: a shell shows and keeps what it is given, and nothing here is masked.
+    """
     config, clock = session.config(), SystemClock()
     images = open_images(session.state_dir, config)
-    runtime = Runtime(
-        storage=storage,
-        provider=open_provider(session.state_dir, config, images, clock),
-        images=images,
-        clock=clock,
-        timer=Timer(clock),
-        settings=Settings(base_url=config.http.url),
+    try:
+        of_image = images.environment(target.lease.image) if target.lease.image else {}
+    except ImageNotFound:
+        of_image = {}
+    variables = job_environment(
+        target.build,
+        target.job,
+        config.http.url,
+        of_image=of_image,
+        of_build=storage.builds.env(target.build.id),
+        secrets={},
     )
-    return Shell(runtime, target)
+    provider = open_provider(session.state_dir, config, images, clock)
+    return Shell(provider.connect(target.lease.uuid), clock, variables)
 
 
 def _release(session: Session, storage: Storage, target: Target, about: str) -> None:

@@ -6,15 +6,14 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
-from actors.environment import job_environment
-from actors.vms import Connection, ImageNotFound, VmError
+from actors.vms import Connection, VmError
 from ci_daemon.debug.terminal import converse, own_window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from actors.runtime import Runtime
-    from ci_daemon.debug.target import Target
+    from actors.vms import Endpoint
+    from storage import Clock
 
 __all__ = ["Shell"]
 
@@ -24,16 +23,12 @@ _SHELL = "for shell in /bin/bash /usr/bin/bash /usr/local/bin/bash /bin/sh; do [
 
 
 class Shell:
-    """A connection to a target's VM, as root in there.
+    """A connection to a VM, as root in there, for programs that are given these variables. Raises VmError."""
 
-    The job's secrets are not among the variables: a shell shows and keeps what it is given, and nothing here is masked.
-    """
-
-    def __init__(self, runtime: Runtime, target: Target) -> None:
-        """Connect. Raises VmError."""
-        self._connection = Connection(runtime.provider.connect(target.lease.uuid), runtime.clock)
+    def __init__(self, endpoint: Endpoint, clock: Clock, variables: Mapping[str, str]) -> None:
+        self._connection = Connection(endpoint, clock)
         try:
-            self._entry = self._lay(_variables(runtime, target))
+            self._entry = self._lay(variables)
         except BaseException:
             self._connection.close()
             raise
@@ -64,11 +59,3 @@ class Shell:
             message = f"the VM takes no file: {done.stderr.decode(errors='replace').strip()}"
             raise VmError(message)
         return f". {file}; rm -f {file}; cd /workspace 2>/dev/null || cd /"
-
-
-def _variables(runtime: Runtime, target: Target) -> dict[str, str]:
-    """Return what the job's command had, less its secrets, and less its image's where that was removed since."""
-    try:
-        return job_environment(runtime, target.build, target.job, {}, target.lease.image)
-    except ImageNotFound:
-        return job_environment(runtime, target.build, target.job, {})

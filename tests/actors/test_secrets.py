@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -57,7 +56,9 @@ def test_a_secret_goes_before_the_builds_environment_and_the_services_before_all
     _set(host, "A", "pipeline's", of_pipeline=True)
     build = host.build(one("true", env={"A": "step's", "B": "step's", "C": "step's"}, **_naming("A")))
     job = host.job(build)
-    env = job_environment(host.engine._runtime, build, job, host.storage.secrets.lend(build, job))
+    of_build = host.storage.builds.env(build.id)
+    secrets = host.storage.secrets.lend(build, job)
+    env = job_environment(build, job, "http://127.0.0.1", of_image={}, of_build=of_build, secrets=secrets)
     assert (env["A"], env["B"], env["CI"], env["HOME"]) == ("pipeline's", "step's", "true", "/root")
     host.finish(build)
 
@@ -68,10 +69,8 @@ def test_what_an_image_sets_goes_before_the_services_defaults_and_behind_the_ste
     env = {"PATH": "/opt/go/bin:/bin", "A": "image's", "CI": "no"}
     (tmp_path / "tools@1" / "image.json").write_text(json.dumps({**facts, "environment": env}))
     build = host.build(one("true", env={"A": "step's"}))
-    runtime = dataclasses.replace(
-        host.engine._runtime, images=Images(ImageStore(tmp_path, IdMap.of_caller()), None, {})
-    )
-    env = job_environment(runtime, build, host.job(build), {}, "tools:1")
+    of_image = Images(ImageStore(tmp_path, IdMap.of_caller()), None, {}).environment("tools:1")
+    env = job_environment(build, host.job(build), "http://127.0.0.1", of_image=of_image, of_build={}, secrets={})
     assert (env["PATH"], env["A"], env["CI"]) == ("/opt/go/bin:/bin", "step's", "true")
     host.finish(build)
 

@@ -176,13 +176,14 @@ def test_without_git_the_build_is_of_main_at_the_null_commit(service: PlayedServ
         assert submit() == 0
     build = service.storage.builds.get(1)
     assert (build.branch, build.commit, build.message, build.source) == ("main", "0" * 40, None, "cli")
+    assert not build.debug
 
 
 def test_options_stand_above_git(service: PlayedService, submit: Submit):
     with service.playing(passing):
-        assert submit("--branch", "b", "--commit", "c0ffee", "--message", "m", "--org", service.org) == 0
+        assert submit("--branch", "b", "--commit", "c0ffee", "--message", "m", "--org", service.org, "--debug") == 0
     build = service.storage.builds.get(1)
-    assert (build.branch, build.commit, build.message) == ("b", "c0ffee", "m")
+    assert (build.branch, build.commit, build.message, build.debug) == ("b", "c0ffee", "m", True)
 
 
 def test_the_source_that_arrives_is_the_packed_tree(service: PlayedService, submit: Submit, tree: Path):
