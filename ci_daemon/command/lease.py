@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,15 +10,22 @@ from ci_daemon.command.instants import on_the_wire
 from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import Group
 from ci_daemon.lock import served_by
+from ci_daemon.overview import span
 from ci_daemon.providers import open_images, open_provider
 from storage import HoldEnd, SystemClock
+from storage.billing import MICRO_CENTS, cost_cents
 
 if TYPE_CHECKING:
-    from storage import Lease, Storage
+    from collections.abc import Collection, Mapping
+    from datetime import datetime
+
+    from storage import Hold, Lease, Storage
 
 __all__ = ["lease"]
 
-_COLUMNS = ("id", "state", "job", "image", "created_at")
+_COLUMNS = ("id", "state", "age", "build", "job", "shape", "cents", "image")
+_SHORT = 8
+_SHORTEST = 4
 
 
 @click.group(cls=Group)
@@ -29,10 +36,11 @@ def lease() -> None:
 @lease.command(name="list", short_help="List the VMs that are there.")
 @pass_session
 def list_leases(session: Session) -> None:
-    """List the leases whose VM may be there, oldest first."""
+    """List the leases whose VM may be there, oldest first, with what each has cost until now."""
+    now = SystemClock().now()
     with session.storage() as storage:
-        documents = [_document(each, storage) for each in storage.leases.live()]
-    session.table(documents, _COLUMNS, "no VM is leased")
+        documents = [_document(each, storage, now) for each in storage.leases.live()]
+    session.table(documents if session.json else [_row(each) for each in documents], _COLUMNS, "no VM is leased")
 
 
 @lease.command(short_help="End VMs at once.")
@@ -40,7 +48,7 @@ def list_leases(session: Session) -> None:
 @click.option("--all", "every", is_flag=True, help="Every VM, also those that no lease knows of.")
 @pass_session
 def kill(session: Session, *, lease_id: str | None, every: bool) -> None:
-    """End the VM of the lease ID, or every VM.
+    """End the VM of the lease ID, or every VM. The first letters of an ID will do.
 
     A running job loses its VM and takes another attempt, or fails with vm_lost.
     """
@@ -50,14 +58,24 @@ def kill(session: Session, *, lease_id: str | None, every: bool) -> None:
     with session.storage() as storage:
         provider = open_provider(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
         live = {each.uuid: each for each in storage.leases.live()}
-        if lease_id is not None and lease_id not in live:
-            raise Failure(f"no live lease has the id {lease_id}: `ci-daemon lease list` shows those there are")
-        targets = [lease_id] if lease_id is not None else sorted({*live, *provider.list()})
+        targets = [_find(lease_id, live)] if lease_id is not None else sorted({*live, *provider.list()})
         for vm_id in targets:
             provider.destroy(vm_id)
             if vm_id in live:
                 _end(storage, live[vm_id], served=served_by(session.state_dir) is not None)
-    session.answer({"killed": targets}, f"ended {len(targets)} VMs")
+    what = f"the VM {targets[0]}" if lease_id is not None else f"{len(targets)} VMs"
+    session.answer({"killed": targets}, f"ended {what}")
+
+
+def _find(given: str, live: Collection[str]) -> str:
+    """Return the one id that begins so. Raises Failure."""
+    found = [each for each in live if each.startswith(given)] if len(given) >= _SHORTEST else []
+    if len(found) > 1:
+        raise Failure(f"{len(found)} leases have ids that begin with {given}: write more of it")
+    if not found:
+        short = f"; write {_SHORTEST} letters or more" if len(given) < _SHORTEST else ""
+        raise Failure(f"no live lease has the id {given}: `ci-daemon lease list` shows those there are{short}")
+    return found[0]
 
 
 def _end(storage: Storage, lease: Lease, *, served: bool) -> None:
@@ -71,14 +89,19 @@ def _end(storage: Storage, lease: Lease, *, served: bool) -> None:
     storage.leases.end(lease.id)
 
 
-def _document(each: Lease, storage: Storage) -> dict[str, object]:
+def _document(each: Lease, storage: Storage, now: datetime) -> dict[str, object]:
     job = None if each.job_id is None else storage.jobs.get(each.job_id)
+    build_id = each.build_id if job is None else job.build_id
+    build = None if build_id is None else storage.builds.get(build_id)
     hold = storage.holds.of_lease(each.id)
     return {
         "id": each.uuid,
         "state": each.state.value if hold is None else "held",
-        "job": None if job is None else job.name,
-        "job_id": None if job is None else job.uuid,
+        "age_seconds": int((now - each.created_at).total_seconds()),
+        "organization": build and build.organization_slug,
+        "build": build and f"{build.organization_slug}/{build.pipeline_slug}/{build.number}",
+        "job": "rendering" if job is None and build is not None else job and job.name,
+        "job_id": job and job.uuid,
         "attempt": each.attempt,
         "provider": each.provider,
         "image": each.image,
@@ -86,7 +109,30 @@ def _document(each: Lease, storage: Storage) -> dict[str, object]:
         "memory_gb": each.shape.memory_gb,
         "disk_gb": each.shape.disk_gb,
         "network": each.network,
+        "cents": _cents(each, hold, storage, now),
         "created_at": on_the_wire(each.created_at),
         "started_at": each.started_at and on_the_wire(each.started_at),
         "held_until": hold and on_the_wire(hold.until),
     }
+
+
+def _row(document: Mapping[str, Any]) -> dict[str, object]:
+    return {
+        **document,
+        "id": document["id"][:_SHORT],
+        "age": span(document["age_seconds"]),
+        "shape": f"{document['cpu']} CPU, {document['memory_gb']} GB, {document['disk_gb']} GB disk",
+    }
+
+
+def _cents(lease: Lease, hold: Hold | None, storage: Storage, now: datetime) -> int:
+    """Return what a VM has cost until now: for its job, and then for being held."""
+    if hold is not None:
+        return lease.amount_cents + _seconds(hold.started_at, now) * hold.micro_cents // MICRO_CENTS
+    if lease.job_id is None or lease.started_at is None:
+        return 0
+    return cost_cents(storage.rates, lease.shape, _seconds(lease.started_at, lease.finished_at or now))
+
+
+def _seconds(since: datetime, until: datetime) -> int:
+    return max(0, int((until - since).total_seconds()))

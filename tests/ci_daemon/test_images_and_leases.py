@@ -177,8 +177,12 @@ def test_a_leased_vm_is_listed_and_killed(
     vm_id = lease_a_vm(storage, provider)
     assert run("lease", "list", "--json") == 0
     [listed] = json.loads(capsys.readouterr().out)
-    assert (listed["id"], listed["state"], listed["job"]) == (vm_id, "warm", None)
-    assert run("lease", "kill", vm_id, "--json") == 0
+    assert (listed["id"], listed["state"], listed["job"], listed["cents"]) == (vm_id, "warm", None, 0)
+    assert run("lease", "list") == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == [vm_id[:8], "warm"]
+    assert run("lease", "kill", vm_id[:3]) == 1
+    assert "write 4 letters or more" in capsys.readouterr().err
+    assert run("lease", "kill", vm_id[:8], "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"killed": [vm_id]}
     assert storage.leases.live() == []
     assert list(provider.list()) == []
