@@ -1,7 +1,7 @@
 """The trace of a build, made of what the storage has of it. Pure.
 
 One span for the build, below it one for its rendering and one for each attempt at a job, below those one for each part
-of an attempt. Ids follow from the build's own, so that a trace that is sent twice is the same trace.
+of an attempt. The trace's id is the build's and the others follow from it, so that a trace that is sent twice is one.
 """
 
 from __future__ import annotations
@@ -124,19 +124,21 @@ def _span(
 ) -> Span:
     """Return a span by its key in the build's trace. The clock may have been set back between its ends."""
     parent_id = None if parent is None else _id(build, parent)
-    return Span(UUID(build.uuid).int, _id(build, key), parent_id, name, began, max(began, ended), failure, attributes)
+    return Span(
+        UUID(build.external_id).int, _id(build, key), parent_id, name, began, max(began, ended), failure, attributes
+    )
 
 
 def _id(build: Build, key: str) -> int:
     """Return eight bytes, never all 0, which OpenTelemetry takes for none."""
-    digest = hashlib.sha256(f"{build.uuid}/{key}".encode()).digest()
+    digest = hashlib.sha256(f"{build.external_id}/{key}".encode()).digest()
     return int.from_bytes(digest[:8]) or 1
 
 
 def _about_build(build: Build) -> dict[str, str | int | bool]:
     about: dict[str, str | int | bool] = {
         "cicd.pipeline.name": f"{build.organization_slug}/{build.pipeline_slug}",
-        "cicd.pipeline.run.id": build.uuid,
+        "cicd.pipeline.run.id": build.external_id,
         "cicd.pipeline.result": _RESULTS.get(build.state, build.state.value),
         "ci_daemon.build.number": build.number,
     }

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+from storage import JobState
+from tests.storage.world import World
+
+
+def test_builds_are_followed_in_the_order_in_which_they_ended(world: World):
+    first, second, third, open_still = (world.build() for _ in range(4))
+    began = world.clock.now()
+    for build in (second, first, third):
+        world.clock.turn(seconds=1)
+        world.finish_build(build)
+    ended = world.storage.builds.ended
+    assert [build.id for build in ended(began, 2)] == [second.id, first.id]
+    assert [build.id for build in ended(began + timedelta(seconds=2), 10)] == [third.id]
+    assert open_still.id not in {build.id for build in ended(began, 10)}
+
+
+def test_how_far_traces_are_sent_is_remembered(world: World):
+    sent = world.storage.traces_sent
+    assert sent.until() is None
+    for _ in range(2):
+        until = world.clock.turn(seconds=1)
+        sent.note(until)
+        assert sent.until() == until
+
+
+def test_an_attempt_has_its_vm_and_its_commands_end_once(world: World):
+    job = world.job(world.build())
+    lease = world.assign(job)
+    assert lease is not None
+    attempts, clock = world.storage.attempts, world.clock
+    leased = clock.turn(seconds=1)
+    attempts.leased(job.id)
+    clock.turn(seconds=1)
+    attempts.leased(job.id)
+    world.storage.leases.start(lease.id, job.id)
+    over = clock.turn(seconds=1)
+    attempts.over(job.id)
+    clock.turn(seconds=1)
+    attempts.over(job.id)
+    assert world.finish(job, lease, to=JobState.FAILED, exit_code=1)
+    attempts.over(job.id)
+    (attempt,) = attempts.of_job(job.id)
+    assert (attempt.leased_at, attempt.exited_at, attempt.finished_at) == (leased, over, clock.now())
