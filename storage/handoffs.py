@@ -10,6 +10,7 @@ import re
 import secrets
 from typing import TYPE_CHECKING
 
+from storage.instants import SECOND
 from storage.models import HandoffRow
 from storage.records import HandoffKind
 from storage.statements import Command, Query, first, insert_into, slot
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Handoffs"]
 
-_SECOND = 1_000_000
-_LIFETIMES = {HandoffKind.NONCE: 60 * _SECOND, HandoffKind.CODE: 300 * _SECOND}
+_LIFETIMES = {HandoffKind.NONCE: 60 * SECOND, HandoffKind.CODE: 300 * SECOND}
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _CODE_LENGTH = 16
 _FORGIVEN = re.compile(r"[\s\-\u2010-\u2015]")

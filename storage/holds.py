@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.billing import MICRO_CENTS, Rates, price
-from storage.instants import to_micros
+from storage.instants import SECOND, to_micros
 from storage.models import BuildRow, HoldRow, JobRow, LeaseRow
 from storage.records import Hold, HoldEnd, Shape
 from storage.statements import Columns, Command, Query, insert_into, slot, written
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Holds"]
 
-_SECOND = 1_000_000
 _HOLD = Columns(
     Hold,
     HoldRow.id,
@@ -94,7 +93,7 @@ class Holds:
             organization_id=organization_id,
             job_id=job_id,
             started_at=now,
-            until=now + seconds * _SECOND,
+            until=now + seconds * SECOND,
             micro_cents=price(self._rates, shape),
             amount_cents=0,
         )
@@ -141,7 +140,7 @@ class Holds:
             reason = hold.reason or reason
             started_at, until = to_micros(hold.started_at), to_micros(hold.until)
             finished_at = max(started_at, min(until, self._database.now()))
-            seconds = 0 if reason is HoldEnd.LOST else (finished_at - started_at) // _SECOND
+            seconds = 0 if reason is HoldEnd.LOST else (finished_at - started_at) // SECOND
             cents = seconds * hold.micro_cents // MICRO_CENTS
             entry_id = self._ledger.debit_hold(hold.job_id, cents)
             self._finish.run(id=hold_id, reason=reason, finished_at=finished_at, amount_cents=cents, entry_id=entry_id)

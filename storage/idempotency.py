@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storage.errors import KeyUsed
+from storage.instants import DAY
 from storage.models import BuildRow, KeyRow, PipelineRow
 from storage.records import KeyUse, RequestKey
 from storage.statements import Columns, Command, Query, insert_into, slot
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["IdempotencyKeys"]
 
-_DAY = 24 * 3600 * 1_000_000
 
 _USE = Columns(KeyUse, KeyRow.build, KeyRow.rejected, (KeyRow.request_hash == slot("request_hash"), bool))
 
@@ -48,14 +48,14 @@ class IdempotencyKeys:
             organization_id=key.organization_id,
             key=key.key,
             request_hash=key.request_hash,
-            after=self._database.now() - _DAY,
+            after=self._database.now() - DAY,
         )
 
     def claim(self, key: RequestKey, build_id: int, *, rejected: bool) -> None:
         """Note under its key that a build was made, in the build's own transaction. Raises KeyUsed."""
         with self._database.write():
             now = self._database.now()
-            self._forget.run(before=now - _DAY)
+            self._forget.run(before=now - DAY)
             use = self.find(key)
             if use is not None:
                 raise KeyUsed(use)

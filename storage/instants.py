@@ -1,10 +1,13 @@
-"""Instants as the database holds them: whole microseconds since the epoch, in UTC."""
+"""Instants as the database holds them: whole microseconds since the epoch, in UTC. Spans are microseconds too."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["from_micros", "to_micros"]
+__all__ = ["DAY", "SECOND", "from_micros", "to_micros"]
+
+SECOND = 1_000_000
+DAY = 24 * 3600 * SECOND
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from storage.errors import InviteInvalid, InviteUnacceptable
-from storage.instants import to_micros
+from storage.instants import DAY, to_micros
 from storage.models import InviteRow, MembershipRow, OrganizationRow, UserRow
 from storage.records import Invite, Role
 from storage.statements import Columns, Command, Query, first, insert_into, slot, written
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Invites"]
 
-_LIFETIME = 7 * 24 * 3600 * 1_000_000
+_LIFETIME = 7 * DAY
 _TOKEN_BYTES = 32
 
 _INVITE = Columns(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import peewee
 
+from storage.instants import SECOND
 from storage.models import EdgeRow, JobRow
 from storage.records import Edge, Job, JobState, Outcome, Shape
 from storage.statements import Columns, Command, Query, slot
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["Jobs"]
 
 _NOTHING = Outcome()
-_SECOND = 1_000_000
 
 
 def _columns() -> Columns[Job]:
@@ -191,7 +191,7 @@ class Jobs:
         The outcome is the attempt's. The next one may begin when ``backoff_seconds`` are over.
         """
         with self._database.write():
-            not_before = self._database.now() + backoff_seconds * _SECOND if backoff_seconds else None
+            not_before = self._database.now() + backoff_seconds * SECOND if backoff_seconds else None
             if not self._changed(job_id, frm, JobState.SCHEDULED, _NOTHING, not_before=not_before):
                 return False
             self._attempts.close(job_id, JobState.FAILED, outcome, self._database.now())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storage.billing import Rates, cost_cents
+from storage.instants import SECOND
 from storage.models import LeaseRow
 from storage.records import Shape
 from storage.statements import Columns, Command, Query, slot, written
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     from storage.database import Database
 
 __all__ = ["Meter"]
-
-_MICROSECONDS = 1_000_000
 
 
 class Meter:
@@ -46,5 +45,5 @@ class Meter:
         finished_at = self._database.now() if ended_at is None else ended_at
         amount_cents = 0
         if billable and started_at is not None:
-            amount_cents = cost_cents(self._rates, shape, max(0, finished_at - started_at) // _MICROSECONDS)
+            amount_cents = cost_cents(self._rates, shape, max(0, finished_at - started_at) // SECOND)
         self._close.run(id=lease_id, finished_at=finished_at, amount_cents=amount_cents)

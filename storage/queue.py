@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.instants import to_micros
+from storage.instants import SECOND, to_micros
 from storage.models import EdgeRow, JobRow, LeaseRow, OrganizationRow
 from storage.records import EdgeKind, JobState, PastUse, QueuedJob, Shape
 from storage.statements import Columns, Command, Query, first, slot
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Queue"]
 
-_SECOND = 1_000_000
 
 _PARENT = EdgeRow.select(EdgeRow.from_job).where(EdgeRow.to_job == JobRow.id, EdgeRow.kind == EdgeKind.BUILDS_IN)
 _QUEUED = Columns(
@@ -62,7 +61,7 @@ class Queue:
         of_organization = JobRow.organization == slot("organization_id")
         turn = (JobRow.scheduled_at, JobRow.position, JobRow.id)
         queued = JobRow.select(*_QUEUED.selected).join(OrganizationRow)
-        since_when = JobRow.not_before - _SECOND * peewee.fn.JSON_EXTRACT(JobRow.retry_policy, "$.backoff_seconds")
+        since_when = JobRow.not_before - SECOND * peewee.fn.JSON_EXTRACT(JobRow.retry_policy, "$.backoff_seconds")
         over = (JobRow.not_before <= slot("now")) | (since_when > slot("now"))
         back_off = Columns(_BackOff, JobRow.not_before, (over, bool))
         self._head_after = Query(
@@ -188,7 +187,7 @@ class Queue:
     def longest_wait(self) -> float:
         """Return for how many seconds the job that has waited longest could have had a VM; 0 where none waits."""
         since = self.oldest()
-        return 0.0 if since is None else max(0.0, (self._database.now() - to_micros(since)) / _SECOND)
+        return 0.0 if since is None else max(0.0, (self._database.now() - to_micros(since)) / SECOND)
 
     def overdue(self, before: datetime, limit: int) -> list[QueuedJob]:
         """Return jobs that could have had a VM since ``before`` or longer, longest first."""
@@ -196,4 +195,4 @@ class Queue:
 
     def past_use(self, span: timedelta) -> list[PastUse]:
         """Return what organizations had of VMs that went within the last ``span``, in the order in which they went."""
-        return self._past_use.all(since=self._database.now() - int(span.total_seconds() * 1_000_000))
+        return self._past_use.all(since=self._database.now() - int(span.total_seconds() * SECOND))

@@ -11,7 +11,7 @@ from uuid import uuid4
 import peewee
 
 from storage.errors import DatabaseUnavailable
-from storage.instants import to_micros
+from storage.instants import DAY, SECOND, to_micros
 from storage.models import OrganizationRow, TokenRow, UserRow
 from storage.records import Caller, Token, TokenKind
 from storage.statements import Columns, Command, Query, insert_into, slot, written
@@ -26,11 +26,9 @@ __all__ = ["Tokens", "hashed"]
 
 _PREFIX = "ci_"
 _TOKEN_BYTES = 32
-_SECOND = 1_000_000
-_USED_EVERY = 60 * _SECOND
-_DAY = 24 * 3600 * _SECOND
-_SESSION = 30 * _DAY
-_KEPT = 30 * _DAY
+_USED_EVERY = 60 * SECOND
+_SESSION = 30 * DAY
+_KEPT = 30 * DAY
 """How long a token that is over is remembered, so that its owner may still log out with it."""
 
 _TOKEN = Columns(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import peewee
 
 from storage.errors import UsageTooLong
-from storage.instants import to_micros
+from storage.instants import DAY, SECOND, to_micros
 from storage.models import BuildRow, HoldRow, JobRow, LeaseRow, PipelineRow
 from storage.records import BuildUsage, DayUsage, LeaseUsage, Shape, Usage, UsedBy
 from storage.statements import Columns, Query, slot, written
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["UsageReport"]
 
-_MICROSECONDS = 1_000_000
-_DAY = 86_400 * _MICROSECONDS
 _SLUG_WHILE_THERE = peewee.Case(None, [(PipelineRow.deleted_at.is_null(), PipelineRow.slug)])
 _BUILD = Columns(
     UsedBy,
@@ -42,7 +40,7 @@ class _Uses:
     """The statements over the uses of one kind: of each, its row says when it began and ended and what it cost."""
 
     def __init__(self, database: Database, row: type[LeaseRow | HoldRow], uses: peewee.ModelSelect[Any]) -> None:
-        seconds = peewee.fn.MAX(0, row.finished_at - row.started_at) / _MICROSECONDS
+        seconds = peewee.fn.MAX(0, row.finished_at - row.started_at) / SECOND
         sums = (LeaseRow.cpu * seconds, LeaseRow.memory_gb * seconds, LeaseRow.disk_gb * seconds, row.amount_cents)
         started = (
             row.organization == slot("organization_id"),
@@ -103,13 +101,13 @@ class UsageReport:
         """
         first_day = start.astimezone(UTC).date()
         earliest, latest = to_micros(start), to_micros(end)
-        midnights = range(earliest - earliest % _DAY, latest, _DAY)
+        midnights = range(earliest - earliest % DAY, latest, DAY)
         if len(midnights) > self.MOST_DAYS:
             raise UsageTooLong(f"it is of {len(midnights)} days, at most {self.MOST_DAYS} are listed: ask for fewer")
         return [
             DayUsage(
                 first_day + timedelta(days=number),
-                self._sum(organization_id, max(earliest, midnight), min(latest, midnight + _DAY)),
+                self._sum(organization_id, max(earliest, midnight), min(latest, midnight + DAY)),
             )
             for number, midnight in enumerate(midnights)
         ]
