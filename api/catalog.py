@@ -370,7 +370,7 @@ _PROBLEMS = (
     Problem(
         "busy",
         503,
-        "The service could not do what was asked in time.",
+        "The service could not do what was asked in time, or nothing can be rendered now: its message says which.",
         "Try again after the seconds in `Retry-After`.",
     ),
     Problem(

@@ -96,6 +96,12 @@ class Declarations:
                     self._archive.run(pipeline_id=pipeline_id, now=self._database.now())
 
     def _declare(self, pipeline_id: int, declared: Declaration) -> None:
+        """Keep what is declared. What the repository has changed is taken over; what was set by hand else stays."""
+        before = self.get(pipeline_id)
+        if before is not None and before.name != declared.name:
+            self._pipelines.update(pipeline_id, name=declared.name)
+        if before is not None and before.allow_manual != declared.allow_manual:
+            self._pipelines.update(pipeline_id, allow_manual=declared.allow_manual)
         self._put.run(
             pipeline_id=pipeline_id,
             name=declared.name,

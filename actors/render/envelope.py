@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["Declared", "Envelope", "RenderFailed"]
 
 _MESSAGE = 4_000
+_MAX_NAME = 255
+_LONGEST = 2**40
 
 
 class RenderFailed(Exception):
@@ -49,8 +51,11 @@ class Declared:
 
     @property
     def pipeline_ir(self) -> str:
-        """The definition as a document."""
-        return json.dumps(self.definition)
+        """The definition as a document. Raises RenderFailed where it is nested too deeply to be one."""
+        try:
+            return json.dumps(self.definition)
+        except RecursionError as error:
+            raise RenderFailed.exited("render", 0, f"the pipeline {self.slug!r} is nested too deeply") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +104,19 @@ def _declared(document: dict[str, Any]) -> Declared:
     slug, name, allow_manual = document["slug"], document["name"], document["allow_manual"]
     if not (isinstance(slug, str) and isinstance(name, str) and isinstance(allow_manual, bool)):
         raise TypeError(slug)
+    for text in (slug, name):
+        if not 0 < len(text.encode()) <= _MAX_NAME:
+            what = f"the pipeline {slug[:_MAX_NAME]!r} needs a slug and a name of 1 to {_MAX_NAME} bytes"
+            raise RenderFailed.exited("render", 0, what)
     return Declared(slug, name, allow_manual, tuple(document["triggers"]), document["definition"])
 
 
 def _durations(value: object) -> Iterator[int]:
-    """Yield the seconds of every cache policy ``ttl`` in a definition, at whatever depth."""
+    """Yield the seconds of every cache policy ``ttl`` in a definition, at whatever depth, but of those without end."""
     pending = [value]
     while pending:
         match pending.pop():
-            case {"policy": "ttl", "duration_seconds": int(seconds)} if seconds > 0:
+            case {"policy": "ttl", "duration_seconds": int(seconds)} if 0 < seconds <= _LONGEST:
                 yield seconds
             case dict() as mapping:
                 pending += mapping.values()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.render import Envelope, RenderFailed
+from actors.render import Declared, Envelope, RenderFailed
 
 EXAMPLES = Path(__file__).parent.parent / "data" / "render"
 
@@ -36,6 +36,23 @@ def test_a_message_holds_the_beginning_of_what_was_said():
     assert str(RenderFailed.exited("render", 1, "x" * 5000)) == "render failed (exit 1): " + "x" * 4000
 
 
+def test_a_pipeline_needs_a_name_that_can_be_kept():
+    for slug in ("", "x" * 256):
+        with pytest.raises(RenderFailed, match=r"^render failed \(exit 0\): the pipeline '.*' needs a slug and a name"):
+            envelope(slug)
+    with pytest.raises(RenderFailed, match="left no envelope"):
+        envelope("\ud800")
+
+
+def test_a_definition_that_is_nested_too_deeply_says_so():
+    nested: object = None
+    for _ in range(100_000):
+        nested = [nested]
+    declared = Declared("a", "A", allow_manual=True, triggers=(), definition=nested)
+    with pytest.raises(RenderFailed, match=r"^render failed \(exit 0\): the pipeline 'a' is nested too deeply$"):
+        _ = declared.pipeline_ir
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -59,6 +76,8 @@ def test_an_envelope_holds_until_a_key_that_counts_time_would_change():
     timed = envelope("a", definition={"graph": {"nodes": [{"step": step}]}})
     assert timed.holds_until(7201.5) == 10_800
     assert envelope("a").holds_until(7201.5) is None
+    endless = {"policy": "ttl", "duration_seconds": 10**400}
+    assert envelope("a", definition=endless).holds_until(7201.5) is None
 
 
 def test_the_example_of_several_pipelines_is_read():

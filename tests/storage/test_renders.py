@@ -92,6 +92,19 @@ def test_pipelines_are_archived_with_their_declaration_and_come_back(storage: St
     assert storage.pipelines.by_source(organization_id, "a/b", "c i") == made
 
 
+def test_what_a_repository_changes_is_taken_over_and_what_was_set_by_hand_else_stays(storage: Storage, world: World):
+    organization_id = world.pipeline.organization_id
+    declared = Declaration("CI", allow_manual=True, triggers=())
+    made = storage.declarations.register(organization_id, "a/b", "ci", "main", declared)
+    storage.pipelines.update(made.id, name="By hand")
+    for allow_manual in (False, True):
+        changed = Declaration("CI", allow_manual=allow_manual, triggers=())
+        storage.declarations.follow(organization_id, "a/b", {"ci": changed})
+        now = storage.pipelines.by_id(made.id)
+        assert now is not None
+        assert (now.name, now.allow_manual) == ("By hand", allow_manual)
+
+
 def test_a_pipeline_that_no_repository_ever_declared_is_left_alone(storage: Storage, world: World):
     storage.pipelines.update(world.pipeline.id, repo_name="a/b", source_slug="mine")
     storage.declarations.follow(world.pipeline.organization_id, "a/b", {})
