@@ -94,6 +94,11 @@ class RedeemCodeOrNot(RequestBody):
     code: _Code | None = None
 
 
+_WAITS = Answer(204, "A session waits for who has the nonce.")
+_SESSION = Answer(200, "The session.", SessionTokenRecord)
+_NEW_CODE = Answer(200, "The code.", CodeRecord)
+
+
 class Handoffs:
     """``/api/v0/auth/cli/…`` and ``/api/v2/auth/cli/…``."""
 
@@ -102,9 +107,7 @@ class Handoffs:
         self._access = access
         self._limits = limits
 
-    @operation(
-        "transferSession", Answer(204, "A session waits for who has the nonce."), body=TransferSession, errors=_MINTS
-    )
+    @operation("transferSession", _WAITS, body=TransferSession, errors=_MINTS)
     def on_post_transfer(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Let a command line claim a session of the caller under its nonce, once, within 60 seconds."""
         caller = self._signed_in(req, resp)
@@ -112,12 +115,7 @@ class Handoffs:
         self._storage.handoffs.park(caller.user.id, body.nonce)
         resp.status = 204
 
-    @operation(
-        "transferSessionV2",
-        Answer(204, "A session waits for who has the nonce."),
-        body=TransferSessionHashed,
-        errors=_MINTS,
-    )
+    @operation("transferSessionV2", _WAITS, body=TransferSessionHashed, errors=_MINTS)
     def on_post_transfer_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Let a command line claim a session of the caller under its nonce, which only it knows, as in version 0."""
         caller = self._signed_in(req, resp)
@@ -125,63 +123,37 @@ class Handoffs:
         self._storage.handoffs.park_hashed(caller.user.id, bytes.fromhex(body.nonce_hash))
         resp.status = 204
 
-    @operation(
-        "claimSession",
-        Answer(200, "The session.", SessionTokenRecord),
-        body=ClaimSessionOrNot,
-        body_required=False,
-        errors=_TAKES,
-        security="public",
-    )
+    @operation("claimSession", _SESSION, body=ClaimSessionOrNot, body_required=False, errors=_TAKES, security="public")
     def on_post_claim(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Claim the session that waits under a nonce. Ask once a second until it is there."""
         self._limits.of_address(req, resp)
         body = read_optional_body(req, ClaimSessionOrNot)
         self._hand_over(resp, self._storage.handoffs.claim(body.nonce or ""))
 
-    @operation(
-        "claimSessionV2",
-        Answer(200, "The session.", SessionTokenRecord),
-        body=ClaimSession,
-        errors=_TAKES,
-        security="public",
-    )
+    @operation("claimSessionV2", _SESSION, body=ClaimSession, errors=_TAKES, security="public")
     def on_post_claim_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Claim the session that waits under a nonce. Ask once a second until it is there."""
         self._limits.of_address(req, resp)
         self._hand_over(resp, self._storage.handoffs.claim(read_body(req, ClaimSession).nonce))
 
-    @operation("createCode", Answer(200, "The code.", CodeRecord), errors=_MINTS)
+    @operation("createCode", _NEW_CODE, errors=_MINTS)
     def on_post_code(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Get a code that a person types into a command line, good for one session of the caller for 300 seconds."""
         self._answer_code(req, resp)
 
-    @operation("createCodeV2", Answer(200, "The code.", CodeRecord), errors=_MINTS)
+    @operation("createCodeV2", _NEW_CODE, errors=_MINTS)
     def on_post_code_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Get a code that a person types into a command line, as in version 0."""
         self._answer_code(req, resp)
 
-    @operation(
-        "redeemCode",
-        Answer(200, "The session.", SessionTokenRecord),
-        body=RedeemCodeOrNot,
-        body_required=False,
-        errors=_TAKES,
-        security="public",
-    )
+    @operation("redeemCode", _SESSION, body=RedeemCodeOrNot, body_required=False, errors=_TAKES, security="public")
     def on_post_redeem(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Redeem a code for its session. Case, spaces and dashes do not matter."""
         self._limits.of_address(req, resp)
         body = read_optional_body(req, RedeemCodeOrNot)
         self._hand_over(resp, self._storage.handoffs.redeem(body.code or ""))
 
-    @operation(
-        "redeemCodeV2",
-        Answer(200, "The session.", SessionTokenRecord),
-        body=RedeemCode,
-        errors=_TAKES,
-        security="public",
-    )
+    @operation("redeemCodeV2", _SESSION, body=RedeemCode, errors=_TAKES, security="public")
     def on_post_redeem_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Redeem a code for its session. Case, spaces and dashes do not matter."""
         self._limits.of_address(req, resp)
