@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors.about import be_about
 from actors.cache import take_hit
 from actors.cast import Cast
 from actors.giving_up import give_up_job
@@ -52,6 +53,11 @@ class BuildSupervisor(Supervised):
         self._build: Build
         self._graph: Graph
 
+    @property
+    def doing(self) -> str:
+        """Which build it is."""
+        return f"build {self._build_id}; {super().doing}"
+
     def begin(self) -> None:
         """Read the build from the storage, attach to what runs, and do what an earlier supervisor left undone."""
         storage = self._runtime.storage
@@ -59,6 +65,7 @@ class BuildSupervisor(Supervised):
         if build is None:
             post(self._parent, Idle(self._build_id, self.actor_urn, self._received, finished=True))
             return
+        be_about(build=build.uuid)
         self._build = build
         self._graph = Graph(storage.jobs.of_build(build.id), storage.jobs.edges(build.id))
         self._set_alarm()
@@ -258,6 +265,8 @@ class BuildSupervisor(Supervised):
         moved = state is not build.state and storage.builds.move(build.id, build.state, state)
         if state is not build.state or not started:
             self._build = storage.builds.get(build.id) or build
+        if moved:
+            self.log.info("build %d of %s/%s is %s", build.number, build.organization_slug, build.pipeline_slug, state)
         if moved and state.terminal:
             self._runtime.observations.built(self._build)
         if not started:

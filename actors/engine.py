@@ -6,12 +6,12 @@ import threading
 from typing import TYPE_CHECKING
 
 from actors.hub import Watch
-from actors.messages import CancelBuild, Demand, Drain, Planted
+from actors.messages import CancelBuild, Demand, Drain, Planted, Recount
 from actors.observations import EngineGauges
 from actors.render.alone import discover
 from actors.render.settling import plan_from_cache
 from actors.root import RootSupervisor
-from actors.runtime import Crew, Images, Runtime, Settings, post
+from actors.runtime import Configuration, Crew, Images, Runtime, Settings, post
 from actors.standstill import standstill
 from actors.timer import Timer
 from actors.vms import VmError
@@ -48,7 +48,7 @@ class Engine:
     """
 
     def __init__(self, storage: Storage, provider: Provider, images: Images, clock: Clock, settings: Settings) -> None:
-        self._runtime = Runtime(storage, provider, images, clock, Timer(clock), settings)
+        self._runtime = Runtime(storage, provider, images, clock, Timer(clock), Configuration(settings))
         self._draining = threading.Event()
         self._discovering = threading.BoundedSemaphore(settings.render.vms)
 
@@ -71,6 +71,16 @@ class Engine:
         """Start the actors and attach to whatever an earlier process left running; returns when that is done."""
         self._runtime.timer.start()
         RootSupervisor.start(self._runtime).ask(Demand())
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._runtime.settings
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Go by other settings from here on. Attempts that run keep the times and bounds that they began with."""
+        self._runtime.configuration.settings = settings
+        post(self._runtime.crew.pool, Recount())
 
     def drain(self) -> None:
         """Grant no more leases. What runs goes on."""
@@ -138,7 +148,7 @@ class Engine:
     def collectors(self) -> Iterable[Collector]:
         """Return what tells the figures of the actors, of this moment and since the process began."""
         runtime = self._runtime
-        return EngineGauges(runtime.settings.pool, runtime.drops), runtime.observations
+        return EngineGauges(runtime.configuration, runtime.drops), runtime.observations
 
     def pending_reason(self, job: Job) -> str | None:
         """Say why a job waits, None where it does not. Never blocks."""

@@ -64,6 +64,11 @@ class JobActor(Supervised):
         self._ending: Ending | None = None
         self._vm_gone = False
 
+    @property
+    def doing(self) -> str:
+        """Which job it is, and how that is."""
+        return f"job {self._job.uuid} is {self._state}; {super().doing}"
+
     def begin(self) -> None:
         """Begin the attempt, or go on with it from where the storage says that it is."""
         be_about(build=self._assignment.build.uuid, job=self._job.uuid)
@@ -304,6 +309,7 @@ class JobActor(Supervised):
     def _change(self, state: JobState, *, soft_failed: bool = False) -> None:
         """Take note of a state that is in the storage, and tell."""
         self._state = state
+        self.log.info("attempt %d of %r is %s", self._job.attempt, self._job.step_key, state)
         self._stir()
         post(self._parent, JobChanged(self._job.id, Progress(state, soft_failed, self._job.attempt)))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from actors.drops import Drops
     from actors.outcome import Ending
-    from actors.settings import PoolSettings
+    from actors.runtime import Configuration
     from storage import Build, Lease
 
 __all__ = ["EngineGauges", "Observations"]
@@ -170,18 +170,18 @@ class Observations(Collector):
 class EngineGauges(Collector):
     """How the actors are at the moment of asking."""
 
-    def __init__(self, pool: PoolSettings, drops: Drops) -> None:
-        self._max_vms = pool.host().vms
-        self._warm = pool.warm + sum(pool.warm_images.values())
-        self._low_disk = pool.low_disk_gb * 2**30
+    def __init__(self, configuration: Configuration, drops: Drops) -> None:
+        self._configuration = configuration
         self._drops = drops
 
     def collect(self) -> Iterator[Metric]:
         """Look, without asking any actor."""
-        yield GaugeMetricFamily("ci_daemon_vms_max", "VMs that jobs may hold at once.", value=self._max_vms)
-        yield GaugeMetricFamily("ci_daemon_warm_vms_wanted", "VMs to be kept warm, where there is room.", self._warm)
+        pool = self._configuration.settings.pool
+        warm = pool.warm + sum(pool.warm_images.values())
+        yield GaugeMetricFamily("ci_daemon_vms_max", "VMs that jobs may hold at once.", value=pool.host().vms)
+        yield GaugeMetricFamily("ci_daemon_warm_vms_wanted", "VMs to be kept warm, where there is room.", warm)
         told = "So little free disk that no job starts."
-        yield GaugeMetricFamily("ci_daemon_disk_low_bytes", told, self._low_disk)
+        yield GaugeMetricFamily("ci_daemon_disk_low_bytes", told, pool.low_disk_gb * 2**30)
         dropped = CounterMetricFamily(
             "ci_daemon_dropped_events", "Events that came too late to mean anything.", labels=("state", "event")
         )

@@ -37,6 +37,7 @@ from storage import JobState, Lease, LeaseState, QueuedJob
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from actors.settings import PoolSettings
     from actors.timer import Alarm
 
 __all__ = ["LeasePool"]
@@ -58,9 +59,6 @@ class LeasePool(Supervised):
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime.timer, runtime.crew.root)
         self._runtime = runtime
-        self._settings = runtime.settings.pool
-        self._host = self._settings.host()
-        self._organization = self._settings.organization()
         self._begun_at = runtime.clock.now()
         self._holdings = Holdings()
         self._warm = WarmStock()
@@ -68,6 +66,10 @@ class LeasePool(Supervised):
         self._draining = False
         self._room_asked_at = float("-inf")
         self._alarm: Alarm | None = None
+
+    @property
+    def _settings(self) -> PoolSettings:
+        return self._runtime.settings.pool
 
     def begin(self) -> None:
         """Take over what an earlier pool left: leases that jobs hold, warm VMs that still live, and who used what."""
@@ -167,7 +169,7 @@ class LeasePool(Supervised):
     def _grant(self) -> Waiting:
         """Give VMs to jobs in their turns for as long as the very next one fits; say what then keeps it from one."""
         queue, now = self._runtime.storage.queue, self._runtime.clock.monotonic()
-        if (crowded := crowd(self._holdings, self._host)) is not None:
+        if (crowded := crowd(self._holdings, self._settings.host())) is not None:
             return crowded
         heads = {job.organization_id: job for job in queue.heads()}
         while (turn := self._turn(heads, now)).job is not None:
@@ -181,7 +183,8 @@ class LeasePool(Supervised):
         return turn.waiting
 
     def _turn(self, heads: dict[int, QueuedJob], now: float) -> Turn:
-        return next_turn(heads.values(), self._holdings, self._host, self._organization, now)
+        host, organization = self._settings.host(), self._settings.organization()
+        return next_turn(heads.values(), self._holdings, host, organization, now)
 
     def _grant_to(self, job: QueuedJob) -> None:
         runtime = self._runtime
@@ -250,7 +253,7 @@ class LeasePool(Supervised):
             self._warm.remove(lease.id)
             self.work(_DESTROY, partial(destroy_warm, self._runtime, lease))
         while self._warm.making < (os.cpu_count() or 1) and (image := self._warm.missing(wanted)) is not None:
-            if self._host.excess(self._holdings.load(), self._warm.count + 1):
+            if self._settings.host().excess(self._holdings.load(), self._warm.count + 1):
                 return
             self._warm.begun(image)
             self.work(image, partial(make_warm, self._runtime, image))
@@ -264,5 +267,5 @@ class LeasePool(Supervised):
 
     def _make_way(self) -> None:
         """Give up the warm VMs that the host has no room for beside what jobs hold: no job waits for their end."""
-        for lease in self._warm.give_up(self._host.excess(self._holdings.load(), self._warm.count)):
+        for lease in self._warm.give_up(self._settings.host().excess(self._holdings.load(), self._warm.count)):
             self.work(_DESTROY, partial(destroy_warm, self._runtime, lease))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from actors.vms import Provider
     from storage import Clock, Storage
 
-__all__ = ["Address", "Board", "Crew", "Images", "Runtime", "Settings", "post"]
+__all__ = ["Address", "Board", "Configuration", "Crew", "Images", "Runtime", "Settings", "post"]
 
 Address = pykka.ActorRef[Any]
 
@@ -86,6 +86,13 @@ class Settings:
     api_address: tuple[str, int] = ("127.0.0.1", 8800)
 
 
+@dataclass(slots=True)
+class Configuration:
+    """The settings in force, which whoever goes by them reads each time. The engine alone writes here."""
+
+    settings: Settings
+
+
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """One of these for a running service, shared by its actors and changed by none but as each part says.
@@ -98,12 +105,17 @@ class Runtime:
     images: Images
     clock: Clock
     timer: Timer
-    settings: Settings
+    configuration: Configuration
     give_up: threading.Event = field(default_factory=threading.Event)
     crew: Crew = field(default_factory=Crew)
     board: Board = field(default_factory=Board)
     drops: Drops = field(default_factory=Drops)
     observations: Observations = field(default_factory=Observations)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.configuration.settings
 
     def seconds_since(self, moment: datetime) -> float:
         """Return how long ago a stored moment was; 0 where the host's clock was set back behind it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import threading
 from abc import abstractmethod
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from actors.timer import Timer
 
-__all__ = ["Supervised"]
+__all__ = ["Supervised", "doing"]
 
 _WORKER_PATIENCE = 5.0
 _STORAGE_PAUSE = 1.0
@@ -41,6 +42,11 @@ class Supervised(pykka.ThreadingActor):
         self._workers: set[threading.Thread] = set()
         self._ended = threading.Event()
         self.log = logging.getLogger(type(self).__module__)
+
+    @property
+    def doing(self) -> str:
+        """What the actor is at, in a phrase for the operator; read by any thread."""
+        return ", ".join(sorted(worker.name for worker in tuple(self._workers))) or "no worker is under way"
 
     def begin(self) -> None:
         """Set up, before the first message."""
@@ -101,7 +107,8 @@ class Supervised(pykka.ThreadingActor):
             self._workers.discard(worker)
             post(self.actor_ref, message)
 
-        worker = threading.Thread(target=run, name=f"{type(self).__name__}-{task}", daemon=True)
+        about = contextvars.copy_context()
+        worker = threading.Thread(target=about.run, args=(run,), name=f"{type(self).__name__}-{task}", daemon=True)
         self._workers.add(worker)
         worker.start()
 
@@ -124,3 +131,9 @@ class Supervised(pykka.ThreadingActor):
                 worker.join(_WORKER_PATIENCE)
         finally:
             post(self._parent, ChildStopped(self.actor_urn))
+
+
+def doing(address: Address) -> str:
+    """Say what an actor is at without asking it, since it may be stuck."""
+    actor = address._actor_weakref()  # noqa: SLF001 - pykka has no other way to look at an actor from outside
+    return actor.doing if isinstance(actor, Supervised) else "it has ended"

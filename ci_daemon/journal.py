@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from ci_daemon.journald import Journal
+from ci_daemon.journald import SOCKET, Journal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,7 @@ class LineFormatter(logging.Formatter):
 
 
 class JournalHandler(logging.Handler):
-    """Sends each line to the journal with its level as priority and its pairs as fields: ``CI_BUILD``, ``CI_JOB``, …"""
+    """Sends each line to the journal with its level as priority and its pairs as fields, such as ``CI_BUILD``."""
 
     def __init__(self, journal: Journal) -> None:
         super().__init__()
@@ -79,13 +79,15 @@ class JournalHandler(logging.Handler):
         """Send the line; what the journal does not take goes to stderr."""
         try:
             fields = {f"CI_{key}": str(value) for key, value in _pairs(record).items()}
-            self._journal.send({
-                "MESSAGE": self.format(record),
-                "PRIORITY": str(_PRIORITIES.get(record.levelno, 6)),
-                "SYSLOG_IDENTIFIER": "ci-daemon",
-                "LOGGER": record.name,
-                **fields,
-            })
+            self._journal.send(
+                {
+                    "MESSAGE": self.format(record),
+                    "PRIORITY": str(_PRIORITIES.get(record.levelno, 6)),
+                    "SYSLOG_IDENTIFIER": "ci-daemon",
+                    "LOGGER": record.name,
+                    **fields,
+                }
+            )
         except Exception:  # noqa: BLE001 - the rim of logging, as in every handler of the standard library
             self.handleError(record)
 
@@ -102,7 +104,7 @@ def under_journald(stream: TextIO, environ: Mapping[str, str]) -> bool:
 def set_up(settings: JournalSettings, *filters: logging.Filter, stream: TextIO = sys.stderr) -> None:
     """Send the process's log to the stream, in this form and no other; filters add pairs to every line."""
     handler: logging.Handler
-    if under_journald(stream, os.environ):
+    if under_journald(stream, os.environ) and SOCKET.exists():
         handler = JournalHandler(Journal.connect())
     else:
         handler = logging.StreamHandler(stream)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,11 @@ class Notifier:
     def status(self, status: str) -> None:
         """Say what the service does now, in one line for `systemctl status`."""
         self._send(f"STATUS={_line(status)}")
+
+    def reloading(self) -> None:
+        """Say that the configuration is being read again; `ready` says that it is done."""
+        now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+        self._send("RELOADING=1", f"MONOTONIC_USEC={now}")
 
     def stopping(self, status: str) -> None:
         """Say that the service is on its way out."""

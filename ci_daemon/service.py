@@ -13,13 +13,16 @@ import pykka
 from actors import Engine, Settings
 from actors.vms.sandbox.limits import Limits
 from api import Server, create_app
+from ci_daemon.dump import dump
 from ci_daemon.lock import serving
 from ci_daemon.mail import SmtpMailer
 from ci_daemon.providers import open_images, open_provider
+from ci_daemon.reload import Reloader
 from ci_daemon.tracing import Tracer, open_collector
 from storage import LeaseState, LogLimit, Storage, SystemClock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from ci_daemon.config import Config
@@ -32,18 +35,20 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0
 
 
-def serve(directory: Path, config: Config, notifier: Notifier, *, wait: bool) -> int:
+def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wait: bool) -> int:
     """Run the service until SIGTERM or SIGINT; return the process's exit code. Runs in the main thread.
 
-    VMs and the jobs in them outlive the service unless it waits for them (engine.md, "Drain").
+    VMs and the jobs in them outlive the service unless it waits for them (engine.md, "Drain"). SIGHUP has it read its
+    configuration again, SIGUSR1 dump to the log what its threads and actors do.
 
     Args:
         directory: the state directory.
-        config: the configuration.
+        load: reads the configuration. Raises ConfigError, at the start out of here.
         notifier: who is told how the service is.
         wait: whether to let running jobs end first; a second signal ends the waiting.
     """
-    stop = _signals()
+    stop, hangup = _signals()
+    config = load()
     clock = SystemClock()
     with ExitStack() as opened:
         lock = opened.enter_context(serving(directory))
@@ -90,10 +95,11 @@ def serve(directory: Path, config: Config, notifier: Notifier, *, wait: bool) ->
         server.start(app)
         opened.callback(server.close)
         _log.info("serving %s on %s", directory, settings.url)
-        lock.note(settings.url)
-        notifier.ready(f"serving on {settings.url}")
+        lock.note(settings.url, notifier.watchdog_seconds)
+        status = f"serving on {settings.url}"
+        notifier.ready(status)
 
-        _run(stop, engine, notifier)
+        _run(stop, hangup, Reloader(config, load, engine, notifier, status))
         _log.info("stopping")
         notifier.stopping("draining")
         engine.drain()
@@ -117,21 +123,26 @@ def _say_what_is_not_enforced(config: Config) -> None:
             _log.warning("VMs are not held to their %s: %s; see `ci-daemon doctor`", part.resource, part.how)
 
 
-def _signals() -> threading.Event:
-    """Return what SIGTERM and SIGINT set."""
-    stop = threading.Event()
+def _signals() -> tuple[threading.Event, threading.Event]:
+    """Return what SIGTERM and SIGINT set, and what SIGHUP sets; SIGUSR1 dumps at once."""
+    stop, hangup = threading.Event(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
-    return stop
+    signal.signal(signal.SIGHUP, lambda _number, _frame: hangup.set())
+    signal.signal(signal.SIGUSR1, lambda _number, _frame: dump())
+    return stop, hangup
 
 
-def _run(stop: threading.Event, engine: Engine, notifier: Notifier) -> None:
+def _run(stop: threading.Event, hangup: threading.Event, reloader: Reloader) -> None:
     """Return when told to stop, or when the actors cannot be kept alive, which ends the process with an error."""
-    while not stop.wait(_tick(notifier)):
-        if engine.broken.is_set():
+    while not stop.wait(_tick(reloader.notifier)):
+        if reloader.engine.broken.is_set():
             _log.error("the actors die faster than restarting them helps: the process ends, to be started again")
             return
-        notifier.alive()
+        if hangup.is_set():
+            hangup.clear()
+            reloader.reload()
+        reloader.notifier.alive()
 
 
 def _drain(stop: threading.Event, engine: Engine, storage: Storage, notifier: Notifier) -> None:

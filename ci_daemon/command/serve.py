@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
+from actors import AboutFilter
 from api import RequestIdFilter
 from ci_daemon import journal, service
 from ci_daemon.command.session import Session, pass_session
 from ci_daemon.command.style import Command
 from ci_daemon.notify import Notifier
+
+if TYPE_CHECKING:
+    from ci_daemon.config import Config
 
 __all__ = ["serve"]
 
@@ -28,11 +33,14 @@ def serve(session: Session, *, listen: str | None, wait: bool) -> int:
     On SIGTERM or Ctrl-C it takes no more builds and leaves. Jobs go on in their VMs, and the next start finds them
     again, unless --wait is given.
     """
-    config = session.config()
-    if listen is not None:
-        try:
-            config = replace(config, http=replace(config.http, listen=listen))
-        except ValueError as error:
-            raise click.BadParameter(str(error), param_hint="--listen") from error
-    journal.set_up(config.journal, RequestIdFilter())
-    return service.serve(session.state_dir, config, Notifier.from_environment(os.environ), wait=wait)
+
+    def load() -> Config:
+        config = session.config()
+        return config if listen is None else replace(config, http=replace(config.http, listen=listen))
+
+    try:
+        config = load()
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--listen") from error
+    journal.set_up(config.journal, RequestIdFilter(), AboutFilter())
+    return service.serve(session.state_dir, load, Notifier.from_environment(os.environ), wait=wait)

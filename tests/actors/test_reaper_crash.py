@@ -17,7 +17,7 @@ import pytest
 
 from actors import Settings
 from actors.reaper import reap
-from actors.runtime import Runtime
+from actors.runtime import Configuration, Runtime
 from actors.timer import Timer
 from actors.vms import Images, ImageStore, SandboxProvider
 from actors.vms.sandbox.userns import IdMap
@@ -119,7 +119,7 @@ def nursery(tmp_path: Path, images_dir: Path) -> Iterator[Nursery]:
     idmap = IdMap.of_caller()
     images = Images(ImageStore(images_dir, idmap), "debian:12", {})
     provider = SandboxProvider(storage.directory / "sandbox", images, idmap, clock)
-    runtime = Runtime(storage, provider, images, clock, Timer(clock), Settings())
+    runtime = Runtime(storage, provider, images, clock, Timer(clock), Configuration(Settings()))
     owner = storage.users.create("ann@example.org", "Ann")
     organization = storage.organizations.create("Acme", "", owner.id)
     pipeline = storage.pipelines.create(organization.id, NewPipeline("web", "Web", "r", "main"))

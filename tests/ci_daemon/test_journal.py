@@ -4,14 +4,19 @@ import io
 import logging
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ci_daemon.journal import JournalSettings, LineFormatter, set_up, under_journald
+from actors.about import AboutFilter, be_about
+from ci_daemon.journal import JournalHandler, JournalSettings, LineFormatter, set_up, under_journald
+from ci_daemon.journald import Journal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,32 +47,72 @@ def test_one_line_with_time_level_logger_message_and_pairs():
     )
 
 
-def test_under_journald_the_priority_comes_first_and_the_time_is_journalds():
-    formatter = LineFormatter(journald=True)
-    assert formatter.format(record("x", level=logging.ERROR)) == "<3>error actors.pool: x"
-    assert formatter.format(record("x", level=logging.WARNING)) == "<4>warning actors.pool: x"
-    assert formatter.format(record("x", level=logging.DEBUG)) == "<7>debug actors.pool: x"
+def received(listener: socket.socket) -> dict[str, str]:
+    """Return the fields of an entry as journald reads them."""
+    data, descriptors, _, _ = socket.recv_fds(listener, 1 << 20, 1)
+    if descriptors:
+        with os.fdopen(descriptors[0], "rb") as file:
+            file.seek(0)
+            data = file.read()
+    fields = {}
+    while data:
+        name, _, data = data.partition(b"\n")
+        size = int.from_bytes(data[:8], "little")
+        fields[name.decode()] = data[8 : 8 + size].decode()
+        data = data[9 + size :]
+    return fields
+
+
+@pytest.fixture
+def listener(tmp_path: Path) -> Iterator[socket.socket]:
+    """The socket of a journal."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
+        opened.bind(str(tmp_path / "socket"))
+        yield opened
+
+
+def test_the_journal_gets_the_line_its_priority_and_its_pairs_as_fields(listener: socket.socket, tmp_path: Path):
+    handler = JournalHandler(Journal.connect(tmp_path / "socket"))
+    handler.emit(
+        record("no %s", "VM", level=logging.ERROR, build="b-1", request_id="-", **{"odd key": "x\nPRIORITY=0"})
+    )
+    assert received(listener) == {
+        "MESSAGE": "error actors.pool: no VM build=b-1 odd key=x\\nPRIORITY=0",
+        "PRIORITY": "3",
+        "SYSLOG_IDENTIFIER": "ci-daemon",
+        "LOGGER": "actors.pool",
+        "CI_BUILD": "b-1",
+        "CI_ODD_KEY": "x\nPRIORITY=0",
+    }
+    handler.emit(record("x" * 1_000_000))
+    assert len(received(listener)["MESSAGE"]) > 1_000_000
 
 
 def test_a_pair_without_a_value_is_left_out():
-    assert LineFormatter(journald=True).format(record("x", request_id="-")) == "<6>info actors.pool: x"
+    assert LineFormatter(journald=True).format(record("x", request_id="-")) == "info actors.pool: x"
 
 
 def test_no_text_can_forge_a_line():
     line = LineFormatter(journald=True).format(record("a\n<0>panic \x1b[31m", who="eve\r\nadam"))
-    assert line == "<6>info actors.pool: a\\n<0>panic \\x1b[31m who=eve\\r\\nadam"
+    assert line == "info actors.pool: a\\n<0>panic \\x1b[31m who=eve\\r\\nadam"
 
 
-def test_each_line_of_a_traceback_carries_the_priority():
-    try:
-        raise ValueError("no\nway")
-    except ValueError:
-        failed = record("failed", level=logging.ERROR)
-        failed.exc_info = sys.exc_info()
-    lines = LineFormatter(journald=True).format(failed).splitlines()
-    assert lines[0] == "<3>error actors.pool: failed"
-    assert lines[-1] == "<3>way"
-    assert all(line.startswith("<3>") for line in lines)
+def test_a_line_says_what_its_thread_is_about_and_so_do_those_of_its_workers():
+    def line() -> str:
+        made = record("x", job="its own")
+        AboutFilter().filter(made)
+        return LineFormatter(journald=True).format(made)
+
+    def speak() -> None:
+        be_about(build="b", job="j")
+        said.append(line())
+
+    said: list[str] = []
+    speaking = threading.Thread(target=speak)
+    speaking.start()
+    speaking.join()
+    assert said == ['info actors.pool: x build=b job="its own"']
+    assert line() == 'info actors.pool: x job="its own"'
 
 
 def test_journald_is_known_by_the_streams_own_device():

@@ -1,0 +1,55 @@
+"""What the process is doing at this moment, for the log: every thread's stack, every actor's mailbox (SIGUSR1)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import traceback
+from typing import TYPE_CHECKING, cast
+
+import pykka
+
+from actors import doing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from queue import Queue
+
+__all__ = ["dump"]
+
+_log = logging.getLogger(__name__)
+
+_MOST = 500
+_FRAMES = 25
+
+
+def dump() -> None:
+    """Write it to the log, from a thread of its own, so that nothing waits for it: 500 threads and actors at most."""
+    threading.Thread(target=_write, name="dump", daemon=True).start()
+
+
+def _write() -> None:
+    actors = pykka.ActorRegistry.get_all()
+    threads = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+    _log.warning("dump of %d actors and %d threads, as asked for by a signal", len(actors), len(threads))
+    for actor in actors[:_MOST]:
+        waiting = cast("Queue[object]", actor.actor_inbox).qsize()
+        _log.warning(
+            "actor %s %s: %d messages wait; %s", actor.actor_class.__name__, actor.actor_urn, waiting, doing(actor)
+        )
+    for record in _stacks(threads[:_MOST]):
+        _log.handle(record)
+
+
+def _stacks(threads: list[threading.Thread]) -> Iterator[logging.LogRecord]:
+    """Return a line for each thread with its stack below, the innermost frames where there are many."""
+    frames = sys._current_frames()  # noqa: SLF001 - the only way to see another thread's stack
+    for thread in threads:
+        frame = frames.get(thread.ident or 0)
+        if frame is not None:
+            stack = "".join(traceback.format_list(traceback.extract_stack(frame)[-_FRAMES:])).rstrip()
+            kind = "daemon thread" if thread.daemon else "thread"
+            record = _log.makeRecord(_log.name, logging.WARNING, __file__, 0, f"{kind} %s", (thread.name,), None)
+            record.stack_info = stack
+            yield record
