@@ -5,8 +5,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, TextIO
 
 from storage import NotInitialized
@@ -26,10 +28,17 @@ class AlreadyServed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServingProcess:
-    """Who serves a state directory; ``url`` is None until the service answers there."""
+    """Who serves a state directory; ``url`` is None until the service answers there.
+
+    ``since`` is when it began to answer, in seconds since the epoch; ``watchdog`` after how many seconds of silence
+    systemd starts it again, None where nobody watches.
+    """
 
     pid: int
     url: str | None = None
+    release: str | None = None
+    since: float | None = None
+    watchdog: float | None = None
 
 
 class Lock:
@@ -37,13 +46,16 @@ class Lock:
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
-        self.note(None)
+        self._write(ServingProcess(os.getpid()))
 
-    def note(self, url: str | None) -> None:
-        """Leave word for other processes where the service answers."""
+    def note(self, url: str, watchdog: float | None = None) -> None:
+        """Leave word for other processes where the service answers from this moment on."""
+        self._write(ServingProcess(os.getpid(), url, version("ci-daemon"), time.time(), watchdog))
+
+    def _write(self, process: ServingProcess) -> None:
         self._file.seek(0)
         self._file.truncate()
-        json.dump(asdict(ServingProcess(os.getpid(), url)), self._file)
+        json.dump(asdict(process), self._file)
         self._file.flush()
 
 

@@ -18,7 +18,7 @@ from actors.vms.connection import Completed, Connection, HostKeyMismatch, Output
 from actors.vms.dialog import Dialog, Window
 from actors.vms.guest import script
 from actors.vms.images import Image, ImageError, Images, ImageStore
-from actors.vms.provider import Endpoint, ImageNotFound, Provider, SnapshotNotFound, VmError, VmLost, VmSpec
+from actors.vms.provider import Endpoint, ImageNotFound, Provider, SnapshotNotFound, VmError, VmLost, VmSpec, VmUse
 from actors.vms.sandbox.provider import SandboxProvider
 from actors.vms.source import SourceError
 from actors.vms.source import check as check_source
@@ -54,6 +54,7 @@ __all__ = [
     "VmError",
     "VmLost",
     "VmSpec",
+    "VmUse",
     "Window",
     "check_source",
     "follow",

@@ -19,6 +19,7 @@ __all__ = [
     "VmError",
     "VmLost",
     "VmSpec",
+    "VmUse",
 ]
 
 
@@ -66,6 +67,14 @@ class Endpoint:
     user: str = "root"
 
 
+@dataclass(frozen=True, slots=True)
+class VmUse:
+    """What a VM has used of CPUs since it was made, and holds of memory, file cache included. None is not known."""
+
+    cpu_seconds: float | None = None
+    memory_bytes: int | None = None
+
+
 class Provider(Protocol):
     """Makes VMs, finds them again, freezes their disks and frees them. Every call may block; none needs a lock.
 
@@ -90,6 +99,10 @@ class Provider(Protocol):
 
     def alive(self, vm_id: str) -> bool:
         """Tell whether the VM still runs."""
+        ...
+
+    def use(self, vm_id: str) -> VmUse:
+        """Return what the VM uses, as far as the host counts it. Cheap."""
         ...
 
     def disk_bytes(self, vm_id: str) -> int:

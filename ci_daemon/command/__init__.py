@@ -26,8 +26,10 @@ from ci_daemon.command.init import init
 from ci_daemon.command.install import install, uninstall
 from ci_daemon.command.lease import lease
 from ci_daemon.command.ledger import ledger
+from ci_daemon.command.logs import logs
 from ci_daemon.command.org import org
 from ci_daemon.command.pipeline import pipeline
+from ci_daemon.command.queue import queue
 from ci_daemon.command.render import render
 from ci_daemon.command.retention import retention
 from ci_daemon.command.secret import secret
@@ -37,6 +39,7 @@ from ci_daemon.command.status import status
 from ci_daemon.command.style import RootGroup
 from ci_daemon.command.submit import submit
 from ci_daemon.command.token import token
+from ci_daemon.command.top import top
 from ci_daemon.command.user import user
 
 if TYPE_CHECKING:
@@ -46,8 +49,9 @@ __all__ = ["main"]
 
 _HEADINGS: dict[str, list[click.Command]] = {
     "Set up": [install, uninstall, init, config, doctor, image],
-    "Run": [serve, status, drain, resume, lease, cache, retention, audit, backup, restore],
-    "People and money": [user, token, org, ledger, coupon],
+    "See": [status, top, queue, lease, logs, audit],
+    "Run": [serve, drain, resume, cache, retention, backup, restore],
+    "People and money": [user, org, token, coupon, ledger],
     "Build": [submit, render, pipeline, build, debug, secret],
 }
 

@@ -28,7 +28,7 @@ _MIB = 2**20
 _STREAM = Path("-")
 
 
-@click.command(cls=Command, short_help="Save everything but VM disks in one file, while the service runs.")
+@click.command(cls=Command, short_help="Save everything but VM disks in one file.")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--without-key", is_flag=True, help="Leave out secret.key, without which secrets cannot be opened.")
 @pass_session
@@ -65,7 +65,7 @@ def backup(session: Session, *, file: Path, without_key: bool) -> None:
     session.answer({"file": str(file), "bytes": size, **_document(manifest)}, _taken(manifest, f"{file}, {size} bytes"))
 
 
-@click.command(cls=Command, short_help="Make a state directory out of a backup, which proves itself.")
+@click.command(cls=Command, short_help="Make a state directory out of a backup.")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
     "--key",

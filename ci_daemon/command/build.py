@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from actors.vms import VmError
+from ci_daemon.command.build_logs import logs
 from ci_daemon.command.instants import on_the_wire
 from ci_daemon.command.lookup import find_build, find_pipeline
 from ci_daemon.command.session import Failure, Session, on_one_line, pass_session
 from ci_daemon.command.style import Group
+from ci_daemon.command.texts import note_option
 from ci_daemon.lock import served_by
 from ci_daemon.providers import open_images, open_provider
 from storage import BuildState, SystemClock
@@ -25,18 +27,14 @@ __all__ = ["build"]
 
 _COLUMNS = ("number", "state", "branch", "commit", "created_at", "finished_at")
 _JOB_COLUMNS = ("key", "state", "attempt", "exit_code", "error_code", "error_message")
-_LONGEST_NOTE = 10_000
-
-
-def _note(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    if not value.strip() or len(value) > _LONGEST_NOTE:
-        raise click.BadParameter(f"say why, in 1 to {_LONGEST_NOTE} characters")
-    return value
 
 
 @click.group(cls=Group)
 def build() -> None:
     """Builds, whoever they belong to."""
+
+
+build.add_command(logs)
 
 
 @build.command(name="list", short_help="List a pipeline's builds.")
@@ -92,7 +90,7 @@ def cancel(session: Session, *, name: str) -> None:
     type=click.Choice([BuildState.FAILED.value, BuildState.CANCELED.value]),
     help="How it ends.",
 )
-@click.option("--note", required=True, metavar="TEXT", callback=_note, help="Why, for its readers and for the audit.")
+@note_option("Why, for its readers and for the audit.", required=True)
 @pass_session
 def force_finish(session: Session, *, name: str, state: str, note: str) -> None:
     """End a build and all its jobs at once, billed up to now, and destroy their VMs.

@@ -1,61 +1,156 @@
-"""`ci-daemon status`: how the service is."""
+"""`ci-daemon status`: how the service is, on one screen."""
 
 from __future__ import annotations
 
 import shutil
+import time
 from collections import Counter
+from dataclasses import asdict
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import click
+import httpx
 
+from actors.eviction import Forest
 from ci_daemon.command.instants import on_the_wire
-from ci_daemon.command.session import Session, pass_session
+from ci_daemon.command.session import Session, on_one_line, pass_session
 from ci_daemon.command.style import Command
 from ci_daemon.lock import served_by
+from ci_daemon.overview import span, waiting, work
+from storage import LeaseState, SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from ci_daemon.config import Config
+    from ci_daemon.lock import ServingProcess
+    from storage import ServiceFault, Storage
 
 __all__ = ["status"]
 
 _GIB = 2**30
+_FAULTS = 5
+_PATIENCE = 2.0
+_STOPPED = 3
 _TOO_LITTLE = ": too little for jobs to start (pool.low_disk_gb)"
-_DRAINED = ", and the owner has drained this host: `ci-daemon resume` has jobs start again"
+_DRAINED = "; the owner has drained this host: `ci-daemon resume` has jobs start again"
 
 
-@click.command(cls=Command, short_help="Say whether the service runs and what it has to do.")
+@click.command(cls=Command, short_help="Say on one screen how the service is.")
 @pass_session
-def status(session: Session) -> None:
-    """Say whether the service runs, which builds are under way, and what VMs there are."""
+def status(session: Session) -> int:
+    """Say whether the service runs, what it does, what it has room for, and what went wrong last.
+
+    Exit code 0: it runs and answers; 3: it does not, as `systemctl status` has it.
+    """
+    config, server = session.config(), served_by(session.state_dir)
     with session.storage() as storage:
-        builds = Counter(build.state.value for build in storage.builds.unfinished())
-        leases = {state.value: count for state, count in storage.leases.counts().items()}
-        queued, drained = storage.queue.length(), storage.switches.drained_since()
-    server = served_by(session.state_dir)
+        document = _document(session, storage, config, server)
+    session.answer(document, "\n".join(_screen(document)))
+    return 0 if document["answers"] else _STOPPED
+
+
+def _document(session: Session, storage: Storage, config: Config, server: ServingProcess | None) -> dict[str, Any]:
+    drained = storage.switches.drained_since()
     free = shutil.disk_usage(session.state_dir).free
-    low = session.config().pool.low_disk_gb * _GIB
-    runs = (
-        f"runs as process {server.pid} on {server.url}" if server else "does not run: start it with `ci-daemon serve`"
-    )
-    session.answer(
-        {
-            "state_dir": str(session.state_dir),
-            "pid": server.pid if server else None,
-            "url": server.url if server else None,
-            "builds": dict(builds),
-            "leases": leases,
-            "queued_jobs": queued,
-            "drained_since": drained and on_the_wire(drained),
-            "disk_low": free < low,
-            "disk_free_bytes": free,
+    said = _answer(server)
+    leases = Counter(storage.leases.counts())
+    next_up = waiting(storage, config.pool, SystemClock(), 1, served=server is not None)
+    oldest = storage.queue.oldest()
+    return {
+        "state_dir": str(session.state_dir),
+        "pid": server.pid if server else None,
+        "url": server.url if server else None,
+        "release": server.release if server else version("ci-daemon"),
+        "up_seconds": int(time.time() - server.since) if server and server.since else None,
+        "watchdog_seconds": server.watchdog if server else None,
+        "answers": said is not None,
+        "draining": said == "draining",
+        "drained_since": drained and on_the_wire(drained),
+        "builds": {state.value: count for state, count in storage.builds.unfinished_counts().items()},
+        "queued_jobs": storage.queue.length(),
+        "oldest_queued_at": oldest and on_the_wire(oldest),
+        "next_job": next_up[0].build if next_up else None,
+        "next_job_reason": next_up[0].reason if next_up else None,
+        "leases": {state.value: count for state, count in leases.items()},
+        "vms": dict(Counter([each.state for each in work(storage)] + [LeaseState.WARM] * leases[LeaseState.WARM])),
+        "max_vms": config.pool.host().vms,
+        "disk_low": free < config.pool.low_disk_gb * _GIB,
+        "disk_free_bytes": free,
+        "disk": {
+            "database": storage.database_bytes(),
+            "logs": storage.log_retention.bytes(),
+            "artifacts": storage.artifact_retention.bytes(),
+            "cache": Forest(storage.snapshots.all()).bytes(each.snapshot for each in storage.cache.entries(None, None)),
         },
-        f"service  {runs}\n"
-        f"state    {session.state_dir}, {free / _GIB:.1f} GiB free{_TOO_LITTLE if free < low else ''}\n"
-        f"builds   {_counted(builds) or 'none under way'}\n"
-        f"queue    {queued or 'no'} jobs wait{_DRAINED if drained else ''}\n"
-        f"VMs      {_counted(leases) or 'none'}",
-    )
+        "errors": [_fault(each) for each in storage.overview.faults(_FAULTS)],
+        "balances": asdict(storage.overview.balances()),
+    }
+
+
+def _answer(server: ServingProcess | None) -> str | None:
+    """Return what the service says of itself, None where it does not answer."""
+    if server is None or server.url is None:
+        return None
+    try:
+        return httpx.get(f"{server.url}/healthz", timeout=_PATIENCE).text
+    except httpx.HTTPError:
+        return None
+
+
+def _screen(told: Mapping[str, Any]) -> Iterator[str]:
+    yield f"service  {_service(told)}"
+    low = _TOO_LITTLE if told["disk_low"] else ""
+    yield f"state    {told['state_dir']}, {told['disk_free_bytes'] / _GIB:.1f} GiB free{low}"
+    yield f"builds   {_counted(told['builds']) or 'none under way'}"
+    yield f"queue    {_queue(told)}"
+    yield f"VMs      {_counted(told['vms']) or 'none'}; jobs may have {told['max_vms']}"
+    yield f"kept     {', '.join(f'{name} {_size(size)}' for name, size in told['disk'].items())}"
+    yield f"money    {_money(told['balances'])}"
+    yield "errors   " + ("the last by the fault of the service:" if told["errors"] else "none by the service's fault")
+    for each in told["errors"]:
+        reason = f"{each['error_code']}: {each['error_message']}"
+        yield f"         {each['finished_at'][:19]}Z {each['build']} {each['step']}: {reason}"
+
+
+def _service(told: Mapping[str, Any]) -> str:
+    if told["pid"] is None:
+        return "does not run: start it with `ci-daemon serve`"
+    up = "" if told["up_seconds"] is None else f" for {span(told['up_seconds'])}"
+    health = "" if told["answers"] else ", but does not answer: `ci-daemon logs` may say why"
+    watched = "" if told["watchdog_seconds"] is None else f", watched by systemd every {told['watchdog_seconds']:g} s"
+    leaves = ", and is about to stop" if told["draining"] else ""
+    return f"runs as process {told['pid']} on {told['url']}{up}, release {told['release']}{watched}{health}{leaves}"
+
+
+def _queue(told: Mapping[str, Any]) -> str:
+    drained = _DRAINED if told["drained_since"] else ""
+    if not told["queued_jobs"]:
+        return f"no jobs wait{drained}"
+    since = f", the oldest since {told['oldest_queued_at'][:19]}Z" if told["oldest_queued_at"] else ""
+    return f"{told['queued_jobs']} jobs wait{since}: {told['next_job_reason']}{drained}"
+
+
+def _fault(each: ServiceFault) -> dict[str, object]:
+    return {
+        "build": f"{each.organization}/{each.pipeline}/{each.number}",
+        "step": on_one_line(each.step_key),
+        "error_code": each.error_code,
+        "error_message": on_one_line(each.error_message),
+        "finished_at": on_the_wire(each.finished_at),
+    }
+
+
+def _money(balances: Mapping[str, int]) -> str:
+    empty = f"; {balances['empty']} organizations have none left" if balances["empty"] else ""
+    return f"{balances['cents']} cents on all accounts{empty}"
 
 
 def _counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {state}" for state, count in counts.items())
+
+
+def _size(size: int) -> str:
+    return f"{size / _GIB:.1f} GiB" if size >= _GIB else f"{size / 2**20:.1f} MiB"

@@ -41,7 +41,7 @@ def made(run: Run, capsys: pytest.CaptureFixture[str]) -> Run:
 def test_help_lists_every_command_under_plain_headings(capsys: pytest.CaptureFixture[str]):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    for heading in ("Set up:", "Run:", "People and money:", "Build:"):
+    for heading in ("Set up:", "See:", "Run:", "People and money:", "Build:"):
         assert f"\n{heading}\n" in out
     for command in ("init", "doctor", "image build", "serve", "status", "lease kill", "user add", "ledger grant"):
         assert f"\n  {command} " in out
@@ -167,22 +167,17 @@ def test_ledger_grant_to_nobody_is_refused(made: Run, capsys: pytest.CaptureFixt
     assert "there is no organization nobody" in capsys.readouterr().err
 
 
-def test_status_of_a_service_that_does_not_run(made: Run, state: Path, capsys: pytest.CaptureFixture[str]):
-    assert made("status") == 0
+def test_status_of_a_service_that_does_not_run_is_exit_code_3(
+    made: Run, state: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert made("status") == 3
     assert "does not run: start it with `ci-daemon serve`" in capsys.readouterr().out
-    assert made("status", "--json") == 0
+    assert made("status", "--json") == 3
     answer = json.loads(capsys.readouterr().out)
-    assert answer.pop("disk_free_bytes") > 0
-    assert answer == {
-        "state_dir": str(state),
-        "pid": None,
-        "url": None,
-        "builds": {},
-        "leases": {},
-        "queued_jobs": 0,
-        "drained_since": None,
-        "disk_low": False,
-    }
+    assert (answer["state_dir"], answer["pid"], answer["url"], answer["answers"]) == (str(state), None, None, False)
+    assert (answer["builds"], answer["leases"], answer["vms"], answer["queued_jobs"]) == ({}, {}, {}, 0)
+    assert (answer["drained_since"], answer["disk_low"], answer["errors"]) == (None, False, [])
+    assert answer["balances"] == {"cents": 0, "empty": 0}
 
 
 def test_lists_of_nothing_say_so(made: Run, capsys: pytest.CaptureFixture[str]):

@@ -39,9 +39,9 @@ def command(state: Path, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "ci_daemon", "--state-dir", str(state), *arguments]
 
 
-def call(state: Path, *arguments: str) -> Any:
+def call(state: Path, *arguments: str, code: int = 0) -> Any:
     done = subprocess.run(command(state, "--json", *arguments), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return json.loads(done.stdout)
 
 
@@ -102,8 +102,9 @@ def test_the_owners_commands_work_beside_it_and_status_knows_it(state: Path):
         assert answer.json()["uuid"] == user["uuid"]
         status = call(state, "status")
         assert (status["pid"], status["url"]) == (daemon.process.pid, daemon.url)
+        assert (status["answers"], status["draining"], status["watchdog_seconds"]) == (True, False, None)
         daemon.stop()
-    assert call(state, "status")["pid"] is None
+    assert call(state, "status", code=3)["pid"] is None
 
 
 def test_a_second_service_on_the_same_state_is_refused(state: Path):
@@ -142,6 +143,7 @@ def test_without_a_state_directory_it_says_which_command_makes_one(tmp_path: Pat
 def test_the_watchdog_is_answered_in_half_its_time(state: Path):
     with served(state, WATCHDOG_USEC="1000000") as daemon:
         assert daemon.told() == ["WATCHDOG=1"]
+        assert call(state, "status")["watchdog_seconds"] == 1
         assert daemon.told() == ["WATCHDOG=1"]
 
 
@@ -194,7 +196,7 @@ def test_told_to_wait_it_leaves_when_the_running_job_has_ended(state: Path, runn
         assert daemon.told() == ["STATUS=draining: 1 VMs at work"]
         assert httpx.get(f"{daemon.url}/healthz").status_code == 503
         assert daemon.process.wait(PATIENCE) == 0
-    status = call(state, "status")
+    status = call(state, "status", code=3)
     assert (status["builds"], status["leases"]) == ({}, {})
 
 
@@ -207,4 +209,4 @@ def test_a_second_signal_ends_the_waiting_and_the_job_goes_on(state: Path, runni
         assert daemon.told()[0] == "STOPPING=1"
         assert daemon.told() == ["STATUS=draining: 1 VMs at work"]
         assert daemon.stop() == 0
-    assert call(state, "status")["leases"] == {"active": 1}
+    assert call(state, "status", code=3)["leases"] == {"active": 1}

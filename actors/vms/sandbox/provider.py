@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from actors.vms.provider import Endpoint, ImageNotFound, SnapshotNotFound, VmError, VmLost, VmSpec
+from actors.vms.provider import Endpoint, ImageNotFound, SnapshotNotFound, VmError, VmLost, VmSpec, VmUse
 from actors.vms.sandbox.cgroups import remove_groups
 from actors.vms.sandbox.disks import Chain, Disks, check_name
 from actors.vms.sandbox.keys import KeyPair
 from actors.vms.sandbox.launch import launch
 from actors.vms.sandbox.limits import Limits
+from actors.vms.sandbox.measuring import measure
 from actors.vms.sandbox.network import RESOLVER, NetworkSettings, plan_network
 from actors.vms.sandbox.vm import Record, Vm
 
@@ -132,6 +133,13 @@ class SandboxProvider:
     def alive(self, vm_id: str) -> bool:
         """Tell whether the VM still runs."""
         return self._vm(vm_id).alive
+
+    def use(self, vm_id: str) -> VmUse:
+        """Read the VM's control groups; where it has none, or is gone, nothing is known."""
+        try:
+            return measure(map(Path, self._vm(vm_id).record().groups))
+        except VmLost:
+            return VmUse()
 
     def disk_bytes(self, vm_id: str) -> int:
         """Return the bytes that the VM has written to its disk beyond what it started from."""

@@ -1,0 +1,37 @@
+"""What the control groups of a VM have counted, of either version."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from actors.vms.provider import VmUse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+__all__ = ["measure"]
+
+_USAGE = re.compile(r"^usage_usec (\d+)$", re.MULTILINE)
+
+
+def measure(groups: Iterable[Path]) -> VmUse:
+    """Return what the groups tell together; version 1 has one for each controller."""
+    cpu: float | None = None
+    memory: int | None = None
+    for group in groups:
+        if found := _USAGE.search(_text(group / "cpu.stat")):
+            cpu = int(found[1]) / 10**6
+        elif nanoseconds := _text(group / "cpuacct.usage"):
+            cpu = int(nanoseconds) / 10**9
+        if held := _text(group / "memory.current") or _text(group / "memory.usage_in_bytes"):
+            memory = int(held)
+    return VmUse(cpu, memory)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,100 @@
+"""`ci-daemon build logs`: what a build's jobs put out, from the files, each line under its job's name."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from ci_daemon.command.lookup import find_build
+from ci_daemon.command.session import Failure, Session, pass_session
+from ci_daemon.command.style import Command
+from ci_daemon.submit.follow import Begun, Line
+from ci_daemon.submit.lines import LineSplitter
+from ci_daemon.submit.records import BuildRecord, JobRecord
+from ci_daemon.submit.screen import Screen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from storage import Build, Job, JobLog, Storage
+
+__all__ = ["logs"]
+
+_AT_ONCE = 2**20
+_LOOK_SECONDS = 0.3
+
+
+@click.command(cls=Command, name="logs", short_help="Show what a build's jobs put out.")
+@click.argument("name", metavar="ORG/PIPELINE/NUMBER")
+@click.argument("step", metavar="[STEP]", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until the build is over.")
+@pass_session
+def logs(session: Session, *, name: str, step: str | None, follow: bool) -> None:
+    """Show the logs of a build's jobs, or of the one job whose key is STEP, each line under its job's name.
+
+    What has been put out comes job by job, in the order in which they were planned; what comes meanwhile as it comes.
+    The service may run or not.
+    """
+    if follow and session.json:
+        raise click.UsageError("--follow and --json do not go together: one document needs an end")
+    with session.storage() as storage:
+        build = find_build(storage, name)
+        if build.logs_expired_at is not None:
+            raise Failure(f"the logs of build {name} were kept until {build.logs_expired_at:%Y-%m-%d} ([retention])")
+        jobs = [each for each in storage.jobs.of_build(build.id) if step in {None, each.step_key}]
+        if not jobs and step is not None:
+            raise Failure(f"build {name} has no step {step}: `ci-daemon build show {name}` lists them")
+        logs = [_Tail(job, storage.logs.reader(build.uuid, job.uuid)) for job in jobs]
+        if session.json:
+            session.answer([each.document() for each in logs], "")
+            return
+        screen = Screen(sys.stdout)
+        screen.show(Begun(_build_record(build), tuple(each.record for each in logs)))
+        for line in _lines(storage, build, logs, follow=follow):
+            screen.show(line)
+
+
+class _Tail:
+    """A job's log, and how far it was read."""
+
+    def __init__(self, job: Job, log: JobLog) -> None:
+        self.record = JobRecord(job.uuid, job.name, job.step_key, job.state.value)
+        self._log = log
+        self._read = 0
+        self._splitter = LineSplitter()
+
+    def document(self) -> dict[str, object]:
+        """Return the whole log with its job."""
+        text = self._log.read(0, self._log.size()).decode(errors="replace")
+        return {"job_id": self.record.id, "key": self.record.step_key, "state": self.record.state, "log": text}
+
+    def lines(self) -> Iterator[Line]:
+        """Yield the lines that were completed since the last look."""
+        while block := self._log.read(self._read, _AT_ONCE):
+            self._read += len(block)
+            yield from (Line(self.record, text) for text in self._splitter.feed(block))
+
+    def rest(self) -> Iterator[Line]:
+        """Yield what is left of a log that has ended."""
+        yield from self.lines()
+        yield from (Line(self.record, text) for text in self._splitter.end())
+
+
+def _lines(storage: Storage, build: Build, logs: list[_Tail], *, follow: bool) -> Iterator[Line]:
+    while follow:
+        # Looked at before the logs are: what was written by the end of a build is then in what is read after it.
+        found = storage.builds.get(build.id)
+        if found is None or found.state.terminal:
+            break
+        for each in logs:
+            yield from each.lines()
+        time.sleep(_LOOK_SECONDS)
+    for each in logs:
+        yield from each.rest()
+
+
+def _build_record(build: Build) -> BuildRecord:
+    return BuildRecord(build.number, build.state.value, build.created_at, build.started_at, build.finished_at)

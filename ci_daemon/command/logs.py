@@ -1,0 +1,63 @@
+"""`ci-daemon logs`: what the service says of itself, from the journal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import click
+
+from ci_daemon.command.lookup import find_build
+from ci_daemon.command.session import Failure, Session, pass_session
+from ci_daemon.command.style import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["logs"]
+
+_UNIT = "ci-daemon.service"
+_LINES = 100
+
+
+@click.command(cls=Command, short_help="Show the service's own log.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")
+@click.option("-n", "--lines", type=click.IntRange(min=0), help=f"How many of the last lines; {_LINES} unless --since.")
+@click.option("--since", metavar="TIME", help='From then on, as journalctl takes it: "1 hour ago", 2026-03-01 12:00.')
+@click.option("--build", "build", metavar="ORG/PIPELINE/NUMBER", help="What it says of this build alone.")
+@pass_session
+def logs(session: Session, *, follow: bool, lines: int | None, since: str | None, build: str | None) -> int:
+    """Show the log of the service itself, which systemd keeps in the journal; --json is the journal's own form.
+
+    What a build's jobs put out is in `ci-daemon build logs`.
+    """
+    journal = shutil.which("journalctl")
+    if journal is None:
+        raise Failure("there is no journal here: the service's log is where the stderr of `ci-daemon serve` goes")
+    uuid = None
+    if build is not None:
+        with session.storage() as storage:
+            uuid = find_build(storage, build).uuid
+    asked = _arguments(follow=follow, lines=lines, since=since, build_uuid=uuid, json=session.json)
+    return subprocess.run([journal, *asked], check=False, env=os.environ | {"SYSTEMD_COLORS": "auto"}).returncode
+
+
+def _arguments(
+    *, follow: bool, lines: int | None, since: str | None, build_uuid: str | None, json: bool
+) -> Iterator[str]:
+    yield f"--unit={_UNIT}"
+    yield "--output=json" if json else "--output=short-iso"
+    if lines is None and since is None:
+        lines = _LINES
+    if lines is not None:
+        yield f"--lines={lines}"
+    if since is not None:
+        yield f"--since={since}"
+    if follow:
+        yield "--follow"
+    else:
+        yield "--no-pager"
+    if build_uuid is not None:
+        yield f"CI_BUILD={build_uuid}"

@@ -1,0 +1,161 @@
+"""`ci-daemon top`: the jobs that run and those that wait, as they do."""
+
+from __future__ import annotations
+
+import select
+import sys
+import termios
+import time
+import tty
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ci_daemon.command.instants import on_the_wire
+from ci_daemon.command.session import Session, on_one_line, pass_session
+from ci_daemon.command.style import Command
+from ci_daemon.lock import served_by
+from ci_daemon.overview import span, waiting, work
+from ci_daemon.providers import open_images, open_provider
+from storage import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from rich.console import RenderableType
+
+    from actors.vms import Provider, VmUse
+    from ci_daemon.config import Config
+    from ci_daemon.overview import WaitingJob, Work
+    from storage import Storage
+
+__all__ = ["top"]
+
+_SECONDS = 1.0
+_QUEUED = 10
+_WIDEST = 500
+_MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    """What there is to show at one instant."""
+
+    at: datetime
+    served: bool
+    work: list[tuple[Work, VmUse]]
+    queue: list[WaitingJob]
+    queued: int
+
+
+@click.command(cls=Command, short_help="Watch the jobs that run and those that wait.")
+@click.option("--once", is_flag=True, help="Print it once and return.")
+@pass_session
+def top(session: Session, *, once: bool) -> None:
+    """Show what is in VMs, and which jobs get the next ones; on a terminal every second, until q or Ctrl-C.
+
+    CPU and memory are what the VM's control group counts; without one they are not known.
+    """
+    config = session.config()
+    provider = open_provider(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
+    with session.storage() as storage:
+        if once or session.json or not sys.stdout.isatty():
+            _print(session, _look(session, storage, provider, config))
+            return
+        with _key() as pressed, Live(auto_refresh=False, screen=True) as live:
+            while True:
+                live.update(_shown(_look(session, storage, provider, config)), refresh=True)
+                if pressed() in {"q", "Q"}:
+                    return
+
+
+def _look(session: Session, storage: Storage, provider: Provider, config: Config) -> _Picture:
+    clock, served = SystemClock(), served_by(session.state_dir) is not None
+    queue = waiting(storage, config.pool, clock, _QUEUED, served=served)
+    at_work = [(each, provider.use(each.vm)) for each in work(storage)]
+    return _Picture(clock.now(), served, at_work, queue, storage.queue.length())
+
+
+def _print(session: Session, picture: _Picture) -> None:
+    if session.json:
+        session.answer(_document(picture), "")
+        return
+    # A row is one line for whoever reads the output with another program.
+    width = None if sys.stdout.isatty() else _WIDEST
+    Console(width=width, highlight=False, markup=False, emoji=False).print(_shown(picture))
+
+
+def _shown(picture: _Picture) -> RenderableType:
+    service = "" if picture.served else ", and the service does not run"
+    head = f"{picture.at:%H:%M:%S} UTC: {len(picture.work)} VMs at work, {picture.queued} jobs wait{service}"
+    parts: list[RenderableType] = [Text(head, "bold")]
+    if picture.work:
+        parts += [Text(), _table(["build", "step", "state", "for", "CPU", "memory", "log", "VM"], _work_rows(picture))]
+    if picture.queue:
+        rows = ([each.build, each.step, span(_age(picture, each.since)), each.reason] for each in picture.queue)
+        parts += [Text(), _table(["next", "step", "waits", "reason"], rows)]
+    return Group(*parts)
+
+
+def _work_rows(picture: _Picture) -> Iterator[list[str]]:
+    for each, use in picture.work:
+        cpu, memory = use.cpu_seconds, use.memory_bytes
+        yield [
+            each.build,
+            each.step or "",
+            each.state + (f", attempt {each.attempt}" if each.attempt > 1 else ""),
+            span(_age(picture, each.since)),
+            "" if cpu is None else f"{cpu:.1f} s",
+            "" if memory is None else f"{memory // _MIB} MiB",
+            f"{each.log_bytes} B" if each.log_bytes < _MIB else f"{each.log_bytes // _MIB} MiB",
+            each.vm,
+        ]
+
+
+def _table(columns: list[str], rows: Iterator[list[str]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        table.add_row(*(Text(on_one_line(cell)) for cell in row))
+    return table
+
+
+def _age(picture: _Picture, since: datetime) -> float:
+    return (picture.at - since).total_seconds()
+
+
+def _document(picture: _Picture) -> dict[str, object]:
+    return {
+        "at": on_the_wire(picture.at),
+        "served": picture.served,
+        "work": [{**asdict(each), "since": on_the_wire(each.since), **asdict(use)} for each, use in picture.work],
+        "queued_jobs": picture.queued,
+        "queue": [{**asdict(each), "since": on_the_wire(each.since)} for each in picture.queue],
+    }
+
+
+def _nothing() -> str:
+    time.sleep(_SECONDS)
+    return ""
+
+
+@contextmanager
+def _key() -> Iterator[Callable[[], str]]:
+    """Yield what waits a second at most for a key and returns it, or nothing; Ctrl-C interrupts as ever."""
+    if not sys.stdin.isatty():
+        yield _nothing
+        return
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        yield lambda: sys.stdin.read(1) if select.select([sys.stdin], [], [], _SECONDS)[0] else ""
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

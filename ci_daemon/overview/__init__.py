@@ -1,0 +1,9 @@
+"""What the service does at this moment, read from its rows and files: the same whether it runs or not."""
+
+from __future__ import annotations
+
+from ci_daemon.overview.spans import span
+from ci_daemon.overview.waiting import WaitingJob, waiting
+from ci_daemon.overview.work import Work, work
+
+__all__ = ["WaitingJob", "Work", "span", "waiting", "work"]

@@ -1,0 +1,64 @@
+"""Who waits for a VM, in the order in which VMs come, and why: found as the pool finds it, in the same rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actors.recollection import recollect
+from actors.standstill import standstill
+from actors.turns import in_turn, next_turn
+from actors.waiting import Waiting, back_off
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from actors import PoolSettings
+    from storage import Clock, Job, Storage
+
+__all__ = ["WaitingJob", "waiting"]
+
+_STOPPED = "waiting for a VM: the service does not run"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingJob:
+    """A job that waits; ``position`` counts from 1 over all organizations, None while the job backs off.
+
+    ``build`` is ORG/PIPELINE/NUMBER; ``since`` is when it was ready for a VM.
+    """
+
+    position: int | None
+    build: str
+    step: str
+    organization: str
+    since: datetime
+    reason: str
+
+
+def waiting(storage: Storage, settings: PoolSettings, clock: Clock, limit: int, *, served: bool) -> list[WaitingJob]:
+    """Return the jobs that wait, those first that get a VM first, as far as can be told: turns change with usage."""
+    holdings, now = recollect(storage, clock), clock.monotonic()
+    still = standstill(storage, settings.low_disk_gb)
+    heads = storage.queue.heads()
+    turn = next_turn(heads, holdings, settings.host(), settings.organization(), now)
+    why = Waiting(everyone=still.reason) if still is not None else turn.waiting
+    queues = {head.organization_id: storage.queue.following(head.organization_id, limit) for head in heads}
+    found: list[WaitingJob] = []
+    for position, queued in enumerate(in_turn(queues, holdings, now, limit), 1):
+        reason = why.reason(queued.job_id, queued.organization_id) if served else _STOPPED
+        found += _told(storage, storage.jobs.get(queued.job_id), position, reason)
+    for job_id in storage.queue.backing_off(limit - len(found)):
+        job = storage.jobs.get(job_id)
+        if job is not None and (pause := back_off(job, clock.now())) is not None:
+            found += _told(storage, job, None, pause)
+    return found
+
+
+def _told(storage: Storage, job: Job | None, position: int | None, reason: str) -> Iterator[WaitingJob]:
+    """Yield a job that waits, unless it went meanwhile."""
+    build = None if job is None else storage.builds.get(job.build_id)
+    if job is not None and build is not None and job.scheduled_at is not None:
+        name = f"{build.organization_slug}/{build.pipeline_slug}/{build.number}"
+        yield WaitingJob(position, name, job.step_key, build.organization_slug, job.scheduled_at, reason)

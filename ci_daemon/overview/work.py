@@ -1,0 +1,56 @@
+"""What is in VMs now: jobs, renders, and VMs that are held for somebody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from storage import Storage
+
+__all__ = ["Work", "work"]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A VM that somebody has. ``build`` is ORG/PIPELINE/NUMBER; without a ``step`` the build is being rendered.
+
+    ``since`` is when its command started, else when the VM was ordered; ``log_bytes`` are what the job has put out.
+    """
+
+    build: str
+    step: str | None
+    state: str
+    attempt: int
+    vm: str
+    image: str | None
+    since: datetime
+    log_bytes: int
+
+
+def work(storage: Storage) -> list[Work]:
+    """Return what is in VMs, the longest at it first."""
+    return sorted(_work(storage), key=lambda each: each.since)
+
+
+def _work(storage: Storage) -> Iterator[Work]:
+    held = {hold.lease_id for hold in storage.holds.open()}
+    for lease in storage.leases.live():
+        job = None if lease.job_id is None else storage.jobs.get(lease.job_id)
+        build_id = lease.build_id if job is None else job.build_id
+        build = None if build_id is None else storage.builds.get(build_id)
+        if build is None:  # a warm VM, or what went meanwhile
+            continue
+        yield Work(
+            build=f"{build.organization_slug}/{build.pipeline_slug}/{build.number}",
+            step=None if job is None else job.step_key,
+            state="rendering" if job is None else "held" if lease.id in held else job.state.value,
+            attempt=lease.attempt,
+            vm=lease.uuid,
+            image=lease.image,
+            since=lease.started_at or lease.created_at,
+            log_bytes=0 if job is None else storage.logs.reader(build.uuid, job.uuid).size(),
+        )

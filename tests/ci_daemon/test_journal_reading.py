@@ -1,0 +1,73 @@
+"""`ci-daemon logs` asks journalctl: what it asks is looked at in a stand-in that prints its arguments."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ci_daemon.command import main
+from storage import NewBuild, NewJob, NewPipeline, Shape, Storage, SystemClock
+
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    Storage.create(tmp_path / "state", SystemClock()).close()
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def run(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    journalctl = tmp_path / "bin" / "journalctl"
+    journalctl.parent.mkdir()
+    journalctl.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 7\n')
+    journalctl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{journalctl.parent}:{os.environ['PATH']}")
+    return lambda *arguments: main(["--state-dir", str(state), *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        ([], ["--output=short-iso", "--lines=100", "--no-pager"]),
+        (["-f"], ["--output=short-iso", "--lines=100", "--follow"]),
+        (["--since", "1 hour ago"], ["--output=short-iso", "--since=1 hour ago", "--no-pager"]),
+        (["-n", "5", "--json"], ["--output=json", "--lines=5", "--no-pager"]),
+        (["--since", "--vacuum-size=1"], ["--output=short-iso", "--since=--vacuum-size=1", "--no-pager"]),
+    ],
+)
+def test_the_journal_is_asked_for_the_units_lines_and_its_exit_code_is_ours(
+    run: Run, capfd: pytest.CaptureFixture[str], arguments: list[str], asked: list[str]
+):
+    assert run("logs", *arguments) == 7
+    assert capfd.readouterr().out.splitlines() == ["--unit=ci-daemon.service", *asked]
+
+
+def test_of_one_build_the_lines_are_asked_for_that_are_about_it(
+    run: Run, state: Path, capfd: pytest.CaptureFixture[str]
+):
+    storage = Storage.open(state, SystemClock())
+    user = storage.users.create("ann@example.org", "Ann")
+    organization = storage.organizations.create("Acme", "", user.id)
+    pipeline = storage.pipelines.create(organization.id, NewPipeline("web", "Web", "r", "main"))
+    step = NewJob(step_key="only", name="only", command="true", image=None, env={}, shape=Shape(), depends_on=())
+    build = storage.builds.create(pipeline, NewBuild(branch="main", commit="c0"), (step,))
+    storage.close()
+    assert run("logs", "--build", "acme/web/1") == 7
+    assert capfd.readouterr().out.splitlines()[-1] == f"CI_BUILD={build.uuid}"
+    assert run("logs", "--build", "acme/web/2") == 1
+
+
+def test_where_there_is_no_journal_it_says_where_the_log_is(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert run("logs") == 1
+    assert (
+        "there is no journal here: the service's log is where the stderr of `ci-daemon serve`"
+        in capsys.readouterr().err
+    )
