@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from pydantic import BaseModel
 
-from api.bodies import answer
 from api.errors import ApiError
 from api.fields import Timestamp, Uuid, stamp
 from api.files import StoredFile
@@ -75,10 +75,8 @@ class Artifacts:
     def on_get_of_build(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
         """List what a build's jobs have left, each job's files together, the job first that ended first."""
         build = self._access.readable_build(req, org, pipeline, number)
-        scope = f"artifacts/{build.id}"
-        wanted = self._pager.request(req, scope)
-        page = self._artifacts.page_of_build(build.id, wanted.limit, wanted.after)
-        answer(resp, self._pager.page(page, scope, self._recorder(build)))
+        page = partial(self._artifacts.page_of_build, build.id)
+        self._pager.answer(req, resp, f"artifacts/{build.id}", page, self._recorder(build))
 
     @operation(
         "listJobArtifacts",
@@ -93,10 +91,8 @@ class Artifacts:
         """List what a job has left. They appear when its command has ended, before the job itself has."""
         build = self._access.readable_build(req, org, pipeline, number)
         job = job_in_build(self._storage, build, job_id)
-        scope = f"artifacts/{build.id}/{job.id}"
-        wanted = self._pager.request(req, scope)
-        page = self._artifacts.page_of_job(job.id, wanted.limit, wanted.after)
-        answer(resp, self._pager.page(page, scope, self._recorder(build)))
+        page = partial(self._artifacts.page_of_job, job.id)
+        self._pager.answer(req, resp, f"artifacts/{build.id}/{job.id}", page, self._recorder(build))
 
     @operation(
         "downloadArtifact",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
@@ -72,7 +73,5 @@ class Billing:
     def on_get_transactions(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
         """List the organization's ledger, newest entries first."""
         organization = self._access.member(req, org).organization
-        scope = f"transactions/{organization.id}"
-        wanted = self._pager.request(req, scope)
-        page = self._storage.ledger.page(organization.id, wanted.limit, wanted.after)
-        answer(resp, self._pager.page(page, scope, TransactionRecord.of))
+        page = partial(self._storage.ledger.page, organization.id)
+        self._pager.answer(req, resp, f"transactions/{organization.id}", page, TransactionRecord.of)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
@@ -102,10 +103,8 @@ class Builds:
     def on_get_list(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
         """List the pipeline's builds, newest first."""
         found = self._access.readable_pipeline(req, org, pipeline)
-        scope = f"builds/{found.id}"
-        wanted = self._pager.request(req, scope)
-        page = self._storage.builds.page(found.id, wanted.limit, wanted.after)
-        answer(resp, self._pager.page(page, scope, BuildRecord.of))
+        page = partial(self._storage.builds.page, found.id)
+        self._pager.answer(req, resp, f"builds/{found.id}", page, BuildRecord.of)
 
     @operation(
         "createBuild",

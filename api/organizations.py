@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
@@ -66,10 +67,8 @@ class Organizations:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the caller's organizations, oldest first."""
         user = self._access.caller(req).user
-        scope = f"organizations/{user.id}"
-        wanted = self._pager.request(req, scope)
-        page = self._storage.organizations.page(user.id, wanted.limit, wanted.after)
-        answer(resp, self._pager.page(page, scope, OrganizationRecord.of))
+        page = partial(self._storage.organizations.page, user.id)
+        self._pager.answer(req, resp, f"organizations/{user.id}", page, OrganizationRecord.of)
 
     @operation("createOrganization", Answer(201, "The organization.", OrganizationRecord), body=CreateOrganization)
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:

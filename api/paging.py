@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pydantic import BaseModel
 
+from api.bodies import answer
 from api.errors import ApiError
 from api.operations import Parameter
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from api.signing import Signer
     from storage import Page
 
-__all__ = ["PAGE_ERRORS", "PAGE_PARAMETERS", "PageRecord", "PageRequest", "Pager"]
+__all__ = ["PAGE_ERRORS", "PAGE_PARAMETERS", "PageRecord", "Pager"]
 
 _DEFAULT_LIMIT = 50
 _MAX_LIMIT = 100
@@ -46,16 +46,8 @@ class PageRecord(BaseModel, Generic[Record]):
     next_cursor: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PageRequest:
-    """What the caller asks for: at most ``limit`` rows, those that follow the row with key ``after``."""
-
-    limit: int
-    after: int | None
-
-
 class Pager:
-    """Reads page requests and writes pages.
+    """Answers with pages of lists.
 
     A cursor is the last row's key, signed for its list: a cursor of another list, or one that a caller made up, is
     refused rather than misread.
@@ -64,19 +56,24 @@ class Pager:
     def __init__(self, signer: Signer) -> None:
         self._signer = signer
 
-    def request(self, req: falcon.Request, scope: str) -> PageRequest:
-        """Read ``limit`` and ``cursor`` of a request for the list named by ``scope``.
+    def answer(
+        self,
+        req: falcon.Request,
+        resp: falcon.Response,
+        scope: str,
+        read: Callable[[int, int | None], Page[Row]],
+        record: Callable[[Row], BaseModel],
+    ) -> None:
+        """Answer with the page that the caller asks for of the list named by ``scope``.
 
-        Raises ApiError ``invalid_limit`` or ``invalid_cursor``.
+        ``read`` returns at most so many rows, those that follow the row with a key. Raises ApiError ``invalid_limit``
+        or ``invalid_cursor``.
         """
-        return PageRequest(_limit(req.get_param("limit")), self._after(req.get_param("cursor"), scope))
-
-    def page(self, page: Page[Row], scope: str, record: Callable[[Row], Record]) -> PageRecord[Record]:
-        """Return the answer for a page of rows."""
+        page = read(_limit(req.get_param("limit")), self._after(req.get_param("cursor"), scope))
         cursor = None
         if page.next_key is not None:
             cursor = self._signer.sign(f"cursor:{scope}", str(page.next_key).encode())
-        return PageRecord(data=[record(row) for row in page.rows], next_cursor=cursor)
+        answer(resp, PageRecord(data=[record(row) for row in page.rows], next_cursor=cursor))
 
     def _after(self, cursor: str | None, scope: str) -> int | None:
         if cursor is None:

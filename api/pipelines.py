@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict
@@ -130,10 +131,8 @@ class Pipelines:
     def on_get_list(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
         """List the organization's pipelines, oldest first."""
         organization = self._access.member(req, org).organization
-        scope = f"pipelines/{organization.id}"
-        wanted = self._pager.request(req, scope)
-        page = self._storage.pipelines.page(organization.id, wanted.limit, wanted.after)
-        answer(resp, self._pager.page(page, scope, PipelineRecord.of))
+        page = partial(self._storage.pipelines.page, organization.id)
+        self._pager.answer(req, resp, f"pipelines/{organization.id}", page, PipelineRecord.of)
 
     @operation(
         "createPipeline",
