@@ -3,6 +3,7 @@
 # Options are those of `ci-daemon install`, see `./install.sh --help`.
 set -eu
 umask 022
+unset PYTHONHOME PYTHONPATH PIP_PREFIX PIP_ROOT PIP_TARGET PIP_USER
 here=$(cd "$(dirname "$0")" && pwd)
 
 fail() {
