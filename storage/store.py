@@ -135,7 +135,7 @@ class Storage:
         path = directory / DATABASE
         if not path.is_file():
             raise NotInitialized(directory)
-        vault = Vault.load(directory / KEY)
+        vault = Vault.of_service(directory / KEY, os.environ)
         database = Database(path, clock)
         try:
             migrate(database, migrations())

@@ -6,6 +6,7 @@ import base64
 import binascii
 import os
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cryptography.exceptions import InvalidTag
@@ -16,7 +17,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from storage.errors import KeyUnreadable, SealBroken
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
 __all__ = ["Vault"]
 
@@ -46,22 +47,21 @@ class Vault:
     @classmethod
     def load(cls, path: Path) -> Vault:
         """Read the key; KeyUnreadable where it is missing, open to others or damaged."""
-        try:
-            with path.open("rb") as file:
-                mode = os.fstat(file.fileno()).st_mode
-                text = file.read(1024)
-        except OSError as error:
-            remedy = "restore it from your backup" if isinstance(error, FileNotFoundError) else "run this as its owner"
-            raise KeyUnreadable(f"cannot read the key {path}: {error.strerror}; {remedy}") from error
+        text, mode = _read(path)
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise KeyUnreadable(f"others may read the key {path}: run `chmod 600 {path}`")
-        try:
-            key = base64.b64decode(text.strip(), validate=True)
-        except binascii.Error:
-            key = b""
-        if len(key) != _KEY_BYTES:
-            raise KeyUnreadable(f"{path} holds no key of {_KEY_BYTES} bytes in base64: restore it from your backup")
-        return cls(key)
+        return cls(_decoded(text, path))
+
+    @classmethod
+    def of_service(cls, path: Path, environ: Mapping[str, str]) -> Vault:
+        """Read the key where systemd gave it to this process as a credential of that name, else as `load` does.
+
+        Who may read a credential is systemd's to say, by more than the file's mode.
+        """
+        credential = Path(environ.get("CREDENTIALS_DIRECTORY", "/nonexistent"), path.name)
+        if not credential.exists():
+            return cls.load(path)
+        return cls(_decoded(_read(credential)[0], credential))
 
     def seal(self, plain: bytes, place: bytes = b"") -> bytes:
         """Return ``plain`` encrypted and authenticated, to be opened in the same place; never twice the same bytes."""
@@ -83,3 +83,23 @@ class Vault:
     def derive(self, purpose: bytes) -> bytes:
         """Return a key of 32 bytes for one purpose, the same at every start and of no use for any other."""
         return HKDF(algorithm=SHA256(), length=_KEY_BYTES, salt=None, info=b"ci-daemon " + purpose).derive(self._key)
+
+
+def _read(path: Path) -> tuple[bytes, int]:
+    """Return what a key's file holds, and its mode. Raises KeyUnreadable."""
+    try:
+        with path.open("rb") as file:
+            return file.read(1024), os.fstat(file.fileno()).st_mode
+    except OSError as error:
+        remedy = "restore it from your backup" if isinstance(error, FileNotFoundError) else "run this as its owner"
+        raise KeyUnreadable(f"cannot read the key {path}: {error.strerror}; {remedy}") from error
+
+
+def _decoded(text: bytes, path: Path) -> bytes:
+    try:
+        key = base64.b64decode(text.strip(), validate=True)
+    except binascii.Error:
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise KeyUnreadable(f"{path} holds no key of {_KEY_BYTES} bytes in base64: restore it from your backup")
+    return key

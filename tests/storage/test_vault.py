@@ -88,3 +88,18 @@ def test_a_damaged_key_is_refused(key: Path, content: bytes):
     key.write_bytes(content)
     with pytest.raises(KeyUnreadable, match="holds no key"):
         Vault.load(key)
+
+
+def test_a_credential_of_the_service_comes_before_the_file(tmp_path: Path) -> None:
+    credentials, path = tmp_path / "credentials", tmp_path / "state" / "secret.key"
+    for folder in (credentials, path.parent):
+        folder.mkdir()
+    environ = {"CREDENTIALS_DIRECTORY": str(credentials)}
+    beside = Vault.create(path)
+    assert Vault.of_service(path, environ).derive(b"x") == beside.derive(b"x")
+    credential = Vault.create(credentials / "secret.key")
+    (credentials / "secret.key").chmod(0o440)
+    path.unlink()
+    assert Vault.of_service(path, environ).derive(b"x") == credential.derive(b"x")
+    with pytest.raises(KeyUnreadable, match="restore it from your backup"):
+        Vault.of_service(path, {})
