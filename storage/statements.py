@@ -1,4 +1,4 @@
-"""Statements: peewee writes the SQL once, when the storage opens; every use after that only binds values.
+"""Statements: peewee writes the SQL once, when it is first used; every use after that only binds values.
 
 A value that varies is a ``slot("name")`` in the peewee query and a keyword argument when the statement runs. Every
 other value in the query is written into the SQL, so that SQLite can match it to a partial index.
@@ -7,6 +7,7 @@ other value in the query is written into the SQL, so that SQLite can match it to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import peewee
@@ -60,12 +61,26 @@ class Columns(Generic[T]):
         return self._record(*values)
 
 
-class Query(Generic[T]):
+class _Statement:
+    """A query that is compiled when it is first used, for most processes use few of all there are."""
+
+    def __init__(self, database: Database, query: peewee.Query) -> None:
+        self._database = database
+        self._query = query
+
+    @cached_property
+    def sql(self) -> str:
+        """The SQL, with its slots."""
+        context = peewee.SqliteDatabase(None).get_sql_context(value_literals=True)
+        sql, _ = context.sql(self._query).query()  # type: ignore[no-untyped-call] # peewee's stubs leave it open
+        return str(sql)
+
+
+class Query(_Statement, Generic[T]):
     """A statement that reads rows, or writes and returns them."""
 
     def __init__(self, database: Database, query: peewee.Query, row: Callable[[Sequence[Any]], T]) -> None:
-        self._database = database
-        self.sql = _compiled(query)
+        super().__init__(database, query)
         self._row = row
 
     def one(self, **slots: SqlValue) -> T | None:
@@ -84,12 +99,8 @@ class Query(Generic[T]):
         return Page(kept, key(kept[-1]) if len(rows) > limit else None)
 
 
-class Command:
+class Command(_Statement):
     """A statement that writes and returns no rows."""
-
-    def __init__(self, database: Database, query: peewee.Query) -> None:
-        self._database = database
-        self.sql = _compiled(query)
 
     def run(self, **slots: SqlValue) -> int:
         """Write; return how many rows changed."""
@@ -119,12 +130,6 @@ def insert_into(model: type[peewee.Model], *without: str) -> peewee.Insert:
         if not isinstance(field, peewee.AutoField)
     )
     return model.insert({field: slot(field.column_name) for field in fields if field.column_name not in without})
-
-
-def _compiled(query: peewee.Query) -> str:
-    context = peewee.SqliteDatabase(None).get_sql_context(value_literals=True)
-    sql, _ = context.sql(query).query()  # type: ignore[no-untyped-call] # peewee's stubs leave it open
-    return str(sql)
 
 
 def first(row: Sequence[int]) -> int:

@@ -45,8 +45,12 @@ class Daemon:
 
     def command(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command of the owner's and return what it printed."""
+        return self.run("ci_daemon", "--state-dir", str(self.state), *arguments, check=check)
+
+    def run(self, program: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a Python program where the daemon runs, and return what it printed."""
         done = subprocess.run(
-            (*self._prefix, sys.executable, "-m", "ci_daemon", "--state-dir", str(self.state), *arguments),
+            (*self._prefix, sys.executable, "-m", program, *arguments),
             env=self._environ,
             capture_output=True,
             text=True,
@@ -126,10 +130,8 @@ class Client:
     @classmethod
     def join(cls, daemon: Daemon, email: str, cents: int = 100_000) -> Client:
         """Add a user on the box and give its organization money to build with."""
-        user = daemon.json("user", "add", email, "--name", email.partition("@")[0])
-        if cents:
-            daemon.json("ledger", "grant", user["personal_org_slug"], str(cents), "--note", "for the tests")
-        return cls(daemon, email, user["personal_org_slug"], user["token"])
+        joined = json.loads(daemon.run("tests.e2e.joining", str(daemon.state), email, str(cents)).stdout)
+        return cls(daemon, email, joined["org"], joined["token"])
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request with the user's key; a path without a slash at its start is below the organization."""
