@@ -21,5 +21,5 @@ def enforcement(limits: Limits) -> Iterator[Check]:
         if part.enforced:
             yield good(name, part.how)
         else:
-            detail = f"{part.how}: run the service as root or as a systemd unit with Delegate=yes to have it enforced"
+            detail = f"{part.how}: run the service by the units in systemd/ or as root to have it enforced"
             yield Check(name, ok=False, detail=detail, needed=False, fixable=False)

@@ -189,7 +189,7 @@ def test_a_missing_image_is_told_with_the_command_that_builds_it(tmp_path: Path,
 def test_what_of_a_shape_is_not_enforced_is_told_and_fails_nothing():
     found = {check.name: check for check in enforcement(Limits(100, {}))}
     assert not found["limit on memory"].ok
-    assert "Delegate=yes" in found["limit on memory"].detail
+    assert "by the units in systemd/" in found["limit on memory"].detail
     assert not any(check.needed for check in found.values() if not check.ok)
 
 

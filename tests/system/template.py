@@ -5,6 +5,7 @@ Both are made once, below ``.run/machines``, and made anew where what they are m
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import shutil
@@ -53,13 +54,16 @@ def wheels() -> Path:
 def _made(name: str, recipe: list[str], make: Callable[[Path], None]) -> Path:
     stamp = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:16]
     made = FOLDER / f"{name}-{stamp}"
-    if not made.exists():
-        unfinished = FOLDER / f"{name}.unfinished"
-        for old in (unfinished, *FOLDER.glob(f"{name}-*")):
-            shutil.rmtree(old, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-        make(unfinished)
-        unfinished.rename(made)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            unfinished = FOLDER / f"{name}.unfinished"
+            for old in (unfinished, *FOLDER.glob(f"{name}-*")):
+                shutil.rmtree(old, ignore_errors=True)
+            unfinished.mkdir()
+            make(unfinished)
+            unfinished.rename(made)
     return made
 
 

@@ -1,0 +1,228 @@
+"""The service in systemd's hands: confined, with its VMs beside it, restarted, rebooted, watched and told things.
+
+Each test goes on with the machine of the one before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.e2e.daemon import until
+from tests.e2e.pipelines import one
+from tests.system.machine import Machine
+
+UNITS = "/etc/systemd/system"
+TICKS = 60
+TICKING = f"for tick in $(seq {TICKS}); do echo tick $tick; sleep 0.25; done"
+
+
+@dataclass
+class Build:
+    """A build of one job on the service of a machine."""
+
+    service: Service
+    number: int
+    uuid: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.service.org}/demo/{self.number}"
+
+    def job(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.service.ask("GET", f"pipelines/demo/builds/{self.number}/jobs")["data"][0]
+        return found
+
+    def state(self) -> str:
+        return str(self.service.ask("GET", f"pipelines/demo/builds/{self.number}")["state"])
+
+    def log(self) -> list[str]:
+        return self.service.curl("GET", f"pipelines/demo/builds/{self.number}/jobs/{self.job()['id']}/log").splitlines()
+
+    def says(self, line: str) -> None:
+        until(lambda: True if line in self.log() else None, f'"{line}" in the log of {self.name}', 120)
+
+    def passes(self) -> None:
+        until(lambda: None if self.state() in {"running", "scheduled"} else True, f"the end of {self.name}", 180)
+        assert self.state() == "passed", self.job()
+
+
+@dataclass
+class Service:
+    """The installed service, as its owner meets it from a shell of the machine."""
+
+    machine: Machine
+    url: str
+    token: str
+    org: str
+
+    def curl(self, method: str, path: str, body: object = None) -> str:
+        sent = "" if body is None else "-H 'Content-Type: application/json' -d @-"
+        command = f"curl -sSf -X {method} -H 'Authorization: Bearer {self.token}' {sent}"
+        done = self.machine.run(f"{command} {self.url}/api/v0/organizations/{self.org}/{path}", stdin=json.dumps(body))
+        return done.stdout
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        return json.loads(self.curl(method, path, body))
+
+    def build(self, command: str) -> Build:
+        body = {"branch": "main", "commit": "none", "pipeline_ir": one(command)}
+        made = self.ask("POST", "pipelines/demo/builds", body)
+        return Build(self, made["number"], made["uuid"])
+
+    def property(self, name: str, unit: str = "ci-daemon") -> str:
+        return self.machine.run(f"systemctl show --value --property {name} {unit}").stdout.strip()
+
+    def answers(self) -> bool:
+        return self.machine.run(f"curl -sf {self.url}/healthz", check=False).stdout == "ok"
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    with Machine() as machine:
+        machine.put_checkout("/srv/ci-daemon")
+        # The kernel of these machines has its controllers in version 1: who the service runs as may make groups there.
+        machine.run("useradd --system --home-dir /var/lib/ci-daemon --shell /usr/sbin/nologin ci-daemon")
+        machine.write(
+            "/etc/systemd/system/groups.service",
+            "[Service]\nType=oneshot\nExecStart=sh -c 'chown ci-daemon /cgroup/*'\n",
+        )
+        machine.write(
+            "/etc/systemd/system/ci-daemon.service.d/tests.conf",
+            "[Unit]\nRequires=groups.service\nAfter=groups.service\n",
+        )
+        done = machine.run("/srv/ci-daemon/install.sh --owner ada@example.org --json", seconds=900)
+        said = json.loads(done.stdout)
+        service = Service(machine, said["url"], said["owner"]["token"], said["owner"]["organization"])
+        pipeline = {"name": "demo", "repository": "https://example.org/demo.git", "default_branch": "main"}
+        service.ask("POST", "pipelines", pipeline)
+        yield service
+
+
+def test_it_is_confined_and_its_units_are_right(service: Service):
+    said = service.machine.run("systemd-analyze security --no-pager ci-daemon.service").stdout.splitlines()[-1]
+    score = re.search(r"level for ci-daemon.service: ([0-9.]+)", said)
+    assert score, said
+    assert float(score[1]) < 3
+    verified = service.machine.run("systemd-analyze verify --man=no ci-daemon.service ci-daemon-vms.service")
+    assert (verified.stdout, verified.stderr) == ("", "")
+
+
+def test_a_job_runs_in_a_vm_of_the_other_unit_within_its_shape(service: Service):
+    build = service.build("su nobody -s /bin/sh -c id; nproc; cat /proc/self/status | grep NoNewPrivs; sleep 300")
+    build.says("NoNewPrivs:\t0")
+    # by group, every process of the unit
+    tree = service.machine.run("systemctl status --no-pager --full ci-daemon-vms").stdout
+    assert "sleep 300" in tree
+    assert service.property("MainPID") not in tree
+    own = service.machine.run("cat /sys/fs/cgroup/ci.slice/ci-daemon.service/cgroup.procs").stdout.split()
+    assert own == [service.property("MainPID")]
+    limits = service.machine.run("cat /cgroup/memory/ci-daemon-*/memory.limit_in_bytes").stdout.split()
+    shapes = json.loads(service.machine.run("ci-daemon lease list --json").stdout)
+    assert sorted(map(int, limits)) == sorted(lease["memory_gb"] * 2**30 for lease in shapes)
+    assert "VMs are not held" not in service.machine.journal("-u", "ci-daemon")
+    service.ask("PUT", f"pipelines/demo/builds/{build.number}/cancel")
+    until(lambda: True if build.state() == "canceled" else None, "the cancel", 60)
+
+
+def test_jobs_go_on_over_a_restart_and_their_logs_have_no_hole(service: Service):
+    builds = [service.build(TICKING), service.build(TICKING)]
+    for build in builds:
+        build.says("tick 3")
+    before = service.property("MainPID")
+    service.machine.run("systemctl restart ci-daemon")
+    assert service.property("MainPID") != before
+    for build in builds:
+        build.passes()
+        assert build.log() == [f"tick {n + 1}" for n in range(TICKS)]
+    assert "left-over process" not in service.machine.journal("-u", "ci-daemon")
+
+
+def test_the_journal_finds_what_was_done_for_a_build(service: Service):
+    build = service.build("true")
+    build.passes()
+    lines = service.machine.journal("-u", "ci-daemon", f"CI_BUILD={build.uuid}").splitlines()
+    assert any(f"build {build.number} of {service.org}/demo is passed" in line for line in lines)
+    of_job = service.machine.journal("-u", "ci-daemon", f"CI_JOB={build.job()['id']}", "PRIORITY=6").splitlines()
+    assert any("attempt 1 of 'only' is running" in line for line in of_job)
+
+
+def test_a_reload_takes_what_may_change_and_says_what_may_not_and_what_is_wrong(service: Service):
+    file, before = "/etc/ci-daemon/ci-daemon.toml", service.property("MainPID")
+    kept = service.machine.run(f"cat {file}").stdout
+
+    def reloaded(text: str, expected: str) -> None:
+        service.machine.run(f"cat >{file}", stdin=text)
+        service.machine.run("systemctl reload ci-daemon")
+        until(lambda: True if expected in service.property("StatusText") else None, f'the status "{expected}"', 30)
+
+    reloaded("[pool]\nmax_vms = 3\n[billing]\ncpu = 1\n", "changed: pool.max_vms; needs a restart: billing.cpu")
+    reloaded("[pool]\nmax_vms = 3\n\nwarmth = 1\n", f"{file}:4: pool.warmth is no setting")
+    assert f"the configuration stays as it was: {file}:4" in service.machine.journal("-u", "ci-daemon", "PRIORITY=3")
+    service.machine.run(f"cat >{file}", stdin=kept)
+    service.machine.run("systemctl reload ci-daemon")
+    assert service.property("MainPID") == before
+
+
+def test_it_tells_what_it_does_when_asked_by_a_signal(service: Service):
+    service.machine.run("systemctl kill --kill-whom=main --signal=USR1 ci-daemon")
+    journal = until(lambda: _saying(service, "dump: thread MainThread"), "the dump", 30)
+    assert "actor LeasePool" in journal
+    assert service.answers()
+
+
+def test_one_that_hangs_is_killed_and_the_next_one_has_its_jobs(service: Service):
+    service.machine.write(f"{UNITS}/ci-daemon.service.d/watch.conf", "[Service]\nWatchdogSec=5\n")
+    service.machine.run("systemctl daemon-reload; systemctl restart ci-daemon")
+    build = service.build(TICKING)
+    build.says("tick 3")
+    before = service.property("MainPID")
+    service.machine.run(f"kill -STOP {before}")
+    until(lambda: True if service.answers() and service.property("MainPID") != before else None, "another one", 120)
+    assert "Watchdog timeout" in service.machine.journal("-u", "ci-daemon")
+    build.passes()
+    assert build.log() == [f"tick {n + 1}" for n in range(TICKS)]
+
+
+def test_a_job_that_a_reboot_ended_is_tried_again(service: Service):
+    build = service.build(TICKING)
+    build.says("tick 3")
+    service.machine.reboot()
+    until(lambda: True if service.answers() else None, "the service after the reboot", 60)
+    build.passes()
+    assert build.log()[-TICKS:] == [f"tick {n + 1}" for n in range(TICKS)]
+    assert build.log().count("tick 1") == 2
+
+
+def test_after_a_power_cut_nothing_is_lost_either(service: Service):
+    build = service.build(TICKING)
+    build.says("tick 3")
+    service.machine.cut_power()
+    service.machine.boot()
+    until(lambda: True if service.answers() else None, "the service after the power cut", 60)
+    build.passes()
+    assert build.log()[-TICKS:] == [f"tick {n + 1}" for n in range(TICKS)]
+    verified = service.machine.run("ci-daemon ledger verify", check=False)
+    assert verified.returncode == 0, verified.stderr
+
+
+def test_the_key_may_be_a_credential_that_only_this_host_opens(service: Service):
+    key, sealed = "/var/lib/ci-daemon/secret.key", "/etc/credstore.encrypted/ci-daemon.secret.key"
+    service.machine.run(f"mkdir -p /etc/credstore.encrypted; systemd-creds encrypt --name=secret.key {key} {sealed}")
+    service.machine.run(f"mv {key} /root/; systemctl restart ci-daemon")
+    assert service.answers()
+    service.build("true").passes()
+    service.machine.run(f"rm {sealed}; systemctl restart ci-daemon", check=False)
+    assert "restore it from your backup" in service.machine.journal("-u", "ci-daemon", "-n", "20")
+    service.machine.run(f"mv /root/secret.key {key}; systemctl reset-failed ci-daemon; systemctl restart ci-daemon")
+    assert service.answers()
+
+
+def _saying(service: Service, text: str) -> str | None:
+    journal = service.machine.journal("-u", "ci-daemon")
+    return journal if text in journal else None
