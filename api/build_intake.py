@@ -2,122 +2,31 @@
 
 from __future__ import annotations
 
-import binascii
-import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal
-
-from pydantic import AfterValidator, Field, StringConstraints
+from typing import TYPE_CHECKING
 
 from actors import EngineBusy, plan_jobs
 from actors.ir import IrError, Limits
 from actors.render import RenderFailed
 from api.bodies import check_body
+from api.build_bodies import CreateBuild, CreateBuildByRepo
 from api.errors import ApiError
-from api.fields import LongText, RequestBody, RequiredText, Value
 from api.meta import refuse_while_draining
 from storage import Build, KeyUse, KeyUsed, NewBuild, Organization, Pipeline, PipelineGone, RequestKey, Storage
 
 if TYPE_CHECKING:
     import falcon
 
+    from api.build_bodies import BuildRequest, RepoIdentity
     from api.engine import Engine
     from api.idempotency import Submission
     from api.render_wait import RenderWait
     from api.streams import Place
 
-__all__ = ["BuildIntake", "BuildRequest", "CreateBuild", "CreateBuildByRepo", "RepoIdentity"]
+__all__ = ["BuildIntake"]
 
-_MAX_ENV_BYTES = 64 * 2**10
-_ENV_NAME = "[A-Za-z_][A-Za-z0-9_]*"
-_SOURCE_URL = "https?://[^\\s/?#@]+(?:[/?][^\\s#]*)?"
-_SHA256 = "[0-9a-fA-F]{64}"
 _HAND_STARTED = ("api", "ui")
 _NO_SOURCE = "no source to render from: give pipeline_ir, source_b64 or source_url"
-
-
-def _env_name(name: str) -> str:
-    if not re.fullmatch(_ENV_NAME, name, re.ASCII):
-        raise ValueError("expected a name of letters, digits and underscores that starts with no digit")
-    return name
-
-
-def _env_within_limit(env: dict[str, str]) -> dict[str, str]:
-    size = sum(len(name.encode()) + len(value.encode()) for name, value in env.items())
-    if size > _MAX_ENV_BYTES:
-        raise ValueError(f"expected at most {_MAX_ENV_BYTES} bytes of names and values in sum, not {size}")
-    return env
-
-
-def _source_url(value: str) -> str:
-    if value and not re.fullmatch(_SOURCE_URL, value, re.ASCII | re.IGNORECASE):
-        raise ValueError("expected the address of an archive such as https://example.org/source.tar.gz")
-    return value
-
-
-def _sha256(value: str) -> str:
-    if value and not re.fullmatch(_SHA256, value, re.ASCII):
-        raise ValueError("expected the SHA-256 as 64 hexadecimal digits")
-    return value.lower()
-
-
-Env = Annotated[
-    dict[Annotated[str, AfterValidator(_env_name)], Value],
-    AfterValidator(_env_within_limit),
-    Field(json_schema_extra={"propertyNames": {"pattern": f"^{_ENV_NAME}$"}}),
-]
-
-SourceUrl = Annotated[
-    str,
-    StringConstraints(max_length=255),
-    AfterValidator(_source_url),
-    Field(json_schema_extra={"pattern": f"^(?:{_SOURCE_URL})?$"}),
-]
-
-Sha256 = Annotated[
-    str,
-    StringConstraints(max_length=64),
-    AfterValidator(_sha256),
-    Field(json_schema_extra={"pattern": f"^(?:{_SHA256})?$"}),
-]
-
-
-class BuildRequest(RequestBody):
-    """What is said of every build that is asked for.
-
-    ``debug`` has the VM of each job that fails be held for a while, at the price of its lease, for the owner of the
-    host to look into it.
-    """
-
-    branch: RequiredText
-    commit: RequiredText
-    message: LongText | None = None
-    env: Env | None = None
-    source: Literal["api", "ui", "cli"] | None = None
-    pipeline_ir: str | None = None
-    source_b64: str | None = None
-    debug: bool | None = None
-
-
-class CreateBuild(BuildRequest):
-    """The body of ``POST …/pipelines/{pipeline}/builds``. Where ``source_b64`` is given, ``source_url`` is ignored.
-
-    ``source_sha256`` is the digest of the archive's bytes, in hexadecimal.
-    """
-
-    source_url: SourceUrl | None = None
-    source_sha256: Sha256 | None = None
-
-
-class RepoIdentity(RequestBody):
-    """Which pipeline is meant, said by those who know its repository: ``owner/repo`` and its name in there."""
-
-    repo_name: RequiredText
-    source_slug: RequiredText
-
-
-class CreateBuildByRepo(BuildRequest, RepoIdentity):
-    """The body of ``POST /api/v0/organizations/{org}/builds``."""
 
 
 class BuildIntake:
@@ -164,7 +73,7 @@ class BuildIntake:
         body = check_body(submission.document, CreateBuildByRepo)
         place = self._renders.begin()
         try:
-            envelope = self._engine.discover(organization.slug, meant.source_slug, _archive(body) or b"")
+            envelope = self._engine.discover(organization.slug, meant.source_slug, body.archive() or b"")
         except RenderFailed as failure:
             raise ApiError("pipeline_not_found", f"{unknown}, and its source tells of none: {failure}") from None
         except EngineBusy as error:
@@ -219,7 +128,7 @@ class BuildIntake:
             source=body.source or "api",
             env=body.env or {},
             pipeline_ir=body.pipeline_ir,
-            source_archive=_archive(body),
+            source_archive=body.archive(),
             source_sha256=(by_slug and by_slug.source_sha256) or "",
             key=key,
             debug=bool(body.debug),
@@ -276,21 +185,3 @@ def _is_to_be_rendered(document: object) -> bool:
     """Tell whether a body that is not checked yet brings source and no plan."""
     given = document if isinstance(document, dict) else {}
     return bool(given.get("source_b64")) and not given.get("pipeline_ir")
-
-
-def _archive(body: BuildRequest) -> bytes | None:
-    """Return the source archive's bytes. Line breaks, as many encoders make them, are no fault.
-
-    Only the encoding is looked at here: what the archive holds, and whether it has the digest that the caller says, is
-    found out by the jobs that need it. Raises ApiError ``build_invalid``.
-    """
-    if not body.source_b64:
-        return None
-    text = body.source_b64
-    if "\n" in text or "\r" in text:
-        text = text.translate({ord("\r"): None, ord("\n"): None})
-    try:
-        archive = binascii.a2b_base64(text, strict_mode=True)
-    except ValueError:
-        raise ApiError("build_invalid", "source_b64: expected the source archive in standard base64") from None
-    return archive

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 import storage
 from actors import EngineBusy
 from api.bodies import answer, check_body
-from api.build_intake import BuildIntake, CreateBuild, CreateBuildByRepo, RepoIdentity
+from api.build_bodies import CreateBuild, CreateBuildByRepo, RepoIdentity
 from api.errors import ApiError
 from api.fields import Timestamp, Uuid, stamp, stamp_or_none
 from api.idempotency import KEY_ERRORS, KEY_PARAMETERS, Submission
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import falcon
 
     from api.access import Access
+    from api.build_intake import BuildIntake
     from api.engine import Engine
     from api.paging import Pager
 
@@ -114,7 +115,11 @@ class Builds:
         parameters=KEY_PARAMETERS,
     )
     def on_post_list(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
-        """Create a build; any member may."""
+        """Create a build; any member may.
+
+        One that brings no `pipeline_ir` is answered when it is rendered. Where nothing is rendered, because the owner
+        has drained the host or its disk is nearly full, it is not made: 503 `busy`, to be asked for again later.
+        """
         member, found = self._access.pipeline(req, org, pipeline)
         submission = Submission.read(req, member)
         answer(resp, BuildRecord.of(self._intake.take(req, found, submission, CreateBuild)), status=201)
