@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["config"]
 
 _HIDDEN = "(hidden)"
-_OPEN = 0o044
+_OPEN = 0o004
 
 
 @click.group(cls=Group)
@@ -78,7 +78,7 @@ def _warnings(session: Session, config: Config, file: Path | None) -> Iterator[s
             yield found.detail + (f": run `{found.mend}`" if found.mend else "")
     given = [each.name for each in _settings(session) if each.secret and each.value]
     if file is not None and given and file.stat().st_mode & _OPEN:
-        yield f"others may read {file}, which holds {' and '.join(given)}: run `chmod o-r,g-r {file}`"
+        yield f"others may read {file}, which holds {' and '.join(given)}: run `chmod o-r {file}`"
 
 
 def _settings(session: Session) -> list[Setting]:

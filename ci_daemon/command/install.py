@@ -75,8 +75,9 @@ def install(
         if rollback:
             _roll_back(session, host, yes=yes)
             return
-        # What is wrong with the configuration is said before anything changes.
+        # What is wrong with what the owner wrote is said before anything changes.
         state.settings(host)
+        units.refuse_override(host)
         newcomer = None if owner is None else Newcomer(owner, name or owner.partition("@")[0])
         if arrived:
             _go_on(session, host, newcomer)
@@ -185,7 +186,8 @@ def _alone(host: Host) -> Iterator[None]:
     """Let no other installation run meanwhile, and let whatever ends this one be an interrupt, which leaves order."""
     os.umask(0o022)
     for sign in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sign, signal.default_int_handler)
+        if signal.getsignal(sign) is not signal.SIG_IGN:
+            signal.signal(sign, signal.default_int_handler)
     with host.lock.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

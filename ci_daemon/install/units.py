@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ci_daemon.install.release import Release
 
-__all__ = ["are_of", "is_active", "place", "remove", "require_systemd", "start", "stop"]
+__all__ = ["are_of", "is_active", "place", "refuse_override", "remove", "require_systemd", "start", "stop"]
 
 _LAST_LINES = 8
 
@@ -22,6 +22,16 @@ def require_systemd(host: Host) -> None:
         raise InstallError(
             "systemd does not run this host, and the service is a unit of it: without it, make a virtual environment"
             " with `pip install`, and start `ci-daemon init` and `ci-daemon serve` by what runs your services"
+        )
+
+
+def refuse_override(host: Host) -> None:
+    """Raise InstallError where a unit of the owner's own is in the place of the releases'."""
+    own = host.root / "etc/systemd/system" / SERVICE
+    if own.exists():
+        raise InstallError(
+            f"{own} takes the place of the unit that comes with a release: remove it, and keep what is yours in it as a"
+            f" drop-in, by `systemctl edit {SERVICE}`"
         )
 
 

@@ -50,7 +50,7 @@ def test_check_warns_of_what_the_configuration_needs_and_is_not_so(
     said = capsys.readouterr().out
     assert f"warning: {state}/secret.key is open to others: run `chmod 0600 {state}/secret.key`" in said
     assert "warning: there is no image debian:12, from which most steps start: run `ci-daemon " in said
-    assert f"warning: others may read {file}, which holds mail.password: run `chmod o-r,g-r {file}`" in said
+    assert f"warning: others may read {file}, which holds mail.password: run `chmod o-r {file}`" in said
     assert said.endswith(f"{file} is right\n")
 
 

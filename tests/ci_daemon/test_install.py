@@ -182,6 +182,16 @@ def test_without_systemd_it_says_how_else(stage: Stage):
         units.require_systemd(stage.host)
 
 
+def test_a_unit_in_the_place_of_the_releases_is_refused_and_a_drop_in_is_not(stage: Stage):
+    own = stage.host.root / "etc/systemd/system/ci-daemon.service"
+    Path(f"{own}.d").mkdir(parents=True)
+    Path(f"{own}.d/own.conf").touch()
+    units.refuse_override(stage.host)
+    own.touch()
+    with pytest.raises(InstallError, match=r"takes the place of the unit .* by `systemctl edit"):
+        units.refuse_override(stage.host)
+
+
 def test_a_release_follows_another_with_the_database_kept_and_gives_it_back(stage: Stage):
     host = stage.host
     old, new = stage.release("old"), stage.release("new", version="2", schema=9999)
