@@ -97,8 +97,8 @@ def backup_to(
             _add(packer, DATABASE, scratch / DATABASE)
             if with_key:
                 _add(packer, KEY, directory / KEY)
-            if configuration is not None:
-                _add(packer, CONFIGURATION, configuration)
+            if configuration is not None:  # which an owner may well have made a link
+                _add(packer, CONFIGURATION, configuration.resolve())
             _add_below(packer, scratch, SOURCES)
             _add_logs(packer, directory)
             _add_below(packer, directory, ARTIFACTS)
@@ -147,7 +147,8 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _add(packer: Packer, name: str, path: Path, size: int | None = None) -> None:
-    with path.open("rb") as file:
+    """Put in a file. A link is not followed: root may run this, and the folders are another user's. Raises OSError."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
         packer.add(name, file, os.fstat(file.fileno()).st_size if size is None else size)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -53,7 +54,8 @@ def backup(session: Session, *, file: Path, without_key: bool) -> None:
                 session.state_dir, out, configuration=configuration, with_key=not without_key, told=told
             )
             out.flush()
-        click.echo(_taken(manifest, "stdout"), err=True)
+        text = _taken(manifest, "stdout")
+        click.echo(json.dumps(_document(manifest), indent=2) if session.json else text, err=True)
         return
     if file.is_dir():
         raise Failure(f"{file} is a directory: name the file, as in {file / 'ci-daemon.backup'}")

@@ -194,6 +194,19 @@ def test_a_link_where_the_unfinished_file_goes_is_not_followed(host: Host, tmp_p
     assert (tmp_path / "precious").read_bytes() == b"precious"
 
 
+def test_links_in_the_state_directory_lead_nowhere_for_root(host: Host, tmp_path: Path):
+    (tmp_path / "shadow").write_bytes(b"a secret of the host")
+    (host.directory / "artifacts" / host.build.uuid / str(uuid4())).symlink_to(tmp_path / "shadow")
+    (host.directory / "sources" / f"{uuid4()}.tar.gz").symlink_to(tmp_path / "shadow")
+    with tarfile.open(fileobj=io.BytesIO(host.saved())) as tar:
+        assert len([name for name in tar.getnames() if name.startswith(("artifacts", "sources"))]) == 2
+    log = host.directory / "logs" / host.build.uuid / host.job.uuid / "1.log"
+    log.unlink()
+    log.symlink_to(tmp_path / "shadow")
+    with pytest.raises(OSError, match="symbolic links"):
+        host.saved()
+
+
 def test_a_database_that_is_damaged_is_no_backup(host: Host):
     host.storage.close()
     path = host.directory / "ci-daemon.sqlite3"
@@ -334,6 +347,16 @@ def test_it_is_restored_beside_images_and_a_configuration_and_nothing_else(host:
     assert (new / "ci-daemon.toml.from-backup").read_text() == "[pool]\nwarm = 1\n"
     with pytest.raises(BackupError, match="holds artifacts and more"):
         restore(io.BytesIO(archive), new)
+
+
+def test_what_root_restores_belongs_to_the_owner_of_the_directory(host: Host, tmp_path: Path):
+    new = tmp_path / "new"
+    new.mkdir()
+    if os.geteuid() == 0:
+        os.chown(new, 4242, 4243)
+    restore(io.BytesIO(host.saved()), new)
+    owners = {(path.lstat().st_uid, path.lstat().st_gid) for path in (new, *new.rglob("*"))}
+    assert owners == {(new.stat().st_uid, new.stat().st_gid)}
 
 
 def test_where_a_service_runs_nothing_is_restored(host: Host, tmp_path: Path):
