@@ -81,13 +81,12 @@ class Reloader:
         """Take what may change and name what may not; of a configuration with an error nothing is taken."""
         self.notifier.reloading()
         try:
-            new = self.load()
-        except ConfigError as error:
+            changed = change(self.config, self.load())
+        except (ConfigError, ValueError) as error:
             for fault in str(error).splitlines():
                 _log.error("the configuration stays as it was: %s", fault)
             self.notifier.ready(f"{self.status}; the configuration has an error and stays as it was: {error}")
             return
-        changed = change(self.config, new)
         self._go_by(changed.config)
         _log.log(logging.WARNING if changed.waiting else logging.INFO, "read the configuration again: %s", changed)
         self.notifier.ready(f"{self.status}; {changed}" if changed.waiting else self.status)
