@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -19,12 +20,13 @@ def asked_for(host: Host) -> Build:
     return build
 
 
-def waits(host: Host) -> bool:
-    """Have the pool look at what waits; tell whether that is left alone."""
+def waits(host: Host, build: Build) -> bool:
+    """Have the pool look at what waits; tell whether it leaves a build alone."""
     pool = host.engine.crew.renders
     assert pool is not None
     pool.ask(Demand())
-    return host.storage.leases.live() == []
+    at_work = {thread.name for thread in threading.enumerate()}
+    return f"RenderPool-{build.id}" not in at_work and host.storage.renders.pending(build.id)
 
 
 def begun(host: Host, build: Build) -> None:
@@ -36,7 +38,7 @@ def test_on_a_drained_host_renders_wait_until_it_is_resumed(host: Host):
     host.storage.switches.drain()
     assert host.engine.renders_wait() == "the owner has drained this host"
     build = asked_for(host)
-    assert waits(host)
+    assert waits(host, build)
     host.storage.switches.resume()
     assert host.engine.renders_wait() is None
     begun(host, build)
@@ -48,7 +50,7 @@ def test_on_a_full_disk_renders_wait_and_room_is_made(host: Host, monkeypatch: p
     monkeypatch.setattr("actors.standstill.shutil.disk_usage", usage)
     monkeypatch.setattr("actors.root.make_room", lambda _runtime, lacking: made.append(lacking))
     build = asked_for(host)
-    assert waits(host)
+    assert waits(host, build)
     until(lambda: made or None, "room asked for")
     assert host.engine.renders_wait() == "the host's disk has 2.0 GB left, below 5 GB nothing starts"
     free[0] = 6 * 2**30
