@@ -160,9 +160,10 @@ class SlugTaken(StorageError):
 
 
 class SoleOwner(StorageError):
-    """Others belong to organizations that the user alone owns."""
+    """Others belong to organizations, ``slugs``, that the user alone owns."""
 
     def __init__(self, slugs: Sequence[str]) -> None:
+        self.slugs = tuple(slugs)
         super().__init__(
             f"you are the only owner of {', '.join(slugs)}, which others belong to: make one of them an owner,"
             " or remove them"

@@ -37,6 +37,7 @@ class Users:
         self._by_id = Query(database, users.where(UserRow.id == slot("id")), USER)
         self._by_uuid = Query(database, users.where(UserRow.uuid == slot("uuid")), USER)
         self._by_email = Query(database, users.where(UserRow.email == slot("email")), USER)
+        self._all = Query(database, users.where(UserRow.closed_at.is_null()).order_by(UserRow.id), USER)
         self._insert = Command(database, insert_into(UserRow, "closed_at"))
         self._rename = Command(database, UserRow.update({UserRow.name: slot("name")}).where(UserRow.id == slot("id")))
 
@@ -65,6 +66,10 @@ class Users:
         with self._database.write():
             self._rename.run(id=user_id, name=name)
             return written(self.by_id(user_id))
+
+    def all(self) -> list[User]:
+        """Return everybody who has an account, oldest first."""
+        return self._all.all()
 
     def by_id(self, user_id: int) -> User | None:
         """Return a user by row id."""

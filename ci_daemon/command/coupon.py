@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.cents import CENTS, note_option
+from ci_daemon.command.cents import CENTS
 from ci_daemon.command.instants import on_the_wire
 from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import Group
+from ci_daemon.command.texts import note_option
 from storage import CouponTaken, CouponUnknown, NewCoupon
 
 if TYPE_CHECKING:

@@ -22,14 +22,16 @@ _UNIT = "ci-daemon.service"
 _LINES = 100
 
 
-@click.command(cls=Command, short_help="Show the service's own log.")
+@click.command(
+    cls=Command, short_help="Show the service's own log.", json_help="A JSON document a line, as the journal has it."
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), help=f"How many of the last lines; {_LINES} unless --since.")
 @click.option("--since", metavar="TIME", help='From then on, as journalctl takes it: "1 hour ago", 2026-03-01 12:00.')
 @click.option("--build", "build", metavar="ORG/PIPELINE/NUMBER", help="What it says of this build alone.")
 @pass_session
 def logs(session: Session, *, follow: bool, lines: int | None, since: str | None, build: str | None) -> int:
-    """Show the log of the service itself, which systemd keeps in the journal; --json is the journal's own form.
+    """Show the log of the service itself, which systemd keeps in the journal.
 
     What a build's jobs put out is in `ci-daemon build logs`.
     """

@@ -1,4 +1,4 @@
-"""Nouns as the owner writes them on the command line: ORG, ORG/PIPELINE, ORG/PIPELINE/NUMBER."""
+"""Nouns as the owner writes them on the command line: EMAIL, ORG, ORG/PIPELINE, ORG/PIPELINE/NUMBER."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING
 from ci_daemon.command.session import Failure
 
 if TYPE_CHECKING:
-    from storage import Build, Organization, Pipeline, Storage
+    from storage import Build, Organization, Pipeline, Storage, User
 
-__all__ = ["find_build", "find_organization", "find_pipeline"]
+__all__ = ["find_build", "find_organization", "find_pipeline", "find_user"]
+
+
+def find_user(storage: Storage, email: str) -> User:
+    """Return a user by e-mail address. Raises Failure."""
+    user = storage.users.by_email(email)
+    if user is None:
+        raise Failure(f"there is no user {email}: `ci-daemon user list` shows those there are")
+    return user
 
 
 def find_organization(storage: Storage, slug: str) -> Organization:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.lookup import find_organization
+from ci_daemon.command.lookup import find_organization, find_user
 from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import Group
 from storage import Role
@@ -68,15 +68,19 @@ def members(session: Session, *, org: str) -> None:
 @org.command(name="add-member", short_help="Make a user a member of an organization.")
 @click.argument("org")
 @click.argument("email")
-@click.option("--role", type=click.Choice([role.value for role in Role]), default=Role.MEMBER.value, show_default=True)
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in Role]),
+    default=Role.MEMBER.value,
+    show_default=True,
+    help="Members build, admins also manage members and settings, owners also owners.",
+)
 @pass_session
 def add_member(session: Session, *, org: str, email: str, role: str) -> None:
     """Make the user with the address EMAIL a member of the organization ORG."""
     with session.storage() as storage:
         organization = find_organization(storage, org)
-        user = storage.users.by_email(email)
-        if user is None:
-            raise Failure(f"there is no user {email}: `ci-daemon user add {email} --name NAME` makes one")
+        user = find_user(storage, email)
         if storage.organizations.role(organization.id, user.id) is not None:
             raise Failure(f"{email} is a member of {org} already")
         storage.organizations.add_member(organization.id, user.id, Role(role))

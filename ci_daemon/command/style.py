@@ -14,14 +14,17 @@ if TYPE_CHECKING:
 __all__ = ["Command", "Group", "RootGroup"]
 
 
-def _json_option() -> click.Option:
+_ONE_DOCUMENT = "Answer with one JSON document on stdout."
+
+
+def _json_option(text: str = _ONE_DOCUMENT) -> click.Option:
     """Return the option `--json`, which the session remembers wherever it stands on the line."""
     return click.Option(
         ["--json"],
         is_flag=True,
         expose_value=False,
         callback=_remember_json,
-        help="Answer with one JSON document on stdout.",
+        help=text,
     )
 
 
@@ -31,11 +34,11 @@ def _remember_json(context: click.Context, _parameter: click.Parameter, wanted: 
 
 
 class Command(click.Command):
-    """A command with `--json`."""
+    """A command with `--json`; ``json_help`` says what that gives where it is not one document."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - click's own arguments, handed on
+    def __init__(self, *args: Any, json_help: str = _ONE_DOCUMENT, **kwargs: Any) -> None:  # noqa: ANN401 - click's own arguments, handed on
         super().__init__(*args, **kwargs)
-        self.params.append(_json_option())
+        self.params.append(_json_option(json_help))
 
 
 class Group(click.Group):

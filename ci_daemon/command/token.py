@@ -8,23 +8,18 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_daemon.command.instants import on_the_wire
+from ci_daemon.command.lookup import find_user
 from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import Group
+from ci_daemon.command.texts import one_line
 
 if TYPE_CHECKING:
-    from storage import Storage, Token, User
+    from storage import Token
 
 __all__ = ["token"]
 
 _COLUMNS = ("id", "kind", "description", "created_at", "expires_at", "last_used_at")
 _KINDS = ("api-key", "session")
-_MOST = 10_000
-
-
-def _description(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    if not value.strip() or not value.isprintable() or len(value) > _MOST:
-        raise click.BadParameter(f"give 1 to {_MOST} characters on one line, not all of them spaces")
-    return value
 
 
 def _future(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
@@ -58,7 +53,7 @@ def token() -> None:
     metavar="TEXT",
     default="made on the box",
     show_default=True,
-    callback=_description,
+    type=one_line(10_000),
     help="What it is for, as its owner reads it in the list.",
 )
 @click.option(
@@ -70,7 +65,7 @@ def create(session: Session, *, email: str, kind: str, description: str, expires
     if kind == "session" and expires_at is not None:
         raise click.UsageError("a session ends after 30 days: leave --expires-at out")
     with session.storage() as storage:
-        user = _user(storage, email)
+        user = find_user(storage, email)
         made, secret = (
             storage.tokens.create_session(user.id, description)
             if kind == "session"
@@ -88,7 +83,7 @@ def create(session: Session, *, email: str, kind: str, description: str, expires
 def list_tokens(session: Session, *, email: str) -> None:
     """List the tokens of the user EMAIL that nobody revoked, oldest first; those that ended by themselves too."""
     with session.storage() as storage:
-        documents = [_document(each) for each in storage.tokens.of_user(_user(storage, email).id)]
+        documents = [_document(each) for each in storage.tokens.of_user(find_user(storage, email).id)]
     session.table(documents, _COLUMNS, f"{email} has no token")
 
 
@@ -101,13 +96,6 @@ def revoke(session: Session, *, token_id: str) -> None:
         if not storage.tokens.revoke_named(token_id):
             raise Failure(f"there is no token {token_id}, or it is revoked: `ci-daemon token list EMAIL` shows what is")
     session.answer({"revoked": token_id}, f"revoked {token_id}")
-
-
-def _user(storage: Storage, email: str) -> User:
-    user = storage.users.by_email(email)
-    if user is None:
-        raise Failure(f"there is no user {email}: `ci-daemon user add` makes one")
-    return user
 
 
 def _document(each: Token) -> dict[str, object]:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from ci_daemon.command.instants import on_the_wire
+from ci_daemon.command.lookup import find_user
 from ci_daemon.command.person import email_address, shown_name
-from ci_daemon.command.session import Session, pass_session
+from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import Group
+from storage import SoleOwner
+
+if TYPE_CHECKING:
+    from storage import User
 
 __all__ = ["user"]
+
+_COLUMNS = ("email", "name", "personal_org_slug", "created_at")
 
 
 @click.group(cls=Group)
@@ -37,3 +47,42 @@ def add(session: Session, *, email: str, name: str) -> None:
         },
         f"added {added.email}, owner of the organization {added.personal_org_slug}\nAPI key, shown this once: {token}",
     )
+
+
+@user.command(name="list", short_help="List the users.")
+@pass_session
+def list_users(session: Session) -> None:
+    """List the users, oldest first."""
+    with session.storage() as storage:
+        documents = [_document(each) for each in storage.users.all()]
+    session.table(documents, _COLUMNS, "there is no user: `ci-daemon user add` makes one")
+
+
+@user.command(short_help="Close a user's account.")
+@click.argument("email")
+@pass_session
+def remove(session: Session, *, email: str) -> None:
+    """Close the account of the user EMAIL, and the organizations that nobody else belongs to, with all their builds.
+
+    Refused where others would be left in an organization without an owner. The ledger stays as it is.
+    """
+    with session.storage() as storage:
+        try:
+            canceled = storage.accounts.close(find_user(storage, email).id)
+        except SoleOwner as error:
+            owned = ", ".join(error.slugs)
+            raise Failure(f"others belong to {owned}, which {email} alone owns: let one of them own it first") from None
+    session.answer(
+        {"removed": email, "canceled_builds": len(canceled)},
+        f"removed {email}" + (f", and canceled {len(canceled)} builds" if canceled else ""),
+    )
+
+
+def _document(each: User) -> dict[str, object]:
+    return {
+        "id": each.uuid,
+        "email": each.email,
+        "name": each.name,
+        "personal_org_slug": each.personal_org_slug,
+        "created_at": on_the_wire(each.created_at),
+    }

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from ci_daemon.command import main
 from storage import (
     Build,
     BuildState,
@@ -21,23 +19,8 @@ from storage import (
     Pipeline,
     Shape,
     Storage,
-    SystemClock,
 )
-
-Run = Callable[..., int]
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    Storage.create(tmp_path / "state", SystemClock()).close()
-    return tmp_path / "state"
-
-
-@pytest.fixture
-def storage(state: Path) -> Iterator[Storage]:
-    storage = Storage.open(state, SystemClock())
-    yield storage
-    storage.close()
+from tests.ci_daemon.conftest import Run
 
 
 @pytest.fixture
@@ -45,23 +28,6 @@ def pipeline(storage: Storage) -> Pipeline:
     ada = storage.users.create("ada@example.org", "Ada")
     organization = storage.organizations.create("Acme", "", ada.id)
     return storage.pipelines.create(organization.id, NewPipeline("web", "Web", "https://example.org/a/web.git", "main"))
-
-
-@pytest.fixture
-def run(state: Path, images_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(images_dir))
-    return lambda *arguments: main(["--state-dir", str(state), *arguments])
-
-
-@pytest.fixture
-def said(run: Run, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """Run a command with ``--json`` and return what it says."""
-
-    def said(*arguments: str) -> Any:
-        assert run(*arguments, "--json") == 0
-        return json.loads(capsys.readouterr().out)
-
-    return said
 
 
 def built(storage: Storage, pipeline: Pipeline, branch: str = "main") -> Build:
@@ -87,6 +53,20 @@ def test_members_are_added_and_listed(storage: Storage, pipeline: Pipeline, said
         ("ada@example.org", "owner"),
         ("bob@example.org", "admin"),
     ]
+
+
+def test_a_user_is_removed_who_leaves_no_organization_without_an_owner(
+    storage: Storage, pipeline: Pipeline, run: Run, said: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+):
+    storage.users.create("bob@example.org", "Bob")
+    build = built(storage, pipeline)
+    said("org", "add-member", "acme", "bob@example.org")
+    assert run("user", "remove", "ada@example.org") == 1
+    assert "others belong to acme, which ada@example.org alone owns" in capsys.readouterr().err
+    assert said("user", "remove", "bob@example.org") == {"removed": "bob@example.org", "canceled_builds": 0}
+    assert said("user", "remove", "ada@example.org")["canceled_builds"] == 1
+    assert said("user", "list") == []
+    assert storage.builds.to_cancel() == [build.id]
 
 
 def test_a_pipeline_fails_fast(storage: Storage, pipeline: Pipeline, said: Callable[..., Any]):
@@ -177,7 +157,7 @@ def test_a_finished_build_is_refused(
         (["pipeline", "set", "acme", "web"], 2, "--fail-fast"),
         (["build", "force-finish", "acme/web/1", "--state", "passed", "--note", "x"], 2, "--state"),
         (["build", "force-finish", "acme/web/1", "--state", "failed"], 2, "--note"),
-        (["build", "force-finish", "acme/web/1", "--state", "failed", "--note", " "], 2, "say why"),
+        (["build", "force-finish", "acme/web/1", "--state", "failed", "--note", " "], 2, "not all of them spaces"),
     ],
 )
 def test_what_is_not_understood_is_said(

@@ -86,7 +86,10 @@ def test_tokens_are_listed_without_their_secrets_and_revoked_by_id(
 @pytest.mark.parametrize("arguments", [("create", "bob@example.org"), ("list", "bob@example.org")])
 def test_nobody_has_no_token(run: Run, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]):
     assert run("token", *arguments) == 1
-    assert capsys.readouterr().err == ("ci-daemon: there is no user bob@example.org: `ci-daemon user add` makes one\n")
+    assert (
+        capsys.readouterr().err
+        == "ci-daemon: there is no user bob@example.org: `ci-daemon user list` shows those there are\n"
+    )
 
 
 @pytest.mark.parametrize(

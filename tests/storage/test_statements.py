@@ -22,6 +22,7 @@ READS_ALL = {
     "log_retention._bytes": "the sum of all, once an hour, from a covering index",
     "ledger._totals": "the sum of all organizations' balances, when somebody looks at the figures",
     "organizations._all": "the list has no bounds",
+    "users._all": "the list has no bounds",
     "coupons._all": "the list has no bounds",
     "snapshots._all": "the list has no bounds",
     "snapshots._unneeded": "snapshots are few: they go with their builds, or the cache holds them",

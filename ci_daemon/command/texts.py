@@ -1,0 +1,38 @@
+"""Text that people give on the command line and others read later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["note_option", "one_line"]
+
+F = TypeVar("F", bound="Callable[..., object]")
+
+_LONGEST_NOTE = 10_000
+
+
+def one_line(most: int) -> Callable[[str], str]:
+    """Return what takes a line of 1 to ``most`` characters, and raises BadParameter for any other text."""
+
+    def take(text: str) -> str:
+        if not text.strip() or not text.isprintable() or len(text) > most:
+            raise click.BadParameter(f"give 1 to {most} characters on one line, not all of them spaces")
+        return text
+
+    return take
+
+
+def note_option(text: str, *, required: bool = False) -> Callable[[F], F]:
+    """Have a command take ``--note``, with this help."""
+    return click.option("--note", metavar="TEXT", callback=_note, required=required, help=text)
+
+
+def _note(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and (not value.strip() or len(value) > _LONGEST_NOTE):
+        raise click.BadParameter(f"give 1 to {_LONGEST_NOTE} characters, not all of them spaces")
+    return value
