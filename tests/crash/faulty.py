@@ -22,6 +22,7 @@ from storage.attempts import Attempts
 from storage.builds import Builds
 from storage.cache import Cache
 from storage.database import Database
+from storage.holds import Holds
 from storage.jobs import Jobs
 from storage.leases import Leases
 from storage.log_writer import LogWriter
@@ -40,6 +41,8 @@ POINTS: dict[str, tuple[Any, str]] = {
     "command.terminate": (vms, "terminate"),
     "database.execute": (Database, "execute"),
     "disks.freeze": (Disks, "freeze"),
+    "holds.begin": (Holds, "begin"),
+    "holds.end": (Holds, "end"),
     "jobs.finish": (Jobs, "finish"),
     "jobs.move": (Jobs, "move"),
     "jobs.retry": (Jobs, "retry"),

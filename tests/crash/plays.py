@@ -32,13 +32,17 @@ class Role:
 
 @dataclass
 class Play:
-    """A build: its graph, its steps' parts, and its end. One that is to be ``canceled`` ends no other way."""
+    """A build: its graph, its steps' parts, and its end. One that is to be ``canceled`` ends no other way.
+
+    Of one with ``debug`` the VMs of failed jobs are held.
+    """
 
     name: str
     state: BuildState = BuildState.PASSED
     source: bytes | None = None
     graph: Graph = field(default_factory=Graph)
     roles: dict[str, Role] = field(default_factory=dict)
+    debug: bool = False
 
     @property
     def canceled(self) -> bool:
@@ -71,6 +75,7 @@ def plays() -> list[Play]:
         _failures(),
         _timeout(),
         _build_timeout(),
+        _held(),
         _canceled(),
         _loud(),
         _sleeping(),
@@ -136,6 +141,12 @@ def _build_timeout() -> Play:
     play = Play("build-time-out", BuildState.FAILED, graph=Graph(timeout_seconds=3))
     play.step("endless", _ENDLESS, JobState.TIMED_OUT, tries=None, whole=False)
     return play.step("never", _LINE, JobState.TIMED_OUT, tries=0, after=("endless",))
+
+
+def _held() -> Play:
+    play = Play("held", BuildState.FAILED, debug=True).step("bad", Speech(then="exit 7"), JobState.FAILED)
+    play.step("endless", _ENDLESS, JobState.TIMED_OUT, tries=1, whole=False, timeout_seconds=2)
+    return play.step("clean-up", after=("bad",), even_after_failure=True)
 
 
 def _canceled() -> Play:

@@ -118,7 +118,7 @@ class Siege:
         play = self._rng.choice(plays())
         name = f"{play.name} {len(self.plays)}"
         self.plays[name] = play
-        self._pipeline.build(play.graph.ir(), source=play.source, message=name)
+        self._pipeline.build(play.graph.ir(), source=play.source, message=name, debug=play.debug)
 
     def _cancel(self, build: Build) -> None:
         self.client.request("PUT", f"{self.path(build)}/cancel")

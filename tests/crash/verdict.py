@@ -15,6 +15,7 @@ from tests.crash.strikes import remains
 from tests.e2e.daemon import until
 
 _SERVICE_RETRIES = 2
+_HELD = re.compile(rb"^the VM is held for .*\n", re.MULTILINE)
 _HIT = re.compile(rb"^cache hit: .*\n", re.MULTILINE)
 _COMPLAINTS = ("Traceback", "died and is started again", "was left running", "could not handle")
 
@@ -35,8 +36,12 @@ def check_builds(siege: Siege) -> None:
 
 
 def check_money(siege: Siege) -> None:
-    """Look that every job whose command ran has one debit, and no other job any, and that the sums are right."""
+    """Look that every job whose command ran has one debit, and no other job any, and that the sums are right.
+
+    Each hold has one too, whose time is over by then or soon.
+    """
     storage = siege.storage
+    until(lambda: True if not storage.holds.open() else None, "the end of all holds", 30)
     organization = storage.organizations.by_slug(siege.client.org)
     assert organization is not None
     entries = storage.ledger.page(organization.id, 100_000, None).rows
@@ -46,8 +51,11 @@ def check_money(siege: Siege) -> None:
         for job in storage.jobs.of_build(build.id)
         if any(attempt.started_at for attempt in storage.attempts.of_job(job.id))
     ]
-    debits = [entry.description for entry in entries if entry.source is LedgerSource.VM_LEASE_DEBIT]
-    assert sorted(debits) == sorted(ran)
+    debits = [entry.description or "" for entry in entries if entry.source is LedgerSource.VM_LEASE_DEBIT]
+    held = [debit.removesuffix(", held") for debit in debits if debit.endswith(", held")]
+    assert sorted(debits) == sorted([*ran, *(f"{job}, held" for job in held)])
+    assert len(set(held)) == len(held)
+    assert sorted(held) == sorted(_held_jobs(siege))
     assert storage.ledger.balance(organization.id) == sum(entry.amount_cents for entry in entries)
     assert siege.daemon.command("ledger", "verify").returncode == 0
 
@@ -93,7 +101,7 @@ def _check_log(siege: Siege, build: Build, job: Job, role: Role) -> None:
     """Compare each attempt's log with what its command says, and the job's log with the sum of them."""
     whole = b""
     for attempt in siege.storage.attempts.of_job(job.id):
-        kept = _text(siege.daemon.state / "logs" / build.uuid / job.uuid / f"{attempt.number}.log")
+        kept = _HELD.sub(b"", _text(siege.daemon.state / "logs" / build.uuid / job.uuid / f"{attempt.number}.log"))
         notice = f"attempt {attempt.number}\n".encode() if attempt.number > 1 else b""
         said = notice + role.speech.of(job.step_key, attempt.number)
         about = f"{build.message}, {job.name}, attempt {attempt.number}: {len(kept)} of {len(said)} bytes, {attempt}"
@@ -102,9 +110,22 @@ def _check_log(siege: Siege, build: Build, job: Job, role: Role) -> None:
         assert said.startswith(kept), about
         whole += kept
     log = siege.client.request("GET", f"{siege.path(build)}/jobs/{job.uuid}/log")
-    content = _HIT.sub(b"", log.content) if job.cache_hit else log.content
+    without = _HELD.sub(b"", log.content)
+    content = _HIT.sub(b"", without) if job.cache_hit else without
     assert (log.status_code, log.headers["X-Log-Complete"], content == whole) == (200, "true", True), job
-    assert job.cache_hit == (content != log.content), job
+    assert job.cache_hit == (content != without), job
+
+
+def _held_jobs(siege: Siege) -> list[str]:
+    """Name the jobs of which a hold has ended."""
+    with closing(sqlite3.connect(siege.daemon.state / "ci-daemon.sqlite3")) as database:
+        held = {job_id for (job_id,) in database.execute("SELECT job_id FROM holds WHERE finished_at IS NOT NULL")}
+    return [
+        f"{build.pipeline_slug} #{build.number} {job.step_key}"
+        for build in siege.builds()
+        for job in siege.storage.jobs.of_build(build.id)
+        if job.id in held
+    ]
 
 
 def _was_lost(attempt: Attempt) -> bool:
