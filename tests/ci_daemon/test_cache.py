@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ci_daemon.command import main
 from storage import CacheName, NewBuild, NewJob, NewPipeline, Shape, Storage, SystemClock
+from tests.ci_daemon.conftest import Run
 
-Run = Callable[..., int]
 MIB = 2**20
 
 
@@ -32,12 +30,6 @@ def state(tmp_path: Path) -> Path:
             below = disk
     storage.close()
     return tmp_path / "state"
-
-
-@pytest.fixture
-def run(state: Path, monkeypatch: pytest.MonkeyPatch, images_dir: Path) -> Run:
-    monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(images_dir))
-    return lambda *arguments: main(["--state-dir", str(state), *arguments])
 
 
 def test_what_is_cached_is_listed_with_what_it_takes(run: Run, capsys: pytest.CaptureFixture[str]):
@@ -92,6 +84,7 @@ def test_an_image_that_cached_disks_stand_on_stays_and_the_answer_says_how_to_fr
     facts = {"name": "debian:12", "size": 1, "source": "made up", "created": "2026-01-02T03:04:05+00:00"}
     (image / "image.json").write_text(json.dumps(facts))
     monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(tmp_path / "store"))
+    monkeypatch.setenv("CI_DAEMON_IMAGES_DEFAULT", "debian:13")
     assert run("image", "remove", "debian:12") == 1
     assert "3 cached disks (`ci-daemon cache clear` frees them)" in capsys.readouterr().err
     assert run("cache", "clear") == 0

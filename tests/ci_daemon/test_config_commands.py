@@ -1,21 +1,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ci_daemon.command import main
-from storage import Storage, SystemClock
-
-Run = Callable[..., int]
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    Storage.create(tmp_path / "state", SystemClock()).close()
-    return tmp_path / "state"
+from tests.ci_daemon.conftest import Run
 
 
 @pytest.fixture

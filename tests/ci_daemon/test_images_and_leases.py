@@ -4,7 +4,7 @@ import io
 import json
 import tarfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,27 +14,7 @@ from ci_daemon.command import main
 from ci_daemon.config import Config, ImageSettings
 from ci_daemon.providers import open_images, open_provider
 from storage import Shape, Storage, SystemClock
-
-Run = Callable[..., int]
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    Storage.create(tmp_path / "state", SystemClock()).close()
-    return tmp_path / "state"
-
-
-@pytest.fixture
-def storage(state: Path) -> Iterator[Storage]:
-    storage = Storage.open(state, SystemClock())
-    yield storage
-    storage.close()
-
-
-@pytest.fixture
-def run(state: Path, monkeypatch: pytest.MonkeyPatch, images_dir: Path) -> Run:
-    monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(images_dir))
-    return lambda *arguments: main(["--state-dir", str(state), *arguments])
+from tests.ci_daemon.conftest import Run
 
 
 @pytest.fixture

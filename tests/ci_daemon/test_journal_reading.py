@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ci_daemon.command import main
 from storage import NewBuild, NewJob, NewPipeline, Shape, Storage, SystemClock
-
-Run = Callable[..., int]
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    Storage.create(tmp_path / "state", SystemClock()).close()
-    return tmp_path / "state"
+from tests.ci_daemon.conftest import Run
 
 
 @pytest.fixture

@@ -4,43 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from ci_daemon.command import main
 from storage import CouponExpired, Storage, SystemClock
-
-Said = Callable[..., Any]
+from tests.ci_daemon.conftest import Run, Said
 
 
 @pytest.fixture
-def state(tmp_path: Path, images_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(images_dir))
+def state(tmp_path: Path) -> Path:
     storage = Storage.create(tmp_path / "state", SystemClock())
     storage.organizations.create("Acme", "", storage.users.create("ada@example.org", "Ada").id)
     storage.close()
     return tmp_path / "state"
-
-
-@pytest.fixture
-def run(state: Path) -> Callable[..., int]:
-    return lambda *arguments: main(["--state-dir", str(state), *arguments])
-
-
-@pytest.fixture
-def said(run: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> Said:
-    """Run a command and return the JSON that it says."""
-
-    def said(*arguments: str) -> Any:
-        assert run(*arguments, "--json") == 0
-        return json.loads(capsys.readouterr().out)
-
-    return said
 
 
 def test_a_refund_is_credit_with_a_reason(said: Said):
@@ -53,7 +31,7 @@ def test_a_refund_is_credit_with_a_reason(said: Said):
 
 
 def test_the_ledger_is_exported_oldest_first_with_the_balance_after_each_entry(
-    state: Path, run: Callable[..., int], said: Said, capsys: pytest.CaptureFixture[str]
+    state: Path, run: Run, said: Said, capsys: pytest.CaptureFixture[str]
 ):
     assert said("ledger", "export", "acme") == []
     said("ledger", "grant", "acme", "100", "--note", 'wel,\n"come"')
@@ -84,7 +62,7 @@ def test_a_long_ledger_is_exported_whole(state: Path, said: Said):
     assert exported[-1]["balance_cents"] == sum(range(2501))
 
 
-def test_a_coupon_is_made_listed_and_disabled(said: Said, run: Callable[..., int], capsys: pytest.CaptureFixture[str]):
+def test_a_coupon_is_made_listed_and_disabled(said: Said, run: Run, capsys: pytest.CaptureFixture[str]):
     today = datetime.now(UTC).date()
     made = said("coupon", "create", "spring-26", "50", "--max", "2", "--expires", str(today), "--note", "hello")
     assert made.pop("created_at")
@@ -142,7 +120,7 @@ def test_a_coupon_of_the_box_is_redeemed_and_counted(state: Path, said: Said):
     ],
 )
 def test_what_cannot_be_done_is_said(
-    run: Callable[..., int], capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, sentence: str
+    run: Run, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, sentence: str
 ):
     run("coupon", "create", "taken", "1")
     capsys.readouterr()

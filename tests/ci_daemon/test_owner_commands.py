@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -20,7 +18,7 @@ from storage import (
     Shape,
     Storage,
 )
-from tests.ci_daemon.conftest import Run
+from tests.ci_daemon.conftest import Run, Said
 
 
 @pytest.fixture
@@ -35,9 +33,7 @@ def built(storage: Storage, pipeline: Pipeline, branch: str = "main") -> Build:
     return storage.builds.create(pipeline, NewBuild(branch, "c0ffee"), jobs)
 
 
-def test_an_organization_is_given_a_weight_and_fails_fast(
-    storage: Storage, pipeline: Pipeline, said: Callable[..., Any]
-):
+def test_an_organization_is_given_a_weight_and_fails_fast(storage: Storage, pipeline: Pipeline, said: Said):
     assert said("org", "set", "acme", "--weight", "3")["weight"] == 3
     assert said("org", "set", "acme", "--fail-fast")["fail_fast"] is True
     acme = next(each for each in said("org", "list") if each["slug"] == "acme")
@@ -46,7 +42,7 @@ def test_an_organization_is_given_a_weight_and_fails_fast(
     assert said("org", "set", "acme", "--no-fail-fast")["fail_fast"] is False
 
 
-def test_members_are_added_and_listed(storage: Storage, pipeline: Pipeline, said: Callable[..., Any]):
+def test_members_are_added_and_listed(storage: Storage, pipeline: Pipeline, said: Said):
     storage.users.create("bob@example.org", "Bob")
     assert said("org", "add-member", "acme", "Bob@example.org", "--role", "admin")["role"] == "admin"
     assert [(each["email"], each["role"]) for each in said("org", "members", "acme")] == [
@@ -56,7 +52,7 @@ def test_members_are_added_and_listed(storage: Storage, pipeline: Pipeline, said
 
 
 def test_a_user_is_removed_who_leaves_no_organization_without_an_owner(
-    storage: Storage, pipeline: Pipeline, run: Run, said: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+    storage: Storage, pipeline: Pipeline, run: Run, said: Said, capsys: pytest.CaptureFixture[str]
 ):
     storage.users.create("bob@example.org", "Bob")
     build = built(storage, pipeline)
@@ -69,7 +65,7 @@ def test_a_user_is_removed_who_leaves_no_organization_without_an_owner(
     assert storage.builds.to_cancel() == [build.id]
 
 
-def test_a_pipeline_fails_fast(storage: Storage, pipeline: Pipeline, said: Callable[..., Any]):
+def test_a_pipeline_fails_fast(storage: Storage, pipeline: Pipeline, said: Said):
     assert said("pipeline", "set", "acme", "web", "--fail-fast")["fail_fast"] is True
     assert [(each["slug"], each["fail_fast"]) for each in said("pipeline", "list", "acme")] == [("web", True)]
     assert storage.pipelines.fails_fast(pipeline.id)
@@ -77,7 +73,7 @@ def test_a_pipeline_fails_fast(storage: Storage, pipeline: Pipeline, said: Calla
 
 
 def test_builds_are_listed_newest_first_and_shown_with_their_jobs(
-    storage: Storage, pipeline: Pipeline, said: Callable[..., Any], run: Run, capsys: pytest.CaptureFixture[str]
+    storage: Storage, pipeline: Pipeline, said: Said, run: Run, capsys: pytest.CaptureFixture[str]
 ):
     for branch in ("main", "[/oops]\x1b[31m"):
         built(storage, pipeline, branch)
@@ -102,7 +98,7 @@ def test_a_cancel_is_noted_for_the_service(
 
 
 def test_a_build_is_ended_by_hand_and_that_is_audited(
-    storage: Storage, pipeline: Pipeline, said: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    storage: Storage, pipeline: Pipeline, said: Said, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("USER", "root")
     monkeypatch.setenv("SUDO_USER", "ada")
@@ -168,7 +164,7 @@ def test_what_is_not_understood_is_said(
 
 
 def test_the_ledger_is_proved(
-    storage: Storage, pipeline: Pipeline, run: Run, said: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+    storage: Storage, pipeline: Pipeline, run: Run, said: Said, capsys: pytest.CaptureFixture[str]
 ):
     storage.ledger.append(pipeline.organization_id, 500, LedgerSource.ADMIN_GRANT, None)
     assert said("ledger", "verify") == []

@@ -1,0 +1,46 @@
+"""A state directory, and `ci-daemon` run on it in this process. Who wants more in it has a ``state`` of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ci_daemon.command import main
+from storage import Storage, SystemClock
+
+Run = Callable[..., int]
+Said = Callable[..., Any]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    Storage.create(tmp_path / "state", SystemClock()).close()
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def storage(state: Path) -> Iterator[Storage]:
+    storage = Storage.open(state, SystemClock())
+    yield storage
+    storage.close()
+
+
+@pytest.fixture
+def run(state: Path, images_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(images_dir))
+    return lambda *arguments: main(["--state-dir", str(state), *arguments])
+
+
+@pytest.fixture
+def said(run: Run, capsys: pytest.CaptureFixture[str]) -> Said:
+    """Run a command with ``--json`` and return what it says."""
+
+    def said(*arguments: str) -> Any:
+        assert run(*arguments, "--json") == 0
+        return json.loads(capsys.readouterr().out)
+
+    return said
