@@ -29,6 +29,7 @@ TABLE = {
     ("canceling", "dead"): "canceled",
 }
 TERMINAL = {"passed", "failed", "skipped", "canceled", "timed_out"}
+HELD_SECONDS = 200
 MICRO_CENTS_A_SECOND = 2 * 10_000 + 4 * 5_000 + 20 * 100
 """The price of the default shape, 2 vCPU, 4 GB and 20 GB of disk, at the default rates."""
 
@@ -51,12 +52,23 @@ class ModelAttempt:
 
 @dataclass
 class ModelJob:
-    """A job; ``needs`` are the positions that it waits for, and whether any end of each is good enough."""
+    """A job; ``needs`` are the positions that it waits for, and whether any end of each is good enough.
+
+    Its VM is held since ``held_since``; ``held_cents`` is what that cost once it is over.
+    """
 
     needs: dict[int, bool]
     state: str = "pending"
     soft_failed: bool = False
     attempts: list[ModelAttempt] = field(default_factory=list)
+    held_since: float | None = None
+    held_cents: int | None = None
+
+    def let_go(self, now: float, *, lost: bool) -> None:
+        """End the hold, priced for no longer than it was to last."""
+        assert self.held_since is not None
+        seconds = 0 if lost else min(HELD_SECONDS, int(now - self.held_since))
+        self.held_cents = seconds * MICRO_CENTS_A_SECOND // 1_000_000
 
     @property
     def over(self) -> bool:

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from actors.states import JobEvent, Progress, blocks, next_state, roll_up, satisfies
-from storage import Build, Job, JobState, LedgerSource, NewPipeline, Outcome, Shape, Storage
-from tests.storage.model import TABLE, TERMINAL, ModelAttempt, ModelBuild, ModelJob
+from storage import Build, HoldEnd, Job, JobState, LedgerSource, NewPipeline, Outcome, Shape, Storage
+from tests.storage.model import HELD_SECONDS, TABLE, TERMINAL, ModelAttempt, ModelBuild, ModelJob
 from tests.storage.world import DEPENDS_ON, HandClock, World, new_job
 
 _SERVICE_EVENTS = [event for event in JobEvent if event not in {JobEvent.READY, JobEvent.BLOCKED}]
+_HELD = {JobState.FAILED, JobState.TIMED_OUT}
 _WITH_VM = {"assigned", "running", "canceling", "timing_out"}
 
 graphs = st.lists(st.dictionaries(st.integers(0, 4), st.booleans(), max_size=3), min_size=1, max_size=5).map(
@@ -127,6 +128,20 @@ class Tables(RuleBasedStateMachine):
             if attempt.over:
                 self._storage.leases.end(attempt.lease_id)
 
+    @rule(pick=picks, reason=st.sampled_from(HoldEnd))
+    def let_go(self, pick: int, reason: HoldEnd) -> None:
+        """The hold of a failed job's VM is over; to say so again does no harm."""
+        jobs = self._jobs()
+        _, model, _ = jobs[pick % len(jobs)]
+        open_holds = {hold.lease_id: hold.id for hold in self._storage.holds.open()}
+        if model.held_since is not None:
+            hold_id = open_holds.get(model.attempts[-1].lease_id)
+            assert (hold_id is None) == (model.held_cents is not None)
+            if hold_id is not None:
+                model.let_go(self._clock.monotonic(), lost=reason is HoldEnd.LOST)
+                assert self._storage.holds.end(hold_id, reason)
+                assert not self._storage.holds.end(hold_id, reason)
+
     @invariant()
     def builds_roll_up_as_in_the_model(self) -> None:
         for build, model in self._builds:
@@ -164,12 +179,13 @@ class Tables(RuleBasedStateMachine):
         entries = self._storage.ledger.page(organization, 1000, None).rows
         assert {entry.source for entry in entries} <= {LedgerSource.VM_LEASE_DEBIT}
         debits = sorted((entry.description, entry.amount_cents) for entry in entries)
-        assert debits == sorted(
-            (f"{build.pipeline_slug} #{build.number} {at}", job.debit)
-            for build, model in self._builds
-            for at, job in enumerate(model.jobs)
-            if job.debit is not None
-        )
+        expected = {}
+        for build, model in self._builds:
+            for at, job in enumerate(model.jobs):
+                name = f"{build.pipeline_slug} #{build.number} {at}"
+                expected[name] = job.debit
+                expected[f"{name}, held"] = None if job.held_cents is None else -job.held_cents
+        assert debits == sorted((name, cents) for name, cents in expected.items() if cents is not None)
         assert self._storage.ledger.balance(organization) == sum(cents for _, cents in debits)
         assert self._storage.ledger.verify() == []
 
@@ -223,6 +239,8 @@ class Tables(RuleBasedStateMachine):
             model.soft_failed = soft_failed
             if model.attempts and to.value in {"scheduled", *TERMINAL}:
                 model.attempts[-1].close(self._clock.monotonic(), billable=billable)
+            if to in _HELD and believed not in {JobState.PENDING, JobState.SCHEDULED}:
+                model.held_since = self._clock.monotonic()
             build.settle()
 
     def _send(
@@ -241,7 +259,15 @@ class Tables(RuleBasedStateMachine):
         if event is JobEvent.RETRY:
             return jobs.retry(job.id, frm, Outcome(exit_code=1), lease_id=lease_id, billable=billable)
         if to.terminal and event is not JobEvent.CACHE_HIT and frm not in {JobState.PENDING, JobState.SCHEDULED}:
-            return jobs.finish(job.id, frm, to, Outcome(soft_failed=soft_failed), lease_id=lease_id, billable=billable)
+            return jobs.finish(
+                job.id,
+                frm,
+                to,
+                Outcome(soft_failed=soft_failed),
+                lease_id=lease_id,
+                billable=billable,
+                held_seconds=HELD_SECONDS if to in _HELD else 0,
+            )
         return jobs.move(job.id, frm, to, Outcome(cache_hit=True if event is JobEvent.CACHE_HIT else None))
 
     def _settle(self, build: Build) -> None:
