@@ -59,7 +59,7 @@ class Vault:
         Who may read a credential is systemd's to say, by more than the file's mode.
         """
         credential = Path(environ.get("CREDENTIALS_DIRECTORY", "/nonexistent"), path.name)
-        if not credential.exists():
+        if not os.access(credential, os.R_OK):
             return cls.load(path)
         return cls(_decoded(_read(credential)[0], credential))
 
