@@ -60,9 +60,12 @@ def kill(session: Session, *, lease_id: str | None, every: bool) -> None:
         live = {each.uuid: each for each in storage.leases.live()}
         targets = [_find(lease_id, live)] if lease_id is not None else sorted({*live, *provider.list()})
         for vm_id in targets:
+            hold = storage.holds.of_lease(live[vm_id].id) if vm_id in live else None
+            if hold is not None:  # before its VM goes, or the service would take that for a loss
+                storage.holds.shorten(hold.id, HoldEnd.KILLED)
             provider.destroy(vm_id)
             if vm_id in live:
-                _end(storage, live[vm_id], served=served_by(session.state_dir) is not None)
+                _end(storage, live[vm_id], hold, served=served_by(session.state_dir) is not None)
     what = f"the VM {targets[0]}" if lease_id is not None else f"{len(targets)} VMs"
     session.answer({"killed": targets}, f"ended {what}")
 
@@ -78,11 +81,9 @@ def _find(given: str, live: Collection[str]) -> str:
     return found[0]
 
 
-def _end(storage: Storage, lease: Lease, *, served: bool) -> None:
+def _end(storage: Storage, lease: Lease, hold: Hold | None, *, served: bool) -> None:
     """Note that a VM is gone. The end of a hold is for a service that runs to note: it has to count the VM no more."""
-    hold = storage.holds.of_lease(lease.id)
     if hold is not None:
-        storage.holds.shorten(hold.id, HoldEnd.KILLED)
         if served:
             return
         storage.holds.end(hold.id, HoldEnd.KILLED)

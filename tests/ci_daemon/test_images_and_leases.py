@@ -13,8 +13,9 @@ from actors.vms import Provider, VmSpec
 from ci_daemon.command import main
 from ci_daemon.config import Config, ImageSettings
 from ci_daemon.providers import open_images, open_provider
-from storage import Shape, Storage, SystemClock
+from storage import JobState, NewPipeline, Shape, Storage, SystemClock
 from tests.ci_daemon.conftest import Run
+from tests.storage.world import HandClock, World
 
 
 @pytest.fixture
@@ -166,6 +167,28 @@ def test_a_leased_vm_is_listed_and_killed(
     assert json.loads(capsys.readouterr().out) == {"killed": [vm_id]}
     assert storage.leases.live() == []
     assert list(provider.list()) == []
+
+
+def test_a_held_vm_is_listed_as_such_and_its_hold_ends_with_it(
+    run: Run, storage: Storage, provider: Provider, capsys: pytest.CaptureFixture[str]
+):
+    clock = HandClock()
+    owner = storage.users.create("ann@example.org", "Ann")
+    made = storage.organizations.create("Held", "", owner.id)
+    world = World(storage, clock, storage.pipelines.create(made.id, NewPipeline("web", "Web", "r", "main")))
+    vm_id = str(uuid.uuid4())
+    job = world.job(world.build())
+    lease = world.assign(job, lease_uuid=vm_id)
+    provider.create(VmSpec(vm_id, "debian:12", network=False))
+    assert storage.leases.start(lease.id, job.id)
+    world.finish(job, lease, to=JobState.FAILED, held_seconds=600)
+    assert run("lease", "list", "--json") == 0
+    [listed] = json.loads(capsys.readouterr().out)
+    assert (listed["id"], listed["state"]) == (vm_id, "held")
+    assert run("lease", "kill", vm_id) == 0
+    assert (storage.leases.live(), storage.holds.open(), list(provider.list())) == ([], [], [])
+    assert [entry.description for entry in storage.ledger.entries(made.id)] == ["web #1 step", "web #1 step, held"]
+    assert run("ledger", "verify") == 0
 
 
 def test_kill_all_ends_vms_that_no_lease_knows_of_too(
