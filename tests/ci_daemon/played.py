@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from prometheus_client.registry import Collector
 
@@ -50,8 +51,14 @@ class PlayedEngine:
     def jobs_added(self, build_id: int) -> None:
         self.called.release()
 
-    def renders_wait(self) -> None:
+    def render(self, build_id: int) -> None:
+        raise AssertionError(f"build {build_id} came without its IR")
+
+    def renders_wait(self) -> str | None:
         return None
+
+    def discover(self, organization: str, slug: str, archive: bytes) -> None:
+        raise AssertionError(f"nobody asked for the pipelines of {organization}")
 
     def cancel(self, build_id: int) -> None:
         raise AssertionError(f"nobody asked for the end of build {build_id}")
@@ -194,7 +201,7 @@ class PlayedService:
 
 
 @contextmanager
-def played_service(directory: Path, **settings: object) -> Iterator[PlayedService]:
+def played_service(directory: Path, **settings: Any) -> Iterator[PlayedService]:
     clock = TurnableClock()
     storage = Storage.create(directory / "state", clock)
     engine = PlayedEngine()

@@ -19,5 +19,5 @@ def _now(_clock: SystemClock) -> datetime:
 
 
 if __name__ == "__main__":
-    SystemClock.now = _now  # type: ignore[method-assign]
+    SystemClock.now = _now  # type: ignore[method-assign, assignment]
     sys.exit(main())

@@ -104,7 +104,9 @@ class Machine:
 
     def boot(self) -> None:
         """Turn it on and wait until systemd has started all that it starts."""
-        groups = [group for group in self._groups() if not group.mkdir(exist_ok=True)]
+        groups = list(self._groups())
+        for group in groups:
+            group.mkdir(exist_ok=True)
         joining = "".join(f"echo $$ >{group}/cgroup.procs; " for group in groups)
         argv = ["unshare", "--fork", "--kill-child", "--propagation", "private", *_NAMESPACES]
         argv += ["sh", "-c", _BECOME_PID_1, "sh", str(self.root)]
