@@ -29,6 +29,7 @@ def become_owner(state_dir: Path) -> None:
     os.setgid(owner.pw_gid)
     os.setuid(owner.pw_uid)
     os.environ.update(HOME=owner.pw_dir, USER=owner.pw_name, LOGNAME=owner.pw_name)
+    os.environ.pop("XDG_RUNTIME_DIR", None)
     if not os.access(".", os.X_OK):
         os.chdir("/")
 

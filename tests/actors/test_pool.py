@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator
@@ -253,11 +254,16 @@ def test_warm_vms_are_kept_of_every_image_that_the_owner_wants_and_replaced_when
     assert used.id not in {lease.id for lease in warm(host, 2)}
 
 
-def test_warm_vms_follow_the_default_image_that_the_owner_chooses(host_of: HostOf, images_dir: Path, tmp_path: Path):
+def test_warm_vms_and_jobs_follow_the_default_image_that_the_owner_chooses(
+    host_of: HostOf, images_dir: Path, tmp_path: Path
+):
     folder = tmp_path / "images"
     folder.mkdir()
+    facts = json.loads((images_dir / "debian@12" / "image.json").read_text())
     for name in ("one", "two"):
-        (folder / name).symlink_to(images_dir / "debian@12")
+        (folder / name).mkdir()
+        (folder / name / "tree").symlink_to(images_dir / "debian@12" / "tree")
+        (folder / name / "image.json").write_text(json.dumps({**facts, "environment": {"IMAGE": name}}))
     store = ImageStore(folder, IdMap.of_caller())
     store.choose("one")
     host = host_of(warm=1)
@@ -268,6 +274,7 @@ def test_warm_vms_follow_the_default_image_that_the_owner_chooses(host_of: HostO
     assert warm(host, 1)[0].image == "one"
     store.choose("two")
     until(lambda: warm(host, 1)[0].image == "two" or None, "a warm VM of the other image")
+    assert host.finish(host.build(one('test "$IMAGE" = two'))).state == "passed"
 
 
 def test_a_warm_vm_that_dies_is_replaced(host_of: HostOf):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import pwd
 import re
 import shutil
 import subprocess
@@ -42,7 +43,7 @@ _CAUSES = (
     (("manifest unknown", "name unknown", "not found"), "the registry has no such image: check its name and tag"),
     (
         ("unauthorized", "authentication required", "denied", "403 (Forbidden)", "invalid username"),
-        "the registry wants you to sign in, or has no such image: run `skopeo login {host}`",
+        "the registry wants somebody to sign in, or has no such image: run `skopeo login {host}` as {user}",
     ),
     (("no image found in",), "the registry has it, but not for this machine's architecture, {architecture}"),
     (
@@ -113,7 +114,8 @@ class Reference:
         """Turn what skopeo said at its end into what to do."""
         found = _SAID.search(said)
         reason = found["message"].replace('\\"', '"') if found else said
-        facts = {"host": self.host + self.port, "architecture": _architecture()}
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        facts = {"host": self.host + self.port, "architecture": _architecture(), "user": user}
         for fragments, sentence in _CAUSES:
             if any(fragment in reason for fragment in fragments):
                 return f"{self.text} cannot be pulled: {sentence.format(**facts)} ({reason})"

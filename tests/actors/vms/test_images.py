@@ -13,7 +13,7 @@ import tarfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from actors.vms import ImageError, ImageNotFound, Images, ImageStore, VmError
 from actors.vms.images import RELEASES, check_name, host, resolve
 from actors.vms.images.names import folder_of, name_of
+from actors.vms.images.scratch import scratch
 from actors.vms.images.tree import missing_programs
 from actors.vms.sandbox.userns import IdMap, run_mapped
 
@@ -126,7 +127,7 @@ class TestImporting:
         found = (tree / "etc" / "secret").stat()
         assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (
             idmap.root_uid + 42,
-            idmap.root_gid + 42,
+            idmap.gids[0].outside + 42,
             0o4750,
         )
         assert (tree / "etc" / "link").readlink() == Path("/etc/secret")
@@ -338,6 +339,19 @@ https://other.example/linux/debian bookworm stable
     def test_this_hosts_settings_can_be_read(self):
         assert all(line.startswith("Acquire::") and line.endswith(";") for line in host.apt_options())
         assert all(text.startswith("-----BEGIN CERTIFICATE") for text in host.local_certificates())
+
+
+def test_the_folder_that_a_dead_build_worked_in_is_swept(tmp_path: Path, idmap: IdMap):
+    making = tmp_path / ".making-dead@1"
+    making.mkdir()
+    (tmp_path / ".locks").mkdir()
+    with ExitStack() as alive:
+        folder = alive.enter_context(scratch(making, idmap))
+        assert folder.stat().st_mode & 0o777 == 0o755
+        run_mapped(["mkdir", "inside"], idmap=idmap.with_caller(), cwd=folder)
+        ImageStore(tmp_path, idmap).sweep()
+        assert not folder.exists()
+        alive.pop_all()
 
 
 def test_what_the_dead_left_of_an_image_is_swept_and_what_the_living_make_is_not(tmp_path: Path, idmap: IdMap):
