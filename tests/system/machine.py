@@ -62,6 +62,7 @@ hostname machine
 pivot_root . mnt
 cd /
 umount -l mnt
+mount --make-rshared /
 exec env -i container=tests PATH="$PATH" /sbin/init
 """
 

@@ -73,7 +73,7 @@ class Service:
     def build(self, command: str) -> Build:
         body = {"branch": "main", "commit": "none", "pipeline_ir": one(command)}
         made = self.ask("POST", "pipelines/demo/builds", body)
-        return Build(self, made["number"], made["uuid"])
+        return Build(self, made["number"], made["id"])
 
     def property(self, name: str, unit: str = "ci-daemon") -> str:
         return self.machine.run(f"systemctl show --value --property {name} {unit}").stdout.strip()
@@ -212,12 +212,14 @@ def test_after_a_power_cut_nothing_is_lost_either(service: Service):
 
 
 def test_the_key_may_be_a_credential_that_only_this_host_opens(service: Service):
-    key, sealed = "/var/lib/ci-daemon/secret.key", "/etc/credstore.encrypted/ci-daemon.secret.key"
-    service.machine.run(f"mkdir -p /etc/credstore.encrypted; systemd-creds encrypt --name=secret.key {key} {sealed}")
-    service.machine.run(f"mv {key} /root/; systemctl restart ci-daemon")
+    key, sealed = "/var/lib/ci-daemon/secret.key", "/etc/ci-daemon/secret.key.sealed"
+    service.machine.run(f"systemd-creds encrypt --name=secret.key {key} {sealed}; mv {key} /root/")
+    drop_in = f"{UNITS}/ci-daemon.service.d/key.conf"
+    service.machine.write(drop_in, f"[Service]\nLoadCredentialEncrypted=secret.key:{sealed}\n")
+    service.machine.run("systemctl daemon-reload; systemctl restart ci-daemon")
     assert service.answers()
     service.build("true").passes()
-    service.machine.run(f"rm {sealed}; systemctl restart ci-daemon", check=False)
+    service.machine.run(f"rm {drop_in}; systemctl daemon-reload; systemctl restart ci-daemon", check=False)
     assert "restore it from your backup" in service.machine.journal("-u", "ci-daemon", "-n", "20")
     service.machine.run(f"mv /root/secret.key {key}; systemctl reset-failed ci-daemon; systemctl restart ci-daemon")
     assert service.answers()
