@@ -40,10 +40,10 @@ from storage.errors import (
     StorageError,
     UsageTooLong,
 )
+from storage.faults import ServiceFault
 from storage.log_writer import LogWriter
 from storage.logs import JobLog, LogChunk, LogFiles, LogLimit, LogShare
 from storage.masking import Masker
-from storage.overview import Balances, ServiceFault
 from storage.records import (
     Artifact,
     Attempt,
@@ -107,7 +107,6 @@ __all__ = [
     "Artifact",
     "ArtifactFiles",
     "Attempt",
-    "Balances",
     "Build",
     "BuildFinished",
     "BuildState",

@@ -20,6 +20,7 @@ from storage.coupons import Coupons
 from storage.database import Database
 from storage.declarations import Declarations
 from storage.errors import AlreadyInitialized, DatabaseUnreadable, NotInitialized
+from storage.faults import Faults
 from storage.handoffs import Handoffs
 from storage.holds import Holds
 from storage.idempotency import IdempotencyKeys
@@ -33,7 +34,6 @@ from storage.logs import LogFiles, LogLimit
 from storage.members import Members
 from storage.metering import Meter
 from storage.organizations import Organizations
-from storage.overview import Overview
 from storage.pipelines import Pipelines
 from storage.queue import Queue
 from storage.renders import Renders
@@ -100,7 +100,7 @@ class Storage:
         self.audit = Audit(database)
         self.settlement = Settlement(database, self.builds, self.jobs, self.leases, self.audit)
         self.usage = UsageReport(database)
-        self.overview = Overview(database)
+        self.faults = Faults(database)
         self.coupons = Coupons(database, self.ledger)
         self.log_retention = LogRetention(database, self.logs)
         self.traces_sent = TracesSent(database)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from dataclasses import asdict
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -56,6 +55,7 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
     drained = storage.switches.drained_since()
     free = shutil.disk_usage(session.state_dir).free
     said = _answer(server)
+    cents, overdrawn = storage.ledger.totals()
     leases = Counter(storage.leases.counts())
     next_up = waiting(storage, config.pool, SystemClock(), 1, served=server is not None)
     oldest = storage.queue.oldest()
@@ -85,8 +85,9 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
             "artifacts": storage.artifact_retention.bytes(),
             "cache": Forest(storage.snapshots.all()).bytes(each.snapshot for each in storage.cache.entries(None, None)),
         },
-        "errors": [_fault(each) for each in storage.overview.faults(_FAULTS)],
-        "balances": asdict(storage.overview.balances()),
+        "errors": [_fault(each) for each in storage.faults.latest(_FAULTS)],
+        "balances_cents": cents,
+        "overdrawn_organizations": overdrawn,
     }
 
 
@@ -108,7 +109,9 @@ def _screen(told: Mapping[str, Any]) -> Iterator[str]:
     yield f"queue    {_queue(told)}"
     yield f"VMs      {_counted(told['vms']) or 'none'}; jobs may have {told['max_vms']}"
     yield f"kept     {', '.join(f'{name} {_size(size)}' for name, size in told['disk'].items())}"
-    yield f"money    {_money(told['balances'])}"
+    overdrawn = told["overdrawn_organizations"]
+    owing = f"; {overdrawn} organizations are below nothing" if overdrawn else ""
+    yield f"money    {told['balances_cents']} cents on all accounts{owing}"
     yield "errors   " + ("the last by the fault of the service:" if told["errors"] else "none by the service's fault")
     for each in told["errors"]:
         reason = f"{each['error_code']}: {each['error_message']}"
@@ -141,11 +144,6 @@ def _fault(each: ServiceFault) -> dict[str, object]:
         "error_message": on_one_line(each.error_message),
         "finished_at": on_the_wire(each.finished_at),
     }
-
-
-def _money(balances: Mapping[str, int]) -> str:
-    empty = f"; {balances['empty']} organizations have none left" if balances["empty"] else ""
-    return f"{balances['cents']} cents on all accounts{empty}"
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -7,7 +7,7 @@ import sys
 import termios
 import time
 import tty
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -69,7 +69,7 @@ def top(session: Session, *, once: bool) -> None:
         if once or session.json or not sys.stdout.isatty():
             _print(session, _look(session, storage, provider, config))
             return
-        with _key() as pressed, Live(auto_refresh=False, screen=True) as live:
+        with suppress(KeyboardInterrupt), _key() as pressed, Live(auto_refresh=False, screen=True) as live:
             while True:
                 live.update(_shown(_look(session, storage, provider, config)), refresh=True)
                 if pressed() in {"q", "Q"}:

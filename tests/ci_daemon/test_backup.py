@@ -337,6 +337,7 @@ def test_a_newer_releases_backup_is_refused_and_an_older_ones_brought_up_to_date
 def test_it_is_restored_beside_images_and_a_configuration_and_nothing_else(host: Host, tmp_path: Path):
     archive, new = host.saved(), tmp_path / "new"
     (new / "images").mkdir(parents=True)
+    (new / ".restoring" / "logs").mkdir(parents=True)  # of a restore that was killed
     (new / "ci-daemon.toml").write_text("# mine")
     (new / "thesis.tex").write_text("")
     with pytest.raises(BackupError, match=r"holds thesis.tex: move it away as a whole, `mv .*new .*new\.old`"):

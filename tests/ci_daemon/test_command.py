@@ -177,7 +177,7 @@ def test_status_of_a_service_that_does_not_run_is_exit_code_3(
     assert (answer["state_dir"], answer["pid"], answer["url"], answer["answers"]) == (str(state), None, None, False)
     assert (answer["builds"], answer["leases"], answer["vms"], answer["queued_jobs"]) == ({}, {}, {}, 0)
     assert (answer["drained_since"], answer["disk_low"], answer["errors"]) == (None, False, [])
-    assert answer["balances"] == {"cents": 0, "empty": 0}
+    assert (answer["balances_cents"], answer["overdrawn_organizations"]) == (0, 0)
 
 
 def test_lists_of_nothing_say_so(made: Run, capsys: pytest.CaptureFixture[str]):

@@ -1,4 +1,4 @@
-"""What an owner asks of the whole service at a glance, at one cost however many builds there were."""
+"""Jobs that failed for which the service is to blame, and not their commands."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.models import BuildRow, JobRow, OrganizationRow, PipelineRow
-from storage.statements import Columns, Query, slot, written
+from storage.statements import Columns, Query, slot
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from storage.database import Database
 
-__all__ = ["Balances", "Overview", "ServiceFault"]
+__all__ = ["Faults", "ServiceFault"]
 
 _LOOKED_AT = 10_000
 _OWN = ("internal_error", "lease_failed", "snapshot_failed", "vm_lost")
@@ -23,7 +23,7 @@ _OWN = ("internal_error", "lease_failed", "snapshot_failed", "vm_lost")
 
 @dataclass(frozen=True, slots=True)
 class ServiceFault:
-    """A job that failed, for which not its command is to blame."""
+    """A job that the service failed."""
 
     organization: str
     pipeline: str
@@ -34,16 +34,8 @@ class ServiceFault:
     finished_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Balances:
-    """The accounts of all organizations: ``cents`` in sum, and how many are at nothing or below."""
-
-    cents: int
-    empty: int
-
-
-class Overview:
-    """Figures of everybody together. Safe in any thread."""
+class Faults:
+    """What the service did wrong of late, at one cost however many jobs there were. Safe in any thread."""
 
     def __init__(self, database: Database) -> None:
         fault = Columns(
@@ -58,27 +50,18 @@ class Overview:
         )
         newest = JobRow.alias()
         recent = JobRow.id > newest.select(peewee.fn.MAX(newest.id) - _LOOKED_AT)
-        self._faults = Query(
+        self._latest = Query(
             database,
             JobRow.select(*fault.selected)
             .join(BuildRow)
             .join(PipelineRow)
             .join(OrganizationRow)
             .where(recent, JobRow.error_code.in_(_OWN), JobRow.finished_at.is_null(is_null=False))
-            .order_by(JobRow.finished_at.desc(), JobRow.id.desc())
+            .order_by(JobRow.id.desc())
             .limit(slot("limit")),
             fault,
         )
-        summed = peewee.fn.COALESCE(peewee.fn.SUM(OrganizationRow.balance_cents), 0)
-        empty = peewee.fn.COALESCE(peewee.fn.SUM(OrganizationRow.balance_cents <= 0), 0)
-        self._balances = Query(
-            database, OrganizationRow.select(summed, empty), lambda row: Balances(int(row[0]), int(row[1]))
-        )
 
-    def faults(self, limit: int) -> list[ServiceFault]:
-        """Return the jobs that failed last by the service's fault, newest first, among the latest ten thousand jobs."""
-        return self._faults.all(limit=limit)
-
-    def balances(self) -> Balances:
-        """Return what all organizations have together."""
-        return written(self._balances.one())
+    def latest(self, limit: int) -> list[ServiceFault]:
+        """Return the latest of them, newest first, among the ten thousand jobs that were made last."""
+        return self._latest.all(limit=limit)

@@ -1,0 +1,87 @@
+"""What is told of a state directory that no service serves: the same rows, read without it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from storage import JobState, NewBuild, NewJob, NewPipeline, Outcome, Shape, Storage, SystemClock
+from tests.ci_daemon.conftest import Run
+
+
+def step(key: str, retry_policy: dict[str, object] | None = None) -> NewJob:
+    return NewJob(
+        step_key=key,
+        name=key,
+        command="true",
+        image=None,
+        env={},
+        shape=Shape(),
+        depends_on=(),
+        retry_policy=retry_policy,
+    )
+
+
+@pytest.fixture
+def state(state: Path) -> Path:
+    """A state directory with a build of one job that failed by the service's fault and two that wait."""
+    storage = Storage.open(state, SystemClock())
+    user = storage.users.create("ann@example.org", "Ann")
+    organization = storage.organizations.create("Acme", "", user.id)
+    pipeline = storage.pipelines.create(organization.id, NewPipeline("web", "Web", "r", "main"))
+    new = NewBuild(branch="main", commit="c0")
+    build = storage.builds.create(pipeline, new, (step("lost"), step("first"), step("second")))
+    lost = storage.jobs.of_build(build.id)[0]
+    fault = Outcome(error_code="vm_lost", error_message="the VM is\x1b[31m gone")
+    storage.jobs.move(lost.id, JobState.SCHEDULED, JobState.FAILED, fault)
+    storage.close()
+    return state
+
+
+def test_a_job_that_waits_before_another_attempt_comes_last_and_has_no_place(
+    run: Run, storage: Storage, capsys: pytest.CaptureFixture[str]
+):
+    first = storage.queue.heads()[0]
+    lease = storage.leases.assign(
+        first.job_id,
+        provider="sandbox",
+        image=None,
+        shape=first.shape,
+        network=True,
+        warm_lease_id=None,
+        lease_uuid="a-vm",
+    )
+    assert lease is not None
+    assert storage.jobs.retry(
+        first.job_id, JobState.ASSIGNED, Outcome(), lease_id=lease.id, billable=False, backoff_seconds=3600
+    )
+    assert run("queue", "--json") == 0
+    second, again = json.loads(capsys.readouterr().out)
+    assert (second["position"], second["step"]) == (1, "second")
+    assert (again["position"], again["step"]) == (None, "first")
+    assert again["reason"].endswith(" s before attempt 2")
+
+
+def test_status_tells_who_waits_and_what_went_wrong_last(run: Run, capsys: pytest.CaptureFixture[str]):
+    assert run("status") == 3
+    screen = capsys.readouterr().out
+    assert "queue    2 jobs wait, the oldest since 20" in screen
+    assert "Z: waiting for a VM: the service does not run\n" in screen
+    assert "acme/web/1 lost: vm_lost: the VM is [31m gone\n" in screen
+    assert "money    0 cents on all accounts\n" in screen
+
+
+def test_the_queue_is_in_its_order_and_says_that_nobody_serves_it(run: Run, capsys: pytest.CaptureFixture[str]):
+    assert run("queue", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(each["position"], each["build"], each["step"]) for each in found] == [
+        (1, "acme/web/1", "first"),
+        (2, "acme/web/1", "second"),
+    ]
+    assert {each["reason"] for each in found} == {"waiting for a VM: the service does not run"}
+    assert run("queue", "--limit", "1") == 0
+    table = capsys.readouterr().out
+    assert "first" in table
+    assert "second" not in table
