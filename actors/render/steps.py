@@ -30,6 +30,8 @@ _MAX_STDERR = 1 << 14
 _MAX_RESULT = 16 << 20
 _MAX_REPORT = 32 << 20
 _GRACE = 10.0
+_KILLED = 128 + 9
+_WHY_KILLED = "it was killed, perhaps because it needed more memory than the VM has"
 
 
 def fetch(
@@ -107,7 +109,8 @@ def load(connection: vms.Connection, organization: str, slug: str, settings: Ren
     if exit_code is None:
         raise RenderFailed(late, log)
     if exit_code != 0:
-        raise RenderFailed.exited("render", exit_code, stderr.decode(errors="replace"), log)
+        said = stderr.decode(errors="replace") or (_WHY_KILLED if exit_code == _KILLED else "")
+        raise RenderFailed.exited("render", exit_code, said, log)
     if len(result) > _MAX_RESULT:
         raise RenderFailed.exited("render", 0, f"the pipelines come to more than {_MAX_RESULT} bytes", log)
     return Rendered(result.decode(errors="replace"), log)

@@ -123,7 +123,7 @@ ValueError: no such luck""",
     ),
     "exit": ("import os; os._exit(0)", "render failed (exit 0): the pipeline files left no envelope"),
     "exit code": ("import sys; sys.exit(7)", "render failed (exit 7)"),
-    "signal": ("import os; os.kill(os.getpid(), 9)", "render failed (exit 137)"),
+    "signal": ("import os; os.kill(os.getpid(), 9)", "render failed (exit 137): it was killed, perhaps because"),
     "a result written early": (
         "import os\nfor fd in range(3, 20):\n  try: os.write(fd, b'{}')\n  except OSError: pass\nos._exit(0)",
         "render failed (exit 0): the pipeline files left no envelope",
