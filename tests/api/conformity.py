@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import falcon
+from falcon import testing
 from jsonschema import Draft202012Validator
 
+from api import HttpSettings, create_app
 from api.request import ApiRequest
+from storage import Storage
+from tests.api.world import DummyEngine, TurnableClock
+
+
+@cache
+def conformity() -> Conformity:
+    """Return this process's: the document is the same for every service, and takes long to make."""
+    clock = TurnableClock()
+    with TemporaryDirectory() as folder, closing(Storage.create(Path(folder) / "state", clock)) as storage:
+        app = create_app(storage, DummyEngine(storage, clock), HttpSettings(base_url="https://ci.example.org"))
+        return Conformity(testing.TestClient(app).simulate_get("/api/v0/openapi.json").json)
 
 
 class Conformity:
     """Middleware that fails an answer which the document does not describe, as a crash of the service would."""
 
-    def __init__(self) -> None:
-        self.document: dict[str, Any] = {}
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.document = document
+        self._validators: dict[str, Draft202012Validator] = {}
 
     def process_response(self, req: ApiRequest, resp: falcon.Response, resource: object, req_succeeded: bool) -> None:
-        described = self.document.get("paths", {}).get(req.uri_template, {}).get(req.method.lower())
+        described = self.document["paths"].get(req.uri_template, {}).get(req.method.lower())
         if described is None:
             return
         status = str(resp.status_code)
@@ -34,8 +52,10 @@ class Conformity:
         if resp.data is None or media_type != "application/json":
             return
         body = json.loads(resp.data)
-        schema = {**content[media_type]["schema"], "components": self.document["components"]}
-        fault = next(Draft202012Validator(schema).iter_errors(body), None)
+        if where not in self._validators:
+            schema = {**content[media_type]["schema"], "components": self.document["components"]}
+            self._validators[where] = Draft202012Validator(schema)
+        fault = next(self._validators[where].iter_errors(body), None)
         assert fault is None, f"{where}: {fault}"
         if "error" in body:
             assert body["error"]["code"] in content[media_type]["examples"], f"{where}: {body['error']['code']}"

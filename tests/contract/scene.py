@@ -11,7 +11,7 @@ from falcon import testing
 
 from api import HttpSettings, RateLimitSettings, create_app
 from storage import BuildState, NewCoupon, Role, Storage
-from tests.api.conformity import Conformity
+from tests.api.conformity import conformity
 from tests.api.world import Account, BuildPath, DummyEngine, TurnableClock, World
 from tests.contract.reference import Endpoint
 
@@ -74,9 +74,7 @@ def make_scene(directory: Path) -> tuple[Storage, Scene]:
     engine = DummyEngine(storage, clock)
     settings = HttpSettings(base_url="https://ci.example.org")
     app = create_app(storage, engine, settings, rate_limits=UNLIMITED, clock=clock)
-    conformity = Conformity()
-    app.add_middleware(conformity)
-    document = conformity.document = testing.TestClient(app).simulate_get("/api/v0/openapi.json").json
+    app.add_middleware(conformity())
     world = World(storage, engine, clock, app)
     owner, admin, member, outsider, guest = (
         world.join(f"{name}@example.org", name.title()) for name in ("owner", "admin", "member", "outsider", "guest")
@@ -113,7 +111,7 @@ def make_scene(directory: Path) -> tuple[Storage, Scene]:
     }
     examples = {
         f"{method.upper()} {path}": said["requestBody"]["content"]["application/json"]["example"]
-        for path, methods in document["paths"].items()
+        for path, methods in conformity().document["paths"].items()
         for method, said in methods.items()
         if "requestBody" in said
     }
