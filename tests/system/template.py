@@ -11,6 +11,7 @@ import json
 import shutil
 import subprocess
 import sys
+from configparser import ConfigParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,9 @@ def debian() -> Path:
 
 def wheels() -> Path:
     """Return a folder of all that `pip install` of this checkout asks for, so that machines need no package index."""
-    recipe = [(CHECKOUT / name).read_text() for name in ("setup.cfg", "pyproject.toml")]
+    setup = ConfigParser(interpolation=None)
+    setup.read(CHECKOUT / "setup.cfg", encoding="utf-8")
+    recipe = [setup["options"]["install_requires"], (CHECKOUT / "pyproject.toml").read_text()]
     return _made("wheels", recipe, _collect)
 
 
