@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from storage import Storage, SystemClock
 from tests.e2e.daemon import Client, Daemon, Pipeline
 
 _numbers = itertools.count(1)
@@ -24,7 +26,7 @@ def daemon(images_dir: Path, settings: dict[str, str], tmp_path_factory: pytest.
     """Serve until the module is done, then see that it ends well and leaves no VM."""
     state = tmp_path_factory.mktemp("daemon") / "state"
     daemon = Daemon(state, {"CI_DAEMON_IMAGES_DIR": str(images_dir), **settings})
-    daemon.command("init")
+    Storage.create(state, SystemClock()).close()
     try:
         daemon.start()
         yield daemon
@@ -32,7 +34,8 @@ def daemon(images_dir: Path, settings: dict[str, str], tmp_path_factory: pytest.
     finally:
         daemon.kill()
         daemon.command("lease", "kill", "--all")
-    assert daemon.json("lease", "list") == []
+    with closing(Storage.open(state, SystemClock())) as storage:
+        assert storage.leases.live() == []
     assert "Traceback" not in daemon.log
 
 
