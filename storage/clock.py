@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["Clock", "SystemClock", "boot_id"]
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Clock(Protocol):
@@ -17,7 +20,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never go back, for deadlines and durations."""
+        """Return seconds since the host was booted, which never go back nor jump, for deadlines and durations."""
         ...
 
 
@@ -29,5 +32,10 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return seconds that never go back, for deadlines and durations."""
+        """Return seconds since the host was booted, which never go back nor jump, for deadlines and durations."""
         return time.monotonic()
+
+
+def boot_id() -> str:
+    """Name this run of the host's kernel, within which monotonic seconds can be compared."""
+    return _BOOT_ID.read_text("ascii").strip()

@@ -12,7 +12,7 @@ import peewee
 from playhouse.apsw_ext import APSWDatabase
 
 from storage.errors import DatabaseBusy, DatabaseUnavailable, StorageClosed
-from storage.instants import to_micros
+from storage.instants import SECOND, to_micros
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -54,6 +54,10 @@ class Database:
         """
         begun: int | None = getattr(self._begun, "at", None)
         return to_micros(self._clock.now()) if begun is None else begun
+
+    def uptime(self) -> int:
+        """Return the clock's monotonic time in whole microseconds."""
+        return round(self._clock.monotonic() * SECOND)
 
     def execute(self, sql: str, slots: Mapping[str, Any] | None = None) -> apsw.Cursor:
         """Run one statement in this thread's connection, with values for its ``:name`` slots.

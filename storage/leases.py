@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import peewee
 
+from storage.clock import boot_id
 from storage.models import BuildRow, JobRow, LeaseRow
 from storage.records import JobState, Lease, LeaseState, Shape
 from storage.statements import Columns, Command, Query, insert_into, slot, written
@@ -55,7 +56,7 @@ class Leases:
             database, leases.where(LeaseRow.job == slot("job_id")).order_by(LeaseRow.attempt.desc()).limit(1), _LEASE
         )
         self._live = Query(database, leases.where(live).order_by(LeaseRow.id), _LEASE)
-        self._insert = Command(database, insert_into(LeaseRow, "started_at", "finished_at"))
+        self._insert = Command(database, insert_into(LeaseRow, "started_at", "finished_at", "boot", "started_uptime"))
         self._move = Command(
             database, LeaseRow.update({LeaseRow.state: slot("to")}).where(this, LeaseRow.state == slot("frm"))
         )
@@ -72,7 +73,14 @@ class Leases:
             ).where(this),
         )
         self._start = Command(
-            database, LeaseRow.update({LeaseRow.started_at: coalesce(LeaseRow.started_at, slot("now"))}).where(this)
+            database,
+            LeaseRow.update(
+                {
+                    LeaseRow.started_at: slot("now"),
+                    LeaseRow.boot: slot("boot"),
+                    LeaseRow.started_uptime: slot("uptime"),
+                }
+            ).where(this, LeaseRow.started_at.is_null()),
         )
         self._end = Command(
             database,
@@ -200,7 +208,7 @@ class Leases:
             if not self._jobs.move(job_id, JobState.ASSIGNED, JobState.RUNNING):
                 return False
             now = self._database.now()
-            self._start.run(id=lease_id, now=now)
+            self._start.run(id=lease_id, now=now, boot=boot_id(), uptime=self._database.uptime())
             self._attempts.start(job_id, now)
             self._start_build.run(job_id=job_id, now=now)
             return True

@@ -33,6 +33,8 @@ class LeaseRow(peewee.Model):
     finished_at = InstantField(null=True)
     amount_cents = peewee.IntegerField()
     build = peewee.ForeignKeyField(BuildRow, null=True)
+    boot = peewee.TextField(null=True)
+    started_uptime = peewee.BigIntegerField(null=True)
 
     class Meta:
         table_name = "leases"

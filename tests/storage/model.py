@@ -44,7 +44,9 @@ class ModelAttempt:
     over: bool = False
 
     def close(self, now: float, *, billable: bool) -> None:
-        """End it, priced by whole seconds and whole cents."""
+        """End it, priced by whole seconds and whole cents; what ended before stays as it is."""
+        if self.over:
+            return
         self.over = True
         if billable and self.started_at is not None:
             self.cents = int(now - self.started_at) * MICRO_CENTS_A_SECOND // 1_000_000

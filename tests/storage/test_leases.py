@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from storage import JobState, LeaseState, Outcome, Shape, Storage
@@ -135,3 +137,31 @@ def test_that_lease_may_be_older_than_the_one_before_where_its_vm_was_warm(stora
     assert second is not None
     assert second.id < first.id
     assert storage.leases.of_job(job.id) == second
+
+
+@pytest.mark.parametrize(
+    ("jump", "rebooted", "seconds"),
+    [({"days": 3}, False, 240), ({"days": -3}, False, 0), ({"days": 3}, True, 3 * 86_400 + 240)],
+)
+def test_a_clock_that_jumps_costs_nothing_within_one_boot(
+    storage: Storage,
+    world: World,
+    clock: HandClock,
+    monkeypatch: pytest.MonkeyPatch,
+    jump: dict[str, float],
+    rebooted: bool,
+    seconds: int,
+):
+    lease = world.start(job := world.job(world.build()))
+    clock.turn(seconds=240)
+    uptime = clock.monotonic()
+    clock.turn(**jump)
+    monkeypatch.setattr(clock, "monotonic", lambda: uptime)
+    if rebooted:
+        monkeypatch.setattr("storage.metering.boot_id", lambda: "another")
+    world.finish(job, lease)
+    over = storage.leases.get(lease.id)
+    assert over is not None
+    assert over.amount_cents == seconds * 42_000 // 1_000_000
+    window = (lease.created_at - timedelta(days=1), lease.created_at + timedelta(days=1))
+    assert storage.usage.total(world.pipeline.organization_id, *window).cpu_seconds == 2 * seconds
