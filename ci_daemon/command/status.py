@@ -12,15 +12,18 @@ import click
 import httpx
 
 from actors.eviction import Forest
+from actors.vms.sandbox.userns import NoSubIds
 from ci_daemon.command.instants import on_the_wire
 from ci_daemon.command.session import Session, on_one_line, pass_session
 from ci_daemon.command.style import Command
 from ci_daemon.lock import served_by
 from ci_daemon.overview import span, waiting, work
+from ci_daemon.providers import open_images
 from storage import LeaseState, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
     from typing import Any
 
     from ci_daemon.config import Config
@@ -33,6 +36,7 @@ _GIB = 2**30
 _FAULTS = 5
 _PATIENCE = 2.0
 _STOPPED = 3
+_HEALTHS = {"ok", "draining"}
 _TOO_LITTLE = ": too little for jobs to start (pool.low_disk_gb)"
 _DRAINED = "; the owner has drained this host: `ci-daemon resume` has jobs start again"
 
@@ -79,16 +83,32 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
         "max_vms": config.pool.host().vms,
         "disk_low": free < config.pool.low_disk_gb * _GIB,
         "disk_free_bytes": free,
-        "disk": {
-            "database": storage.database_bytes(),
-            "logs": storage.log_retention.bytes(),
-            "artifacts": storage.artifact_retention.bytes(),
-            "cache": Forest(storage.snapshots.all()).bytes(each.snapshot for each in storage.cache.entries(None, None)),
-        },
+        "disk": {**_kept(storage), "images": _image_bytes(session.state_dir, config)},
         "errors": [_fault(each) for each in storage.faults.latest(_FAULTS)],
         "balances_cents": cents,
         "overdrawn_organizations": overdrawn,
     }
+
+
+def _kept(storage: Storage) -> dict[str, int]:
+    """Return what the service keeps, in bytes; ``disks`` are those of jobs, the cached ones among them."""
+    snapshots = storage.snapshots.all()
+    forest = Forest(snapshots)
+    return {
+        "database": storage.database_bytes(),
+        "logs": storage.log_retention.bytes(),
+        "artifacts": storage.artifact_retention.bytes(),
+        "disks": forest.bytes(each.name for each in snapshots),
+        "cache": forest.bytes(each.snapshot for each in storage.cache.entries(None, None)),
+    }
+
+
+def _image_bytes(state_dir: Path, config: Config) -> int:
+    """Return what images take; nothing for a user who cannot have any."""
+    try:
+        return sum(image.size for image in open_images(state_dir, config).store.list())
+    except NoSubIds:
+        return 0
 
 
 def _answer(server: ServingProcess | None) -> str | None:
@@ -96,9 +116,10 @@ def _answer(server: ServingProcess | None) -> str | None:
     if server is None or server.url is None:
         return None
     try:
-        return httpx.get(f"{server.url}/healthz", timeout=_PATIENCE).text
+        said = httpx.get(f"{server.url}/healthz", timeout=_PATIENCE, trust_env=False).text
     except httpx.HTTPError:
         return None
+    return said if said in _HEALTHS else None
 
 
 def _screen(told: Mapping[str, Any]) -> Iterator[str]:
