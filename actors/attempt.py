@@ -7,11 +7,11 @@ import errno
 import logging
 import shutil
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors import vms
 from actors.artifacts import Harvest, Store, collect
+from actors.assignment import spec_of
 from actors.environment import job_environment
 from actors.link import Abandoned, Link
 from actors.outcome import DiskUse
@@ -20,39 +20,17 @@ from storage import Masker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from actors.assignment import Assignment
     from actors.runtime import Runtime
-    from storage import Build, Job, Lease, LogWriter
+    from storage import LogWriter
 
-__all__ = ["Assignment", "Attempt", "spec_of"]
+__all__ = ["Attempt"]
 
 _logger = logging.getLogger(__name__)
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _ROOM_PAUSE = 1.0
 _ACQUIRE_WAITS = (0.2, 1.0, 3.0, 10.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """A job, its lease, and what its build's graph says of its disk.
-
-    ``parent`` is the job in whose disk this one builds. ``heirs``: other jobs build in this one's disk;
-    ``heirs_of_failure``: even when it fails.
-    """
-
-    build: Build
-    job: Job
-    lease: Lease
-    parent: Job | None
-    heirs: bool
-    heirs_of_failure: bool
-
-
-def spec_of(lease: Lease, snapshot: str | None = None) -> vms.VmSpec:
-    """Return what to make for a lease, from a snapshot where its job builds in another's disk."""
-    return vms.VmSpec(
-        id=lease.uuid, image=lease.image or "", snapshot=snapshot, shape=lease.shape, network=lease.network
-    )
 
 
 class Attempt:

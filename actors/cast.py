@@ -11,7 +11,7 @@ from actors.runtime import Address, Runtime, post
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from actors.attempt import Assignment
+    from actors.assignment import Assignment
     from actors.states import JobEvent
     from storage import Job
 

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 from actors.artifacts import Harvest
 from actors.cache import cached_disk, keep_disk
 from actors.holds import seconds_to_hold
+from actors.messages import Released
 from actors.outcome import disk_fault, ending_of_exit
+from actors.runtime import Runtime, post
 from actors.states import JobEvent
 from actors.vms import VmError, VmLost
 from storage import JobState
 
 if TYPE_CHECKING:
     import storage
-    from actors.attempt import Assignment, Attempt
+    from actors.assignment import Assignment
+    from actors.attempt import Attempt
     from actors.outcome import Ending, Fault
-    from actors.runtime import Runtime
 
 __all__ = ["Closing"]
 
@@ -59,18 +61,21 @@ class Closing:
             )
         why = ending.outcome.error_message
         outcome = replace(ending.outcome, error_message=why and self._attempt.masked(why))
+        held = ending.held_in(target)
         finished = jobs.finish(
-            self._job.id,
-            state,
-            target,
-            outcome,
-            lease_id=lease.id,
-            billable=ending.billable,
-            held_seconds=ending.held_in(target),
+            self._job.id, state, target, outcome, lease_id=lease.id, billable=ending.billable, held_seconds=held
         )
         if finished and target is JobState.PASSED and self._kept:
             keep_disk(self._runtime, self._assignment.build, self._job, lease.uuid)
+        if finished and held:
+            self._observe()
         return finished
+
+    def let_go(self) -> None:
+        """Give the lease back, whose VM is gone."""
+        self._runtime.storage.leases.end(self._assignment.lease.id)
+        self._observe()
+        post(self._runtime.crew.pool, Released(self._assignment.lease.id))
 
     def close(self, exit_code: int, fault: Fault | None) -> Ending:
         """Return what the exit means, with the disk kept where others build in it, or later builds may.
@@ -84,6 +89,10 @@ class Closing:
             return ending
         self._collect(exit_code)
         return self._with_disk(ending, exit_code)
+
+    def _observe(self) -> None:
+        if (lease := self._runtime.storage.leases.get(self._assignment.lease.id)) is not None:
+            self._runtime.observations.ended(lease)
 
     @property
     def _last_attempt(self) -> storage.Attempt | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from actors.attempt import Assignment
+from actors.assignment import Assignment
 from actors.states import JobEvent, Progress, blocks, satisfies
 from storage import Edge, EdgeKind, Job, JobState
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.about import be_about
-from actors.attempt import Assignment, Attempt
+from actors.attempt import Attempt
 from actors.closing import Closing
-from actors.messages import JobChanged, MeasureDisk, Released, StepTimedOut, Stirred, TaskDone, TaskFailed
+from actors.messages import JobChanged, MeasureDisk, StepTimedOut, Stirred, TaskDone, TaskFailed
 from actors.outcome import (
     DiskUse,
     Ending,
     Fault,
-    build_timeout,
     disk_fault,
     ending_of_exit,
     ending_of_fault,
     fault_of,
     outcome_of,
     seconds_to_full,
-    step_timeout,
     timeout_on_record,
 )
 from actors.runtime import Address, Runtime, post
@@ -29,6 +27,7 @@ from actors.vms import Exited, VmError
 from storage import JobState
 
 if TYPE_CHECKING:
+    from actors.assignment import Assignment
     from actors.timer import Alarm
 
 __all__ = ["JobActor"]
@@ -172,9 +171,10 @@ class JobActor(Supervised):
 
     def _seconds_left(self) -> float:
         """Return the rest of the step's time; a command found running may have ended already and has time to say so."""
+        seconds = self._assignment.step_seconds(self._settings)
         if self._lease.started_at is None:
-            return self._step_seconds
-        return max(_SETTLE, self._step_seconds - self._runtime.seconds_since(self._lease.started_at))
+            return seconds
+        return max(_SETTLE, seconds - self._runtime.seconds_since(self._lease.started_at))
 
     def _follow(self) -> None:
         self._following = True
@@ -186,7 +186,7 @@ class JobActor(Supervised):
         if target not in STOPPING:  # a job that waits again is its build's to stop
             self._runtime.drops.note(self._job.uuid, self._state, event)
             return
-        late = self._late(event) if target is JobState.TIMING_OUT else None
+        late = self._assignment.late(event, self._settings) if target is JobState.TIMING_OUT else None
         if not self._runtime.storage.jobs.move(self._job.id, self._state, target, outcome_of(late)):
             self._give_way()
             return
@@ -196,15 +196,6 @@ class JobActor(Supervised):
             self.work("kill", self._attempt.kill)
         elif self._ending is None:
             self._attempt.abandon()
-
-    def _late(self, event: JobEvent) -> Fault:
-        if event is JobEvent.BUILD_TIMEOUT:
-            return build_timeout(self._assignment.build)
-        return step_timeout(self._step_seconds)
-
-    @property
-    def _step_seconds(self) -> int:
-        return self._job.timeout_seconds or self._settings.step_timeout
 
     @property
     def _over(self) -> bool:
@@ -278,7 +269,6 @@ class JobActor(Supervised):
             self._give_way()
             return
         if target is not None and ending.held_in(target):
-            self._observe()
             self.stop()
         elif self._vm_gone:
             self._let_go()
@@ -297,14 +287,8 @@ class JobActor(Supervised):
 
     def _let_go(self) -> None:
         """Give the lease back, which is the last thing that this actor does."""
-        self._runtime.storage.leases.end(self._lease.id)
-        self._observe()
-        post(self._runtime.crew.pool, Released(self._lease.id))
+        self._closing.let_go()
         self.stop()
-
-    def _observe(self) -> None:
-        if (lease := self._runtime.storage.leases.get(self._lease.id)) is not None:
-            self._runtime.observations.ended(lease)
 
     def _change(self, state: JobState, *, soft_failed: bool = False) -> None:
         """Take note of a state that is in the storage, and tell."""

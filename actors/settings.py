@@ -14,8 +14,6 @@ __all__ = ["ArtifactSettings", "CacheSettings", "JobSettings", "PoolSettings"]
 
 _MOST_FILES = 100_000
 _MOST_GB = 1_000_000
-
-
 _ONE_DAY = 86_400
 _THIRTY_YEARS = 30 * 365 * _ONE_DAY
 

@@ -6,7 +6,7 @@ import uuid
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from actors.attempt import spec_of
+from actors.assignment import spec_of
 from actors.vms import VmError
 from storage import Shape
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from actors import vms
-from actors.attempt import spec_of
+from actors.assignment import spec_of
 from actors.link import Abandoned
 from actors.outcome import DiskUse, disk_fault, seconds_to_full
 from actors.render.envelope import RenderFailed
