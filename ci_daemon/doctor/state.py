@@ -47,7 +47,10 @@ def state_directory(directory: Path) -> Check:
     except PermissionError:
         return Check(name, ok=False, detail=f"{directory} is closed to this user: run as its owner", fixable=False)
     except FileNotFoundError:
-        detail = f"{key} is missing: bring it back from a backup, without it the secrets in the database are lost"
+        detail = (
+            f"{key} is missing: bring it back from a backup, without it the secrets in the database are lost; a"
+            " credential of the unit is for the service alone, and not for commands on the box"
+        )
         return Check(name, ok=False, detail=detail, fixable=False)
     return good(name, f"{directory} is a state directory")
 
