@@ -155,8 +155,9 @@ def _drain(stop: threading.Event, engine: Engine, storage: Storage, notifier: No
 
 
 def _leased(storage: Storage) -> int:
+    """Return how many VMs are at work; those that are held of jobs that are over outlast the service."""
     counts = storage.leases.counts()
-    return counts.get(LeaseState.ACTIVE, 0) + counts.get(LeaseState.CREATING, 0)
+    return counts.get(LeaseState.ACTIVE, 0) + counts.get(LeaseState.CREATING, 0) - len(storage.holds.open())
 
 
 def _tick(notifier: Notifier) -> float:

@@ -64,6 +64,7 @@ def _wait(session: Session, storage: Storage) -> None:
 
 
 def _held(storage: Storage) -> tuple[int, int]:
-    """Return how many jobs, and how many renders, hold a VM."""
-    leases = storage.leases.live()
+    """Return how many jobs, and how many renders, hold a VM. One that a job which is over left waits for nobody."""
+    held = {hold.lease_id for hold in storage.holds.open()}
+    leases = [lease for lease in storage.leases.live() if lease.id not in held]
     return sum(each.job_id is not None for each in leases), sum(each.build_id is not None for each in leases)

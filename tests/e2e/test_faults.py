@@ -160,18 +160,19 @@ def test_without_its_key_the_daemon_does_not_start_and_the_job_goes_on(serve: Se
     passes_whole(build)
 
 
-def test_a_clock_set_back_by_an_hour_costs_nothing_and_stops_nothing(serve: Serve, tmp_path: Path):
+def test_a_clock_set_ahead_by_days_or_back_by_an_hour_costs_nothing_and_stops_nothing(serve: Serve, tmp_path: Path):
     daemon, shift = serve(tmp_path / "state"), tmp_path / "shift"
     shift.write_text("0")
     launch = {"program": "tests.e2e.shifted", "SHIFTED_BY": str(shift)}
     daemon.start(**launch)
-    pipeline = Client.join(daemon, "ada@example.org").pipeline()
-    build = pipeline.build(one(_SLOW))
-    build.says("line 3")
-    shift.write_text("-3600")
-    passes_whole(build)
-    balance = build.client.get(f"/api/v0/billing/balance/{build.client.org}")["balance_cents"]
-    assert balance <= 100_000
+    for name, seconds in (("ada", 3 * 86_400), ("bob", -3600)):
+        pipeline = Client.join(daemon, f"{name}@example.org").pipeline()
+        build = pipeline.build(one(_SLOW))
+        build.says("line 3")
+        shift.write_text(str(seconds))
+        passes_whole(build)
+        balance = build.client.get(f"/api/v0/billing/balance/{build.client.org}")["balance_cents"]
+        assert 99_990 < balance <= 100_000
     endless = pipeline.build(one("echo begun; sleep 600", timeout_seconds=8))
     endless.says("begun")
     daemon.kill()
