@@ -24,7 +24,7 @@ class TracesSent:
     def __init__(self, database: Database) -> None:
         self._database = database
         until: Columns[datetime] = Columns(lambda at: at, TracesSentRow.until)
-        self._get = Query(database, TracesSentRow.select(*until.selected), until)
+        self._get = Query(database, TracesSentRow.select(*until.selected).where(TracesSentRow.id == _ONLY), until)
         self._set = Command(
             database,
             TracesSentRow.insert({TracesSentRow.id: _ONLY, TracesSentRow.until: slot("until")}).on_conflict_replace(),
