@@ -32,15 +32,16 @@ class Member:
 class Manifest:
     """When and of what a backup was taken, and what is in it.
 
-    ``key_id`` is known of the key even where the backup is without it. ``configuration`` is where the configuration
-    file lay, None where there was none. ``counts`` are the database's rows by table, ``members`` the files by name.
+    ``key_id`` tells the key again, also where the backup is without it; None where it was not there to be looked at.
+    ``configuration`` is where the configuration file lay, None where there was none. ``counts`` are the database's rows
+    by table, ``members`` the files by name.
     """
 
     created_at: str
     release: str
     state_dir: str
     schema_version: int
-    key_id: str
+    key_id: str | None
     configuration: str | None
     counts: Mapping[str, int]
     members: Mapping[str, Member]

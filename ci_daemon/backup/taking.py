@@ -89,7 +89,7 @@ def backup_to(
         with frozen(directory) as database:
             # Between these two a source archive can neither go with its build nor come with one unseen.
             _link(directory / SOURCES, scratch / SOURCES)
-            key = Vault.load(directory / KEY)
+            key_id = _key_id(directory / KEY) if with_key or (directory / KEY).exists() else None
             database.copy_to(scratch / DATABASE, told)
             counts, schema_version = database.counts(), database.schema_version
         check_database(scratch / DATABASE)
@@ -107,7 +107,7 @@ def backup_to(
                 release=version("ci-daemon"),
                 state_dir=str(directory),
                 schema_version=schema_version,
-                key_id=key.derive(KEY_PURPOSE).hex(),
+                key_id=key_id,
                 configuration=str(configuration) if configuration else None,
                 counts=counts,
                 members=packer.members,
@@ -136,6 +136,10 @@ def _scratch(directory: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         os.close(descriptor)
+
+
+def _key_id(key: Path) -> str:
+    return Vault.load(key).derive(KEY_PURPOSE).hex()
 
 
 def _link(source: Path, target: Path) -> None:

@@ -22,11 +22,13 @@ from storage import (
     Build,
     DatabaseUnreadable,
     Job,
+    KeyUnreadable,
     NewBuild,
     NewJob,
     NewPipeline,
     NotInitialized,
     SchemaTooNew,
+    SealBroken,
     SecretScope,
     Shape,
     Storage,
@@ -236,6 +238,21 @@ def test_without_the_key_the_right_one_has_to_be_given(host: Host, tmp_path: Pat
     assert not new.exists()
     assert restore(io.BytesIO(archive), new, key=key).secrets == 1
     assert (new / "secret.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_where_only_the_service_has_the_key_a_backup_is_without_it_and_the_secrets_prove_the_one_given(
+    host: Host, tmp_path: Path
+):
+    key, other = tmp_path / "secret.key", tmp_path / "other"
+    (host.directory / "secret.key").rename(key)
+    with pytest.raises(KeyUnreadable):
+        host.saved()
+    archive = host.saved(with_key=False)
+    Storage.create(other, SystemClock()).close()
+    with pytest.raises(SealBroken, match="the secret TOKEN does not open"):
+        restore(io.BytesIO(archive), tmp_path / "new", key=other / "secret.key")
+    assert not (tmp_path / "new").exists()
+    assert restore(io.BytesIO(archive), tmp_path / "new", key=key).secrets == 1
 
 
 def test_cut_off_anywhere_it_is_refused_and_nothing_stays(host: Host, tmp_path: Path):
