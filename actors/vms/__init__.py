@@ -6,7 +6,6 @@ from actors.vms.collect import Garbled, Packed, list_files, pack
 from actors.vms.command import (
     CommandSpec,
     Exited,
-    Following,
     GuestLost,
     NotStarted,
     follow,
@@ -17,13 +16,13 @@ from actors.vms.command import (
 from actors.vms.connection import Completed, Connection, HostKeyMismatch, OutputTooLong
 from actors.vms.dialog import Dialog, Window
 from actors.vms.guest import script
-from actors.vms.images import Image, ImageError, Images, ImageStore
+from actors.vms.images import ImageError, Images, ImageStore
 from actors.vms.provider import Endpoint, ImageNotFound, Provider, SnapshotNotFound, VmError, VmLost, VmSpec, VmUse
 from actors.vms.sandbox.provider import SandboxProvider
 from actors.vms.source import SourceError
 from actors.vms.source import check as check_source
 from actors.vms.source import lay as lay_source
-from actors.vms.stream import CommandTimeout, ConnectionLost, Stream
+from actors.vms.stream import CommandTimeout, ConnectionLost
 
 __all__ = [
     "CommandSpec",
@@ -34,11 +33,9 @@ __all__ = [
     "Dialog",
     "Endpoint",
     "Exited",
-    "Following",
     "Garbled",
     "GuestLost",
     "HostKeyMismatch",
-    "Image",
     "ImageError",
     "ImageNotFound",
     "ImageStore",
@@ -50,7 +47,6 @@ __all__ = [
     "SandboxProvider",
     "SnapshotNotFound",
     "SourceError",
-    "Stream",
     "VmError",
     "VmLost",
     "VmSpec",

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from actors.vms.sandbox.disks import SnapshotInUse
-from actors.vms.sandbox.limits import Enforcement, Limits
+from actors.vms.sandbox.limits import Limits
 from actors.vms.sandbox.network import NetworkSettings
-from actors.vms.sandbox.provider import ImageRoots, SandboxProvider, SandboxSettings
-from actors.vms.sandbox.userns import IdMap, MappedFailed, NoSubIds, run_mapped
+from actors.vms.sandbox.provider import SandboxProvider, SandboxSettings
+from actors.vms.sandbox.userns import IdMap, run_mapped
 
 __all__ = [
-    "Enforcement",
     "IdMap",
-    "ImageRoots",
     "Limits",
-    "MappedFailed",
     "NetworkSettings",
-    "NoSubIds",
     "SandboxProvider",
     "SandboxSettings",
     "SnapshotInUse",

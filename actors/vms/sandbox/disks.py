@@ -100,10 +100,6 @@ class Disks:
         """Name every snapshot, or the rest of one."""
         return {path.name for place in ("snapshots", "trash/snapshots") for path in (self.folder / place).iterdir()}
 
-    def images(self) -> set[str]:
-        """Name every image that a disk or a snapshot lies on."""
-        return {chain.image for _, chain in self._chains()}
-
     def chain_on(self, snapshot: str) -> Chain:
         """Return what a disk starts from that starts from this snapshot. Raises SnapshotNotFound."""
         check_name(snapshot)

@@ -171,10 +171,6 @@ class SandboxProvider:
         """Free a snapshot; unknown names are fine. Raises SnapshotInUse while a VM or a snapshot starts from it."""
         self._disks.remove_snapshot(name)
 
-    def images_in_use(self) -> set[str]:
-        """Name the images that VMs and snapshots lie on, which have to stay."""
-        return self._disks.images()
-
     def destroy(self, vm_id: str) -> None:
         """End the VM and free all it held, whatever state it is in; ``list`` names it until the very end."""
         vm = self._vm(vm_id)

@@ -112,14 +112,6 @@ def test_a_snapshot_that_a_crash_of_the_host_tore_is_not_found_and_does_not_keep
     assert list(host.provider().snapshots()) == []
 
 
-def test_images_that_disks_and_snapshots_lie_on_are_told(boot: Boot, snapshot: Snapshot, host: Host) -> None:
-    assert host.provider().images_in_use() == set()
-    vm = boot()
-    assert vm.provider.images_in_use() == {IMAGE}
-    snapshot(vm)
-    assert vm.provider.images_in_use() == {IMAGE}
-
-
 def test_a_snapshot_does_not_come_to_lie_on_another_image_of_the_same_name(
     host: Host, boot: Boot, snapshot: Snapshot, tmp_path: Path, idmap: IdMap
 ) -> None:
