@@ -70,6 +70,8 @@ def test_a_failed_vm_is_looked_into_over_a_crash_and_charged_once(daemon: Daemon
     assert daemon.command("debug", named, "--", "cat", "made").stdout == "hello\n"
     daemon.start()
     assert [each["id"] for each in held(daemon)] == [lease["id"]]
+    assert daemon.json("drain", "--wait")["drained"]
+    daemon.command("resume")
     refused = daemon.command("debug", named, check=False)
     assert (refused.returncode, "a shell needs a terminal" in refused.stderr) == (1, True)
     assert daemon.json("debug", named, "--release") == {"released": lease["id"]}
