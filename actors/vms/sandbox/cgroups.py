@@ -110,7 +110,10 @@ def find_hierarchies(proc: Path = Path("/proc/self")) -> list[Hierarchy]:
         for mount in mounts:
             if mount.version == version and (not names or set(names.split(",")) <= mount.options):
                 own = mount.folder_of(path)
-                found += _first(mount.folder, names.split(",")) if names else _second(own, mount.folder)
+                usable = _first(mount.folder, names.split(",")) if names else _second(own, mount.folder)
+                found += usable
+                if usable:  # it may be mounted in several places, and on the same one again
+                    break
     return found
 
 

@@ -147,6 +147,12 @@ def test_a_container_that_sees_only_its_own_part_of_the_tree_makes_groups_there(
     assert find_hierarchies(proc) == [Hierarchy(1, ("pids",), tmp_path / "pids")]
 
 
+def test_a_hierarchy_that_is_mounted_twice_is_one(tmp_path: Path) -> None:
+    mount = f"30 20 0:1 / {tmp_path}/pids rw - cgroup cgroup rw,pids"
+    proc = describe_host(tmp_path, cgroup="4:pids:/a\n", mounts=[mount, mount], files={"pids/cgroup.procs": ""})
+    assert find_hierarchies(proc) == [Hierarchy(1, ("pids",), tmp_path / "pids")]
+
+
 def test_a_service_that_systemd_delegates_to_makes_its_own_group_the_parent(tmp_path: Path) -> None:
     service = "unified/system.slice/ci.service"
     proc = describe_host(
