@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.daemon import until
+from tests.e2e.daemon import FINAL, until
 from tests.e2e.pipelines import one
 from tests.system.machine import Machine
 
@@ -48,7 +48,7 @@ class Build:
         until(lambda: True if line in self.log() else None, f'"{line}" in the log of {self.name}', 120)
 
     def passes(self) -> None:
-        until(lambda: None if self.state() in {"running", "scheduled"} else True, f"the end of {self.name}", 180)
+        until(lambda: True if self.state() in FINAL else None, f"the end of {self.name}", 180)
         assert self.state() == "passed", self.job()
 
 
