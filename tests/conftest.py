@@ -1,4 +1,4 @@
-"""What the tests of several packages need: the folder of VM images."""
+"""What the tests of several packages need: the folder of VM images, and property tests that no clock fails."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 _CHECKOUT = Path(__file__).parent.parent
 

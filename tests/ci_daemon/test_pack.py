@@ -8,7 +8,7 @@ import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ci_daemon.submit.pack import Archive, PackError, pack
@@ -94,7 +94,6 @@ RULES = ["*.o", "/top", "sub/", "!sub/", "**/x", "a*", "!a.o", "sub/x", "\\#odd"
 PATHS = ["a.o", "b.o", "top", "x", "sub/x", "sub/a.o", "sub/top", "deep/y", "deep/er/y", "deep/er/x", "#odd"]
 
 
-@settings(deadline=None)
 @given(outer=st.lists(st.sampled_from(RULES), max_size=5), inner=st.lists(st.sampled_from(RULES), max_size=5))
 def test_keeps_what_git_would_add(tmp_path_factory: pytest.TempPathFactory, outer: list[str], inner: list[str]):
     tree = lay(tmp_path_factory.mktemp("tree"), dict.fromkeys(PATHS, ""))

@@ -61,7 +61,8 @@ def test_daemons_left_behind_die_with_their_job(pipeline: Pipeline):
 
 
 def test_a_full_disk_fails_the_job_and_says_so(pipeline: Pipeline):
-    build = pipeline.build(one("for i in 1 2 3 4; do head -c 400M /dev/zero > f$i; done", runner_args={"disk_gb": 1}))
+    fill = "for i in 1 2 3 4; do head -c 400M /dev/zero > f$i; done; sleep 1000"
+    build = pipeline.build(one(fill, runner_args={"disk_gb": 1}))
     assert build.finish(120)["state"] == "failed"
     job = build.jobs()["only"]
     assert job["error_code"] == "disk_full", job

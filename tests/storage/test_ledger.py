@@ -141,7 +141,7 @@ def test_entries_from_many_threads_all_count(storage: Storage, world: World):
         max_size=25,
     )
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_happens_in_whatever_order_money_adds_up(
     world: World, clock: HandClock, events: list[tuple[str, int, int, bool]]
 ):

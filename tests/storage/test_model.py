@@ -296,4 +296,4 @@ class Tables(RuleBasedStateMachine):
 
 
 TestTables = Tables.TestCase
-TestTables.settings = settings(max_examples=60, stateful_step_count=60, deadline=None, report_multiple_bugs=False)
+TestTables.settings = settings(max_examples=60, stateful_step_count=60, report_multiple_bugs=False)

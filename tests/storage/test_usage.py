@@ -215,7 +215,7 @@ _MICROSECONDS = st.integers(0, 3 * 86_400_000_000)
     ),
     st.tuples(_MICROSECONDS, _MICROSECONDS).filter(lambda window: window[0] != window[1]),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_sums_the_days_and_the_builds_of_any_window_agree(
     world: World, leases: list[tuple[int, int, str, int]], window: tuple[int, int]
 ):

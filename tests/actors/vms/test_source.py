@@ -161,7 +161,7 @@ class TestChecking:
         with pytest.raises(SourceError, match="has the SHA-256"):
             check_source(archive, ROOM, sha256="0" * 64)
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=300)
     @given(where=st.integers(0, 3000), what=st.binary(min_size=1, max_size=40), packed=st.booleans())
     def test_any_damage_gives_a_verdict(
         self, tmp_path_factory: pytest.TempPathFactory, where: int, what: bytes, packed: bool
