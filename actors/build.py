@@ -65,7 +65,7 @@ class BuildSupervisor(Supervised):
         if build is None:
             post(self._parent, Idle(self._build_id, self.actor_urn, self._received, finished=True))
             return
-        be_about(build=build.uuid)
+        be_about(build=build.external_id)
         self._build = build
         self._graph = Graph(storage.jobs.of_build(build.id), storage.jobs.edges(build.id))
         self._set_alarm()

@@ -70,7 +70,7 @@ class JobActor(Supervised):
 
     def begin(self) -> None:
         """Begin the attempt, or go on with it from where the storage says that it is."""
-        be_about(build=self._assignment.build.uuid, job=self._job.uuid)
+        be_about(build=self._assignment.build.external_id, job=self._job.uuid)
         exit_code = self._closing.recorded_exit()
         if exit_code is not None:
             self._exited(exit_code)
