@@ -78,7 +78,7 @@ def cancel(session: Session, *, name: str) -> None:
             raise Failure(f"build {name} is {found.state} already: nothing to cancel")
         found = find_build(storage, name)
     runs = served_by(session.state_dir) is not None
-    when = "is being canceled" if runs else "will be canceled when the service runs: start it with `ci-daemon serve`"
+    when = "is being canceled" if runs else f"will be canceled when the service runs: start it with {session.starting}"
     session.answer(_document(found), f"build {name} {when}")
 
 

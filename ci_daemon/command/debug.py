@@ -100,7 +100,7 @@ def _release(session: Session, storage: Storage, target: Target, about: str) -> 
         raise Failure(f"the VM of {about} is not held: the job is {target.job.state}, and its VM goes when it ends")
     storage.audit.write(session.operator, "release", about, "the VM was held")
     runs = served_by(session.state_dir) is not None
-    when = "its VM goes now" if runs else "its VM goes when the service runs: start it with `ci-daemon serve`"
+    when = "its VM goes now" if runs else f"its VM goes when the service runs: start it with {session.starting}"
     session.answer({"released": target.lease.uuid}, f"{about} is held no longer: {when}")
 
 

@@ -56,7 +56,7 @@ def _wait(session: Session, storage: Storage) -> None:
         if served_by(session.state_dir) is None:
             raise Failure(
                 f"the host is drained, but no service runs to see the end of what holds a VM ({left}):"
-                " start `ci-daemon serve`, or end it with `ci-daemon lease kill --all`"
+                f" start it with {session.starting}, or free the VMs with `ci-daemon lease kill --all`"
             )
         if storage.switches.drained_since() is None:
             raise Failure("somebody resumed the host meanwhile: drain it again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from http import HTTPStatus
 
 from actors.vms import VmError
@@ -40,6 +41,8 @@ def sentence(error: Exception) -> str:
             return f"{error}: check CI_DAEMON_TOKEN, and CI_DAEMON_URL"
         case PermissionError(filename=str(name)):
             return f"{name}: Permission denied: run this with sudo, or as whom it belongs to"
+        case OSError(errno=errno.ENOSPC, filename=name):
+            return f"{name or 'what this writes to'}: the disk is full: free some, and run the same command again"
         case OSError(filename=str(name), strerror=str(reason)):
             return f"{name}: {reason}"
         case _:

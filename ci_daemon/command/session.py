@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_STATE_DIR", "Failure", "Session", "on_one_line", "pass_session"]
 
 DEFAULT_STATE_DIR = Path("/var/lib/ci-daemon")
-
+_UNIT = Path("/usr/local/lib/systemd/system/ci-daemon.service")
+"""Serves the default state directory, where the service is installed."""
 
 _WIDEST = 500
 
@@ -44,21 +46,32 @@ class Failure(click.ClickException):
     """The command could not do it; the message is one sentence that says what to do."""
 
 
+def _operator() -> str:
+    """Return which user of the host calls; behind `sudo` the one who called that."""
+    try:
+        return os.environ.get("SUDO_USER") or pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"
+
+
 @dataclass(slots=True)
 class Session:
     """One run of `ci-daemon`. Only `--json` changes it, wherever on the line that stands."""
 
     state_dir: Path = DEFAULT_STATE_DIR
     json: bool = False
+    operator: str = field(default_factory=_operator)
+    """Who runs the command, for the audit: found before root goes on as the service's user."""
 
     def config(self) -> config.Config:
         """Return the configuration. Raises ConfigError."""
         return config.load(self.state_dir, os.environ)
 
     @property
-    def operator(self) -> str:
-        """Return which user of the host runs the command, for the audit; behind `sudo` the one who called it."""
-        return os.environ.get("SUDO_USER") or os.environ.get("USER") or f"uid {os.getuid()}"
+    def starting(self) -> str:
+        """Return the command that starts the service, as it stands in a sentence."""
+        installed = self.state_dir == DEFAULT_STATE_DIR and _UNIT.exists()
+        return "`systemctl start ci-daemon`" if installed else "`ci-daemon serve`"
 
     @contextmanager
     def storage(self) -> Iterator[Storage]:

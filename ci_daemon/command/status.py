@@ -51,7 +51,7 @@ def status(session: Session) -> int:
     config, server = session.config(), served_by(session.state_dir)
     with session.storage() as storage:
         document = _document(session, storage, config, server)
-    session.answer(document, "\n".join(_screen(document)))
+    session.answer(document, "\n".join(_screen(document, session.starting)))
     return 0 if document["answers"] else _STOPPED
 
 
@@ -122,8 +122,8 @@ def _answer(server: ServingProcess | None) -> str | None:
     return said if said in _HEALTHS else None
 
 
-def _screen(told: Mapping[str, Any]) -> Iterator[str]:
-    yield f"service  {_service(told)}"
+def _screen(told: Mapping[str, Any], starting: str) -> Iterator[str]:
+    yield f"service  {_service(told, starting)}"
     low = _TOO_LITTLE if told["disk_low"] else ""
     yield f"state    {told['state_dir']}, {told['disk_free_bytes'] / _GIB:.1f} GiB free{low}"
     yield f"builds   {_counted(told['builds']) or 'none under way'}"
@@ -139,9 +139,9 @@ def _screen(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"         {each['finished_at'][:19]}Z {each['build']} {each['step']}: {reason}"
 
 
-def _service(told: Mapping[str, Any]) -> str:
+def _service(told: Mapping[str, Any], starting: str) -> str:
     if told["pid"] is None:
-        return "does not run: start it with `ci-daemon serve`"
+        return f"does not run: start it with {starting}"
     up = "" if told["up_seconds"] is None else f" for {span(told['up_seconds'])}"
     health = "" if told["answers"] else ", but does not answer: `ci-daemon logs` may say why"
     watched = "" if told["watchdog_seconds"] is None else f", watched by systemd every {told['watchdog_seconds']:g} s"
@@ -154,7 +154,7 @@ def _queue(told: Mapping[str, Any]) -> str:
     if not told["queued_jobs"]:
         return f"no jobs wait{drained}"
     since = f", the oldest since {told['oldest_queued_at'][:19]}Z" if told["oldest_queued_at"] else ""
-    return f"{told['queued_jobs']} jobs wait{since}: {told['next_job_reason']}{drained}"
+    return f"{told['queued_jobs']} jobs wait{since}{drained or ': ' + told['next_job_reason']}"
 
 
 def _fault(each: ServiceFault) -> dict[str, object]:

@@ -175,7 +175,7 @@ class Client:
 
     def _unreachable(self, error: Exception) -> ServiceUnreachable:
         return ServiceUnreachable(
-            f"nobody answers at {self.url} ({error}): start `ci-daemon serve`, or set CI_DAEMON_URL to where it runs"
+            f"nobody answers at {self.url} ({error}): start the service, or set CI_DAEMON_URL to where it runs"
         )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from ci_daemon.command import main
+from ci_daemon.command.faults import sentence
+from ci_daemon.command.session import Session
 from storage import Storage, SystemClock
 
 Run = Callable[..., int]
@@ -178,6 +181,30 @@ def test_status_of_a_service_that_does_not_run_is_exit_code_3(
     assert (answer["builds"], answer["leases"], answer["vms"], answer["queued_jobs"]) == ({}, {}, {}, 0)
     assert (answer["drained_since"], answer["disk_low"], answer["errors"]) == (None, False, [])
     assert (answer["balances_cents"], answer["overdrawn_organizations"]) == (0, 0)
+
+
+def test_an_installed_service_is_started_by_its_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    unit = tmp_path / "ci-daemon.service"
+    monkeypatch.setattr("ci_daemon.command.session._UNIT", unit)
+    assert Session().starting == "`ci-daemon serve`"
+    unit.touch()
+    assert Session().starting == "`systemctl start ci-daemon`"
+    assert Session(tmp_path).starting == "`ci-daemon serve`"
+
+
+def test_who_called_is_known_also_where_root_went_on_as_the_services_user(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 0)
+    session = Session()
+    monkeypatch.setattr("os.getuid", lambda: 65534)
+    monkeypatch.setenv("USER", "ci-daemon")
+    assert session.operator == "root"
+
+
+@pytest.mark.parametrize(("name", "said"), [("/srv/a", "/srv/a"), (None, "what this writes to")])
+def test_a_full_disk_is_said_with_what_to_do(name: str | None, said: str):
+    fault = OSError(errno.ENOSPC, "No space left on device", name)
+    assert sentence(fault) == f"{said}: the disk is full: free some, and run the same command again"
 
 
 def test_lists_of_nothing_say_so(made: Run, capsys: pytest.CaptureFixture[str]):

@@ -73,6 +73,13 @@ def test_status_tells_who_waits_and_what_went_wrong_last(run: Run, capsys: pytes
     assert "money    0 cents on all accounts\n" in screen
 
 
+def test_status_says_once_that_the_host_is_drained(run: Run, capsys: pytest.CaptureFixture[str]):
+    assert run("drain") == 0
+    assert run("status") == 3
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("queue"))
+    assert line.endswith("Z; the owner has drained this host: `ci-daemon resume` has jobs start again")
+
+
 def test_the_queue_is_in_its_order_and_says_that_nobody_serves_it(run: Run, capsys: pytest.CaptureFixture[str]):
     assert run("queue", "--json") == 0
     found = json.loads(capsys.readouterr().out)
