@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
 from ci_daemon import backup as backups
-from ci_daemon.command.session import Failure, Session, pass_session
+from ci_daemon.command.session import DEFAULT_STATE_DIR, Failure, Session, pass_session
 from ci_daemon.command.style import Command
 from ci_daemon.config import file_of
 
@@ -156,4 +156,7 @@ def _proven(proof: Proof, directory: Path) -> Iterator[str]:
     if proof.configuration is not None:
         aside = "" if proof.configuration.suffix == ".toml" else ": take from it what you need"
         yield f"  the configuration is in {proof.configuration}{aside}"
-    yield "next: `ci-daemon doctor`, which says what this machine lacks"
+    if directory == DEFAULT_STATE_DIR:
+        yield "next: `sudo ci-daemon install`, which gives it to the service and starts that"
+    else:
+        yield "next: `ci-daemon doctor`, which says what this machine lacks"

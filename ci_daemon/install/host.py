@@ -78,7 +78,7 @@ class Host:
     def ask(self, command: Path, *arguments: str, allowed: Collection[int] = (0,)) -> Any:  # noqa: ANN401 - JSON
         """Run a `ci-daemon` on the state directory as the service's user, and return its document.
 
-        Raises InstallError where it ends with another exit code than the allowed ones.
+        Raises InstallError where it ends with another exit code than the allowed ones, or with no document.
         """
         become = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--init-groups", "--"]
         argv = [*become, str(command), "--state-dir", str(self.state), "--json", *arguments]
@@ -91,7 +91,7 @@ class Host:
             )
         except OSError as error:
             raise InstallError(f"`{shlex.join(argv)}` cannot be run: {error.strerror}") from error
-        if done.returncode not in allowed:
+        if done.returncode not in allowed or (done.returncode != 0 and not done.stdout):
             said = [line for line in (done.stderr or done.stdout).strip().splitlines() if line.strip()]
             told = "; ".join(said[-_LINES_TOLD:]) or "it said nothing"
             raise InstallError(f"`{shlex.join(argv)}` ended with {done.returncode}: {told}")

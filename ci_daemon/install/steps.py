@@ -44,8 +44,8 @@ def steps(host: Host, wanted: Release) -> list[Step]:
     return [
         Step("user", partial(account.lacking, host), partial(account.make, host)),
         Step("configuration", partial(state.configuration_lacking, host), partial(state.make_configuration, host)),
-        Step("host", partial(needs.lacking, host, wanted), partial(needs.make, host, wanted)),
         Step("state", partial(state.directory_lacking, host), partial(state.make_directory, host, wanted)),
+        Step("host", partial(needs.lacking, host, wanted), partial(needs.make, host, wanted)),
         Step("image", partial(needs.image_lacking, host, wanted), partial(needs.make_image, host, wanted)),
         Step("service", partial(switching.lacking, host, wanted), partial(switching.to, host, wanted)),
         Step("command", partial(_command_lacking, host), partial(_link_command, host)),
