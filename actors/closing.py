@@ -152,8 +152,7 @@ class Closing:
         build = self._assignment.build
         seconds = 0 if ending.event is JobEvent.PASSED else seconds_to_hold(self._runtime, build)
         if seconds:
-            name = f"{build.organization_slug}/{build.pipeline_slug}/{build.number}"
-            look = shlex.join(["ci-daemon", "debug", name, self._job.step_key])
+            look = shlex.join(["ci-daemon", "debug", build.name, self._job.step_key])
             self._attempt.notice(f"the VM is held for {seconds} s; for a shell in it, on the host: {look}")
         return replace(ending, held_seconds=seconds)
 

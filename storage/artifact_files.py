@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from storage.folders import settle
 from storage.records import NewArtifact
 
 if TYPE_CHECKING:
@@ -58,11 +59,7 @@ class ArtifactFiles:
         """Return when the names of a build's files are on the disk, as their bytes are."""
         for folder in (self._directory / build_uuid, self._directory):
             with suppress(FileNotFoundError):
-                descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+                settle(folder)
 
     def remove(self, build_uuid: str, uuids: Iterable[str]) -> None:
         """Remove files; those that are gone are fine."""

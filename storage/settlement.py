@@ -53,9 +53,8 @@ class Settlement:
         failure = Outcome(error_code=code, error_message=note)
         with self._database.write():
             build = written(self._builds.get(build_id))
-            name = f"{build.organization_slug}/{build.pipeline_slug}/{build.number}"
             if build.state.terminal:
-                raise BuildFinished(f"build {name} is {build.state} already: nothing to do")
+                raise BuildFinished(f"build {build.name} is {build.state} already: nothing to do")
             held: list[Lease] = []
             for job in self._jobs.of_build(build_id):
                 if job.state.terminal:
@@ -73,5 +72,5 @@ class Settlement:
                 if lease is not None and lease.state is not LeaseState.ENDED:
                     held.append(lease)
             self._builds.move(build_id, build.state, state, error_code=code, error_message=note)
-            self._audit.write(actor, f"force-finish {state}", name, note)
+            self._audit.write(actor, f"force-finish {state}", build.name, note)
         return held

@@ -15,6 +15,7 @@ from ci_daemon.backup.manifest import CONFIGURATION, MANIFEST, BackupError, Mani
 from ci_daemon.backup.taking import KEY_PURPOSE
 from ci_daemon.lock import serving
 from storage import Storage, SystemClock, Vault, check_database
+from storage.folders import settle
 from storage.layout import ARTIFACTS, DATABASE, KEY, LOGS, SOURCES
 
 if TYPE_CHECKING:
@@ -209,8 +210,4 @@ def _settle(staging: Path, directory: Path, proof: Proof) -> None:
         (staging / CONFIGURATION).replace(proof.configuration)
     for path in sorted(staging.iterdir(), key=lambda path: path.name == DATABASE):
         path.rename(directory / path.name)
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    settle(directory)

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 from ci_daemon.backup.archive import Packer, packing
 from ci_daemon.backup.manifest import CONFIGURATION, BackupError, Manifest
 from storage import LogFiles, LogLimit, NotInitialized, SystemClock, Vault, check_database, frozen
+from storage.folders import settle
 from storage.layout import ARTIFACTS, DATABASE, KEY, LOGS, SOURCES
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def backup(
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    _settle(target.parent)
+    settle(target.parent)
     return manifest
 
 
@@ -177,12 +178,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink()
-
-
-def _settle(folder: Path) -> None:
-    """Return when a folder's names are on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -100,7 +100,7 @@ def _document(each: Lease, storage: Storage, now: datetime) -> dict[str, object]
         "state": each.state.value if hold is None else "held",
         "age_seconds": int((now - each.created_at).total_seconds()),
         "organization": build and build.organization_slug,
-        "build": build and f"{build.organization_slug}/{build.pipeline_slug}/{build.number}",
+        "build": build and build.name,
         "job": "rendering" if job is None and build is not None else job and job.name,
         "job_id": job and job.uuid,
         "attempt": each.attempt,

@@ -60,5 +60,4 @@ def _told(storage: Storage, job: Job | None, position: int | None, reason: str) 
     """Yield a job that waits, unless it went meanwhile."""
     build = None if job is None else storage.builds.get(job.build_id)
     if job is not None and build is not None and job.scheduled_at is not None:
-        name = f"{build.organization_slug}/{build.pipeline_slug}/{build.number}"
-        yield WaitingJob(position, name, job.step_key, build.organization_slug, job.scheduled_at, reason)
+        yield WaitingJob(position, build.name, job.step_key, build.organization_slug, job.scheduled_at, reason)

@@ -45,7 +45,7 @@ def _work(storage: Storage) -> Iterator[Work]:
         if build is None:  # a warm VM, or what went meanwhile
             continue
         yield Work(
-            build=f"{build.organization_slug}/{build.pipeline_slug}/{build.number}",
+            build=build.name,
             step=None if job is None else job.step_key,
             state="rendering" if job is None else "held" if lease.id in held else job.state.value,
             attempt=lease.attempt,

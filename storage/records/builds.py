@@ -103,6 +103,11 @@ class Build:
     debug: bool
 
     @property
+    def name(self) -> str:
+        """What people call it: ORG/PIPELINE/NUMBER."""
+        return f"{self.organization_slug}/{self.pipeline_slug}/{self.number}"
+
+    @property
     def given_up(self) -> bool:
         """Whether its jobs are to end and no other is to start: it was canceled, or the service failed it."""
         return self.cancel_requested or self.error_code is not None
