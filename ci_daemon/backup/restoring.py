@@ -80,7 +80,7 @@ def restore(
         _take_key(manifest, staging, key)
         check_database(staging / DATABASE)
         proof = _prove(manifest, staging, directory)
-        _settle(staging, directory, proof)
+        _move_in(staging, directory, proof)
     return proof
 
 
@@ -200,7 +200,7 @@ def _configuration(manifest: Manifest, staging: Path, directory: Path) -> Path |
     return directory / (CONFIGURATION if own and not (directory / CONFIGURATION).exists() else _FROM_BACKUP)
 
 
-def _settle(staging: Path, directory: Path, proof: Proof) -> None:
+def _move_in(staging: Path, directory: Path, proof: Proof) -> None:
     """Move all into place, the database last: with it the directory is a state directory, and before it is none."""
     if os.geteuid() == 0:
         owner = directory.stat()

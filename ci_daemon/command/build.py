@@ -129,7 +129,7 @@ def _document(each: Build) -> dict[str, object]:
     return {
         "id": each.external_id,
         "build_id": each.uuid,
-        "name": f"{each.organization_slug}/{each.pipeline_slug}/{each.number}",
+        "name": each.name,
         "number": each.number,
         "state": each.state.value,
         "branch": each.branch,

@@ -40,7 +40,7 @@ class Shell:
         """
         script = f"{self._entry}; " + (f"exec {shlex.join(command)}" if command else _SHELL)
         window = None if command else own_window()
-        return converse(self._connection.dialog(script, window), at_terminal=window is not None)
+        return converse(self._connection.dialog(script, window), interactive=window is not None)
 
     def close(self) -> None:
         """Hang up. What was started in the VM and waits for nobody runs on."""

@@ -35,9 +35,10 @@ def own_window() -> Window:
     return Window(os.environ.get("TERM", "dumb"), columns, rows)
 
 
-def converse(dialog: Dialog, *, at_terminal: bool) -> int:
+def converse(dialog: Dialog, *, interactive: bool) -> int:
     """Hand a program's output on, and this process's input to it, to its end; return its exit code.
 
+    Where it is ``interactive``, this terminal's keys go there one by one, and its size as it changes.
     Raises ConnectionLost.
     """
     stdin, stdout, stderr = sys.stdin.fileno(), sys.stdout.fileno(), sys.stderr.fileno()
@@ -45,8 +46,8 @@ def converse(dialog: Dialog, *, at_terminal: bool) -> int:
     sys.stderr.flush()
     threading.Thread(target=_feed, args=(dialog, stdin), name="stdin", daemon=True).start()
     with ExitStack() as restored:
-        resized = restored.enter_context(_resizes()) if at_terminal else None
-        if at_terminal:
+        resized = restored.enter_context(_resizes()) if interactive else None
+        if interactive:
             restored.enter_context(_raw(stdin))
         awaited = [dialog.fileno()] if resized is None else [dialog.fileno(), resized]
         while True:
