@@ -35,4 +35,4 @@ def examine(state_dir: Path, environ: Mapping[str, str]) -> Iterator[Check]:
     yield state.default_image(state_dir, config)
     yield service.address(state_dir, config.http.listen)
     yield from service.unit(state_dir)
-    yield from enforcement(Limits.of_host(config.sandbox.processes))
+    yield from enforcement(Limits.of_host(config.sandbox.processes, service.environment(state_dir, environ)))

@@ -7,19 +7,25 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actors.vms.sandbox.program import STARTER
 from api import CannotListen, may_listen
 from ci_daemon.doctor.check import Check, good
 from ci_daemon.lock import served_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["address", "synchronized", "unit"]
+__all__ = ["address", "environment", "synchronized", "unit"]
 
 _SYSTEMD = Path("/run/systemd/system")
 _UNIT = "ci-daemon.service"
 _STATE_DIR = Path("/var/lib/ci-daemon")
 """The state directory that the unit serves."""
+
+
+def environment(state_dir: Path, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment that decides where VMs go: of the state directory of the unit, it is the unit's."""
+    return {**environ, STARTER: ""} if state_dir == _STATE_DIR else environ
 
 
 def address(state_dir: Path, listen: str) -> Check:

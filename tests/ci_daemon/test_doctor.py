@@ -174,6 +174,11 @@ def test_a_service_that_systemd_does_not_keep_running_is_told(
     assert check.mend == mends
 
 
+def test_where_vms_go_is_told_of_the_unit_and_not_of_the_shell_that_asks(tmp_path: Path):
+    assert service.environment(Path("/var/lib/ci-daemon"), {"PATH": "/bin"}).keys() == {"PATH", "CI_DAEMON_STARTER"}
+    assert service.environment(tmp_path, {"PATH": "/bin"}) == {"PATH": "/bin"}
+
+
 def test_no_state_directory_is_told_with_the_command_that_makes_it(tmp_path: Path):
     check = state.state_directory(tmp_path)
     assert check.command(as_root=False) == f"ci-daemon --state-dir {tmp_path} init"

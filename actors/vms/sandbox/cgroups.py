@@ -17,7 +17,7 @@ from actors.vms.provider import VmError
 from actors.vms.sandbox.program import STARTER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["CONTROLLERS", "Group", "Hierarchy", "find_hierarchies", "remove_groups"]
 
@@ -100,8 +100,8 @@ class Hierarchy:
             yield ("cpu.cfs_quota_us", quota) if first else ("cpu.max", f"{quota} {_PERIOD}")
 
 
-def find_hierarchies(proc: Path = Path("/proc/self")) -> list[Hierarchy]:
-    """Find where this process may make control groups, without changing anything."""
+def find_hierarchies(proc: Path = Path("/proc/self"), environ: Mapping[str, str] = os.environ) -> list[Hierarchy]:
+    """Find where this process may make control groups in that environment, without changing anything."""
     mounts = list(_mounts(proc))
     found: list[Hierarchy] = []
     for line in (proc / "cgroup").read_text(encoding="utf-8").splitlines():
@@ -110,7 +110,7 @@ def find_hierarchies(proc: Path = Path("/proc/self")) -> list[Hierarchy]:
         for mount in mounts:
             if mount.version == version and (not names or set(names.split(",")) <= mount.options):
                 own = mount.folder_of(path)
-                usable = _first(mount.folder, names.split(",")) if names else _second(own, mount.folder)
+                usable = _first(mount.folder, names.split(",")) if names else _second(own, mount.folder, environ)
                 found += usable
                 if usable:  # it may be mounted in several places, and on the same one again
                     break
@@ -165,14 +165,14 @@ def _first(top: Path, controllers: list[str]) -> list[Hierarchy]:
     return [Hierarchy(1, wanted, top)] if wanted and os.access(top, os.W_OK) else []
 
 
-def _second(own: Path, root: Path) -> list[Hierarchy]:
+def _second(own: Path, root: Path, environ: Mapping[str, str]) -> list[Hierarchy]:
     """Find the parent of groups.
 
     That is what systemd keeps for VMs and who starts them (``systemd/ci-daemon-vms.service``), even if it has no
     controllers to hand down; else what the service was put in by name, or is alone in, or, for root, one of our own.
     """
     kept = root / _KEPT
-    if STARTER in os.environ and _may_use(kept):
+    if STARTER in environ and _may_use(kept):
         return [Hierarchy(2, _offered(kept), kept, (kept,))]
     emptied: Path | None = None
     enable_in: tuple[Path, ...]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmError
 from actors.vms.sandbox.cgroups import CONTROLLERS, Group, Hierarchy, find_hierarchies
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from storage import Shape
 
 __all__ = ["Enforcement", "Limits"]
@@ -38,9 +41,9 @@ class Limits:
     hierarchies: tuple[Hierarchy, ...]
 
     @classmethod
-    def of_host(cls, processes: int, proc: Path = Path("/proc/self")) -> Limits:
-        """Find what this process may use here. Changes nothing."""
-        return cls(processes, tuple(find_hierarchies(proc)))
+    def of_host(cls, processes: int, environ: Mapping[str, str] = os.environ) -> Limits:
+        """Find what this process may use here in that environment. Changes nothing."""
+        return cls(processes, tuple(find_hierarchies(environ=environ)))
 
     def describe(self) -> list[Enforcement]:
         """Say of each part of a shape how it is enforced, for `ci-daemon doctor` and the start-up log."""

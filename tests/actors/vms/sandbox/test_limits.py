@@ -200,6 +200,8 @@ def test_vms_go_to_the_group_of_who_starts_them_whatever_controllers_it_has(
     )
     (own,) = find_hierarchies(proc)
     assert own.parent == tmp_path / service
+    in_the_unit = {STARTER: ""}
+    assert find_hierarchies(proc, in_the_unit) == [Hierarchy(2, ("pids",), tmp_path / kept, (tmp_path / kept,))]
     monkeypatch.setenv(STARTER, "/run/ci-daemon-vms/starter")
     assert find_hierarchies(proc) == [Hierarchy(2, ("pids",), tmp_path / kept, (tmp_path / kept,))]
     (tmp_path / kept / "cgroup.controllers").write_text("hugetlb")
