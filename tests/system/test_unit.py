@@ -8,84 +8,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
-from tests.e2e.daemon import FINAL, until
-from tests.e2e.pipelines import one
+from tests.e2e.daemon import until
 from tests.system.machine import Machine
+from tests.system.service import Service
 
 UNITS = "/etc/systemd/system"
 TICKS = 60
 TICKING = f"for tick in $(seq {TICKS}); do echo tick $tick; sleep 0.25; done"
 
 
-@dataclass
-class Build:
-    """A build of one job on the service of a machine."""
-
-    service: Service
-    number: int
-    uuid: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.service.org}/demo/{self.number}"
-
-    def job(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.service.ask("GET", f"pipelines/demo/builds/{self.number}/jobs")["data"][0]
-        return found
-
-    def state(self) -> str:
-        return str(self.service.ask("GET", f"pipelines/demo/builds/{self.number}")["state"])
-
-    def log(self) -> list[str]:
-        return self.service.curl("GET", f"pipelines/demo/builds/{self.number}/jobs/{self.job()['id']}/log").splitlines()
-
-    def says(self, line: str) -> None:
-        until(lambda: True if line in self.log() else None, f'"{line}" in the log of {self.name}', 120)
-
-    def passes(self) -> None:
-        until(lambda: True if self.state() in FINAL else None, f"the end of {self.name}", 180)
-        assert self.state() == "passed", self.job()
-
-
-@dataclass
-class Service:
-    """The installed service, as its owner meets it from a shell of the machine."""
-
-    machine: Machine
-    url: str
-    token: str
-    org: str
-
-    def curl(self, method: str, path: str, body: object = None) -> str:
-        sent = "" if body is None else "-H 'Content-Type: application/json' -d @-"
-        command = f"curl -sSf -X {method} -H 'Authorization: Bearer {self.token}' {sent}"
-        done = self.machine.run(f"{command} {self.url}/api/v0/organizations/{self.org}/{path}", stdin=json.dumps(body))
-        return done.stdout
-
-    def ask(self, method: str, path: str, body: object = None) -> Any:
-        return json.loads(self.curl(method, path, body))
-
-    def build(self, command: str) -> Build:
-        body = {"branch": "main", "commit": "none", "pipeline_ir": one(command)}
-        made = self.ask("POST", "pipelines/demo/builds", body)
-        return Build(self, made["number"], made["id"])
-
-    def property(self, name: str, unit: str = "ci-daemon") -> str:
-        return self.machine.run(f"systemctl show --value --property {name} {unit}").stdout.strip()
-
-    def answers(self) -> bool:
-        return self.machine.run(f"curl -sf {self.url}/healthz", check=False).stdout == "ok"
-
-
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
     with Machine() as machine:
-        machine.put_checkout("/srv/ci-daemon")
         # The kernel of these machines has its controllers in version 1: who the service runs as may make groups there.
         machine.run("useradd --system --home-dir /var/lib/ci-daemon --shell /usr/sbin/nologin ci-daemon")
         machine.write(
@@ -96,12 +33,7 @@ def service() -> Iterator[Service]:
             "/etc/systemd/system/ci-daemon.service.d/tests.conf",
             "[Unit]\nRequires=groups.service\nAfter=groups.service\n[Service]\nReadWritePaths=/cgroup\n",
         )
-        done = machine.run("/srv/ci-daemon/install.sh --owner ada@example.org --json", seconds=900)
-        said = json.loads(done.stdout)
-        service = Service(machine, said["url"], said["owner"]["token"], said["owner"]["organization"])
-        pipeline = {"name": "demo", "repository": "https://example.org/demo.git", "default_branch": "main"}
-        service.ask("POST", "pipelines", pipeline)
-        yield service
+        yield Service.installed_on(machine)
 
 
 def test_it_is_confined_and_its_units_are_right(service: Service):

@@ -1,0 +1,86 @@
+"""The service on a machine, and a build on it, as its owner meets them from a shell there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from tests.e2e.daemon import FINAL, until
+from tests.e2e.pipelines import one
+
+if TYPE_CHECKING:
+    from tests.system.machine import Machine
+
+__all__ = ["Build", "Service"]
+
+
+@dataclass
+class Build:
+    """A build of one job on the service of a machine."""
+
+    service: Service
+    number: int
+    uuid: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.service.org}/demo/{self.number}"
+
+    def job(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.service.ask("GET", f"pipelines/demo/builds/{self.number}/jobs")["data"][0]
+        return found
+
+    def state(self) -> str:
+        return str(self.service.ask("GET", f"pipelines/demo/builds/{self.number}")["state"])
+
+    def log(self) -> list[str]:
+        return self.service.curl("GET", f"pipelines/demo/builds/{self.number}/jobs/{self.job()['id']}/log").splitlines()
+
+    def says(self, line: str) -> None:
+        until(lambda: True if line in self.log() else None, f'"{line}" in the log of {self.name}', 120)
+
+    def passes(self) -> None:
+        until(lambda: True if self.state() in FINAL else None, f"the end of {self.name}", 180)
+        assert self.state() == "passed", self.job()
+
+
+@dataclass
+class Service:
+    """The installed service, as its owner meets it from a shell of the machine."""
+
+    machine: Machine
+    url: str
+    token: str
+    org: str
+
+    @classmethod
+    def installed_on(cls, machine: Machine) -> Self:
+        """Install this checkout onto a machine, with a pipeline ``demo`` of the owner's."""
+        machine.put_checkout("/srv/ci-daemon")
+        done = machine.run("/srv/ci-daemon/install.sh --owner ada@example.org --json", seconds=900)
+        said = json.loads(done.stdout)
+        service = cls(machine, said["url"], said["owner"]["token"], said["owner"]["organization"])
+        pipeline = {"name": "demo", "repository": "https://example.org/demo.git", "default_branch": "main"}
+        service.ask("POST", "pipelines", pipeline)
+        return service
+
+    def curl(self, method: str, path: str, body: object = None) -> str:
+        sent = "" if body is None else "-H 'Content-Type: application/json' -d @-"
+        command = f"curl -sSf -X {method} -H 'Authorization: Bearer {self.token}' {sent}"
+        done = self.machine.run(f"{command} {self.url}/api/v0/organizations/{self.org}/{path}", stdin=json.dumps(body))
+        return done.stdout
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        return json.loads(self.curl(method, path, body))
+
+    def build(self, command: str) -> Build:
+        body = {"branch": "main", "commit": "none", "pipeline_ir": one(command)}
+        made = self.ask("POST", "pipelines/demo/builds", body)
+        return Build(self, made["number"], made["id"])
+
+    def property(self, name: str, unit: str = "ci-daemon") -> str:
+        return self.machine.run(f"systemctl show --value --property {name} {unit}").stdout.strip()
+
+    def answers(self) -> bool:
+        return self.machine.run(f"curl -sf {self.url}/healthz", check=False).stdout == "ok"

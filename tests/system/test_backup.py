@@ -1,0 +1,102 @@
+"""A service that moves: backed up on one machine while a build runs, restored and installed on another one.
+
+Each test goes on where the one before ended.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from tests.e2e.daemon import FINAL, until
+from tests.system.machine import Machine
+from tests.system.service import Build, Service
+
+STATE, FILE = "/var/lib/ci-daemon", "/srv/ci-daemon.backup"
+RUNNING = "echo begun; sleep 30; echo done"
+
+
+@dataclass
+class Saved:
+    """What the first machine had when its backup was taken."""
+
+    passed: Build
+    log: list[str]
+    running: Build
+    balance: int
+    setting: str
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[Machine]:
+    """A machine on which the ids of the first one belong to somebody else."""
+    with Machine() as made:
+        made.put_checkout("/srv/ci-daemon")
+        made.run("useradd --create-home carl; useradd --system mallory")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def saved(other: Machine) -> Saved:
+    """Take a backup on one machine, which then breaks, and bring the file to the other one."""
+    with Machine() as machine:
+        service = Service.installed_on(machine)
+        passed = service.build("echo kept")
+        passed.passes()
+        machine.run("sed -i 's/^#warm = .*/warm = 1/' /etc/ci-daemon/ci-daemon.toml")
+        running = service.build(RUNNING)
+        running.says("begun")
+        found = Saved(passed, passed.log(), running, balance(machine), "warm = 1")
+        machine.run(f"ci-daemon backup {FILE}")
+        shutil.copy(machine.root / FILE[1:], other.root / FILE[1:])
+    return found
+
+
+def balance(machine: Machine, command: str = "ci-daemon") -> int:
+    cents: int = json.loads(machine.run(f"{command} --json org list").stdout)[0]["balance_cents"]
+    return cents
+
+
+def test_it_is_restored_by_a_program_out_of_pip_before_anything_is_installed(other: Machine, saved: Saved):
+    other.run("python3 -m venv /root/venv && /root/venv/bin/pip install --quiet /srv/ci-daemon", seconds=300)
+    done = other.run(f"/root/venv/bin/ci-daemon restore {FILE}")
+    assert "1 builds are not finished" in done.stdout
+    assert done.stdout.endswith("next: `sudo ci-daemon install`, which gives it to the service and starts that\n")
+    assert balance(other, "/root/venv/bin/ci-daemon") == saved.balance
+    assert saved.setting in other.run(f"cat {STATE}/ci-daemon.toml.from-backup").stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def moved(other: Machine, saved: Saved) -> Service:
+    """The service on the other machine, of whose owner it knows all, so that nobody is asked who that is."""
+    installed: dict[str, Any] = json.loads(other.run("/root/venv/bin/ci-daemon install --json", seconds=900).stdout)
+    assert installed["owner"] is None
+    return replace(saved.running.service, machine=other, url=installed["url"])
+
+
+def test_all_of_it_is_the_services_there(other: Machine, moved: Service):
+    assert other.run("systemctl is-active ci-daemon").stdout.strip() == "active"
+    assert other.run(f"stat -c '%U %G %a' {STATE} {STATE}/secret.key").stdout.splitlines() == [
+        "ci-daemon ci-daemon 700",
+        "ci-daemon ci-daemon 600",
+    ]
+    assert not other.run(f"find {STATE} -user root; find {STATE} -nouser -path '*/logs/*'").stdout
+    assert moved.answers()
+
+
+def test_what_ended_is_there_and_what_ran_is_tried_again(moved: Service, saved: Saved):
+    assert replace(saved.passed, service=moved).log() == saved.log
+    running = replace(saved.running, service=moved)
+    until(lambda: True if running.state() in FINAL else None, "the end of the build that ran", 180)
+    assert (running.state(), running.job()["attempt"]) == ("passed", 2)
+    assert running.log()[-2:] == ["begun", "done"]
+
+
+def test_it_builds_on(other: Machine, moved: Service):
+    moved.build("true").passes()
+    other.run("ci-daemon ledger verify")
