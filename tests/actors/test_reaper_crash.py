@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import apsw
 import pytest
 
 from actors import Settings
@@ -59,7 +61,7 @@ class Nursery:
         """Tell whether no program is at work on disks, and every VM either stands or is dead."""
         folder, provider = self.runtime.storage.directory / "sandbox", self.runtime.provider
         alive = {vm for vm in provider.list() if provider.alive(vm)}
-        return not _working_in(folder / "trees") and alive <= _vms_of(folder)
+        return not _working_in(folder / "trees") and alive <= _vms_of(folder.parent)
 
     @property
     def kinds(self) -> set[str]:
@@ -81,7 +83,7 @@ class Nursery:
             "disks": {path.name for path in (folder / "trees" / "disks").iterdir()},
             "trash": {path.name for kind in (folder / "trees" / "trash").iterdir() for path in kind.iterdir()},
             "groups": {group.name.removeprefix(prefix) for group in groups},
-            "processes": _vms_of(folder),
+            "processes": _vms_of(folder.parent),
             "snapshots": {path.name for path in (folder / "trees" / "snapshots").iterdir()},
         }
 
@@ -98,18 +100,16 @@ def _working_in(folder: Path) -> list[int]:
     return found
 
 
-def _vms_of(folder: Path) -> set[str]:
-    """Name the VMs whose supervisor lives, by the lock that it holds."""
+def _vms_of(directory: Path) -> set[str]:
+    """Name the VMs of a state directory's rows whose supervisor lives, by its title, which every user may read."""
+    with apsw.Connection(str(directory / "ci-daemon.sqlite3"), flags=apsw.SQLITE_OPEN_READONLY) as database:
+        known = {uuid for (uuid,) in database.execute("SELECT uuid FROM leases")}
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
-        try:
-            title = (process / "cmdline").read_bytes()
-            held = {descriptor.readlink() for descriptor in (process / "fd").iterdir()}
-        except OSError:
-            continue
-        if title.startswith(b"ci-daemon VM "):
-            found |= {path.parent.name for path in held if path.is_relative_to(folder / "vms")}
-    return found
+        with contextlib.suppress(OSError):
+            title = (process / "cmdline").read_bytes().partition(b"\0")[0]
+            found.add(title.decode(errors="replace").removeprefix("ci-daemon VM "))
+    return known & found
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -23,6 +24,9 @@ _BASE = {
     "CI_DAEMON_JOBS_MIN_FREE_DISK_GB": "0",
     "CI_DAEMON_JOBS_KILL_GRACE": "1",
 }
+
+
+_ROOT_MOUNTS = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk that the daemon sees")
 
 
 class SmallDisk:
@@ -115,6 +119,7 @@ def refused_to_start(daemon: Daemon) -> str:
     return line
 
 
+@_ROOT_MOUNTS
 def test_a_full_disk_holds_jobs_up_and_costs_them_nothing(disk: SmallDisk, serve: Serve):
     daemon = serve(disk.folder / "state", disk.prefix)
     pipeline = started(daemon)
@@ -130,6 +135,7 @@ def test_a_full_disk_holds_jobs_up_and_costs_them_nothing(disk: SmallDisk, serve
     assert "Traceback" not in daemon.log
 
 
+@_ROOT_MOUNTS
 def test_a_read_only_disk_keeps_the_daemon_from_starting_and_the_job_goes_on(disk: SmallDisk, serve: Serve):
     daemon = serve(disk.folder / "state", disk.prefix)
     disk.lay_elsewhere("state/sandbox")  # a disk that a VM writes to cannot be made read-only

@@ -79,7 +79,7 @@ def children(spans: list[Span], parent: Span) -> dict[str, Span]:
 
 
 def test_a_build_is_one_trace_down_to_the_parts_of_each_attempt(pipeline: Pipeline, collector: Collector):
-    graph = Graph().step("parent", "cat made; sleep 0.5; echo x >left", runner_args={"artifacts": ["left"]})
+    graph = Graph().step("parent", "cat made; sleep 1; echo x >left", runner_args={"artifacts": ["left"]})
     again = {"retry": {"limit": 1}}
     graph.step("child", 'test "$CI_ATTEMPT" = 2', builds_in="parent", runner_args=again)
     build = pipeline.build(graph.ir(), source=archive({"made": "by hand"}))
@@ -95,6 +95,7 @@ def test_a_build_is_one_trace_down_to_the_parts_of_each_attempt(pipeline: Pipeli
     parent = children(spans, root)["parent"]
     assert children(spans, parent).keys() == parts | {"artifacts", "snapshot"}
     command = children(spans, parent)["command"]
+    # Its start is noted when that is told, somewhat after it.
     assert command.end_time_unix_nano - command.start_time_unix_nano >= 500_000_000
     first, second = (span for span in spans if span.name == "child")
     assert (first.status.code, first.status.message) == (Status.STATUS_CODE_ERROR, "exit 1")
