@@ -57,7 +57,11 @@ class Watch:
         post(self._crew.hub, Unsubscribe(self._job_uuid, self._changed))
 
     def wait(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds for a change since the last wait. Blocks the calling thread."""
+        """Wait up to ``timeout`` seconds for a change since the last wait. Blocks the calling thread.
+
+        A change that comes just as the time is over is left for the next wait.
+        """
         changed = self._changed.wait(timeout)
-        self._changed.clear()
+        if changed:
+            self._changed.clear()
         return changed

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pykka
@@ -54,6 +55,22 @@ def test_one_change_ends_one_wait(crew: Crew):
         stir(crew, "a")
         assert watch.wait(5)
         assert not watch.wait(0)
+
+
+class StirredAtTheEnd(threading.Event):
+    """What is told just after a wait has ended in vain."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        told = super().wait(timeout)
+        self.set()
+        return told
+
+
+def test_a_change_just_as_a_wait_ends_is_left_for_the_next(crew: Crew, monkeypatch: pytest.MonkeyPatch):
+    with Watch(crew, "a") as watch:
+        monkeypatch.setattr(watch, "_changed", StirredAtTheEnd())
+        assert not watch.wait(0)
+        assert watch.wait(0)
 
 
 def test_the_hub_forgets_readers_that_left(crew: Crew):
