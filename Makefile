@@ -32,7 +32,7 @@ $(VENV)/.complete: setup.cfg pyproject.toml .ci/venv
 test: export COVERAGE_FILE := $(CURDIR)/$(RUN)/coverage/data
 test: setup lint types
 	@rm -rf $(RUN)/coverage && mkdir -p $(RUN)/coverage
-	COVERAGE_PROCESS_START=$(CURDIR)/setup.cfg $(BIN)/python -m pytest --numprocesses 3 --dist loadfile
+	COVERAGE_PROCESS_START=$(CURDIR)/setup.cfg $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --include='ci_daemon/*'
 	@$(BIN)/coverage report --include='storage/*,api/*,actors/*' --fail-under=90

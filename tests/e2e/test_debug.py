@@ -146,7 +146,8 @@ def test_a_shell_has_a_terminal_of_its_size_and_gives_it_back(daemon: Daemon, pi
         terminal.shows("40 100")
         terminal.resize(50, 120)
         until(lambda: _says(terminal, "stty size\r", "50 120"), "the other size")
-        terminal.type("sleep 600\r")
+        terminal.type("echo begun-$((40 + 2)); sleep 600\r")
+        terminal.shows("begun-42")
         terminal.type("\x03")
         terminal.type("cd; exit 5\r")
         assert terminal.process.wait(30) == 5
