@@ -14,7 +14,7 @@ from actors.artifacts import Harvest, Store, collect
 from actors.assignment import spec_of
 from actors.environment import job_environment
 from actors.link import Abandoned, Link
-from actors.outcome import DiskUse
+from actors.outcome import DiskUse, may_have_filled
 from storage import Masker
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Attempt:
         self._link = Link(runtime.provider, runtime.clock, assignment.lease.uuid)
         self._lock = threading.Lock()
         self._fresh = False
+        self._looked: DiskUse | None = None
         self._log: LogWriter | None = None
         self._masker: Masker | None = None
 
@@ -93,6 +94,7 @@ class Attempt:
             output_limit=self._runtime.settings.jobs.log_limit_bytes + 1,
         )
         self._notices()
+        self._looked = DiskUse(written=0, free=self._free())
         vms.start(connection, spec)
 
     def follow(self) -> vms.Exited:
@@ -151,8 +153,12 @@ class Attempt:
 
     def measure(self) -> DiskUse:
         """Look how much the VM has written and how much the host has left."""
-        free = shutil.disk_usage(self._runtime.storage.directory).free
-        return DiskUse(self._runtime.provider.disk_bytes(self._lease.uuid), free)
+        self._looked = DiskUse(self._runtime.provider.disk_bytes(self._lease.uuid), self._free())
+        return self._looked
+
+    def may_have_filled_disk(self) -> bool:
+        """Tell whether the VM can have filled its disk since the last look. Costs next to nothing."""
+        return may_have_filled(self._looked, self._free(), self._lease.shape)
 
     def collect(self) -> Harvest:
         """Bring what the job's globs match out of the VM, into files without rows. Raises VmError and Abandoned."""
@@ -221,6 +227,9 @@ class Attempt:
             else:
                 self._fresh = True
                 return
+
+    def _free(self) -> int:
+        return shutil.disk_usage(self._runtime.storage.directory).free
 
     def _parent_disk(self) -> str | None:
         """Name the snapshot to start from, None for the image. Raises SnapshotNotFound."""

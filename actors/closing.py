@@ -117,14 +117,16 @@ class Closing:
         self._attempt.notice(harvest.notice())
 
     def _cause(self, exit_code: int) -> Fault | None:
-        """Look whether a command failed because its disk, or the host's, is full."""
-        if exit_code == 0:
+        """Look whether a command failed because its disk, or the host's, is full, or passed with more than its disk."""
+        passed = exit_code == 0
+        if passed and not self._attempt.may_have_filled_disk():
             return None
         try:
             use = self._attempt.measure()
         except VmError:
             return None
-        return disk_fault(use, self._assignment.lease.shape, min_free=self._runtime.settings.jobs.min_free_bytes)
+        min_free = 0 if passed else self._runtime.settings.jobs.min_free_bytes
+        return disk_fault(use, self._assignment.lease.shape, min_free=min_free)
 
     def _with_disk(self, ending: Ending, exit_code: int) -> Ending:
         """Keep the disk for those who build in it, without whom the job could pass, and for later builds.

@@ -25,6 +25,7 @@ __all__ = [
     "ending_of_fault",
     "fault_of",
     "forgiven",
+    "may_have_filled",
     "outcome_of",
     "seconds_to_full",
     "step_timeout",
@@ -153,6 +154,14 @@ def disk_fault(use: DiskUse, shape: Shape, *, min_free: int) -> Fault | None:
     if use.free < min_free and use.written >= _HOG:
         return Fault("disk_full", f"the host's disk has only {use.free / _GB:.1f} GB left")
     return None
+
+
+def may_have_filled(looked: DiskUse | None, free: int, shape: Shape) -> bool:
+    """Tell, from what the host's disk has lost since a VM's was ``looked`` at, whether it is worth another look.
+
+    That is a system call, where a look reads the names of all that the VM has written.
+    """
+    return looked is None or looked.written + looked.free - free >= shape.disk_gb * _GB * _NEARLY_FULL
 
 
 def seconds_to_full(use: DiskUse, shape: Shape, *, min_free: int) -> float:

@@ -17,6 +17,7 @@ from actors.outcome import (
     ending_of_exit,
     ending_of_fault,
     fault_of,
+    may_have_filled,
     timeout_on_record,
 )
 from actors.states import JobEvent
@@ -151,6 +152,14 @@ def test_a_full_disk_of_the_job_or_of_the_host_is_a_fault():
     assert fault.code == "disk_full"
     assert disk_fault(DiskUse(written=GB, free=GB // 2), Shape(), min_free=GB) is not None
     assert disk_fault(DiskUse(written=10, free=GB // 2), Shape(), min_free=GB) is None
+
+
+def test_a_disk_is_worth_a_look_when_the_host_lost_what_would_fill_it():
+    looked = DiskUse(written=12 * GB, free=100 * GB)
+    assert not may_have_filled(looked, 94 * GB, Shape())
+    assert may_have_filled(looked, 94 * GB, Shape(disk_gb=16))
+    assert may_have_filled(looked, 92 * GB, Shape())
+    assert may_have_filled(None, 100 * GB, Shape())
 
 
 codes = st.integers(0, 255)

@@ -68,6 +68,13 @@ def test_a_full_disk_fails_the_job_and_says_so(pipeline: Pipeline):
     assert job["error_code"] == "disk_full", job
 
 
+def test_a_disk_that_a_command_fills_at_once_and_leaves_is_full_all_the_same(pipeline: Pipeline):
+    build = pipeline.build(one("fallocate -l 600M a; fallocate -l 600M b", runner_args={"disk_gb": 1}))
+    assert build.finish()["state"] == "failed"
+    job = build.jobs()["only"]
+    assert (job["error_code"], job["exit_code"]) == ("disk_full", 0), job
+
+
 def test_a_command_that_unlinks_the_services_files_in_its_vm_harms_nobody(pipeline: Pipeline):
     build = pipeline.build(one("echo before; rm -rf /run/* 2>/dev/null; echo after"))
     assert build.finish()["state"] in {"passed", "failed"}
