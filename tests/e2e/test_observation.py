@@ -128,7 +128,7 @@ def asked(expression: str) -> Iterator[tuple[str, set[str]]]:
             yield name, set(re.findall(r"(\w+)\s*[=!]", selector))
 
 
-@pytest.mark.parametrize("expression", expressions())
+@pytest.mark.parametrize("expression", list(expressions()))
 def test_the_dashboard_and_the_alerts_ask_for_what_there_is(expression: str, scrape: Scrape):
     known = scrape.labels() | {"up": set()}
     metrics = list(asked(expression))
