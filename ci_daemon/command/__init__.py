@@ -10,53 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.audit import audit
-from ci_daemon.command.backup import backup, restore
-from ci_daemon.command.build import build
-from ci_daemon.command.cache import cache
-from ci_daemon.command.config import config
-from ci_daemon.command.coupon import coupon
-from ci_daemon.command.debug import debug
-from ci_daemon.command.doctor import doctor
-from ci_daemon.command.drain import drain, resume
-from ci_daemon.command.faults import FAULTS, sentence
-from ci_daemon.command.identity import become_owner
-from ci_daemon.command.image import image
-from ci_daemon.command.init import init
-from ci_daemon.command.install import install, uninstall
-from ci_daemon.command.lease import lease
-from ci_daemon.command.ledger import ledger
-from ci_daemon.command.logs import logs
-from ci_daemon.command.org import org
-from ci_daemon.command.pipeline import pipeline
-from ci_daemon.command.queue import queue
-from ci_daemon.command.render import render
-from ci_daemon.command.retention import retention
-from ci_daemon.command.secret import secret
-from ci_daemon.command.serve import serve
+from ci_daemon.command.catalog import HEADINGS, Catalog
 from ci_daemon.command.session import DEFAULT_STATE_DIR, Session
-from ci_daemon.command.status import status
 from ci_daemon.command.style import RootGroup
-from ci_daemon.command.submit import submit
-from ci_daemon.command.token import token
-from ci_daemon.command.top import top
-from ci_daemon.command.user import user
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["main"]
-
-_HEADINGS: dict[str, list[click.Command]] = {
-    "Set up": [install, uninstall, init, config, doctor, image],
-    "See": [status, top, queue, lease, logs, audit],
-    "Run": [serve, drain, resume, cache, retention, backup, restore],
-    "People and money": [user, org, token, coupon, ledger],
-    "Build": [submit, render, pipeline, build, debug, secret],
-}
-
-_AS_CALLER = {"install", "uninstall", "doctor", "backup", "restore", "logs"}
-"""Commands that do what only root may where root calls them: all others become the state directory's owner."""
 
 
 @click.pass_context
@@ -66,8 +27,6 @@ def _begin(context: click.Context, *, state_dir: Path) -> None:
     Builds run as jobs in VMs that are leased over SSH and billed in a ledger.
     """
     context.ensure_object(Session).state_dir = state_dir.absolute()
-    if context.invoked_subcommand not in _AS_CALLER:
-        become_owner(state_dir)
 
 
 def _command() -> RootGroup:
@@ -75,7 +34,8 @@ def _command() -> RootGroup:
         name="ci-daemon",
         callback=_begin,
         help=_begin.__doc__,
-        headings=_HEADINGS,
+        commands=Catalog(),
+        headings=HEADINGS,
         params=[
             click.Option(
                 ["--state-dir"],
@@ -110,7 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has enough; the interpreter's own flush at exit must not fail on it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except FAULTS as error:
+    except Exception as error:
+        # Imported only here, or every command would pay for knowing what may go wrong in all the others.
+        from ci_daemon.command.faults import FAULTS, sentence  # noqa: PLC0415
+
+        if not isinstance(error, FAULTS):
+            raise
         return _complain(sentence(error), 1)
     return result if isinstance(result, int) else 0
 

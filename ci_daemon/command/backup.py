@@ -15,7 +15,7 @@ from rich.progress import DownloadColumn, Progress, TextColumn, TimeElapsedColum
 
 from ci_daemon import backup as backups
 from ci_daemon.command.session import DEFAULT_STATE_DIR, Failure, Session, pass_session
-from ci_daemon.command.style import Command
+from ci_daemon.command.style import CallersCommand
 from ci_daemon.config import file_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _MIB = 2**20
 _STREAM = Path("-")
 
 
-@click.command(cls=Command, short_help="Save everything but VM disks in one file.")
+@click.command(cls=CallersCommand, short_help="Save everything but VM disks in one file.")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--without-key", is_flag=True, help="Leave out secret.key, without which secrets cannot be opened.")
 @pass_session
@@ -67,7 +67,7 @@ def backup(session: Session, *, file: Path, without_key: bool) -> None:
     session.answer({"file": str(file), "bytes": size, **_document(manifest)}, _taken(manifest, f"{file}, {size} bytes"))
 
 
-@click.command(cls=Command, short_help="Make a state directory out of a backup.")
+@click.command(cls=CallersCommand, short_help="Make a state directory out of a backup.")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
     "--key",

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ci_daemon.command.identity import as_owner
 from ci_daemon.command.session import Session, pass_session
-from ci_daemon.command.style import Command
+from ci_daemon.command.style import CallersCommand
 from ci_daemon.doctor import Check, commands, examine, mend
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 
-@click.command(cls=Command, short_help="Say what this machine lacks, with the command that mends it.")
+@click.command(cls=CallersCommand, short_help="Say what this machine lacks, with the command that mends it.")
 @click.option("--fix", is_flag=True, help="As root: run those commands, as far as they are safe to run.")
 @click.option("--quiet", is_flag=True, help="Say only what is lacking and needed.")
 @pass_session

@@ -11,7 +11,7 @@ import click
 
 from ci_daemon.command.lookup import find_build
 from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import Command
+from ci_daemon.command.style import CallersCommand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,9 @@ _LINES = 100
 
 
 @click.command(
-    cls=Command, short_help="Show the service's own log.", json_help="A JSON document a line, as the journal has it."
+    cls=CallersCommand,
+    short_help="Show the service's own log.",
+    json_help="A JSON document a line, as the journal has it.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), help=f"How many of the last lines; {_LINES} unless --since.")

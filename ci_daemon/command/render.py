@@ -11,8 +11,9 @@ import click
 from actors.render import Envelope, RenderFailed
 from actors.render.alone import render_alone
 from actors.vms import VmError
+from ci_daemon.command.identity import become_owner
 from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import Command
+from ci_daemon.command.style import CallersCommand
 from ci_daemon.providers import open_images, open_provider
 from ci_daemon.submit.origin import slug_of
 from ci_daemon.submit.pack import pack
@@ -21,7 +22,7 @@ from storage import SystemClock
 __all__ = ["render"]
 
 
-@click.command(cls=Command, short_help="Print the pipeline of a tree as v0 IR.")
+@click.command(cls=CallersCommand, short_help="Print the pipeline of a tree as v0 IR.")
 @click.argument("tree", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--pipeline", metavar="SLUG", help="Which one; needed only where DIR has several.")
 @click.option("--org", metavar="SLUG", default="default", show_default=True, help="For the keys of cached steps.")
@@ -31,12 +32,15 @@ def render(session: Session, *, tree: Path, pipeline: str | None, org: str) -> N
 
     The service need not run.
     """
+    # The tree may be the caller's alone; the VM is to be the service's.
+    source = pack(tree)
+    become_owner(session.state_dir)
     config, clock = session.config(), SystemClock()
     images = open_images(session.state_dir, config)
     provider = open_provider(session.state_dir, config, images, clock)
     slug = pipeline or slug_of(tree)
     with session.storage() as storage, tempfile.NamedTemporaryFile(suffix=".tar.gz") as archive:
-        archive.write(pack(tree).data)
+        archive.write(source.data)
         archive.flush()
         try:
             rendered = render_alone(

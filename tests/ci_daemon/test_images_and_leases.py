@@ -152,6 +152,17 @@ def test_an_import_that_no_vm_could_start_from_says_what_it_lacks(
     assert [path.name for path in own_store.iterdir() if not path.name.startswith(".")] == ["mine@1"]
 
 
+def test_what_is_imported_is_opened_by_whoever_calls_and_the_image_made_by_the_owner(
+    run: Run, own_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    archive = tmp_path / "root.tar"
+    tarfile.open(archive, "w").close()
+    monkeypatch.setattr("ci_daemon.command.style.become_owner", lambda _: archive.unlink())
+    assert run("image", "import", "small:1", str(archive)) == 1
+    assert "lacks sh, sshd" in capsys.readouterr().err
+    assert not archive.exists()
+
+
 def test_a_leased_vm_is_listed_and_killed(
     run: Run, storage: Storage, provider: Provider, capsys: pytest.CaptureFixture[str]
 ):
