@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -11,13 +12,14 @@ from urllib.parse import urlsplit
 import click
 
 from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import Command
-from ci_daemon.submit.client import Client, pipeline_path
+from ci_daemon.command.style import CallersCommand
+from ci_daemon.submit.client import ApiError, Client, pipeline_path
 from ci_daemon.submit.follow import Follower
 from ci_daemon.submit.origin import origin_of, slug_of
 from ci_daemon.submit.pack import pack
 from ci_daemon.submit.screen import Screen
 from ci_daemon.submit.summary import summarize
+from storage import slugify
 
 if TYPE_CHECKING:
     from ci_daemon.submit.origin import Origin
@@ -27,6 +29,8 @@ __all__ = ["submit"]
 
 _EXIT_CODES = {"passed": 0, "failed": 1, "canceled": 3}
 _INTERRUPTED = 130
+_UNKNOWN = "unknown pipeline"
+"""What the service says where DIR declares several pipelines, and none of the name that is asked for."""
 
 
 def _url(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -53,7 +57,7 @@ def _token(_context: click.Context, _parameter: click.Parameter, value: str | No
     return token or None
 
 
-@click.command(cls=Command, short_help="Run a pipeline over a tree and follow it.")
+@click.command(cls=CallersCommand, short_help="Run a pipeline over a tree and follow it.")
 @click.argument("tree", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--pipeline", metavar="SLUG", help="By default named like DIR; made where there is none of that slug.")
 @click.option(
@@ -118,11 +122,8 @@ def submit(
     origin = origin_of(tree)
     archive = pack(tree)
     client = Client(url, token)
-    pipeline = pipeline or slug_of(tree)
+    guessed, pipeline = pipeline is None, pipeline or slug_of(tree)
     organization = org or client.personal_organization()
-    if not client.has_pipeline(organization, pipeline):
-        _make_pipeline(client, organization, pipeline, origin)
-        screen.say(f"made the pipeline {pipeline} in {organization}")
     body = {
         "branch": branch or origin.branch,
         "commit": commit or origin.commit,
@@ -131,7 +132,21 @@ def submit(
         "pipeline_ir": _read(ir_file) if ir_file else None,
         "debug": debug,
     }
-    build = client.create_build(organization, pipeline, body, archive)
+    made = not client.has_pipeline(organization, pipeline)
+    if made:
+        _make_pipeline(client, organization, pipeline, origin)
+    try:
+        build = client.create_build(organization, pipeline, body, archive)
+    except ApiError as refusal:
+        if made:
+            # It was made for this build alone, and perhaps by a wrong name. A member may not remove it: then it stays.
+            with suppress(ApiError):
+                client.delete_pipeline(organization, pipeline)
+        if guessed and _UNKNOWN in str(refusal):
+            raise Failure(f"{refusal}: say which with --pipeline") from refusal
+        raise
+    if made:
+        screen.say(f"made the pipeline {pipeline} in {organization}")
     screen.say(f"build #{build.number} of {organization}/{pipeline}: {archive.files} files packed")
     path = f"{pipeline_path(organization, pipeline)}/builds/{build.number}"
     try:
@@ -159,9 +174,10 @@ def _follow(client: Client, path: str, organization: str, pipeline: str, screen:
 
 
 def _make_pipeline(client: Client, organization: str, pipeline: str, origin: Origin) -> None:
-    slug = client.create_pipeline(organization, pipeline, repository=origin.repository, default_branch=origin.branch)
+    slug = slugify(pipeline)
     if slug != pipeline:
-        raise Failure(f"a pipeline named {pipeline} gets the slug {slug}: give --pipeline {slug}")
+        raise Failure(f'"{pipeline}" is no slug' + (f": give --pipeline {slug}" if slug else ": use a-z, 0-9 and -"))
+    client.create_pipeline(organization, pipeline, repository=origin.repository, default_branch=origin.branch)
 
 
 def _read(ir_file: Path) -> str:

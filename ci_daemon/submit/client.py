@@ -90,6 +90,10 @@ class Client:
         path = pipeline_path(organization, "").rstrip("/")
         return self._send("POST", path, PipelineRecord, body=body).slug
 
+    def delete_pipeline(self, organization: str, pipeline: str) -> None:
+        """Remove a pipeline, which takes an admin of the organization."""
+        _refuse_failure(self._once(self._http.build_request("DELETE", pipeline_path(organization, pipeline))))
+
     def create_build(
         self, organization: str, pipeline: str, body: Mapping[str, object], source: Archive
     ) -> BuildRecord:

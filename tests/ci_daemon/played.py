@@ -164,6 +164,12 @@ class PlayedService:
     def url(self) -> str:
         return self.server.settings.url
 
+    def pipelines(self) -> list[str]:
+        """The slugs of the organization's pipelines."""
+        organization = self.storage.organizations.by_slug(self.org)
+        assert organization is not None
+        return [each.slug for each in self.storage.pipelines.page(organization.id, 100, None).rows]
+
     @contextmanager
     def playing(self, script: Script) -> Iterator[None]:
         """Play the script for the next build that comes, in a thread."""

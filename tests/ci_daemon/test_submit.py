@@ -250,10 +250,21 @@ def test_ctrl_c_leaves_the_build_running_and_says_how_to_cancel_it(service: Play
     assert service.storage.builds.get(1).state is BuildState.RUNNING
 
 
-def test_a_rejected_pipeline_is_said_and_failed(submit: Submit, ir: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_rejected_pipeline_is_said_and_failed_and_leaves_nothing_that_was_made_for_it(
+    service: PlayedService, submit: Submit, ir: Path, capsys: pytest.CaptureFixture[str]
+):
     ir.write_text('{"version": "1"}')
     assert submit() == 1
     assert 'expected version "0", got "1"' in capsys.readouterr().err
+    assert service.pipelines() == []
+
+
+def test_a_pipeline_that_was_there_outlives_a_build_that_is_rejected(service: PlayedService, submit: Submit, ir: Path):
+    with service.playing(passing):
+        assert submit() == 0
+    ir.write_text('{"version": "1"}')
+    assert submit() == 1
+    assert service.pipelines() == ["demo"]
 
 
 def test_an_empty_purse_is_said(service: PlayedService, submit: Submit, capsys: pytest.CaptureFixture[str]):
@@ -285,6 +296,7 @@ def test_a_name_that_is_no_slug_is_said_with_the_slug(
     monkeypatch.setenv("CI_DAEMON_TOKEN", service.token)
     assert main(["submit", str(tree), "--pipeline", "My Demo", "--ir", str(ir)]) == 1
     assert "give --pipeline my-demo" in capsys.readouterr().err
+    assert service.pipelines() == []
 
 
 def test_a_file_that_is_no_text_is_said(submit: Submit, ir: Path, capsys: pytest.CaptureFixture[str]):

@@ -15,6 +15,7 @@ from tests.e2e.daemon import Client, Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hello"
+OF_SEVERAL = Path(__file__).parents[1] / "data" / "render" / "05-multi"
 
 
 def submit(client: Client, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -39,6 +40,13 @@ def test_a_failed_build_is_the_exit_code_of_submit(client: Client, tmp_path: Pat
     done = submit(client, str(tmp_path), "--pipeline", "demo", "--ir", str(tmp_path / "pipeline.json"))
     assert done.returncode == 1
     assert "pipeline.json" in done.stdout
+
+
+def test_of_several_pipelines_one_is_to_be_named_and_none_is_made_for_the_folder(client: Client):
+    refused = submit(client, str(OF_SEVERAL))
+    assert refused.returncode == 1
+    assert refused.stderr.endswith("available: ci, nightly, deploy: say which with --pipeline\n")
+    assert client.get("pipelines")["data"] == []
 
 
 def events(client: Client, job: str, token: str, last: int | None = None) -> list[tuple[str, dict[str, object]]]:
