@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["Mended", "commands", "mend"]
 
 _INSTALL = "apt-get install -y "
+_OF_ROOT = ":/usr/sbin:/usr/bin:/sbin:/bin"
+"""Folders that root's programs are in, also for whom `su` has left the PATH of an ordinary user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ def mend(checks: Iterable[Check]) -> Iterator[Mended]:
 
 
 def _run(argv: list[str]) -> str | None:
-    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "PATH": f"{os.environ.get('PATH', '')}{_OF_ROOT}"}
     try:
         done = subprocess.run(
             argv,

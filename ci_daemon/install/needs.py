@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
+from ci_daemon.doctor import Check, commands, mend
 from ci_daemon.install.host import Host, InstallError
 
 if TYPE_CHECKING:
@@ -18,26 +18,18 @@ _MENDED = {"uidmap", "network", "mmdebstrap", "git", "namespaces", "tun"}
 _LACKING = 1
 """How `doctor` ends where something needed is lacking."""
 
-_APT = ["apt-get", "install", "-y"]
-
 
 def lacking(host: Host, release: Release) -> str | None:
     """Say which commands would mend what the host lacks."""
-    commands = _mending(host, release)
-    return f"run {' and '.join(f'`{shlex.join(each)}`' for each in commands)}" if commands else None
+    needed = commands(_mendable(host, release))
+    return f"run {' and '.join(f'`{each}`' for each in needed)}" if needed else None
 
 
 def make(host: Host, release: Release) -> None:
     """Mend it. Raises InstallError where the packages cannot be had."""
-    for command in _mending(host, release):
-        try:
-            host.run("env", "DEBIAN_FRONTEND=noninteractive", *command)
-        except InstallError:
-            if command[:1] != _APT[:1]:
-                raise
-            # Fresh machines have no package lists, old ones have stale lists; either way new lists are what helps.
-            host.run("apt-get", "update")
-            host.run("env", "DEBIAN_FRONTEND=noninteractive", *command)
+    for done in mend(_mendable(host, release)):
+        if done.fault is not None:
+            raise InstallError(f"`{done.command}` failed: {done.fault}")
 
 
 def image_lacking(host: Host, release: Release) -> str | None:
@@ -51,14 +43,12 @@ def make_image(host: Host, release: Release) -> None:
     host.ask(release.command, "image", "build")
 
 
-def _mending(host: Host, release: Release) -> list[list[str]]:
-    mends = [
-        shlex.split(each["mend"].removeprefix("sudo "))
+def _mendable(host: Host, release: Release) -> list[Check]:
+    return [
+        Check(each["name"], ok=each["ok"], detail=each["detail"], mend=each["mend"].removeprefix("sudo "))
         for each in _findings(host, release)
-        if each["name"] in _MENDED and not each["ok"] and each["mend"]
+        if each["name"] in _MENDED and each["mend"]
     ]
-    packages = [word for each in mends if each[:3] == _APT for word in each[3:]]
-    return [*([[*_APT, *packages]] if packages else []), *(each for each in mends if each[:3] != _APT)]
 
 
 def _findings(host: Host, release: Release) -> list[dict[str, Any]]:

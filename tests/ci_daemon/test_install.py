@@ -15,7 +15,19 @@ from pathlib import Path
 import pytest
 
 from ci_daemon import config
-from ci_daemon.install import Host, InstallError, Release, account, database, release, source, state, switching, units
+from ci_daemon.install import (
+    Host,
+    InstallError,
+    Release,
+    account,
+    database,
+    needs,
+    release,
+    source,
+    state,
+    switching,
+    units,
+)
 from storage import Storage, SystemClock
 
 CHECKOUT = Path(__file__).parent.parent.parent
@@ -265,3 +277,23 @@ def test_the_script_says_who_may_run_it(tmp_path: Path):
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(r"install.sh: this takes root: run `sudo .*install.sh`\n", done.stderr)
+
+
+def test_what_the_host_lacks_is_installed_by_one_command_also_where_its_package_lists_are_stale(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+):
+    lacks = [("network", "slirp4netns"), ("uidmap", "uidmap"), ("skopeo", "skopeo")]
+    found = [{"name": "git", "ok": True, "detail": "", "mend": "sudo apt-get install -y git"}]
+    found += [{"name": n, "ok": False, "detail": "", "mend": f"sudo apt-get install -y {p}"} for n, p in lacks]
+    monkeypatch.setattr(Host, "ask", lambda *_, **__: found)
+    release = Release(stage.host.opt)
+    install = "apt-get install -y slirp4netns uidmap"
+    assert needs.lacking(stage.host, release) == f"run `{install}`"
+
+    stage.has("apt-get", '[ "$1" = update ] || grep -q update "$NOTES"')
+    needs.make(stage.host, release)
+    assert stage.ran() == [install, "apt-get update", install]
+
+    stage.has("apt-get", "echo no such package; exit 100")
+    with pytest.raises(InstallError, match=f"`{install}` failed: no such package"):
+        needs.make(stage.host, release)
