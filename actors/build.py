@@ -99,8 +99,8 @@ class BuildSupervisor(Supervised):
                 self._follow_up()
             case JobChanged(job_id, progress):
                 self._job_changed(job_id, progress)
-            case ChildStopped(urn):
-                self._job_actor_stopped(urn)
+            case ChildStopped(urn, held_up):
+                self._job_actor_stopped(urn, held_up=held_up)
         self._handled(message)
 
     def on_error(self, message: object, error: Exception) -> None:
@@ -272,7 +272,7 @@ class BuildSupervisor(Supervised):
         if not started:
             self._set_alarm()
 
-    def _job_actor_stopped(self, urn: str) -> None:
+    def _job_actor_stopped(self, urn: str, *, held_up: bool) -> None:
         """Forget an actor whose job is done; put a new one in the place of one that died too early."""
         attempted = self._cast.attempt_of(urn)
         if attempted is None:
@@ -280,7 +280,7 @@ class BuildSupervisor(Supervised):
         job_id, attempt = attempted
         self._reload(job_id)
         if self._graph[job_id].progress.attempt == attempt and self._with_vm(job_id):
-            self._restart(job_id)
+            self._restart(job_id, held_up=held_up)
         if not self._with_vm(job_id):
             self._queued_again(job_id)
         self._follow_up()
@@ -289,16 +289,18 @@ class BuildSupervisor(Supervised):
     def _with_vm(self, job_id: int) -> bool:
         return self._graph[job_id].progress.state in WITH_VM
 
-    def _restart(self, job_id: int) -> None:
+    def _restart(self, job_id: int, *, held_up: bool) -> None:
         """Start another actor for a job whose actor died, but not for ever."""
         node = self._graph[job_id]
-        if self._cast.may_restart(job_id):
+        if held_up:
+            self._attach(job_id)
+        elif self._cast.may_restart(job_id):
             self.log.error("the actor of job %s died and is started again", node.job.uuid)
             self._runtime.observations.restarted("JobActor")
             self._attach(job_id)
-            return
-        give_up_job(self._runtime, job_id, node.progress.state)
-        self._reload(job_id)
+        else:
+            give_up_job(self._runtime, job_id, node.progress.state)
+            self._reload(job_id)
 
     def _say_if_idle(self) -> None:
         if not self._cast:

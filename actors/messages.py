@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Callable
 
     from actors.states import Progress
     from storage import Lease
@@ -37,6 +38,7 @@ __all__ = [
     "Subscribe",
     "TaskDone",
     "TaskFailed",
+    "Undertake",
     "Unsubscribe",
 ]
 
@@ -58,10 +60,19 @@ class TaskFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Undertake:
+    """Timer to an actor: give this to a worker thread, for which there was none before."""
+
+    task: str
+    function: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
 class ChildStopped:
-    """Child to parent: the child is gone, wanted or not."""
+    """Child to parent: the child is gone, wanted or not; ``held_up``: it could not begin, which passes by itself."""
 
     urn: str
+    held_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from actors.messages import (
     Demand,
     Expire,
     ForBuild,
+    Granted,
     Idle,
     Look,
     MakeRoom,
@@ -30,6 +31,7 @@ from actors.messages import (
 from actors.pool import LeasePool
 from actors.reaper import expire, let_go, make_room, reap, sweep
 from actors.render.pool import RenderPool
+from actors.rounds import Rounds
 from actors.runtime import Address, Runtime, post
 from actors.supervision import Supervised
 from storage import BuildState
@@ -60,32 +62,38 @@ class RootSupervisor(Supervised):
     """Owns the addresses of all long-lived actors, and starts a build supervisor when its build first needs one.
 
     A build whose jobs all wait needs none: it is rows in the storage until a lease or a cancel comes. A supervisor that
-    has nothing running says so and is stopped, unless a message to it is still on its way.
+    has nothing running says so and is stopped, unless a message to it is still on its way. Of those who come for less
+    than a lease only a few are there at a time (`Rounds`).
     """
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime.timer, None)
         self._runtime = runtime
         self._builds: dict[int, _Child] = {}
+        self._rounds = Rounds()
         self._leaving: dict[str, Address] = {}
         self._deaths: Counter[int] = Counter()
         self._restarts: deque[float] = deque(maxlen=_RESTARTS)
         self._chores: set[str] = set()
 
     def begin(self) -> None:
-        """Start the hub and the pool, and a supervisor for every build that was under way."""
-        crew = self._runtime.crew
+        """Start the hub and the pool, and a supervisor for every build that was under way.
+
+        Those of which no job has a VM take turns: there may be any number of them.
+        """
+        crew, jobs = self._runtime.crew, self._runtime.storage.jobs
         crew.root = self.actor_ref
         crew.hub = LogHub.start(self._runtime.timer, crew)
         rendering = {render.build_id for render in self._runtime.storage.renders.unfinished()}
+        for build_id in jobs.builds_with_vms():
+            self._supervise(build_id)
         for build in self._runtime.storage.builds.unfinished():
             if build.id in rendering:
                 continue
             if build.state is not BuildState.SCHEDULED or build.given_up:
-                self._supervise(build.id)
+                self._visit(build.id)
         for build_id in self._runtime.storage.cache.begun():
-            if build_id not in self._builds:
-                self._supervise(build_id)
+            self._visit(build_id)
         self._start_pool()
         crew.renders = RenderPool.start(self._runtime)
         post(self.actor_ref, Reap())
@@ -116,9 +124,7 @@ class RootSupervisor(Supervised):
             post(self._runtime.crew.renders, message)
             return
         if isinstance(message, ForBuild):
-            child = self._builds.get(message.build_id) or self._supervise(message.build_id)
-            child.sent += 1
-            post(child.address, message)
+            self._pass_on(message)
             return
         match message:
             case Planted(build_id):
@@ -129,9 +135,9 @@ class RootSupervisor(Supervised):
                 self._look()
             case Demand():
                 post(self._runtime.crew.pool, message)
-            case ChildStopped(urn):
+            case ChildStopped(urn, held_up):
                 if self._leaving.pop(urn, None) is None:
-                    self._replace(urn)
+                    self._replace(urn, held_up=held_up)
             case TaskDone() | TaskFailed():
                 self._after_task(message)
             case _:
@@ -158,8 +164,10 @@ class RootSupervisor(Supervised):
         """Begin the cancels that the owner asks for with `ci-daemon build cancel`, end holds, and look again soon."""
         post(self._runtime.crew.pool, Look())
         post(self._runtime.crew.renders, Look())
+        self._go_round()
         for build_id in self._runtime.storage.builds.to_cancel():
-            post(self.actor_ref, CancelBuild(build_id, threading.Event()))
+            if build_id not in self._rounds:
+                post(self.actor_ref, CancelBuild(build_id, threading.Event()))
         if self._runtime.storage.holds.over():
             self._take_up("let go of VMs", let_go)
         self._runtime.timer.tell_after(_LOOK_INTERVAL, self.actor_ref, Look())
@@ -183,13 +191,48 @@ class RootSupervisor(Supervised):
 
     def _planted(self, build_id: int) -> None:
         """See to a build that is there since: what it finds in the cache needs no VM, and so waits for none."""
-        if build_id not in self._builds and self._runtime.storage.cache.may_hit(build_id):
-            self._supervise(build_id)
+        if self._runtime.storage.cache.may_hit(build_id):
+            self._visit(build_id)
         post(self._runtime.crew.pool, Demand())
 
-    def _supervise(self, build_id: int) -> _Child:
-        child = self._builds[build_id] = _Child(BuildSupervisor.start(self._runtime, build_id))
-        return child
+    def _pass_on(self, message: ForBuild) -> None:
+        """Give a message to its build's supervisor, who comes at once for a lease, and for anything else in turn."""
+        if isinstance(message, Granted) and message.build_id not in self._builds:
+            self._supervise(message.build_id)
+        if message.build_id not in self._builds:
+            self._visit(message.build_id, message)
+            return
+        self._send(message)
+        if isinstance(message, Granted):
+            self._end_visit(message.build_id)
+
+    def _send(self, message: ForBuild) -> None:
+        child = self._builds[message.build_id]
+        child.sent += 1
+        post(child.address, message)
+
+    def _visit(self, build_id: int, *messages: ForBuild) -> None:
+        """Have a supervisor look after a build, of which nothing runs, when it is that build's turn."""
+        if build_id not in self._builds:
+            self._rounds.join(build_id, *messages)
+            self._go_round()
+
+    def _end_visit(self, build_id: int) -> None:
+        self._rounds.leave(build_id)
+        self._go_round()
+
+    def _go_round(self) -> None:
+        while (build_id := self._rounds.next()) is not None:
+            come = build_id not in self._builds
+            if come:
+                self._supervise(build_id)
+            for message in self._rounds.begin(build_id):
+                self._send(message)
+            if not come:
+                self._rounds.leave(build_id)
+
+    def _supervise(self, build_id: int) -> None:
+        self._builds[build_id] = _Child(BuildSupervisor.start(self._runtime, build_id))
 
     def _dismiss(self, idle: Idle) -> None:
         """Stop a supervisor that has nothing to do; when its build is over, free what the build kept on disk.
@@ -202,30 +245,34 @@ class RootSupervisor(Supervised):
         del self._builds[idle.build_id]
         self._leaving[idle.urn] = child.address
         child.address.stop(block=False)
+        self._end_visit(idle.build_id)
         if idle.finished:
             del self._deaths[idle.build_id]
             self.work("sweep", lambda: sweep(self._runtime))
 
-    def _replace(self, urn: str) -> None:
-        """Start a successor for a child that died; it finds its state in the storage."""
+    def _replace(self, urn: str, *, held_up: bool) -> None:
+        """Start a successor for a child that died; it finds its state in the storage. Being held up is no death."""
         crew = self._runtime.crew
         if crew.hub is not None and crew.hub.actor_urn == urn:
-            self._count_restart(LogHub)
+            self._count_restart(LogHub, held_up=held_up)
             crew.hub = LogHub.start(self._runtime.timer, crew)
         elif crew.pool is not None and crew.pool.actor_urn == urn:
-            self._count_restart(LeasePool)
+            self._count_restart(LeasePool, held_up=held_up)
             self._start_pool()
         elif crew.renders is not None and crew.renders.actor_urn == urn:
-            self._count_restart(RenderPool)
+            self._count_restart(RenderPool, held_up=held_up)
             crew.renders = RenderPool.start(self._runtime)
         else:
             for build_id, child in self._builds.items():
                 if child.address.actor_urn == urn:
-                    self._replace_supervisor(build_id)
+                    self._replace_supervisor(build_id, held_up=held_up)
                     return
 
-    def _replace_supervisor(self, build_id: int) -> None:
+    def _replace_supervisor(self, build_id: int, *, held_up: bool) -> None:
         """Start another supervisor for a build, but not for ever: a build that nobody can look after fails."""
+        if held_up:
+            self._supervise(build_id)
+            return
         self.log.error("the supervisor of build %d died", build_id)
         self._deaths[build_id] += 1
         if self._deaths[build_id] <= _SUPERVISOR_RESTARTS:
@@ -234,10 +281,13 @@ class RootSupervisor(Supervised):
             post(self._runtime.crew.pool, Demand())
         else:
             del self._builds[build_id]
+            self._end_visit(build_id)
             self.work("give up", lambda: give_up_build(self._runtime, build_id))
 
-    def _count_restart(self, kind: type[Supervised]) -> None:
+    def _count_restart(self, kind: type[Supervised], *, held_up: bool) -> None:
         """Give up, and so end the process, when children die faster than restarting can help."""
+        if held_up:
+            return
         now = self._runtime.clock.monotonic()
         self.log.error("the %s died and is started again", kind.__name__)
         self._runtime.observations.restarted(kind.__name__)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pykka
 
-from actors.messages import ChildStopped, TaskDone, TaskFailed
+from actors.messages import ChildStopped, TaskDone, TaskFailed, Undertake
 from actors.runtime import Address, post
 from storage import DatabaseUnavailable
 
@@ -20,10 +20,18 @@ if TYPE_CHECKING:
 
     from actors.timer import Timer
 
-__all__ = ["Supervised", "doing"]
+__all__ = ["NoThread", "Supervised", "doing"]
 
 _WORKER_PATIENCE = 5.0
-_STORAGE_PAUSE = 1.0
+_PAUSE = 1.0
+
+
+class NoThread(Exception):
+    """The host has no thread to give at present."""
+
+
+_HELD_UP = (DatabaseUnavailable, NoThread)
+"""What passes: whatever meets one of these is tried again a second later."""
 
 
 class Supervised(pykka.ThreadingActor):
@@ -41,6 +49,7 @@ class Supervised(pykka.ThreadingActor):
         self._parent = parent
         self._workers: set[threading.Thread] = set()
         self._ended = threading.Event()
+        self._held_up = False
         self.log = logging.getLogger(type(self).__module__)
 
     @property
@@ -56,15 +65,27 @@ class Supervised(pykka.ThreadingActor):
         """Handle one message. In the actor's thread; must not block. May be called again with the same message."""
 
     def on_error(self, message: object, error: Exception) -> None:
-        """Make good for a message whose handling raised: fail the job or build that it was about."""
+        """Make good for a message whose handling raised: fail the job or build that it was about.
+
+        Who is there for all of them handles it again a second later: nobody else would.
+        """
+        self._timer.tell_after(_PAUSE, self.actor_ref, message)
 
     def teardown(self) -> None:
         """Let go of everything held. In the actor's thread, at its end, whatever ended it."""
 
     def on_start(self) -> None:
-        """Begin, or end: who cannot begin tells the parent, as pykka would not."""
+        """Begin, or end: who cannot begin tells the parent, as pykka would not.
+
+        Who is held up ends a second later, so that the parent may start a successor at once.
+        """
         try:
             self.begin()
+        except _HELD_UP as error:
+            self.log.error("%s cannot begin yet: %s", self, error)
+            self._held_up = True
+            self._ended.wait(_PAUSE)
+            self._stop()
         except Exception:
             self._end()
             raise
@@ -75,10 +96,13 @@ class Supervised(pykka.ThreadingActor):
         What the storage cannot take now it is asked to take again a second later: nothing is lost to a full disk.
         """
         try:
-            self.handle(message)
-        except DatabaseUnavailable as error:
-            self.log.error("%s waits for the storage: %s", self, error)
-            self._timer.tell_after(_STORAGE_PAUSE, self.actor_ref, message)
+            if isinstance(message, Undertake):
+                self.work(message.task, message.function)
+            else:
+                self.handle(message)
+        except _HELD_UP as error:
+            self.log.error("%s waits: %s", self, error)
+            self._timer.tell_after(_PAUSE, self.actor_ref, message)
         except Exception as error:  # the actor's rim: a message that cannot be handled must not end the actor
             self.log.exception("%s could not handle %r", self, message)
             self.on_error(message, error)
@@ -99,7 +123,8 @@ class Supervised(pykka.ThreadingActor):
     def work(self, task: str, function: Callable[[], object]) -> None:
         """Run ``function`` on a thread of its own; its result or error comes back as TaskDone or TaskFailed.
 
-        Where the storage cannot be used it is called again a second later, for as long as the actor lives.
+        Where the storage cannot be used it is called again a second later, for as long as the actor lives. Where the
+        host has no thread to give, it is called when it has.
         """
 
         def run() -> None:
@@ -110,7 +135,12 @@ class Supervised(pykka.ThreadingActor):
         about = contextvars.copy_context()
         worker = threading.Thread(target=about.run, args=(run,), name=f"{type(self).__name__}-{task}", daemon=True)
         self._workers.add(worker)
-        worker.start()
+        try:
+            worker.start()
+        except RuntimeError as error:
+            self._workers.discard(worker)
+            self.log.error("%s of %s waits for a thread: %s", task, self, error)
+            self._timer.tell_after(_PAUSE, self.actor_ref, Undertake(task, function))
 
     def _outcome(self, task: str, function: Callable[[], object]) -> TaskDone | TaskFailed:
         while True:
@@ -118,10 +148,18 @@ class Supervised(pykka.ThreadingActor):
                 return TaskDone(task, function())
             except DatabaseUnavailable as error:
                 self.log.error("%s of %s waits for the storage: %s", task, self, error)
-                if self._ended.wait(_STORAGE_PAUSE):
+                if self._ended.wait(_PAUSE):
                     return TaskFailed(task, error)
             except Exception as error:  # noqa: BLE001 - the worker's rim: every error becomes a message to its actor
                 return TaskFailed(task, error)
+
+    def _start_actor_loop(self) -> None:
+        """Start the actor's thread. Raises NoThread, and then the actor has never been."""
+        try:
+            super()._start_actor_loop()
+        except RuntimeError as error:
+            pykka.ActorRegistry.unregister(self.actor_ref)
+            raise NoThread(str(error)) from error
 
     def _end(self) -> None:
         self._ended.set()
@@ -130,7 +168,7 @@ class Supervised(pykka.ThreadingActor):
             for worker in tuple(self._workers):
                 worker.join(_WORKER_PATIENCE)
         finally:
-            post(self._parent, ChildStopped(self.actor_urn))
+            post(self._parent, ChildStopped(self.actor_urn, self._held_up))
 
 
 def doing(address: Address) -> str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.instants import SECOND
-from storage.models import EdgeRow, JobRow
+from storage.models import BuildRow, EdgeRow, JobRow
 from storage.records import Edge, Job, JobState, Outcome, Shape
-from storage.statements import Columns, Command, Query, slot
+from storage.statements import Columns, Command, Query, first, slot
 
 if TYPE_CHECKING:
     from storage.attempts import Attempts
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Jobs"]
 
 _NOTHING = Outcome()
+_WITH_VM = (JobState.ASSIGNED, JobState.RUNNING, JobState.CANCELING, JobState.TIMING_OUT)
 
 
 def _columns() -> Columns[Job]:
@@ -93,6 +94,15 @@ class Jobs:
             EdgeRow.select(*_EDGE.selected).join(JobRow, on=JobRow.id == EdgeRow.to_job).where(of_build),
             _EDGE,
         )
+        self._builds_with_vms = Query(
+            database,
+            JobRow.select(JobRow.build)
+            .distinct()
+            .join(BuildRow)
+            .where(BuildRow.finished_at.is_null(), JobRow.state.in_(_WITH_VM))
+            .order_by(JobRow.build),
+            first,
+        )
         coalesce = peewee.fn.COALESCE
         self._change = Command(
             database,
@@ -124,6 +134,10 @@ class Jobs:
     def of_build(self, build_id: int) -> list[Job]:
         """Return a build's jobs in DAG creation order."""
         return self._of_build.all(build_id=build_id)
+
+    def builds_with_vms(self) -> list[int]:
+        """Return the unfinished builds of which a job has, or had, a VM that it has not given back; oldest first."""
+        return self._builds_with_vms.all()
 
     def edges(self, build_id: int) -> list[Edge]:
         """Return the dependencies between a build's jobs."""

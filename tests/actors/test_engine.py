@@ -8,6 +8,7 @@ import uuid
 from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pykka
 import pytest
 
@@ -15,12 +16,12 @@ from actors.attempt import Attempt
 from actors.build import BuildSupervisor
 from actors.hub import LogHub
 from actors.job import JobActor
-from actors.messages import Granted, JobChanged
+from actors.messages import Granted, JobChanged, Look
 from actors.pool import LeasePool
 from actors.states import Progress
 from actors.supervision import Supervised
 from actors.vms import Connection, VmSpec
-from storage import Build, DatabaseUnavailable, JobState, Lease, LeaseState, LogWriter, Outcome
+from storage import Build, BuildState, DatabaseUnavailable, JobState, Lease, LeaseState, LogWriter, Outcome
 from tests.actors.conftest import Host, until
 from tests.e2e.pipelines import Graph, one
 
@@ -280,6 +281,29 @@ def test_a_database_that_another_process_holds_for_a_while_costs_a_build_nothing
         until(lambda: True if not pykka.ActorRegistry.get_by_class(BuildSupervisor) else None, "no supervisor left")
 
 
+@pytest.mark.parametrize("kind", [LeasePool, BuildSupervisor])
+def test_who_cannot_write_to_the_database_as_it_begins_begins_later_and_costs_a_build_nothing(
+    tmp_path: Path,
+    images_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    kind: type[Supervised],
+):
+    monkeypatch.setattr("storage.database._BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("actors.supervision._PAUSE", 0.01)
+    with closing(Host(tmp_path, images_dir)) as host:
+        build = host.plant(Graph().step("first", "true").step("second", "true", after=("first",)).ir())
+        if kind is BuildSupervisor:  # a crash between a job's end and what follows from it
+            host.storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.RUNNING)
+            host.storage.jobs.move(host.job(build, "first").id, JobState.SCHEDULED, JobState.PASSED)
+        with closing(apsw.Connection(str(host.storage.directory / "ci-daemon.sqlite3"))) as other:
+            other.execute("BEGIN IMMEDIATE")
+            host.engine.start()
+            until(lambda: caplog.text.count(f"{kind.__name__} (urn") > 20 or None, "beginning again and again")
+        assert host.finish(build).state == "passed"
+        assert not host.engine.broken.is_set()
+
+
 def test_skipping_goes_on_where_the_storage_was_not_there_in_the_middle(host: Host, monkeypatch: pytest.MonkeyPatch):
     graph = Graph().step("bad", "exit 1")
     for key, before in (("b", "bad"), ("c", "b"), ("d", "c")):
@@ -322,6 +346,49 @@ def test_queued_jobs_cost_no_threads(host: Host):
     for build in builds:
         host.engine.cancel(build.id)
     for build in builds:
+        assert host.finish(build).state == "canceled"
+
+
+def test_builds_that_run_nothing_have_supervisors_in_turns(host: Host, monkeypatch: pytest.MonkeyPatch):
+    begin, go_on = BuildSupervisor.begin, threading.Event()
+
+    def held(supervisor: BuildSupervisor) -> None:
+        go_on.wait(30)
+        begin(supervisor)
+
+    host.storage.switches.drain()
+    builds = [host.build(one("true")) for _ in range(100)]
+    monkeypatch.setattr(BuildSupervisor, "begin", held)
+    for build in builds:
+        host.storage.builds.request_cancel(build.id)
+    root = host.engine.crew.root
+    assert root is not None
+    for _ in range(2):
+        root.ask(Look())
+    assert len(pykka.ActorRegistry.get_by_class(BuildSupervisor)) == 16
+    go_on.set()
+    for build in builds:
+        assert host.finish(build).state == "canceled"
+
+
+def test_a_build_that_gets_a_vm_while_others_wait_for_their_turn_does_not_wait(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+):
+    waiting = [host.plant(one("sleep 600")) for _ in range(50)]
+    begin, go_on = BuildSupervisor.begin, threading.Event()
+
+    def held(supervisor: BuildSupervisor) -> None:
+        if supervisor._build_id in {build.id for build in waiting}:
+            go_on.wait(30)
+        begin(supervisor)
+
+    monkeypatch.setattr(BuildSupervisor, "begin", held)
+    for build in waiting:
+        host.storage.builds.request_cancel(build.id)
+    until(lambda: len(pykka.ActorRegistry.get_by_class(BuildSupervisor)) >= 16 or None, "all turns taken")
+    assert host.finish(host.build(one("true"), host.other_pipeline())).state == "passed"
+    go_on.set()
+    for build in waiting:
         assert host.finish(build).state == "canceled"
 
 

@@ -8,7 +8,7 @@ import pykka
 import pytest
 
 from actors.messages import ChildStopped, TaskDone, TaskFailed
-from actors.supervision import Supervised
+from actors.supervision import NoThread, Supervised
 from actors.timer import Timer
 from storage import DatabaseUnavailable, SystemClock
 
@@ -30,8 +30,8 @@ class Parent(pykka.ThreadingActor):
 class Child(Supervised):
     """Puts what it handles into a queue, raises what it is sent, and works on what can be called."""
 
-    def __init__(self, parent: Address | None, seen: queue.Queue[object]) -> None:
-        super().__init__(Timer(SystemClock()), parent)
+    def __init__(self, parent: Address | None, seen: queue.Queue[object], timer: Timer | None = None) -> None:
+        super().__init__(timer or Timer(SystemClock()), parent)
         self._seen = seen
 
     def handle(self, message: object) -> None:
@@ -100,7 +100,7 @@ def test_work_comes_back_as_a_message_and_so_does_its_error(parent: Address, see
 def test_work_that_the_storage_has_no_room_for_is_done_again(
     parent: Address, seen: queue.Queue[object], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("actors.supervision._STORAGE_PAUSE", 0.01)
+    monkeypatch.setattr("actors.supervision._PAUSE", 0.01)
     child = Child.start(parent, seen)
     failures = iter((DatabaseUnavailable("full"), DatabaseUnavailable("full")))
 
@@ -111,6 +111,38 @@ def test_work_that_the_storage_has_no_room_for_is_done_again(
 
     child.tell(work)
     assert seen.get(timeout=5) == TaskDone("task", 42)
+
+
+def test_work_for_which_there_is_no_thread_waits_for_one(
+    parent: Address, seen: queue.Queue[object], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("actors.supervision._PAUSE", 0.01)
+    timer = Timer(SystemClock())
+    timer.start()
+    child = Child.start(parent, seen, timer)
+    start, failures = threading.Thread.start, iter((True, True))
+
+    def sometimes(thread: threading.Thread) -> None:
+        if next(failures, False):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", sometimes)
+    child.tell(lambda: 42)
+    assert seen.get(timeout=5) == TaskDone("task", 42)
+    timer.stop()
+
+
+def test_an_actor_for_which_there_is_no_thread_has_never_been(
+    parent: Address, seen: queue.Queue[object], monkeypatch: pytest.MonkeyPatch
+):
+    def never(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", never)
+    with pytest.raises(NoThread, match="can't start"):
+        Child.start(parent, seen)
+    assert pykka.ActorRegistry.get_by_class(Child) == []
 
 
 def test_the_mailbox_is_not_blocked_by_work(parent: Address, seen: queue.Queue[object]):
