@@ -30,8 +30,11 @@ FAULTS = (
     ServiceUnreachable,
     StorageError,
     TracingUnavailable,
+    UnicodeEncodeError,
     VmError,
 )
+
+_LONGEST = 100
 
 
 def sentence(error: Exception) -> str:
@@ -43,6 +46,8 @@ def sentence(error: Exception) -> str:
             return f"{name}: Permission denied: run this with sudo, or as whom it belongs to"
         case OSError(errno=errno.ENOSPC, filename=name):
             return f"{name or 'what this writes to'}: the disk is full: free some, and run the same command again"
+        case UnicodeEncodeError(object=text):
+            return f"{text[:_LONGEST]!a} is not UTF-8: give names and texts in it"
         case OSError(filename=str(name), strerror=str(reason)):
             return f"{name}: {reason}"
         case _:

@@ -209,12 +209,15 @@ def _from_text(text: str, hint: object) -> object:
 
 def _parse(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"line (\d+)", str(error))
-        raise ConfigError(f"{file}{f':{line[1]}' if line else ''}: not TOML: {error}") from None
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} cannot be read: {error}") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"line (\d+)", str(error))
+        line = found[1] if found else len(text.splitlines())  # at the end of the document, which has no number in it
+        raise ConfigError(f"{file}:{line}: not TOML: {error}") from None
 
 
 def _line_of(keys: Keys, file: Path) -> int:

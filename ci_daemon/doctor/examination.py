@@ -23,8 +23,10 @@ def examine(state_dir: Path, environ: Mapping[str, str]) -> Iterator[Check]:
     yield host.python()
     yield from host.packages()
     yield host.sub_ids()
-    yield host.namespaces()
-    yield host.overlay(state_dir)
+    namespaces = host.namespaces()
+    yield namespaces
+    if namespaces.ok:  # overlays are tried in one
+        yield host.overlay(state_dir)
     yield host.tun()
     yield host.clock()
     yield from service.synchronized()

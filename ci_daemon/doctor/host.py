@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import subprocess
 import sys
 import tempfile
 import time
@@ -68,7 +69,7 @@ def sub_ids() -> Check:
 
 
 def namespaces(sysctl: Path = Path("/proc/sys")) -> Check:
-    """Switches of the kernel that keep users from making user namespaces."""
+    """Whether user namespaces can be made, and which switch of the kernel is in the way where they cannot."""
     barriers = [("user.max_user_namespaces", "0", "15000")]
     if os.geteuid() != 0:
         barriers += [
@@ -83,6 +84,15 @@ def namespaces(sysctl: Path = Path("/proc/sys")) -> Check:
             return Check(
                 "namespaces", ok=False, detail=f"{key} is {closed}: VMs are made of user namespaces", mend=mend
             )
+    argv, environ = ["unshare", "--user", "true"], {"PATH": os.defpath, "LC_ALL": "C"}
+    tried = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        reason = tried.stderr.strip().rpartition(": ")[2]
+        detail = (
+            f"user namespaces, which VMs are made of, are not allowed here ({reason}): a container has to be started "
+            "with more rights (docker: --privileged), and no chroot may have them"
+        )
+        return Check("namespaces", ok=False, detail=detail, fixable=False)
     return good("namespaces", "user namespaces are allowed")
 
 

@@ -207,6 +207,19 @@ def test_a_full_disk_is_said_with_what_to_do(name: str | None, said: str):
     assert sentence(fault) == f"{said}: the disk is full: free some, and run the same command again"
 
 
+@pytest.mark.parametrize("arguments", [["ledger", "grant", "\udcff", "5"], ["user", "remove", "ada\udcff@example.org"]])
+def test_a_name_that_is_not_utf_8_is_told_so(made: Run, capsys: pytest.CaptureFixture[str], arguments: list[str]):
+    assert made(*arguments) == 1
+    assert "is not UTF-8: give names and texts in it" in capsys.readouterr().err
+
+
+def test_a_path_that_is_not_utf_8_is_shown_in_other_letters(tmp_path: Path):
+    command = [sys.executable, "-m", "ci_daemon", "--state-dir", bytes(tmp_path) + b"/\xff", "config", "check"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"/\\udcff is no state directory yet" in done.stdout
+
+
 def test_lists_of_nothing_say_so(made: Run, capsys: pytest.CaptureFixture[str]):
     assert made("lease", "list") == 0
     assert capsys.readouterr().out == "no VM is leased\n"

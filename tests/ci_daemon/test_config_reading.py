@@ -144,6 +144,9 @@ def test_a_file_that_is_no_toml_is_told_with_its_line(reader: Reader[Sections], 
     file.write_text("[web]\nthreads = = 4\n")
     with pytest.raises(ConfigError, match=r"app\.toml:2: not TOML: "):
         reader.read(file, {})
+    file.write_text("[web]\nthreads = 4\nports = [\n")
+    with pytest.raises(ConfigError, match=r"app\.toml:3: not TOML: "):
+        reader.read(file, {})
 
 
 def test_a_file_that_cannot_be_read_is_told(reader: Reader[Sections], file: Path):

@@ -66,6 +66,31 @@ def test_a_kernel_that_forbids_user_namespaces_is_found_with_the_switch(tmp_path
     assert f"sysctl -w {key.replace('/', '.')}=" in check.mend
 
 
+def test_a_place_that_may_not_make_user_namespaces_is_found_and_no_overlay_blamed(tmp_path: Path):
+    # Nobody in a chroot may make one, whatever the kernel's switches say.
+    looks = (
+        "import sys, pathlib; from ci_daemon.doctor import examine\n"
+        "for each in examine(pathlib.Path(sys.argv[1], 'state'), {}): print(each.name, each.ok, each.detail)"
+    )
+    enters = f'mount --rbind / "$1"; exec chroot "$1" sh -c \'cd "$0"; exec "$@"\' {Path.cwd()} "$2" -c "$3" "$1"'
+    argv = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-ec",
+        enters,
+        "sh",
+        tmp_path,
+        sys.executable,
+        looks,
+    ]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert "namespaces False user namespaces, which VMs are made of, are not allowed here (Operation not" in done.stdout
+    assert "overlay " not in done.stdout
+
+
 def test_a_clock_before_the_installation_is_found(tmp_path: Path):
     landmark = tmp_path / "landmark"
     landmark.touch()

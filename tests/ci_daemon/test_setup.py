@@ -56,9 +56,15 @@ def test_a_python_that_is_too_old_is_said_with_the_command_that_brings_another(m
     done = machine.set_up()
     assert done.returncode == 1
     assert done.stderr == (
-        "Python 3.11 or newer is needed and python3 is older or missing: "
+        "Python 3.11 or newer is needed and python3 is older: "
         "run `sudo apt-get install -y python3.11 python3.11-venv`, then this again\n"
     )
+
+
+def test_no_python_at_all_is_said_with_the_package_of_whatever_release_this_is(machine: Machine):
+    done = machine.set_up()
+    assert done.returncode == 1
+    assert done.stderr == "python3 is not installed: run `sudo apt-get install -y python3`, then this again\n"
 
 
 def test_a_python_without_venv_is_said_with_the_package(machine: Machine):

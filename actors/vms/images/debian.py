@@ -73,11 +73,11 @@ class Recipe:
             message = f'no recipe for an image "{name}" (there is: {", ".join(RELEASES)}): see `ci-daemon image import`'
             raise VmError(message)
         if shutil.which("mmdebstrap") is None:
-            message = "mmdebstrap is not installed: run `sudo apt-get install mmdebstrap`"
+            message = "mmdebstrap is not installed: run `sudo apt-get install -y mmdebstrap`"
             raise VmError(message)
         if not (_KEYRINGS / f"{release.vendor}-archive-keyring.gpg").exists():
             message = (
-                f"the keys of {release.vendor}'s archive are missing: run `sudo apt-get install {release.keyring}`"
+                f"the keys of {release.vendor}'s archive are missing: run `sudo apt-get install -y {release.keyring}`"
             )
             raise VmError(message)
         return cls(name, release, mirror)

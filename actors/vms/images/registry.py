@@ -79,7 +79,7 @@ class Reference:
         """Copy the image for this machine's architecture into ``folder``. Raises VmError with what to do."""
         for program in ("skopeo", "umoci"):
             if shutil.which(program) is None:
-                message = f"{program} is not installed: run `sudo apt-get install skopeo umoci`"
+                message = f"{program} is not installed: run `sudo apt-get install -y skopeo umoci`"
                 raise VmError(message)
         argv = ["skopeo", "--override-os=linux", "copy", "--remove-signatures"]
         argv += ["--src-tls-verify=false"] if self._is_on_loopback else []

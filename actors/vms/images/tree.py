@@ -77,7 +77,7 @@ class Tree:
             lines = said.read().decode(errors="replace").splitlines()
         if tar.returncode != 0 and not _harmless(lines):
             if any("Cannot exec" in line for line in lines):
-                message = f"this archive needs {package} to be unpacked: run `sudo apt-get install {package}`"
+                message = f"this archive needs {package} to be unpacked: run `sudo apt-get install -y {package}`"
                 raise VmError(message)
             message = f"the archive cannot be unpacked: {'; '.join(lines[-5:])}"
             raise VmError(message)

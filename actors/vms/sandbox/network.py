@@ -66,7 +66,7 @@ def plan_network(settings: NetworkSettings) -> NetworkPlan:
         nothing_else = ["--no-dhcp", "--no-ndp", "--no-ra", "--no-dhcpv6"]
         argv = [pasta, "--quiet", "--config-net", *address, *nothing_back, *nothing_else, "--netns", netns]
         return NetworkPlan(rules=_rules(settings, dns_over_tcp=False), argv=argv, ready="exit", seconds=_SECONDS)
-    message = "no program for the network of VMs is installed: run `sudo apt-get install slirp4netns`"
+    message = "no program for the network of VMs is installed: run `sudo apt-get install -y slirp4netns`"
     raise VmError(message)
 
 

@@ -75,7 +75,7 @@ class IdMap:
         if uid is None or gid is None:
             raise NoSubIds(_mending(caller.pw_name, [*uids, *gids], uid=uid, gid=gid))
         if os.geteuid() != 0 and not (shutil.which("newuidmap") and shutil.which("newgidmap")):
-            message = "newuidmap and newgidmap are not installed: run `sudo apt-get install uidmap`"
+            message = "newuidmap and newgidmap are not installed: run `sudo apt-get install -y uidmap`"
             raise NoSubIds(message)
         return cls((Extent(0, uid, SIZE),), (Extent(0, gid, SIZE),))
 

@@ -230,7 +230,7 @@ def test_a_host_without_a_program_for_networks_is_told_which_to_install(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(VmError, match="apt-get install slirp4netns"):
+    with pytest.raises(VmError, match="apt-get install -y slirp4netns"):
         host.provider().create(VmSpec(host.name(), IMAGE))
     assert list(host.provider().list()) == []
 
