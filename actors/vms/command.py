@@ -39,6 +39,7 @@ _ARGUMENT = 30_000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _NEVER_STARTED, _SUPERVISOR_GONE, _IMMORTAL = 66, 65, 67
 _KILLED = 137
+_EXIT_CODES = range(256)
 
 
 class NotStarted(VmError):
@@ -170,6 +171,8 @@ def _outcome(status: int, told: bytes) -> Exited:
     try:
         size, dropped = map(int, facts["output"])
         (exit_code,) = map(int, facts.get("exit", [_KILLED]))
+        if exit_code not in _EXIT_CODES:
+            raise ValueError(exit_code)
     except (KeyError, ValueError) as error:
         message = "the supervisor of the VM's command is gone"
         raise GuestLost(message) from error

@@ -328,6 +328,13 @@ class TestSurviving:
         with pytest.raises(GuestLost):
             ended(connection)
 
+    @pytest.mark.parametrize("said", ["exit 99999999999999999999", "exit 256", "exit -5", "exit 0 0", "exit"])
+    def test_an_exit_code_that_none_can_be_is_not_taken_from_a_command(self, connection: Connection, said: str):
+        forge = f"umount /run/ci-daemon && echo '\n{said}\noutput 0 0' | dd oflag=seek_bytes seek=300 conv=notrunc"
+        start(connection, CommandSpec(f"echo; {forge} of=$(echo /run/ci-daemon/result.*) status=none"))
+        with pytest.raises(GuestLost):
+            ended(connection)
+
 
 class TestTerminating:
     def test_a_command_gets_its_grace(self, connection: Connection):
