@@ -94,13 +94,12 @@ class Jobs:
             EdgeRow.select(*_EDGE.selected).join(JobRow, on=JobRow.id == EdgeRow.to_job).where(of_build),
             _EDGE,
         )
+        with_vm = JobRow.select(JobRow.id).where(JobRow.build == BuildRow.id, JobRow.state.in_(_WITH_VM))
         self._builds_with_vms = Query(
             database,
-            JobRow.select(JobRow.build)
-            .distinct()
-            .join(BuildRow)
-            .where(BuildRow.finished_at.is_null(), JobRow.state.in_(_WITH_VM))
-            .order_by(JobRow.build),
+            BuildRow.select(BuildRow.id)
+            .where(BuildRow.finished_at.is_null(), peewee.fn.EXISTS(with_vm))
+            .order_by(BuildRow.id),
             first,
         )
         coalesce = peewee.fn.COALESCE
