@@ -5,25 +5,28 @@ from __future__ import annotations
 import threading
 import weakref
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import apsw
 import peewee
 from playhouse.apsw_ext import APSWDatabase
 
-from storage.errors import DatabaseBusy, DatabaseUnavailable, StorageClosed
+from storage.errors import DatabaseBusy, DatabaseGone, DatabaseUnavailable, StorageClosed
 from storage.instants import SECOND, to_micros
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from storage.clock import Clock
 
 __all__ = ["Database"]
 
 _BUSY_SECONDS = 10
+_STUCK_SECONDS = 1
+_TURN_SECONDS = 0.5
 _UNAVAILABLE = (apsw.FullError, apsw.ReadOnlyError, apsw.IOError, apsw.PermissionsError)
+_GONE = "the database's file was removed or replaced meanwhile: put it back, or stop the service and restore a backup"
 _PRAGMAS = {
     "journal_mode": "wal",
     "synchronous": "normal",
@@ -36,8 +39,8 @@ _PRAGMAS = {
 class Database:
     """One SQLite file, safe in any thread.
 
-    Reads never wait: WAL gives each of them a snapshot. Writes wait for each other here by a lock, and for other
-    processes by SQLite's own, ten seconds at most.
+    Reads never wait: WAL gives each of them a snapshot. Writes wait for each other here by a lock, and one of them for
+    other processes by SQLite's own, ten seconds at most.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -46,6 +49,7 @@ class Database:
         self._connections = _Connections(str(path))
         self._writer = threading.RLock()
         self._begun = threading.local()
+        self._beginning_since: float | None = None
 
     def now(self) -> int:
         """Return the clock's wall time in microseconds since the epoch, as the tables hold it.
@@ -62,7 +66,7 @@ class Database:
     def execute(self, sql: str, slots: Mapping[str, Any] | None = None) -> apsw.Cursor:
         """Run one statement in this thread's connection, with values for its ``:name`` slots.
 
-        Raises DatabaseUnavailable where the disk is full, read-only or broken.
+        Raises DatabaseUnavailable where the disk is full, read-only or broken, or the process has too many files open.
         """
         with _telling_what_is_wrong():
             cursor: apsw.Cursor = self._connections.execute_sql(sql, slots)
@@ -87,15 +91,18 @@ class Database:
     def write(self) -> Iterator[None]:
         """Make what happens inside one transaction: all of it is stored, or on an exception nothing.
 
-        Inside another ``write`` of the same thread it is part of that one. Raises DatabaseBusy where another process
-        keeps the database for too long.
+        Inside another ``write`` of the same thread it is part of that one. Raises DatabaseBusy where others keep the
+        database for too long, and DatabaseGone where what is written would be in no file.
         """
-        with self._writer:
-            connection = self._connections.connection()
+        self._take_turn()
+        try:
+            with _telling_what_is_wrong():
+                connection = self._connections.connection()
             if connection.in_transaction:
                 yield
                 return
-            self.execute("BEGIN IMMEDIATE")
+            self._connections.check_place()
+            self._begin()
             self._begun.at = self.now()
             try:
                 yield
@@ -106,6 +113,28 @@ class Database:
                 raise
             finally:
                 self._begun.at = None
+        finally:
+            self._writer.release()
+
+    def _take_turn(self) -> None:
+        """Wait for the writers of this process, but not behind one that waits for another process itself.
+
+        So such a process holds up one thread, and not by and by all of those that answer readers too.
+        """
+        while not self._writer.acquire(timeout=0 if self._is_stuck() else _TURN_SECONDS):
+            if self._is_stuck():
+                raise DatabaseBusy("another process holds the database: try again")
+
+    def _is_stuck(self) -> bool:
+        since = self._beginning_since
+        return since is not None and self._clock.monotonic() - since > _STUCK_SECONDS
+
+    def _begin(self) -> None:
+        self._beginning_since = self._clock.monotonic()
+        try:
+            self.execute("BEGIN IMMEDIATE")
+        finally:
+            self._beginning_since = None
 
     @contextmanager
     def write_at_once(self) -> Iterator[None]:
@@ -131,29 +160,53 @@ def _telling_what_is_wrong() -> Iterator[None]:
     try:
         yield
     except (peewee.DatabaseError, apsw.Error) as error:
-        cause = error.__context__ if isinstance(error, peewee.DatabaseError) else error
+        cause: BaseException | None = error
+        while isinstance(cause, peewee.DatabaseError):
+            cause = cause.__context__
         if isinstance(cause, apsw.BusyError):
             busy = f"another process has held the database for {_BUSY_SECONDS} s: try again"
             raise DatabaseBusy(busy) from error
+        if isinstance(cause, apsw.CantOpenError):
+            raise DatabaseGone(f"the database cannot be opened now: {cause}") from error
         if isinstance(cause, _UNAVAILABLE):
             raise DatabaseUnavailable(f"the database cannot be used now: {cause}") from error
         raise
 
 
 class _Connections(APSWDatabase):  # type: ignore[misc] # playhouse comes without types
-    """Peewee's thread-local connections, which close when their thread ends, or all at once at the end."""
+    """Peewee's thread-local connections, which close when their thread ends, or all at once at the end.
+
+    All of them are to the file that the first one opened, or made.
+    """
 
     def __init__(self, path: str) -> None:
         self._shut = False
+        self._file = Path(path)
+        self._place: tuple[int, int] | None = None
         self._opened: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
         super().__init__(path, pragmas=_PRAGMAS, timeout=_BUSY_SECONDS)
 
     def _connect(self) -> apsw.Connection:
         if self._shut:
             raise StorageClosed("the storage is closed: open it again, or end its users before it")
+        if self._place is not None:
+            self.check_place()
         connection: apsw.Connection = super()._connect()
         self._opened.add(connection)
+        self._place = self._place or self._found()
         return connection
+
+    def check_place(self) -> None:
+        """Raise DatabaseGone where the file is not at its path, or another one is."""
+        if self._found() != self._place:
+            raise DatabaseGone(_GONE)
+
+    def _found(self) -> tuple[int, int] | None:
+        try:
+            found = self._file.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
 
     def close_all(self) -> None:
         self._shut = True

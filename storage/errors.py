@@ -19,6 +19,7 @@ __all__ = [
     "CouponTaken",
     "CouponUnknown",
     "DatabaseBusy",
+    "DatabaseGone",
     "DatabaseUnavailable",
     "DatabaseUnreadable",
     "EmailTaken",
@@ -78,7 +79,11 @@ class DatabaseUnavailable(StorageError):
 
 
 class DatabaseBusy(DatabaseUnavailable):
-    """Another process holds the database's write lock for too long. Worth another try."""
+    """Others hold the database's write lock for too long. Worth another try."""
+
+
+class DatabaseGone(DatabaseUnavailable):
+    """The database's file cannot be opened, or is not the one any more that was opened first."""
 
 
 class StorageClosed(StorageError):

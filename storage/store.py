@@ -19,7 +19,7 @@ from storage.cache import Cache
 from storage.coupons import Coupons
 from storage.database import Database
 from storage.declarations import Declarations
-from storage.errors import AlreadyInitialized, DatabaseUnreadable, NotInitialized
+from storage.errors import AlreadyInitialized, DatabaseGone, DatabaseUnreadable, NotInitialized
 from storage.faults import Faults
 from storage.handoffs import Handoffs
 from storage.holds import Holds
@@ -141,7 +141,7 @@ class Storage:
             migrate(database, migrations())
         except BaseException as error:
             database.close()
-            if isinstance(error, peewee.PeeweeException):
+            if isinstance(error, peewee.PeeweeException | DatabaseGone):
                 raise DatabaseUnreadable(
                     f"cannot read {path}: {error}; check its owner, or restore a backup"
                 ) from error

@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import apsw
 import peewee
 import pytest
 
-from storage import DatabaseBusy, DatabaseUnavailable, StorageClosed, database
+from storage import DatabaseBusy, DatabaseGone, DatabaseUnavailable, StorageClosed, database
 from storage.database import Database
 from tests.storage.world import HandClock
 
@@ -30,6 +31,11 @@ def _all(numbers: Database) -> list[int]:
 
 def _add(numbers: Database, n: int) -> None:
     numbers.execute("INSERT INTO numbers VALUES (:n)", {"n": n})
+
+
+def _write(numbers: Database, n: int) -> None:
+    with numbers.write():
+        _add(numbers, n)
 
 
 def _in_thread(work: Callable[[], object]) -> None:
@@ -200,6 +206,55 @@ def test_a_write_gives_up_on_a_process_that_never_lets_go(
     with pytest.raises(DatabaseBusy, match="try again"), impatient.write():
         pytest.fail("the write began")
     impatient.close()
+
+
+def test_no_write_waits_behind_one_that_waits_for_another_process(
+    numbers: Database, holder: subprocess.Popen[str], clock: HandClock
+):
+    first = threading.Thread(target=lambda: _write(numbers, 1))
+    first.start()
+    while numbers._beginning_since is None:
+        time.sleep(0.01)
+    clock.turn(seconds=2)
+    with pytest.raises(DatabaseBusy, match="another process"):
+        _write(numbers, 2)
+    assert first.is_alive()
+    holder.communicate("go\n")
+    first.join()
+    _write(numbers, 2)
+    assert _all(numbers) == [1, 2, 99]
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_written_that_would_be_in_no_file(numbers: Database, tmp_path: Path, *, replaced: bool):
+    _write(numbers, 1)
+    file, aside = tmp_path / "numbers.sqlite3", tmp_path / "aside"
+    file.rename(aside)
+    if replaced:
+        file.write_bytes(aside.read_bytes())
+    with pytest.raises(DatabaseGone, match="put it back"):
+        _write(numbers, 2)
+    refused: list[object] = []
+
+    def read() -> None:
+        with pytest.raises(DatabaseGone, match="put it back"):
+            _all(numbers)
+        refused.append("read")
+
+    _in_thread(read)
+    assert refused == ["read"]
+    assert file.exists() is replaced
+    aside.rename(file)
+    _write(numbers, 3)
+    assert _all(numbers) == [1, 3]
+
+
+def test_a_database_that_cannot_be_opened_is_told_from_other_errors(tmp_path: Path, clock: HandClock):
+    nowhere = Database(tmp_path / "nowhere" / "numbers.sqlite3", clock)
+    with pytest.raises(DatabaseUnavailable, match="cannot be opened"), nowhere.write():
+        pytest.fail("the write began")
+    with pytest.raises(DatabaseUnavailable, match="cannot be opened"):
+        nowhere.execute("SELECT 1")
 
 
 def test_a_full_disk_and_a_read_only_database_are_told_from_other_errors(numbers: Database):
