@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import paramiko
 
+from actors.vms.bounds import BoundedSocket, bound
 from actors.vms.dialog import Dialog
 from actors.vms.forward import forwarded
 from actors.vms.provider import VmError
@@ -59,7 +60,7 @@ class Connection:
         self._clock = clock
         try:
             _tune(endpoint.socket)
-            self._transport = paramiko.Transport(endpoint.socket)
+            self._transport = paramiko.Transport(BoundedSocket(endpoint.socket))  # type: ignore[arg-type] # it acts as one
         except OSError as error:
             message = f"the VM's socket is closed: {error}"
             raise ConnectionLost(message) from error
@@ -124,11 +125,12 @@ class Connection:
     def _started(self, script: str, starting: Deadline, window: Window | None = None) -> paramiko.Channel:
         try:
             channel = self._transport.open_session(timeout=starting.remaining())
+            bound(channel)
             channel.event = _Patience(starting)
             if window is not None:
                 channel.get_pty(window.term, window.columns, window.rows)
             channel.exec_command(f"exec /bin/sh -c {shlex.quote(script)}")
-        except DROPPED as error:
+        except Exception as error:  # as in _handshake
             if starting.remaining() == 0:
                 message = "the VM did not start a command in time"
                 raise CommandTimeout(message) from error
@@ -173,7 +175,9 @@ class Connection:
         except paramiko.AuthenticationException as error:
             message = f"the VM refuses the key of its lease: {error}"
             raise ConnectionLost(message) from error
-        except DROPPED as error:
+        except HostKeyMismatch:
+            raise
+        except Exception as error:  # whatever a peer that speaks another SSH has paramiko stumble over
             message = f"the VM did not complete the SSH handshake: {_reason(error)}"
             raise ConnectionLost(message) from error
         transport.set_keepalive(_KEEPALIVE)

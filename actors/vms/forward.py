@@ -7,6 +7,7 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from actors.vms.bounds import bound
 from actors.vms.stream import DROPPED
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def forwarded(transport: paramiko.Transport, target: tuple[str, int]) -> Iterato
     opened: list[Callable[[], None]] = []
 
     def accept(channel: paramiko.Channel, _origin: object, _server: object) -> None:
+        bound(channel)
         threading.Thread(target=_bridge, args=(channel, target, opened), name="ssh-forward", daemon=True).start()
 
     port = transport.request_port_forward(_LOOPBACK, 0, accept)

@@ -167,7 +167,16 @@ def test_a_key_of_another_lease_is_refused(vm: Vm):
         Connection(endpoint, SystemClock())
 
 
-@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n" * 200, os.urandom(5000)])
+NO_SSH = (
+    b"",
+    b"HTTP/1.1 400 Bad Request\r\n\r\n" * 200,
+    os.urandom(5000),
+    b"SSH-2.0-odd\r\n\0\0\0\x0c\xff" + bytes(11),
+    b"SSH-2.0-odd\r\n\0\0\0\x0c\4\1\xff\xff\xff\xff\0\0\0\1\xff\xff",
+)
+
+
+@pytest.mark.parametrize("said", NO_SSH)
 def test_a_peer_that_speaks_no_ssh_is_given_up(said: bytes):
     ours, theirs = socket.socketpair()
     keys = KeyPair.make()
@@ -177,6 +186,32 @@ def test_a_peer_that_speaks_no_ssh_is_given_up(said: bytes):
         with pytest.raises(ConnectionLost):
             Connection(Endpoint(ours, keys.private, keys.public), SystemClock(), timeout=1.0)
         assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize(
+    ("greeting", "reason"),
+    [
+        (b"SSH-2.0-", "does not greet"),
+        (b"hello\r\n", "does not greet"),
+        (b"SSH-2.0-x\r\n\xff\xff\xff\xf4", "announces a packet of 42949"),
+    ],
+)
+def test_a_peer_that_says_something_without_end_is_not_heard_out(greeting: bytes, reason: str):
+    ours, theirs = socket.socketpair()
+    keys = KeyPair.make()
+
+    def flood() -> None:
+        with suppress(OSError):
+            theirs.sendall(greeting)
+            while True:
+                theirs.sendall(bytes(MIB))
+
+    flooding = threading.Thread(target=flood)
+    flooding.start()
+    with theirs, ours, pytest.raises(ConnectionLost, match=reason):
+        Connection(Endpoint(ours, keys.private, keys.public), SystemClock())
+    flooding.join(PATIENCE)
+    assert not flooding.is_alive()
 
 
 class Mute(paramiko.ServerInterface):
@@ -210,6 +245,37 @@ def test_a_peer_that_lets_a_command_hang_is_given_up():
                 connection.run("true", timeout=0.3)
             assert time.monotonic() - began < 3
         mute.released.set()
+
+
+class Flood(Mute):
+    """A peer that heeds no window in what it answers."""
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        channel.out_window_size = 1 << 40
+        self.answering = threading.Thread(target=_answer_without_end, args=(channel,))
+        self.answering.start()
+        return True
+
+
+def _answer_without_end(channel: paramiko.Channel) -> None:
+    with suppress(OSError, EOFError, paramiko.SSHException):
+        while True:
+            channel.sendall(bytes(MIB))
+
+
+def test_a_peer_that_sends_more_than_it_was_asked_for_is_hung_up_on():
+    ours, theirs = socket.socketpair()
+    keys, flood = KeyPair.make(), Flood()
+    with paramiko.Transport(theirs) as peer:
+        peer.add_server_key(paramiko.Ed25519Key.from_private_key(io.StringIO(keys.private)))
+        peer.start_server(threading.Event(), flood)
+        with Connection(Endpoint(ours, keys.private, keys.public), SystemClock()) as connection:
+            output = connection.stream("true", timeout=PATIENCE)
+            flood.answering.join(PATIENCE)
+            assert not flood.answering.is_alive()
+            assert not connection.alive
+            with pytest.raises(ConnectionLost):
+                assert sum(map(len, output)) <= 2 * MIB
 
 
 def test_a_closed_socket_is_a_lost_connection():
