@@ -1,7 +1,7 @@
 """What waitress does with a connection, where the API wants it otherwise.
 
-Waitress answers what it cannot parse in plain text, closes at once on a client that is still sending (which then sees a
-reset instead of the answer), and invites bodies that it has already refused.
+Waitress answers what it cannot parse in plain text, and closes at once on a client that is still sending (which then
+sees a reset instead of the answer).
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ import time
 from typing import TYPE_CHECKING, Protocol, cast
 
 from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser
-from waitress.receiver import ChunkedReceiver
 from waitress.task import ErrorTask
-from waitress.utilities import BadRequest
 
+from api.parser import Parser
 from api.request_id import enter_request
 
 if TYPE_CHECKING:
@@ -32,7 +30,6 @@ __all__ = ["Channel", "Refusing"]
 
 _log = logging.getLogger(__name__)
 
-_MAX_CHUNK_LINE = 4096
 _LINGER_SECONDS = 2.0
 _LINGER_BLOCK = 64 * 2**10
 _SEND_BLOCK = 256 * 2**10
@@ -48,36 +45,13 @@ class Refusing(Protocol):
         ...
 
 
-class Parser(HTTPRequestParser):
-    """Reads one request."""
-
-    began: float | None = None
-
-    def received(self, data: bytes) -> int:
-        """Take bytes in; return how many of them belong to this request. Runs in the server's loop."""
-        if self.began is None:
-            self.began = time.monotonic()
-        consumed = super().received(data)
-        body = self.body_rcv
-        if (
-            isinstance(body, ChunkedReceiver)
-            and not self.completed
-            and max(len(body.control_line), len(body.trailer)) > _MAX_CHUNK_LINE
-        ):
-            self.error = BadRequest("a chunk's header or the trailer is too long")
-            self.completed = True
-        if self.error is not None:
-            self.expect_continue = False
-        return consumed
-
-
 class RefusalTask(ErrorTask):
     """Answers a request that could not be read, or whose answer failed before its first byte."""
 
     def execute(self) -> None:
         """Write the envelope. Runs in a worker thread."""
         channel = cast("Channel", self.channel)
-        request = cast("HTTPRequestParser", self.request)
+        request = cast("Parser", self.request)
         error = cast("Error", request.error)
         request_id = enter_request(request.headers.get("X_REQUEST_ID"))
         code = _CODES.get(error.code, "malformed_request")

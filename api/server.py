@@ -17,6 +17,7 @@ from waitress.server import TcpWSGIServer
 from api.channel import Channel
 from api.errors import ApiError, ErrorAnswers
 from api.headers import standard_headers
+from api.parser import MAX_HEADERS
 from api.streams import Streams
 from api.workers import Workers
 
@@ -117,7 +118,8 @@ class _Listener(TcpWSGIServer):
         """Return status line, headers and body for a request that never reached the app."""
         message = {
             "body_too_large": f"the body is larger than {self._settings.max_body_bytes} bytes",
-            "headers_too_large": f"request line and headers are larger than {self._settings.max_header_bytes} bytes",
+            "headers_too_large": f"request line and headers are larger than {self._settings.max_header_bytes} bytes,"
+            f" or there are more than {MAX_HEADERS} headers",
         }.get(code, detail)
         error = ApiError(code, message)
         status = HTTPStatus(error.problem.status)

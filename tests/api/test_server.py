@@ -166,6 +166,13 @@ def test_error_pages_are_where_the_server_is(served: Served):
         b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n",
         b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3;" + b"x" * 6000,
         b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n" + b"x: y\r\n" * 1000,
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 3000,
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"\r\n" * 9000,
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
+        b"GET http://[::1/ HTTP/1.1\r\nHost: ci\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01",
     ],
 )
 def test_a_request_that_is_no_http_is_answered_in_the_envelope(served: Served, request_bytes: bytes):
@@ -183,7 +190,14 @@ def test_a_refused_request_keeps_its_id(served: Served):
 def test_headers_have_a_limit(served: Served):
     assert refusal(served.get("/api/v0/user", f"X-Long: {'x' * 9000}")) == (431, "headers_too_large")
     assert refusal(served.send(b"GET /" + b"x" * 9000)) == (431, "headers_too_large")
+    assert refusal(served.get("/api/v0/user", *["a:"] * 501)) == (431, "headers_too_large")
     assert served.get("/api/v0/user", f"X-Long: {'x' * 6000}").status == 200
+
+
+def test_headers_that_are_too_large_are_refused_by_the_name_among_them(served: Served):
+    given = "an-id-of-twenty-chars"
+
+    assert served.get("/", f"X-Request-Id: {given}", f"X-Long: {'x' * 9000}").headers["X-Request-Id"] == given
 
 
 def test_a_body_at_the_limit_is_taken_and_one_byte_more_is_not(served: Served):

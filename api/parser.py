@@ -1,0 +1,89 @@
+"""How a request is read off its connection, where waitress expects too little malice.
+
+Waitress invites bodies that it has already refused, and drops connections where an address or a length is no such. It
+reads in the server's loop, for which every other connection waits: what is cheap to send must not be dear to read.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+
+from waitress.parser import HTTPRequestParser, ParsingError
+from waitress.receiver import ChunkedReceiver
+from waitress.utilities import BadRequest, RequestHeaderFieldsTooLarge
+
+__all__ = ["MAX_HEADERS", "Parser"]
+
+MAX_HEADERS = 500
+"""How many header lines a request may have."""
+
+_MAX_CHUNK_LINE = 4096
+_MAX_FRAMING = 8 * 2**10
+_CHUNKED_BLOCK = 4096
+_REQUEST_ID = re.compile(rb"^x-request-id:[ \t]*([A-Za-z0-9._-]{20,200})[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
+
+
+class Parser(HTTPRequestParser):
+    """Reads one request."""
+
+    began: float | None = None
+    path = ""
+
+    def received(self, data: bytes) -> int:
+        """Take bytes in; return how many of them belong to this request. Runs in the server's loop."""
+        if self.began is None:
+            self.began = time.monotonic()
+            if not _may_begin_a_request(data):
+                return self._refuse("this is no HTTP; if it is TLS, use http://, or a proxy that speaks https://", data)
+        before = self.header_plus
+        if isinstance(self.body_rcv, ChunkedReceiver):
+            consumed = self._received_chunked(self.body_rcv, data)
+        else:
+            consumed = super().received(data)
+        if self.error is not None:
+            self.expect_continue = False
+            self._keep_request_id(before + data)
+        return consumed
+
+    def parse_header(self, header_plus: bytes) -> None:
+        """Read request line and headers. Raises waitress's ParsingError, and sets ``error`` for too many headers."""
+        if header_plus.count(b"\n") > MAX_HEADERS:
+            self.error = RequestHeaderFieldsTooLarge(f"more than {MAX_HEADERS} headers")
+            return
+        try:
+            super().parse_header(header_plus)
+        except ValueError as error:
+            raise ParsingError("the address or the Content-Length is invalid") from error
+        # Two servers in a row that read the one or the other would not agree on where this request ends.
+        if "TRANSFER_ENCODING" in self.headers or (self.chunked and "CONTENT_LENGTH" in self.headers):
+            raise ParsingError("Transfer-Encoding goes with HTTP/1.1 alone, and with no Content-Length")
+
+    def _received_chunked(self, body: ChunkedReceiver, data: bytes) -> int:
+        """Take in a part of a chunked body.
+
+        Each chunk costs as much to read as a kilobyte of one, so a body may not be mostly chunks' headers.
+        """
+        consumed = super().received(data[: max(_CHUNKED_BLOCK, body.chunk_remainder)])
+        if not self.completed:
+            if max(len(body.control_line), len(body.trailer)) > _MAX_CHUNK_LINE:
+                return self._refuse("a chunk's header or the trailer is too long", data)
+            if self.body_bytes_received - len(body) > len(body) + _MAX_FRAMING:
+                return self._refuse("the chunks of the body are too small", data)
+        return consumed
+
+    def _refuse(self, why: str, data: bytes) -> int:
+        self.error = BadRequest(why)
+        self.completed = True
+        return len(data)
+
+    def _keep_request_id(self, head: bytes) -> None:
+        """Let the refusal of headers that were not all read bear the caller's name for the request all the same."""
+        found = _REQUEST_ID.search(head)
+        if found and "X_REQUEST_ID" not in self.headers:
+            self.headers = {**self.headers, "X_REQUEST_ID": found[1].decode()}
+
+
+def _may_begin_a_request(data: bytes) -> bool:
+    """Tell whether a first byte is text, or a blank line before a request; a TLS handshake's is not."""
+    return data[:1] in {b"\r", b"\n"} or b" " <= data[:1] < b"\x7f"
