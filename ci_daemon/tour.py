@@ -1,11 +1,13 @@
 """A first session, as `make run` gives it: a service of one's own, and the example built on it.
 
 ``python -m ci_daemon.tour FOLDER`` keeps everything below FOLDER. The first run makes a user with credit, every run
-starts the service where none runs, submits ``examples/hello``, follows it, and ends as the build ends.
+starts the service where none runs, submits ``examples/hello``, follows it, and ends as the build ends. Nothing of a
+tour runs on after it, however it ends.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shlex
@@ -16,7 +18,7 @@ import sys
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ci_daemon.lock import served_by
 
@@ -30,6 +32,7 @@ _USER = "ada@example.org"
 _CREDIT_CENTS = 10_000
 _PORT = 8800
 _PATIENCE = 120.0
+_INTERRUPTED = 130
 
 
 class TourError(Exception):
@@ -61,24 +64,21 @@ class Tour:
         """Return the argv of `ci-daemon` on this state directory."""
         return [sys.executable, "-m", "ci_daemon", "--state-dir", str(self.state), *arguments]
 
-    def call(self, *arguments: str) -> dict[str, object]:
+    def call(self, *arguments: str) -> Any:  # noqa: ANN401 - JSON
         """Run `ci-daemon`, whose faults are for the user, and return its JSON answer. Raises TourError."""
         done = subprocess.run(self.command("--json", *arguments), stdout=subprocess.PIPE, check=False)
         if done.returncode != 0:
             raise TourError(f"`ci-daemon {shlex.join(arguments)}` failed")
-        answer: dict[str, object] = json.loads(done.stdout)
-        return answer
+        return json.loads(done.stdout)
 
     def token(self) -> str:
         """Return the user's API key; the first time, make the state directory, the user and credit."""
         self.call("init")
         if not self.token_file.exists():
             user = self.call("user", "add", _USER, "--name", "Ada")
-            self.call(
-                "ledger", "grant", str(user["personal_org_slug"]), str(_CREDIT_CENTS), "--note", "a first session"
-            )
+            self.call("ledger", "grant", user["personal_org_slug"], str(_CREDIT_CENTS), "--note", "a first session")
             with os.fdopen(os.open(self.token_file, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-                file.write(str(user["token"]))
+                file.write(user["token"])
         return self.token_file.read_text()
 
     @contextmanager
@@ -89,7 +89,8 @@ class Tour:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear, self.journal.open("ab") as journal:
             ear.bind(str(address))
             process = subprocess.Popen(
-                self.command("serve", "--listen", f"127.0.0.1:{_free_port()}"),
+                # It waits for what runs in VMs, or they would outlive it.
+                self.command("serve", "--wait", "--listen", f"127.0.0.1:{_free_port()}"),
                 # No VM is kept warm, so that nothing is left running when the tour is over.
                 env={"CI_DAEMON_POOL_WARM": "0", **os.environ, "NOTIFY_SOCKET": str(address)},
                 stderr=journal,
@@ -121,6 +122,7 @@ class Tour:
         argv = self.command(
             "submit",
             str(_EXAMPLE),
+            "--cancel-on-interrupt",
             *("--then", f"Start the service again: {serve}"),
             *("--then", f"Then build a tree of your own: CI_DAEMON_TOKEN=$(cat {_shown(self.token_file)}) {build}"),
         )
@@ -136,10 +138,25 @@ def main(folder: Path) -> int:
     # Whoever ends the tour ends what it started, as Ctrl-C does.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
-        return Tour(folder.absolute()).run()
+        with _alone(folder):
+            return Tour(folder.absolute()).run()
     except TourError as fault:
         sys.stderr.write(f"{fault}\n")
         return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other tour is at work in the folder: the service stops with the one that started it."""
+    with (folder / "tour.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.stderr.write(f"waiting for the end of another run in {_shown(folder.absolute())}\n")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _heard_ready(ear: socket.socket, process: subprocess.Popen[bytes]) -> None:

@@ -22,7 +22,11 @@ from ci_daemon.submit.summary import summarize
 from storage import slugify
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ci_daemon.submit.origin import Origin
+    from ci_daemon.submit.pack import Archive
+    from ci_daemon.submit.records import BuildRecord
     from ci_daemon.submit.summary import Summary
 
 __all__ = ["submit"]
@@ -72,6 +76,7 @@ def _token(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.option("--commit", metavar="SHA", help="By default the commit that git is at.")
 @click.option("--message", metavar="TEXT", help="By default the first line of that commit's message.")
 @click.option("--debug", is_flag=True, help="Hold the VM of a failed job for a while, for `ci-daemon debug`.")
+@click.option("--cancel-on-interrupt", is_flag=True, help="Cancel the build on Ctrl-C; by default it goes on.")
 @click.option(
     "--url",
     envvar="CI_DAEMON_URL",
@@ -103,6 +108,7 @@ def submit(
     commit: str | None,
     message: str | None,
     debug: bool,
+    cancel_on_interrupt: bool,
     url: str,
     token: str | None,
     then: tuple[str, ...],
@@ -132,26 +138,21 @@ def submit(
         "pipeline_ir": _read(ir_file) if ir_file else None,
         "debug": debug,
     }
-    made = not client.has_pipeline(organization, pipeline)
-    if made:
-        _make_pipeline(client, organization, pipeline, origin)
     try:
-        build = client.create_build(organization, pipeline, body, archive)
+        build = _create_build(client, organization, pipeline, origin, body, archive, screen)
     except ApiError as refusal:
-        if made:
-            # It was made for this build alone, and perhaps by a wrong name. A member may not remove it: then it stays.
-            with suppress(ApiError):
-                client.delete_pipeline(organization, pipeline)
         if guessed and _UNKNOWN in str(refusal):
             raise Failure(f"{refusal}: say which with --pipeline") from refusal
         raise
-    if made:
-        screen.say(f"made the pipeline {pipeline} in {organization}")
     screen.say(f"build #{build.number} of {organization}/{pipeline}: {archive.files} files packed")
     path = f"{pipeline_path(organization, pipeline)}/builds/{build.number}"
     try:
         summary = _follow(client, path, organization, pipeline, screen)
     except KeyboardInterrupt:
+        if cancel_on_interrupt:
+            client.cancel(path)
+            screen.say(f"build #{build.number} is canceled")
+            return _INTERRUPTED
         screen.say(f"build #{build.number} goes on without you; to cancel it:")
         screen.say(_curl(url, f"{path}/cancel", method="PUT"))
         return _INTERRUPTED
@@ -171,6 +172,30 @@ def _follow(client: Client, path: str, organization: str, pipeline: str, screen:
         screen.show(event)
     build = client.build(path)
     return summarize(build, client.jobs(path), pipeline, client.debits_since(organization, build.created_at))
+
+
+def _create_build(
+    client: Client,
+    organization: str,
+    pipeline: str,
+    origin: Origin,
+    body: Mapping[str, object],
+    archive: Archive,
+    screen: Screen,
+) -> BuildRecord:
+    """Post a build, for a pipeline that is made where there is none of that slug. Raises ApiError and Failure."""
+    if client.has_pipeline(organization, pipeline):
+        return client.create_build(organization, pipeline, body, archive)
+    _make_pipeline(client, organization, pipeline, origin)
+    try:
+        build = client.create_build(organization, pipeline, body, archive)
+    except ApiError:
+        # It was made for this build alone, and perhaps by a wrong name. A member may not remove it: then it stays.
+        with suppress(ApiError):
+            client.delete_pipeline(organization, pipeline)
+        raise
+    screen.say(f"made the pipeline {pipeline} in {organization}")
+    return build
 
 
 def _make_pipeline(client: Client, organization: str, pipeline: str, origin: Origin) -> None:

@@ -102,6 +102,10 @@ class Client:
         path = f"{pipeline_path(organization, pipeline)}/builds"
         return self._send("POST", path, BuildRecord, body={**body, **archive}, timeout=_RENDER_TIMEOUT)
 
+    def cancel(self, path: str) -> None:
+        """Have the build whose record is at ``path`` canceled; one that is over stays as it is."""
+        self._send("PUT", f"{path}/cancel", BuildRecord)
+
     def build(self, path: str) -> BuildRecord:
         """Return the build whose record is at ``path``."""
         return self._read(path, BuildRecord)

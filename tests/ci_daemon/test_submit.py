@@ -250,6 +250,22 @@ def test_ctrl_c_leaves_the_build_running_and_says_how_to_cancel_it(service: Play
     assert service.storage.builds.get(1).state is BuildState.RUNNING
 
 
+def test_ctrl_c_cancels_where_that_is_wanted(service: PlayedService, tree: Path, ir: Path):
+    asked = threading.Event()
+    service.engine.cancel = lambda _build_id: asked.set()  # type: ignore[method-assign]
+    argv = [sys.executable, "-m", "ci_daemon", "submit", str(tree), "--pipeline", "demo", "--ir", str(ir)]
+    environ = {**os.environ, "CI_DAEMON_URL": service.url, "CI_DAEMON_TOKEN": service.token}
+    with (
+        service.playing(lambda stage: stage.start("install")),
+        subprocess.Popen([*argv, "--cancel-on-interrupt"], env=environ, stdout=subprocess.PIPE, text=True) as process,
+    ):
+        assert any(line == "Install | * running\n" for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read().splitlines()[-1] == "build #1 is canceled"
+        assert process.wait(10) == 130
+    assert asked.is_set()
+
+
 def test_a_rejected_pipeline_is_said_and_failed_and_leaves_nothing_that_was_made_for_it(
     service: PlayedService, submit: Submit, ir: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,9 +18,13 @@ from ci_daemon.lock import served_by
 @pytest.fixture
 def folder(tmp_path: Path, images_dir: Path) -> Iterator[Path]:
     yield tmp_path / "run"
-    kill = ["--state-dir", str(tmp_path / "run" / "state"), "lease", "kill", "--all"]
+    command(tmp_path / "run", images_dir, "lease", "kill", "--all")
+
+
+def command(folder: Path, images_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "ci_daemon", "--state-dir", str(folder / "state"), "--json", *arguments]
     environ = {**os.environ, "CI_DAEMON_IMAGES_DIR": str(images_dir)}
-    subprocess.run([sys.executable, "-m", "ci_daemon", *kill], env=environ, check=True, capture_output=True)
+    return subprocess.run(argv, env=environ, check=True, capture_output=True, text=True)
 
 
 def tour(folder: Path, images_dir: Path) -> subprocess.CompletedProcess[str]:
@@ -30,6 +36,25 @@ def tour(folder: Path, images_dir: Path) -> subprocess.CompletedProcess[str]:
         check=False,
         timeout=120,
     )
+
+
+def test_interrupted_in_the_middle_it_leaves_nothing_behind(folder: Path, images_dir: Path):
+    with subprocess.Popen(
+        [sys.executable, "-m", "ci_daemon.tour", str(folder)],
+        env={**os.environ, "CI_DAEMON_IMAGES_DIR": str(images_dir)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert any("build #1 of" in line for line in process.stdout)
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.stdout.read()
+        assert process.wait(60) == 130
+    assert said.splitlines()[-1] == "build #1 is canceled"
+    assert served_by(folder / "state") is None
+    assert json.loads(command(folder, images_dir, "lease", "list").stdout) == []
 
 
 def test_builds_the_example_and_ends_as_the_build_ends_and_again(folder: Path, images_dir: Path):
