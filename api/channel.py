@@ -100,6 +100,13 @@ class Channel(HTTPChannel):
         request = self.request
         return request.began if isinstance(request, Parser) and not self.requests else None
 
+    def keeps_waiting(self) -> float:
+        """Return for how many seconds the client has kept the server waiting: for a request, or to take an answer."""
+        if self.requests or self._linger_until is not None:
+            return 0.0
+        since = self.receiving_since()
+        return time.time() - self.last_activity if since is None else time.monotonic() - since
+
     def idle(self) -> bool:
         """Whether nothing is being received, served or sent."""
         return not self.requests and self.request is None and not self.total_outbufs_len

@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 __all__ = ["CannotListen", "Server", "may_listen"]
 
 _BACKLOG = 1024
-_MAINTENANCE_SECONDS = 5
+_MAINTENANCE_SECONDS = 1
+_PATIENCE_SECONDS = 1.0
+_NOT_CLIENTS = 2
+"""How many sockets waitress counts among the connections that are none: the listening one, and what wakes the loop."""
+
 _UNACKNOWLEDGED_MS = 300_000
 
 
@@ -133,13 +137,25 @@ class _Listener(TcpWSGIServer):
         conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
 
     def maintenance(self, now: float) -> None:
-        """Close connections that are idle for long, and those whose request does not come to its end."""
+        """Close connections that are idle for long, those whose request does not come to its end, and a crowd."""
         super().maintenance(now)  # type: ignore[arg-type] # the stubs say int
         cutoff = time.monotonic() - self._settings.receive_timeout
         for channel in self.channels():
             since = channel.receiving_since()
             if since is not None and since < cutoff:
                 channel.will_close = True
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Where hardly another connection could be taken, close a quarter: those that keep the server waiting longest.
+
+        Else whoever opens as many as are allowed, and asks for nothing, shuts everybody out.
+        """
+        most = self._settings.max_connections
+        if len(self.active_channels) >= most - most // 16:
+            for channel in sorted(self.channels(), key=Channel.keeps_waiting, reverse=True)[: max(1, most // 4)]:
+                if channel.keeps_waiting() > _PATIENCE_SECONDS:
+                    channel.will_close = True
 
     def channels(self) -> list[Channel]:
         """Return every open connection."""
@@ -181,8 +197,8 @@ def _adjustments(settings: HttpSettings) -> Adjustments:
     return Adjustments(
         ident="ci-daemon",
         threads=settings.threads,
-        connection_limit=settings.max_connections,
-        cleanup_interval=max(1, min(_MAINTENANCE_SECONDS, int(settings.receive_timeout))),
+        connection_limit=settings.max_connections + _NOT_CLIENTS,
+        cleanup_interval=_MAINTENANCE_SECONDS,
         channel_timeout=int(settings.idle_timeout),
         max_request_header_size=settings.max_header_bytes,
         max_request_body_size=settings.max_body_bytes + 1,

@@ -292,6 +292,15 @@ def test_a_client_that_takes_too_long_to_ask_is_hung_up_on(tmp_path: Path):
                 pytest.fail("the connection is still open")
 
 
+def test_those_who_take_every_connection_and_ask_for_nothing_give_way(tmp_path: Path):
+    with serving(tmp_path / "state", max_connections=2) as served:
+        idle, slow = served.connect(), served.connect()
+        slow.sendall(b"GET /api/v0/ping HTTP/1.1\r\nX: ")
+
+        assert served.get("/api/v0/user").status == 200
+        assert idle.recv(1) == b""
+
+
 def test_events_arrive_as_they_happen(served: Served, job: JobPath):
     job.write(b"one\n")
     response = stream(served, job)
