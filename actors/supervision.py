@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import errno
 import logging
 import threading
 from abc import abstractmethod
@@ -30,8 +31,7 @@ class NoThread(Exception):
     """The host has no thread to give at present."""
 
 
-_HELD_UP = (DatabaseUnavailable, NoThread)
-"""What passes: whatever meets one of these is tried again a second later."""
+_SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 
 class Supervised(pykka.ThreadingActor):
@@ -81,29 +81,30 @@ class Supervised(pykka.ThreadingActor):
         """
         try:
             self.begin()
-        except _HELD_UP as error:
+        except Exception as error:
+            if not _passes(error):
+                self._end()
+                raise
             self.log.error("%s cannot begin yet: %s", self, error)
             self._held_up = True
             self._ended.wait(_PAUSE)
             self._stop()
-        except Exception:
-            self._end()
-            raise
 
     def on_receive(self, message: object) -> None:
         """Hand the message on, and survive what comes of it.
 
-        What the storage cannot take now it is asked to take again a second later: nothing is lost to a full disk.
+        What the storage or the host cannot do now it is asked to do again a second later: a full disk costs nothing.
         """
         try:
             if isinstance(message, Undertake):
                 self.work(message.task, message.function)
             else:
                 self.handle(message)
-        except _HELD_UP as error:
-            self.log.error("%s waits: %s", self, error)
-            self._timer.tell_after(_PAUSE, self.actor_ref, message)
         except Exception as error:  # the actor's rim: a message that cannot be handled must not end the actor
+            if _passes(error):
+                self.log.error("%s waits: %s", self, error)
+                self._timer.tell_after(_PAUSE, self.actor_ref, message)
+                return
             self.log.exception("%s could not handle %r", self, message)
             self.on_error(message, error)
 
@@ -123,8 +124,8 @@ class Supervised(pykka.ThreadingActor):
     def work(self, task: str, function: Callable[[], object]) -> None:
         """Run ``function`` on a thread of its own; its result or error comes back as TaskDone or TaskFailed.
 
-        Where the storage cannot be used it is called again a second later, for as long as the actor lives. Where the
-        host has no thread to give, it is called when it has.
+        Where the storage cannot be used, or the host has no file handle to give, it is called again a second later, for
+        as long as the actor lives. Where there is no thread, it is called when there is.
         """
 
         def run() -> None:
@@ -146,12 +147,12 @@ class Supervised(pykka.ThreadingActor):
         while True:
             try:
                 return TaskDone(task, function())
-            except DatabaseUnavailable as error:
-                self.log.error("%s of %s waits for the storage: %s", task, self, error)
+            except Exception as error:  # noqa: BLE001 - the worker's rim: every error becomes a message to its actor
+                if not _passes(error):
+                    return TaskFailed(task, error)
+                self.log.error("%s of %s waits: %s", task, self, error)
                 if self._ended.wait(_PAUSE):
                     return TaskFailed(task, error)
-            except Exception as error:  # noqa: BLE001 - the worker's rim: every error becomes a message to its actor
-                return TaskFailed(task, error)
 
     def _start_actor_loop(self) -> None:
         """Start the actor's thread. Raises NoThread, and then the actor has never been."""
@@ -169,6 +170,11 @@ class Supervised(pykka.ThreadingActor):
                 worker.join(_WORKER_PATIENCE)
         finally:
             post(self._parent, ChildStopped(self.actor_urn, self._held_up))
+
+
+def _passes(error: Exception) -> bool:
+    """Tell whether an error is one that passes by itself: the host lacks something for a while."""
+    return isinstance(error, DatabaseUnavailable | NoThread) or (isinstance(error, OSError) and error.errno in _SCARCE)
 
 
 def doing(address: Address) -> str:

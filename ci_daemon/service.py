@@ -16,6 +16,7 @@ from api import Server, create_app
 from ci_daemon.dump import dump
 from ci_daemon.lock import serving
 from ci_daemon.mail import SmtpMailer
+from ci_daemon.open_files import allow_open_files
 from ci_daemon.providers import open_images, open_provider
 from ci_daemon.reload import Reloader
 from ci_daemon.tracing import Tracer, open_collector
@@ -49,6 +50,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
     """
     stop, hangup = _signals()
     config = load()
+    allow_open_files()
     clock = SystemClock()
     with ExitStack() as opened:
         lock = opened.enter_context(serving(directory))

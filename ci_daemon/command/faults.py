@@ -11,6 +11,7 @@ from ci_daemon.backup import BackupError
 from ci_daemon.config import ConfigError
 from ci_daemon.install.host import InstallError
 from ci_daemon.lock import AlreadyServed
+from ci_daemon.open_files import TooFewFiles
 from ci_daemon.submit.client import ApiError, ServiceUnreachable
 from ci_daemon.submit.pack import PackError
 from ci_daemon.tracing import TracingUnavailable
@@ -29,6 +30,7 @@ FAULTS = (
     PackError,
     ServiceUnreachable,
     StorageError,
+    TooFewFiles,
     TracingUnavailable,
     UnicodeEncodeError,
     VmError,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import queue
 import threading
 from typing import TYPE_CHECKING
@@ -97,12 +98,12 @@ def test_work_comes_back_as_a_message_and_so_does_its_error(parent: Address, see
     assert seen.get(timeout=5) == TaskFailed("task", error)
 
 
-def test_work_that_the_storage_has_no_room_for_is_done_again(
+def test_work_that_the_storage_or_the_host_has_no_room_for_is_done_again(
     parent: Address, seen: queue.Queue[object], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("actors.supervision._PAUSE", 0.01)
     child = Child.start(parent, seen)
-    failures = iter((DatabaseUnavailable("full"), DatabaseUnavailable("full")))
+    failures = iter((DatabaseUnavailable("full"), OSError(errno.EMFILE, "Too many open files")))
 
     def work() -> int:
         if error := next(failures, None):

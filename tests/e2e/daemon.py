@@ -101,6 +101,12 @@ class Daemon:
         return code
 
     @property
+    def limits(self) -> list[str]:
+        """What the kernel holds it to, a line for each resource."""
+        assert self._process is not None
+        return Path(f"/proc/{self._process.pid}/limits").read_text().splitlines()
+
+    @property
     def log(self) -> str:
         """What it has printed so far."""
         return self._log.read_text()

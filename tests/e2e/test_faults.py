@@ -126,13 +126,24 @@ def test_a_full_disk_holds_jobs_up_and_costs_them_nothing(disk: SmallDisk, serve
     build = pipeline.build(one(_SLOW))
     build.says("line 3")
     disk.fill()
-    until(lambda: True if "waits for" in daemon.log else None, "word of the full disk in the daemon's log")
+    until(lambda: True if " waits" in daemon.log else None, "word of the full disk in the daemon's log")
     assert build.client.request("GET", "/healthz").status_code == 200
     refused = build.client.request("POST", "pipelines", json={"name": "x", "repository": "r", "default_branch": "m"})
     assert (refused.status_code, refused.json()["error"]["type"]) == (503, "service_unavailable"), refused.text
     disk.free()
     passes_whole(build)
     assert "Traceback" not in daemon.log
+
+
+def test_the_daemon_opens_as_many_files_as_the_host_lets_it_and_does_not_start_where_those_are_few(
+    serve: Serve, tmp_path: Path
+):
+    daemon = serve(tmp_path / "state", ("prlimit", "--nofile=64:4096"))
+    started(daemon)
+    (limit,) = (line for line in daemon.limits if line.startswith("Max open files"))
+    assert limit.split()[3:5] == ["4096", "4096"]
+    few = serve(tmp_path / "few", ("prlimit", "--nofile=64:64"))
+    assert "only 64 files may be open" in refused_to_start(few)
 
 
 @_ROOT_MOUNTS
