@@ -6,7 +6,6 @@ import hmac
 import time
 from typing import TYPE_CHECKING
 
-import falcon
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -25,6 +24,8 @@ from api.gauges import ServiceGauges
 from api.operations import Answer, operation
 
 if TYPE_CHECKING:
+    import falcon
+
     from api.engine import Engine
     from api.rate_limits import RateLimits
     from api.request import ApiRequest
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Metrics", "RequestMetrics", "registry_of"]
 
 _NO_ROUTE = "-"
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _NO_METHOD = "other"
 
 
@@ -72,7 +74,7 @@ class RequestMetrics:
         req_succeeded: bool,  # noqa: FBT001 - falcon's signature
     ) -> None:
         """Count one."""
-        method = req.asked if req.asked in falcon.HTTP_METHODS else _NO_METHOD
+        method = req.asked if req.asked in _METHODS else _NO_METHOD
         route = req.uri_template or _NO_ROUTE
         self._answers.labels(method, route, str(resp.status_code)).inc()
         self._seconds.labels(method, route).observe(time.perf_counter() - req.began)

@@ -151,9 +151,9 @@ class _Listener(TcpWSGIServer):
 
         Else whoever opens as many as are allowed, and asks for nothing, shuts everybody out.
         """
-        most = self._settings.max_connections
-        if len(self.active_channels) >= most - most // 16:
-            for channel in sorted(self.channels(), key=Channel.keeps_waiting, reverse=True)[: max(1, most // 4)]:
+        most, there = self._settings.max_connections, self.channels()
+        if len(there) >= most - most // 16:
+            for channel in sorted(there, key=Channel.keeps_waiting, reverse=True)[: max(1, most // 4)]:
                 if channel.keeps_waiting() > _PATIENCE_SECONDS:
                     channel.will_close = True
 

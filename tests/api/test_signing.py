@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from string import ascii_letters, digits
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,3 +30,12 @@ def test_a_changed_text_opens_nothing(payload: bytes, data: st.DataObject):
     cut = data.draw(st.integers(0, len(text) - 1))
 
     assert SIGNER.open("purpose", text[:cut]) is None
+
+
+@given(st.binary(max_size=40), st.data())
+def test_another_last_character_opens_nothing(payload: bytes, data: st.DataObject):
+    text = SIGNER.sign("purpose", payload)
+    other = data.draw(st.sampled_from((ascii_letters + digits + "-_=").replace(text[-1], "")))
+
+    assert SIGNER.open("purpose", text[:-1] + other) is None
+    assert SIGNER.open("purpose", text + other) is None
