@@ -75,7 +75,10 @@ class DatabaseUnreadable(StorageError):
 
 
 class DatabaseUnavailable(StorageError):
-    """The database cannot be read or written now: its disk is full, read-only or broken. Worth another try, later."""
+    """The database, or a file beside it, cannot be read or written now: the disk is full, read-only or broken.
+
+    Worth another try, later.
+    """
 
 
 class DatabaseBusy(DatabaseUnavailable):

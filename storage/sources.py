@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from storage.errors import DatabaseUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Sources"]
 
 _SUFFIX = ".tar.gz"
+_FOR_A_WHILE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 class Sources:
@@ -27,7 +31,10 @@ class Sources:
         return self._directory / f"{build_uuid}{_SUFFIX}"
 
     def store(self, build_uuid: str, archive: bytes | Iterable[bytes]) -> None:
-        """Write an archive, whole or in blocks; its file appears whole or not at all."""
+        """Write an archive, whole or in blocks; its file appears whole or not at all.
+
+        Raises DatabaseUnavailable where the disk is full or read-only.
+        """
         path = self.path(build_uuid)
         partial = path.with_suffix(".partial")
         try:
@@ -36,8 +43,11 @@ class Sources:
                 file.flush()
                 os.fsync(file.fileno())
             partial.rename(path)
-        except BaseException:
-            partial.unlink(missing_ok=True)
+        except BaseException as error:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            if isinstance(error, OSError) and error.errno in _FOR_A_WHILE:
+                raise DatabaseUnavailable(f"the source archive cannot be kept now: {error.strerror}") from error
             raise
 
     def all(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from tests.e2e.daemon import Build, Client, Daemon, Pipeline, until
 from tests.e2e.pipelines import one
+from tests.e2e.sources import archive
 
 _LINES = 40
 _SLOW = f"for i in $(seq {_LINES}); do echo line $i; sleep 0.1; done"
@@ -128,8 +130,14 @@ def test_a_full_disk_holds_jobs_up_and_costs_them_nothing(disk: SmallDisk, serve
     disk.fill()
     until(lambda: True if " waits" in daemon.log else None, "word of the full disk in the daemon's log")
     assert build.client.request("GET", "/healthz").status_code == 200
-    refused = build.client.request("POST", "pipelines", json={"name": "x", "repository": "r", "default_branch": "m"})
-    assert (refused.status_code, refused.json()["error"]["type"]) == (503, "service_unavailable"), refused.text
+    new = {"branch": "main", "commit": "0" * 40, "pipeline_ir": one("true")}
+    for path, body in (
+        ("pipelines", {"name": "x", "repository": "r", "default_branch": "m"}),
+        (f"pipelines/{pipeline.slug}/builds", new),
+        (f"pipelines/{pipeline.slug}/builds", {**new, "source_b64": base64.b64encode(archive({"x": ""})).decode()}),
+    ):
+        refused = build.client.request("POST", path, json=body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "busy"), refused.text
     disk.free()
     passes_whole(build)
     assert "Traceback" not in daemon.log
