@@ -44,6 +44,8 @@ def sentence(error: Exception) -> str:
     match error:
         case ApiError(status=HTTPStatus.UNAUTHORIZED):
             return f"{error}: check CI_DAEMON_TOKEN, and CI_DAEMON_URL"
+        case ApiError(code="body_too_large"):
+            return f"{error}: have .gitignore leave out what no step needs, or raise http.max_body_bytes of the service"
         case PermissionError(filename=str(name)):
             return f"{name}: Permission denied: run this with sudo, or as whom it belongs to"
         case OSError(errno=errno.ENOSPC, filename=name):

@@ -125,17 +125,17 @@ def submit(
     if not token:
         raise Failure("no API key: set CI_DAEMON_TOKEN to the token that `ci-daemon user add` printed")
     screen = Screen(sys.stderr if session.json else sys.stdout)
-    origin = origin_of(tree)
-    archive = pack(tree)
-    client = Client(url, token)
     guessed, pipeline = pipeline is None, pipeline or slug_of(tree)
+    _check_slug(pipeline)
+    origin, ir, archive = origin_of(tree), _ir(tree, ir_file), pack(tree)
+    client = Client(url, token)
     organization = org or client.personal_organization()
     body = {
         "branch": branch or origin.branch,
         "commit": commit or origin.commit,
         "message": message or origin.message,
         "source": "cli",
-        "pipeline_ir": _read(ir_file) if ir_file else None,
+        "pipeline_ir": ir,
         "debug": debug,
     }
     try:
@@ -186,7 +186,7 @@ def _create_build(
     """Post a build, for a pipeline that is made where there is none of that slug. Raises ApiError and Failure."""
     if client.has_pipeline(organization, pipeline):
         return client.create_build(organization, pipeline, body, archive)
-    _make_pipeline(client, organization, pipeline, origin)
+    client.create_pipeline(organization, pipeline, repository=origin.repository, default_branch=origin.branch)
     try:
         build = client.create_build(organization, pipeline, body, archive)
     except ApiError:
@@ -198,18 +198,26 @@ def _create_build(
     return build
 
 
-def _make_pipeline(client: Client, organization: str, pipeline: str, origin: Origin) -> None:
+def _check_slug(pipeline: str) -> None:
+    """Raise Failure where no pipeline can have this slug."""
     slug = slugify(pipeline)
     if slug != pipeline:
         raise Failure(f'"{pipeline}" is no slug' + (f": give --pipeline {slug}" if slug else ": use a-z, 0-9 and -"))
-    client.create_pipeline(organization, pipeline, repository=origin.repository, default_branch=origin.branch)
 
 
-def _read(ir_file: Path) -> str:
+def _ir(tree: Path, file: Path | None) -> str | None:
+    """Return the IR that a file has, None where the service is to render the tree's own pipeline. Raises Failure."""
+    if file is None:
+        if not any((tree / ".hm").glob("*.py")):
+            raise Failure(f"{tree} has no pipeline: write one in {tree / '.hm'}/*.py, or give --ir FILE")
+        return None
     try:
-        return ir_file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise Failure(f"{ir_file} is no UTF-8 text: give --ir the JSON that the pipeline renders to") from error
+        raise Failure(f"{file} is no UTF-8 text: give --ir the JSON that the pipeline renders to") from error
+    if not text.strip():
+        raise Failure(f"{file} is empty: give --ir the JSON that the pipeline renders to")
+    return text
 
 
 def _curl(url: str, path: str, method: str = "") -> str:

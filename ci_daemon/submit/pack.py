@@ -17,10 +17,16 @@ from pathspec import GitIgnoreSpec
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from typing_extensions import Buffer
+
 __all__ = ["Archive", "PackError", "pack"]
 
 _MTIME = 315532800
 """1980-01-01: one time for every file keeps archives equal, and zip-based tools know no earlier one."""
+
+
+_LARGEST = 2**30
+"""Far more than any service takes: an archive is made in memory."""
 
 
 class PackError(Exception):
@@ -38,6 +44,16 @@ class Archive:
     def sha256(self) -> str:
         """The hash of the archive's bytes, in hex."""
         return hashlib.sha256(self.data).hexdigest()
+
+
+class _Room(io.BytesIO):
+    """Where an archive is made, up to the largest that is sensible. Raises PackError."""
+
+    def write(self, block: Buffer, /) -> int:
+        if self.tell() > _LARGEST:
+            message = f"more than {_LARGEST >> 20} MiB are to be packed: have .gitignore leave out what no step needs"
+            raise PackError(message)
+        return super().write(block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +85,10 @@ def pack(tree: Path) -> Archive:
     levelled: only the executable bit is kept. Sockets, pipes and devices are left out, as git leaves them out.
 
     Raises:
-        PackError: a link leads out of the tree, or a file cannot be read.
+        PackError: a link leads out of the tree, a file cannot be read, or it is all too large.
     """
     top = tree.resolve()
-    buffer = io.BytesIO()
+    buffer = _Room()
     files = 0
     try:
         with (

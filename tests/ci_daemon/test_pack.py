@@ -156,3 +156,12 @@ def test_names_of_any_length_and_bytes_survive(tmp_path: Path):
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path):
     with pytest.raises(PackError, match="nowhere cannot be packed: No such file"):
         pack(tmp_path / "nowhere")
+
+
+def test_a_tree_that_no_service_takes_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("ci_daemon.submit.pack._LARGEST", 2**20)
+    (tmp_path / "large").write_bytes(os.urandom(3 * 2**20))
+    with pytest.raises(PackError, match=r"more than 1 MiB are to be packed: have \.gitignore leave out"):
+        pack(tmp_path)

@@ -321,6 +321,27 @@ def test_a_file_that_is_no_text_is_said(submit: Submit, ir: Path, capsys: pytest
     assert "is no UTF-8 text" in capsys.readouterr().err
 
 
+def test_a_tree_without_a_pipeline_is_said(submit: Submit, tree: Path, ir: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["submit", str(tree), "--token", "any"]) == 1
+    assert f"{tree} has no pipeline: write one in {tree}/.hm/*.py, or give --ir FILE" in capsys.readouterr().err
+    ir.write_text("\n")
+    assert submit() == 1
+    assert f"{ir} is empty: give --ir the JSON" in capsys.readouterr().err
+
+
+def test_a_tree_that_is_too_large_for_the_service_is_said_with_what_to_do(
+    tmp_path: Path, tree: Path, ir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tree / "large").write_bytes(os.urandom(20_000))
+    with played_service(tmp_path, max_body_bytes=10_000) as service:
+        monkeypatch.setenv("CI_DAEMON_URL", service.url)
+        monkeypatch.setenv("CI_DAEMON_TOKEN", service.token)
+        assert main(["submit", str(tree), "--ir", str(ir)]) == 1
+        assert service.pipelines() == []
+    said = capsys.readouterr().err
+    assert "the body is larger than 10000 bytes: have .gitignore leave out what no step needs, or raise" in said
+
+
 def test_where_few_may_wait_at_once_everyone_still_gets_every_line(
     tmp_path: Path, tree: Path, ir: Path, capsys: pytest.CaptureFixture[str]
 ):
