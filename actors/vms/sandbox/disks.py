@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from actors.vms.sandbox.nursery import Nursery
+
 __all__ = ["Chain", "Disks", "SnapshotInUse"]
 
 MOST_LAYERS: Final = 64
@@ -82,10 +84,11 @@ class Chain:
 class Disks:
     """All disks and snapshots of one provider. Every call may block; none needs a lock."""
 
-    def __init__(self, folder: Path, idmap: IdMap) -> None:
+    def __init__(self, folder: Path, idmap: IdMap, nursery: Nursery) -> None:
         """Use ``folder``, and make it for the VMs' root where it is not there yet. Raises VmError."""
         self.folder = folder
         self._idmap = idmap
+        self._nursery = nursery
         parts = [f"{folder.name}/{part}" for part in ("disks", "snapshots", "trash", "trash/disks", "trash/snapshots")]
         if not all((folder.parent / part).is_dir() for part in parts):
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -203,7 +206,7 @@ class Disks:
         return max(int(printed[0]), int(printed[2]) * _INODE_BYTES) if len(printed) == 4 else 0  # noqa: PLR2004 - du twice
 
     def _run(self, *argv: str) -> bytes:
-        return run_mapped(argv, idmap=self._idmap, cwd=self.folder)
+        return self._nursery.run_inside(argv, self._idmap, self.folder)
 
 
 def check_name(name: str) -> str:

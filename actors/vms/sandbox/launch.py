@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import marshal
 import os
 import select
 import socket
-import subprocess
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from actors.vms.provider import VmError
-from actors.vms.sandbox.program import ENVIRONMENT, command
 
 if TYPE_CHECKING:
+    from actors.vms.sandbox.nursery import Nursery
     from actors.vms.sandbox.vm import Vm
     from storage import Clock
 
@@ -24,7 +21,7 @@ _READY = b"ready"
 _SMALLEST_SECONDS = 0.001
 
 
-def launch(vm: Vm, spec: dict[str, Any], clock: Clock, deadline: float) -> socket.socket:
+def launch(vm: Vm, spec: dict[str, Any], nursery: Nursery, clock: Clock, deadline: float) -> socket.socket:
     """Start the VM that ``spec`` describes and return a connection on which its sshd has begun to speak.
 
     The connection is opened before there is a VM: it waits in the listener's queue, so that no time goes by between the
@@ -33,12 +30,8 @@ def launch(vm: Vm, spec: dict[str, Any], clock: Clock, deadline: float) -> socke
     with vm.listen() as listener:
         connection = vm.connect(_left(clock, deadline))
         try:
-            with _start(vm, spec, listener) as launcher:
-                try:
-                    _await_ready(vm, launcher, _left(clock, deadline))
-                except BaseException:
-                    launcher.kill()
-                    raise
+            with _start(vm, spec, nursery, listener) as report:
+                _await_ready(vm, report, _left(clock, deadline))
             _await_greeting(vm, connection, _left(clock, deadline))
         except BaseException:
             connection.close()
@@ -46,37 +39,30 @@ def launch(vm: Vm, spec: dict[str, Any], clock: Clock, deadline: float) -> socke
     return connection
 
 
-def _start(vm: Vm, spec: dict[str, Any], listener: socket.socket) -> subprocess.Popen[bytes]:
+def _start(vm: Vm, spec: dict[str, Any], nursery: Nursery, listener: socket.socket) -> IO[bytes]:
+    """Start the VM's first process; return what it says."""
     lock = vm.lock()
+    read, write = os.pipe()
+    report = os.fdopen(read, "rb", buffering=0)
     try:
         with (vm.folder / "log").open("ab") as log:
-            launcher = subprocess.Popen(
-                command("main"),
-                env=ENVIRONMENT,
-                cwd="/",
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                pass_fds=(lock, listener.fileno()),
-                start_new_session=True,
-            )
+            nursery.start("vm", spec, [write, log.fileno(), lock, listener.fileno()])
+    except BaseException:
+        report.close()
+        raise
     finally:
+        os.close(write)
         os.close(lock)
-    assert launcher.stdin  # noqa: S101 - asked for above
-    with suppress(BrokenPipeError), launcher.stdin as stdin:
-        stdin.write(marshal.dumps({**spec, "lock": lock, "listener": listener.fileno()}))
-    return launcher
+    return report
 
 
-def _await_ready(vm: Vm, launcher: subprocess.Popen[bytes], seconds: float) -> None:
-    assert launcher.stdout  # noqa: S101 - asked for in _start
-    report = launcher.stdout.fileno()
+def _await_ready(vm: Vm, report: IO[bytes], seconds: float) -> None:
     poll = select.poll()
     poll.register(report, select.POLLIN)
     if not poll.poll(seconds * 1000):
         message = f"VM {vm.id} was not there in time: {vm.log() or 'it said nothing'}"
         raise VmError(message)
-    said, _, why = os.read(report, select.PIPE_BUF).partition(b"\n")[0].partition(b" ")
+    said, _, why = report.read(select.PIPE_BUF).partition(b"\n")[0].partition(b" ")
     if said != _READY:
         reason = ": ".join(filter(None, (why.decode(errors="replace"), vm.log())))
         message = f"VM {vm.id} could not be made: {reason or 'its launcher ended without a word'}"

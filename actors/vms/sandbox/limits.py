@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmError
@@ -12,7 +13,6 @@ from actors.vms.sandbox.cgroups import CONTROLLERS, Group, Hierarchy, find_hiera
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from storage import Shape
 
@@ -97,3 +97,11 @@ class Limits:
         if "memory" not in controlled:
             limits[resource.RLIMIT_DATA] = shape.memory_gb * _GB
         return [(which, value, value) for which, value in limits.items()]
+
+    def of_objects(self, places: Path = Path("/proc/sys/user")) -> dict[str, int]:
+        """Return the most that each user of a VM may have of what the kernel counts: namespaces, inotify and the like.
+
+        It is half of what whoever starts VMs may have: all that is in a VM counts as theirs too, and so one VM alone
+        does not take it from the others and the host.
+        """
+        return {place.name: int(place.read_text(encoding="ascii")) // 2 for place in places.glob("max_*")}

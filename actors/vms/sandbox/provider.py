@@ -16,6 +16,7 @@ from actors.vms.sandbox.launch import launch
 from actors.vms.sandbox.limits import Limits
 from actors.vms.sandbox.measuring import measure
 from actors.vms.sandbox.network import RESOLVER, NetworkSettings, plan_network
+from actors.vms.sandbox.nursery import Nursery
 from actors.vms.sandbox.vm import Record, Vm
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ class SandboxProvider:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._vms = folder / "vms"
         self._vms.mkdir(exist_ok=True)
-        self._disks = Disks(folder / "trees", idmap)
+        self._nursery = Nursery()
+        self._disks = Disks(folder / "trees", idmap, self._nursery)
         self._images = images
         self._idmap = idmap
         self._clock = clock
@@ -96,6 +98,7 @@ class SandboxProvider:
                 "chain": chain.dumps(),
                 "cgroups": [str(door) for door in self.limits.doors(group)],
                 "limits": self.limits.of_processes(spec.shape),
+                "objects": self.limits.of_objects(),
                 "memory_bytes": spec.shape.memory_gb * _GB,
                 "uid_map": str(self._idmap.uids[0]),
                 "gid_map": str(self._idmap.gids[0]),
@@ -104,7 +107,7 @@ class SandboxProvider:
                 "host_key": host.private,
                 "authorized_key": caller.public,
             }
-            self._greeted[spec.id] = launch(vm, launched, self._clock, deadline)
+            self._greeted[spec.id] = launch(vm, launched, self._nursery, self._clock, deadline)
         except OSError as error:
             self.destroy(spec.id)
             message = f"VM {spec.id} could not be made: {error}"
@@ -182,6 +185,10 @@ class SandboxProvider:
         remove_groups(groups)
         self._disks.remove(vm_id)
         vm.remove()
+
+    def close(self) -> None:
+        """Let go of the process that VMs are made by; they live on."""
+        self._nursery.close()
 
     def _vm(self, vm_id: str) -> Vm:
         return Vm(self._vms / check_name(vm_id))

@@ -14,8 +14,7 @@ import shutil
 import stat
 import sys
 
-from .ids import become_root, map_ids
-from .kernel import CLONE_NEWUSER, unshare
+from .ids import as_root
 
 TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
 if TYPE_CHECKING:
@@ -27,28 +26,12 @@ _OPAQUE = "user.overlay.opaque"
 def main() -> int:
     """Make ``flat`` of the spec's layers (newest first) in the snapshot's folder; return an exit status."""
     spec = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
-    mapped, say_mapped = os.pipe()
-    entered, say_entered = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(say_mapped)
-        unshare(CLONE_NEWUSER)
-        os.write(say_entered, b"1")
-        if os.read(mapped, 1) != b"1":
-            return 1
-        become_root()
-        os.umask(0)
-        _flatten(spec)
-        return 0
-    os.close(say_entered)
-    if os.read(entered, 1) == b"1":
-        map_ids(child, spec["uid_map"], spec["gid_map"])
-        os.write(say_mapped, b"1")
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return as_root(spec["uid_map"], spec["gid_map"], lambda: _flatten(spec))
 
 
 def _flatten(spec: dict[str, Any]) -> None:
     """Make the sum, unless another process that was asked for it before, and outlived who asked, has made it."""
+    os.umask(0)
     snapshot = spec["snapshot"]
     fcntl.flock(os.open(snapshot, os.O_RDONLY), fcntl.LOCK_EX)
     if os.path.isdir(f"{snapshot}/flat"):

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import os
 
+from .kernel import CLONE_NEWUSER, unshare
+
+TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 
 
@@ -25,6 +31,35 @@ def map_ids(pid: int, uid_map: str, gid_map: str) -> None:
     if any([os.waitpid(each, 0)[1] for each in running]):  # noqa: C419 - both are waited for
         message = f"the ids {uid_map} and {gid_map} cannot be mapped: compare /etc/subuid and /etc/subgid"
         raise OSError(message)
+
+
+def as_root(uid_map: str, gid_map: str, function: Callable[[], object]) -> int:
+    """Call a function in a child that is root of a user namespace of its own; return the child's exit status."""
+    mapped, say_mapped = os.pipe()
+    entered, say_entered = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(say_mapped)
+            unshare(CLONE_NEWUSER)
+            os.write(say_entered, b"1")
+            if os.read(mapped, 1) == b"1":
+                become_root()
+                function()
+                os._exit(0)
+        except Exception as error:  # noqa: BLE001 - the rim of this process
+            os.write(2, f"{error}\n".encode())
+        finally:
+            os._exit(1)
+    os.close(say_entered)
+    try:
+        if os.read(entered, 1) == b"1":
+            map_ids(child, uid_map, gid_map)
+            os.write(say_mapped, b"1")
+    except OSError as error:
+        os.write(2, f"{error}\n".encode())
+    os.close(say_mapped)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def become_root() -> None:

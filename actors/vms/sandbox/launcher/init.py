@@ -12,6 +12,7 @@ import os
 import resource
 import time
 
+from .filter import refuse_other_sockets
 from .guest import SSHD, SSHD_CONFIG
 from .kernel import (
     drop_capabilities,
@@ -36,6 +37,7 @@ _FORBIDDEN = (
     17,  # sys_rawio
     20,  # sys_pacct
     22,  # sys_boot: reboot(2) would end PID 1
+    24,  # sys_resource: would raise what it may have of the kernel's own objects
     25,  # sys_time
     30,  # audit_control
     32,  # mac_override
@@ -51,10 +53,17 @@ _FORBIDDEN = (
 _BACK_OFF_SECONDS = 0.05
 
 
-def limit(limits: list[tuple[int, int, int]]) -> None:
-    """Set resource limits (which, soft, hard; -1 is none) and give up what no process of the VM may do."""
+def limit(limits: list[tuple[int, int, int]], objects: dict[str, int]) -> None:
+    """Set resource limits (which, soft, hard; -1 is none) and give up what no process of the VM may do.
+
+    ``objects`` is the most of each kind that ``/proc/sys/user`` knows.
+    """
     for which, soft, hard in limits:
         resource.setrlimit(which, (soft, hard))
+    for name, most in objects.items():
+        with open(f"/proc/sys/user/{name}", "wb", buffering=0) as file:
+            file.write(b"%d" % most)
+    refuse_other_sockets()
     drop_capabilities(_FORBIDDEN)
     leave_keyring()
 

@@ -1,79 +1,65 @@
-"""The first process of a VM: it stays outside just long enough to map the VM's ids and to write down who the VM is.
+"""The process that VMs are born of. It has their code in memory, so that a VM costs a fork and no start of a python.
 
-It reads its spec (``marshal``, the service's own python on both ends) from its standard input and says ``ready`` or
-``failed WHY`` on its standard output; its standard error is the VM's log. What keeps the VM findable is the lock file:
-this process and then the supervisor hold it for as long as anything of the VM lives, and their ids are written in it.
+Its standard input is a socket of the service's, and it ends when the service hangs up. Each message names a program and
+brings descriptors: the program's standard input, on which it finds what it is told (``marshal``, the service's own
+python on both ends), its standard output and error, and what else it wants. Nothing that one program is told is ever in
+the memory of this process, and so in that of another program.
 """
 
 from __future__ import annotations
 
-import marshal
+import _socket
 import os
-import sys
+import struct
 
-from . import supervisor
-from .ids import map_ids
-from .kernel import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, unshare
+from . import inside, vm
+from .kernel import await_children, forget_children
 
 TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import NoReturn
 
-_REPORT, _LOG = 1, 2
+_PROGRAMS = {b"vm": vm.make, b"inside": inside.run}
+_NAME_BYTES = 16
+_DESCRIPTORS = 8
+_EACH = "i"
 
 
 def main() -> int:
-    """Make the VM of the spec; return an exit status."""
-    spec = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
-    for descriptor in (spec["lock"], spec["listener"]):
-        os.set_inheritable(descriptor, False)  # noqa: FBT003 - the function's own argument
-    try:
-        _record(spec["lock"], os.getpid())
-        _join(spec["cgroups"])
-        pid, mapped = _fork_supervisor(spec)
-        _record(spec["lock"], pid)
-        map_ids(pid, spec["uid_map"], spec["gid_map"])
-        os.write(mapped, b"1")
-    except OSError as error:
-        os.write(_REPORT, f"failed {error}\n".encode())
-        return 1
-    return 0
-
-
-def _record(lock: int, pid: int) -> None:
-    """Add a process to the lock file: its id, and the time of its start that tells it from a later one of that id."""
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        started = file.read().rpartition(b")")[2].split()[19]
-    os.write(lock, b"%d %s\n" % (pid, started))
-
-
-def _join(cgroups: list[str]) -> None:
-    for door in cgroups:
-        with open(door, "wb", buffering=0) as file:
-            file.write(b"0")
-
-
-def _fork_supervisor(spec: dict[str, Any]) -> tuple[int, int]:
-    """Return the supervisor's id and the descriptor on which it waits for its ids to be mapped."""
-    mapped, say_mapped = os.pipe()
-    born, say_born = os.pipe()
-    child = os.fork()
-    if child == 0:
+    """Leave whoever started this, who need not wait for it, and start programs as they are asked for."""
+    if os.fork() != 0:
+        return 0
+    null = os.open("/dev/null", os.O_RDWR)
+    for standard in (1, 2):
+        os.dup2(null, standard)
+    forget_children()
+    requests = _socket.socket(fileno=0)
+    while True:
+        program, extra, _, _ = requests.recvmsg(_NAME_BYTES, _socket.CMSG_SPACE(_DESCRIPTORS * struct.calcsize(_EACH)))
+        if not program:
+            return 0
+        descriptors = [number for _, _, sent in extra for (number,) in struct.iter_unpack(_EACH, sent)]
         try:
-            os.close(say_mapped)
-            unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID)
-            pid = os.fork()
-            if pid == 0:
-                os.close(say_born)
-                supervisor.run(spec, mapped, _REPORT, _LOG)
-            os.write(say_born, str(pid).encode())
-        except OSError as error:
-            os.write(_REPORT, f"failed user namespaces are not allowed here: {error}\n".encode())
-        finally:
-            os._exit(0)
-    os.close(say_born)
-    pid = int(os.read(born, 16) or b"0")
-    os.waitpid(child, 0)
-    if not pid:
-        sys.exit(1)
-    return pid, say_mapped
+            if os.fork() == 0:
+                _become(program, descriptors)
+        except OSError:  # no process is to be had: whoever asked finds that nobody answers
+            pass
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _become(program: bytes, descriptors: list[int]) -> NoReturn:
+    status = 1
+    try:
+        os.setsid()
+        await_children()
+        for standard, descriptor in enumerate(descriptors[:3]):
+            os.dup2(descriptor, standard)
+            os.close(descriptor)
+        for descriptor in descriptors[3:]:
+            os.set_inheritable(descriptor, False)  # noqa: FBT003 - the function's own argument
+        status = _PROGRAMS[program](*descriptors[3:])
+    except Exception as error:  # noqa: BLE001 - the rim of this process
+        os.write(2, f"{error}\n".encode())
+    finally:
+        os._exit(status)

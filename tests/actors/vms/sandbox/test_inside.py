@@ -33,6 +33,29 @@ for pid in sorted(int(p) for p in os.listdir("/proc") if p.isdigit() and p != "1
         pass
 """
 
+SOCKETS = """\
+import ctypes, errno, os, socket
+for family in (32, 34, 40, 42):
+    try:
+        print(family, socket.socket(family, socket.SOCK_STREAM))
+    except OSError as error:
+        assert error.errno == errno.EAFNOSUPPORT, error
+for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):
+    socket.socket(family, socket.SOCK_STREAM).close()
+libc = ctypes.CDLL(None, use_errno=True)
+print(libc.syscall(425, 8, bytes(120)), errno.errorcode[ctypes.get_errno()])
+"""
+
+WATCHERS = """\
+import ctypes, time
+libc = ctypes.CDLL(None)
+made = 0
+while libc.inotify_init() >= 0:
+    made += 1
+print(made, flush=True)
+time.sleep(60)
+"""
+
 LIBRARYS_OWN = 0b11 << 31  # signals 32 and 33, which the C library keeps to itself and some programs ignore for good
 
 
@@ -91,6 +114,21 @@ def test_what_only_a_machine_s_root_may_do_is_refused(boot: Boot) -> None:
     assert vm.run("echo c > /proc/sysrq-trigger").exit_code != 0
     assert vm.run("mknod /dev/disk b 8 0").exit_code != 0
     assert vm.says("echo alive") == "alive"
+
+
+def test_no_socket_leads_past_the_network_namespace(boot: Boot) -> None:
+    vm = boot()
+    assert vm.python(SOCKETS) == "-1 ENOSYS"
+    assert vm.says("unshare --user --map-root-user python3 - <<'END'\n" + SOCKETS + "END") == "-1 ENOSYS"
+
+
+def test_one_vm_does_not_take_from_another_what_the_kernel_counts(boot: Boot) -> None:
+    greedy, other = boot(), boot()
+    assert greedy.run("echo 1000000 > /proc/sys/user/max_inotify_instances").exit_code != 0
+    greedy.run("cat > /tmp/watch.py", stdin=WATCHERS.encode())
+    greedy.says("setsid -f python3 /tmp/watch.py > /tmp/made 2>&1; until [ -s /tmp/made ]; do sleep 0.01; done")
+    assert int(greedy.says("cat /tmp/made")) > 0
+    assert other.python("import ctypes; print(ctypes.CDLL(None).inotify_init() >= 0)") == "True"
 
 
 def test_what_a_job_needs_root_for_works(boot: Boot) -> None:

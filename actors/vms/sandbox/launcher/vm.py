@@ -1,0 +1,77 @@
+"""The first process of a VM: it stays outside just long enough to map the VM's ids and to write down who the VM is.
+
+It says ``ready`` or ``failed WHY`` on its standard output; its standard error is the VM's log. What keeps the VM
+findable is the lock file: this process and then the supervisor hold it for as long as anything of the VM lives, and
+their ids are written in it.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import sys
+
+from . import supervisor
+from .ids import map_ids
+from .kernel import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, unshare
+
+TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+if TYPE_CHECKING:
+    from typing import Any
+
+_REPORT, _LOG = 1, 2
+
+
+def make(lock: int, listener: int) -> int:
+    """Make the VM of the spec, which has these descriptors; return an exit status."""
+    spec = {**marshal.load(sys.stdin.buffer), "lock": lock, "listener": listener}  # noqa: S302 - from the service itself
+    try:
+        _record(spec["lock"], os.getpid())
+        _join(spec["cgroups"])
+        pid, mapped = _fork_supervisor(spec)
+        _record(spec["lock"], pid)
+        map_ids(pid, spec["uid_map"], spec["gid_map"])
+        os.write(mapped, b"1")
+    except OSError as error:
+        os.write(_REPORT, f"failed {error}\n".encode())
+        return 1
+    return 0
+
+
+def _record(lock: int, pid: int) -> None:
+    """Add a process to the lock file: its id, and the time of its start that tells it from a later one of that id."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        started = file.read().rpartition(b")")[2].split()[19]
+    os.write(lock, b"%d %s\n" % (pid, started))
+
+
+def _join(cgroups: list[str]) -> None:
+    for door in cgroups:
+        with open(door, "wb", buffering=0) as file:
+            file.write(b"0")
+
+
+def _fork_supervisor(spec: dict[str, Any]) -> tuple[int, int]:
+    """Return the supervisor's id and the descriptor on which it waits for its ids to be mapped."""
+    mapped, say_mapped = os.pipe()
+    born, say_born = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(say_mapped)
+            unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID)
+            pid = os.fork()
+            if pid == 0:
+                os.close(say_born)
+                supervisor.run(spec, mapped, _REPORT, _LOG)
+            os.write(say_born, str(pid).encode())
+        except OSError as error:
+            os.write(_REPORT, f"failed user namespaces are not allowed here: {error}\n".encode())
+        finally:
+            os._exit(0)
+    os.close(say_born)
+    pid = int(os.read(born, 16) or b"0")
+    os.waitpid(child, 0)
+    if not pid:
+        sys.exit(1)
+    return pid, say_mapped
