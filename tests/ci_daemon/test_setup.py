@@ -90,3 +90,10 @@ def test_an_environment_is_made_once_and_brought_up_to_date_each_time(machine: M
         assert done.returncode == 0, done.stderr
         assert "--editable .[dev]" in (machine.root / "pip").read_text()
         (machine.root / "pip").unlink()
+
+
+def test_packages_that_cannot_be_had_are_said_last(machine: Machine):
+    machine.has("python3", MAKES_VENV.format(mkdir="/bin/mkdir", ln="/bin/ln").replace('echo "$*" >pip', "exit 1"))
+    done = machine.set_up()
+    assert done.returncode == 1
+    assert done.stderr.endswith("see that pip reaches its package index from here, then run this again\n")

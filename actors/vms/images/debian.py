@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -55,6 +56,9 @@ _NEVER_UNPACKED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", 
 _KEYRINGS = Path("/usr/share/keyrings")
 _CERTIFICATES = "/usr/local/share/ca-certificates"
 _LAST_LINES = 15
+_PATIENCE = 10.0
+_UNREACHED = "Failed to fetch"
+_PROXIES = {"http_proxy", "https_proxy", "ftp_proxy", "no_proxy"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,12 @@ class Recipe:
         Raises VmError at the end where that failed.
         """
         argv = [*self._argv(folder), *self._sources()]
-        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "TMPDIR": str(folder)}
+        environment = {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "LC_ALL": "C.UTF-8",
+            "TMPDIR": str(folder),
+            **_proxies(),
+        }
         with subprocess.Popen(
             argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as process:
@@ -108,12 +117,12 @@ class Recipe:
                 failure = error
             except BaseException:
                 process.terminate()
+                listener.join(_PATIENCE)
                 raise
             process.stdout.close()
             listener.join()
         if process.returncode != 0:
-            reasons = [*last, *([str(failure)] if failure else [])]
-            message = f"mmdebstrap could not make {self.name}: {'; '.join(reasons)}"
+            message = f"mmdebstrap could not make {self.name}: {_reason(last, failure)}"
             raise VmError(message) from failure
         if failure is not None:
             raise failure
@@ -144,6 +153,20 @@ class Recipe:
         if self.mirror is not None:
             return [self.mirror]
         return apt_sources(self.release.vendor, self.release.suite, self.release.components.replace(",", " "))
+
+
+def _proxies() -> dict[str, str]:
+    """Return the variables that lead this process, and so apt, through a proxy."""
+    return {name: value for name, value in os.environ.items() if name.lower() in _PROXIES}
+
+
+def _reason(said: Iterable[str], failure: VmError | None) -> str:
+    """Return why mmdebstrap failed, by its last lines; that its tar then was none is no news."""
+    unreached = next((line for line in said if _UNREACHED in line), None)
+    if unreached is None:
+        return "; ".join([*said, *([str(failure)] if failure else [])])
+    told = unreached.removeprefix("E: ")
+    return f"{told}: see that this host reaches its package archive, or name another one with --mirror"
 
 
 def _listen(lines: IO[bytes], progress: Callable[[str], None], last: deque[str]) -> None:

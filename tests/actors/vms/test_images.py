@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import IO
 
@@ -29,6 +30,16 @@ from actors.vms.images.tree import missing_programs
 from actors.vms.sandbox.userns import IdMap, run_mapped
 
 PROGRAMS = ["sh", "env", "tail", "tar", "gzip", "mount", "setsid", "unshare", "nsenter", "flock"]
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A proxy that lets nobody through."""
+
+    def do_GET(self) -> None:
+        self.send_error(403)
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 def root_tar(*extra: tarfile.TarInfo, without: str = "") -> bytes:
@@ -295,6 +306,20 @@ class TestBuilding:
         assert said
         assert store.names() == []
         assert hidden(folder) == []
+
+    def test_an_archive_out_of_reach_is_all_that_is_said_and_it_is_looked_for_through_the_callers_proxy(
+        self, store: ImageStore, monkeypatch: pytest.MonkeyPatch
+    ):
+        with HTTPServer(("127.0.0.1", 0), Refusing) as proxy:
+            threading.Thread(target=proxy.serve_forever, daemon=True).start()
+            monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.server_port}")
+            with pytest.raises(VmError) as failed:
+                store.build("debian:12", mirror="http://archive.invalid/debian")
+            proxy.shutdown()
+        said = str(failed.value)
+        assert said.startswith("mmdebstrap could not make debian:12: Failed to fetch http://archive.invalid/debian/")
+        assert " 403  Forbidden " in said
+        assert said.endswith(": see that this host reaches its package archive, or name another one with --mirror")
 
     def test_each_release_has_a_suite(self):
         suites = {name: release.suite for name, release in RELEASES.items()}
