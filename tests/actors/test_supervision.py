@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import queue
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pykka
@@ -69,6 +70,30 @@ def test_a_handler_that_raises_leaves_the_actor_standing(parent: Address, seen: 
     child.tell("next")
     assert seen.get(timeout=5) == ("error", error)
     assert seen.get(timeout=5) == "next"
+
+
+class Steady(Child):
+    """Has no job or build to fail."""
+
+    on_error = Supervised.on_error
+
+    def handle(self, message: object) -> None:
+        self._seen.put(message)
+        if self._seen.qsize() == 1:
+            raise ValueError("this once")
+
+
+def test_who_is_there_for_all_handles_what_raised_again(
+    parent: Address, seen: queue.Queue[object], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("actors.supervision._PAUSE", 0.01)
+    timer = Timer(SystemClock())
+    timer.start()
+    Steady.start(parent, seen, timer).tell("news")
+    while seen.qsize() < 2:
+        time.sleep(0.001)
+    assert [seen.get(), seen.get()] == ["news", "news"]
+    timer.stop()
 
 
 def test_a_parent_learns_of_its_childs_stop(parent: pykka.ActorRef[Parent], seen: queue.Queue[object]):
