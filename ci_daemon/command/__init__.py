@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from importlib.metadata import version
@@ -13,6 +12,7 @@ import click
 
 from ci_daemon.command.catalog import HEADINGS, Catalog
 from ci_daemon.command.session import DEFAULT_STATE_DIR, Session
+from ci_daemon.command.streams import prepare_streams
 from ci_daemon.command.style import RootGroup
 
 if TYPE_CHECKING:
@@ -54,9 +54,7 @@ def _command() -> RootGroup:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0 done, 1 failed, 2 not understood; what went wrong is on stderr."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a name that the terminal's encoding cannot say is no reason to fail
-            stream.reconfigure(errors="backslashreplace")
+    prepare_streams()
     command = click.version_option(version("ci-daemon"), prog_name="ci-daemon")(_command())
     try:
         result = command.main(arguments, prog_name="ci-daemon", standalone_mode=False)

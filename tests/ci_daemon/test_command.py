@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -218,6 +219,15 @@ def test_a_path_that_is_not_utf_8_is_shown_in_other_letters(tmp_path: Path):
     done = subprocess.run(command, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert b"/\\udcff is no state directory yet" in done.stdout
+
+
+def test_streams_that_the_caller_has_closed_lead_to_nothing(made: Run, state: Path):
+    command = shlex.join([sys.executable, "-m", "ci_daemon", "--state-dir", str(state)])
+    for line in (f"{command} user list >&-", f"{command} user list 2>&-", f"{command} coupon list <&- >&- 2>&-"):
+        assert subprocess.run(["sh", "-c", line], check=False).returncode == 0, line
+    done = subprocess.run(["sh", "-c", f"{command} secret set any A <&-"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "ci-daemon: there is no organization any: `ci-daemon org list` shows those there are\n"
 
 
 def test_lists_of_nothing_say_so(made: Run, capsys: pytest.CaptureFixture[str]):

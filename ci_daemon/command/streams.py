@@ -1,0 +1,25 @@
+"""The three standard streams, made such that every command may take them for granted."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+__all__ = ["prepare_streams"]
+
+_STDERR = 2
+
+
+def prepare_streams() -> None:
+    """Open what the caller has closed, and let no name fail for which the terminal's encoding has no letters."""
+    # A closed descriptor would go to the next file that is opened, and children would write into that.
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        os.set_inheritable(descriptor, True)  # noqa: FBT003 - the function has no keywords
+    os.close(descriptor)
+    sys.stdin = sys.stdin or os.fdopen(0, encoding="utf-8")
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8")
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
