@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import deque
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ __all__ = ["Database"]
 _BUSY_SECONDS = 10
 _STUCK_SECONDS = 1
 _TURN_SECONDS = 0.5
+_MOST_IDLE = 8
 _UNAVAILABLE = (apsw.FullError, apsw.ReadOnlyError, apsw.IOError, apsw.PermissionsError)
 _GONE = "the database's file was removed or replaced meanwhile: put it back, or stop the service and restore a backup"
 _PRAGMAS = {
@@ -174,13 +176,16 @@ def _telling_what_is_wrong() -> Iterator[None]:
 
 
 class _Connections(APSWDatabase):  # type: ignore[misc] # playhouse comes without types
-    """Peewee's thread-local connections, which close when their thread ends, or all at once at the end.
+    """Peewee's thread-local connections, each of which the next thread has when its own has ended.
 
-    All of them are to the file that the first one opened, or made.
+    Opening one costs more than most of what a thread asks of it. All of them are to the file that the first one opened,
+    or made, and close at once at the end.
     """
 
     def __init__(self, path: str) -> None:
         self._shut = False
+        self._idle: deque[apsw.Connection] = deque(maxlen=_MOST_IDLE)
+        self._mine = threading.local()
         self._file = Path(path)
         self._place: tuple[int, int] | None = None
         self._opened: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
@@ -191,10 +196,19 @@ class _Connections(APSWDatabase):  # type: ignore[misc] # playhouse comes withou
             raise StorageClosed("the storage is closed: open it again, or end its users before it")
         if self._place is not None:
             self.check_place()
-        connection: apsw.Connection = super()._connect()
-        self._opened.add(connection)
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = super()._connect()
+            self._opened.add(connection)
         self._place = self._place or self._found()
+        self._mine.loan = _Loan(self, connection)
         return connection
+
+    def take_back(self, connection: apsw.Connection) -> None:
+        """Keep the connection of a thread that has ended for another one; it closes where there are enough."""
+        if not self._shut and not connection.in_transaction:
+            self._idle.append(connection)
 
     def check_place(self) -> None:
         """Raise DatabaseGone where the file is not at its path, or another one is."""
@@ -213,3 +227,14 @@ class _Connections(APSWDatabase):  # type: ignore[misc] # playhouse comes withou
         self.close()
         for connection in list(self._opened):
             connection.close()
+
+
+class _Loan:
+    """A thread's hold of its connection, which ends with the thread."""
+
+    def __init__(self, lender: _Connections, connection: apsw.Connection) -> None:
+        self._lender = lender
+        self._connection = connection
+
+    def __del__(self) -> None:
+        self._lender.take_back(self._connection)

@@ -127,11 +127,29 @@ def test_many_threads_write_one_after_the_other_and_lose_nothing(numbers: Databa
     assert _all(numbers) == list(range(1, 401))
 
 
-def test_a_connection_closes_when_its_thread_ends(numbers: Database):
+def test_a_thread_has_the_connection_of_one_that_has_ended_and_few_are_kept(numbers: Database):
     before = len(apsw.connections())
     for _ in range(20):
         _in_thread(lambda: _all(numbers))
-    assert len(apsw.connections()) == before
+    assert len(apsw.connections()) == before + 1
+    together = threading.Barrier(20)
+
+    def read() -> None:
+        _all(numbers)
+        together.wait()
+
+    threads = [threading.Thread(target=read) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(apsw.connections()) == before + 8
+
+
+def test_a_connection_that_a_thread_left_in_a_transaction_is_nobody_elses(numbers: Database):
+    _in_thread(lambda: numbers.execute("BEGIN IMMEDIATE"))
+    _write(numbers, 1)
+    assert _all(numbers) == [1]
 
 
 def test_close_closes_the_connections_of_every_thread_and_may_come_twice(tmp_path: Path, clock: HandClock):
