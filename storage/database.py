@@ -143,13 +143,16 @@ class Database:
         """As `write`, for what may as well be left: raises DatabaseBusy rather than wait for another writer."""
         if not self._writer.acquire(blocking=False):
             raise DatabaseBusy("another thread writes to the database: try again")
-        connection = self._connections.connection()
         try:
+            with _telling_what_is_wrong():
+                connection = self._connections.connection()
             connection.set_busy_timeout(0)
-            with self.write():
-                yield
+            try:
+                with self.write():
+                    yield
+            finally:
+                connection.set_busy_timeout(_BUSY_SECONDS * 1000)
         finally:
-            connection.set_busy_timeout(_BUSY_SECONDS * 1000)
             self._writer.release()
 
     def close(self) -> None:

@@ -273,6 +273,17 @@ def test_a_database_that_cannot_be_opened_is_told_from_other_errors(tmp_path: Pa
         pytest.fail("the write began")
     with pytest.raises(DatabaseUnavailable, match="cannot be opened"):
         nowhere.execute("SELECT 1")
+    with pytest.raises(DatabaseUnavailable, match="cannot be opened"), nowhere.write_at_once():
+        pytest.fail("the write began")
+    refused: list[object] = []
+
+    def write() -> None:
+        with pytest.raises(DatabaseUnavailable, match="cannot be opened"), nowhere.write_at_once():
+            pytest.fail("the write began")
+        refused.append("not as one that waits for its turn")
+
+    _in_thread(write)
+    assert len(refused) == 1
 
 
 def test_a_full_disk_and_a_read_only_database_are_told_from_other_errors(numbers: Database):
