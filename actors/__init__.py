@@ -1,13 +1,23 @@
-"""The live service: supervisors, jobs, the lease pool, logs as they grow."""
+"""The live service: supervisors, jobs, the lease pool, logs as they grow.
+
+What the engine is made of is imported when it is first asked for: most commands of the owner's only read its settings.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from actors.about import AboutFilter
-from actors.engine import Engine, EngineBusy
-from actors.intake import plan_jobs
-from actors.render.settling import RENDER_LOG
 from actors.retention import RetentionSettings
-from actors.runtime import Settings
 from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings
-from actors.supervision import doing
+
+if TYPE_CHECKING:
+    from actors.engine import Engine, EngineBusy
+    from actors.intake import plan_jobs
+    from actors.render.settling import RENDER_LOG
+    from actors.runtime import Settings
+    from actors.supervision import doing
 
 __all__ = [
     "RENDER_LOG",
@@ -23,3 +33,19 @@ __all__ = [
     "doing",
     "plan_jobs",
 ]
+
+_LATER = {
+    "RENDER_LOG": "actors.render.settling",
+    "Engine": "actors.engine",
+    "EngineBusy": "actors.engine",
+    "Settings": "actors.runtime",
+    "doing": "actors.supervision",
+    "plan_jobs": "actors.intake",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_LATER[name]), name)

@@ -1,12 +1,20 @@
-"""The HTTP API: falcon resources over the storage and the live service, served by waitress."""
+"""The HTTP API: falcon resources over the storage and the live service, served by waitress.
+
+What serves is imported when it is first asked for: most commands of the owner's only read its settings.
+"""
 
 from __future__ import annotations
 
-from api.app import create_app
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from api.catalog import CATALOG
 from api.request_id import RequestIdFilter
-from api.server import CannotListen, Server, may_listen
 from api.settings import HttpSettings, RateLimitSettings
+
+if TYPE_CHECKING:
+    from api.app import create_app
+    from api.server import CannotListen, Server, may_listen
 
 __all__ = [
     "CATALOG",
@@ -18,3 +26,17 @@ __all__ = [
     "create_app",
     "may_listen",
 ]
+
+_LATER = {
+    "CannotListen": "api.server",
+    "Server": "api.server",
+    "create_app": "api.app",
+    "may_listen": "api.server",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_LATER[name]), name)
