@@ -96,4 +96,5 @@ def test_packages_that_cannot_be_had_are_said_last(machine: Machine):
     machine.has("python3", MAKES_VENV.format(mkdir="/bin/mkdir", ln="/bin/ln").replace('echo "$*" >pip', "exit 1"))
     done = machine.set_up()
     assert done.returncode == 1
-    assert done.stderr.endswith("see that pip reaches its package index from here, then run this again\n")
+    assert done.stderr.startswith("pip cannot install the Python packages, and says why above: ")
+    assert done.stderr.endswith(" mend that, then run this again\n")
