@@ -120,6 +120,10 @@ class Disks:
         """Return the folders of the chain's layers, newest first."""
         return [self.folder / "snapshots" / layer for layer in chain.layers]
 
+    def mounted(self, vm_id: str) -> Path:
+        """Return where a VM's disk is mounted, in the mount namespace of its supervisor."""
+        return self.folder.resolve() / "disks" / check_name(vm_id) / "root"
+
     def used_bytes(self, vm_id: str) -> int:
         """Return the bytes that a VM's own layer takes on the host's disk. Raises VmLost where there is none.
 

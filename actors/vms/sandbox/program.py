@@ -16,7 +16,7 @@ STARTER = "CI_DAEMON_STARTER"
 
 
 def command(program: str, *arguments: str) -> list[str]:
-    """Return the argv that runs a program of the launcher, ``main`` or ``flatten``, or ``enter`` with its arguments.
+    """Return the argv that runs ``main``, ``flatten`` or ``unlinked`` of the launcher, or ``enter`` with its arguments.
 
     They run without site-packages or the service's own modules around them: that is what makes them start in 7 ms
     rather than in a second.

@@ -146,7 +146,7 @@ class SandboxProvider:
 
     def disk_bytes(self, vm_id: str) -> int:
         """Return the bytes that the VM has written to its disk beyond what it started from."""
-        return self._disks.used_bytes(vm_id)
+        return self._disks.used_bytes(vm_id) + self._vm(vm_id).unlinked_bytes(self._disks.mounted(vm_id))
 
     def snapshot(self, vm_id: str, name: str) -> None:
         """Keep the VM's disk as it is under ``name``; the VM ends with it, and the rest of it waits for ``destroy``."""

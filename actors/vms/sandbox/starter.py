@@ -1,9 +1,9 @@
 """Start the programs of VMs for a service that may not: ``python -I -S starter.py SOCKET``, and how it is asked to.
 
 What makes user namespaces and calls newuidmap cannot be confined much; what speaks HTTP should be. So the installed
-service (``systemd/``) runs confined and asks this process, which knows three programs and gives no choice but among
-them: each makes a user namespace, and what it is told to do it does as root of that. It is run by path and imports the
-standard library alone.
+service (``systemd/``) runs confined and asks this process, which knows four programs and gives no choice but among
+them: each makes a user namespace, or joins a VM's, and what it is told to do it does as root of that. It is run by path
+and imports the standard library alone.
 
 A request is one message: descriptors, first the working directory, and with them, by ``marshal``, the program, its
 arguments and the numbers that its descriptors are to have. The answer is the program's exit status, one byte. Who hangs
@@ -42,7 +42,7 @@ def argv_of(program: str, arguments: list[str]) -> list[str]:
     """Return the argv of a program by name. Raises LookupError where there is none."""
     if program == "enter":
         return [sys.executable, "-I", "-S", f"{_HERE}/enter.py", *arguments]
-    if program in {"main", "flatten"} and not arguments:
+    if program in {"main", "flatten", "unlinked"} and not arguments:
         run = f"import os, sys; sys.path[:0] = [{_HERE!r}]; from launcher.{program} import main; os._exit(main())"
         return [sys.executable, "-I", "-S", "-c", run]
     raise LookupError(program)

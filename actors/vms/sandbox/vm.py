@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmError, VmLost
 from actors.vms.sandbox.processes import Identity
+from actors.vms.sandbox.unlinked import unlinked_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,6 +102,10 @@ class Vm:
     def alive(self) -> bool:
         """Whether the VM runs, or is about to."""
         return any(process.alive for process in self._processes())
+
+    def unlinked_bytes(self, disk: Path) -> int:
+        """Return what the VM's processes hold open of files without a name, on its ``disk`` as it is mounted."""
+        return sum(unlinked_bytes(process.pid, disk) for process in self._processes() if process.alive)
 
     def listen(self) -> socket.socket:
         """Make the socket on which the VM will answer."""

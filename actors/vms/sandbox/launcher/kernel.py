@@ -44,6 +44,13 @@ def unshare(flags: int) -> None:
     _checked(_libc.unshare(flags), "unshare")
 
 
+def join(path: str) -> None:
+    """Go into the namespace that ``path`` names."""
+    namespace = os.open(path, os.O_RDONLY)
+    _checked(_libc.setns(namespace, 0), f"join {path}")
+    os.close(namespace)
+
+
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
     """Mount; ``target`` is followed where it is a link."""
     done = _libc.mount(

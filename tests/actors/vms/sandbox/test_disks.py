@@ -139,6 +139,16 @@ def test_what_a_vm_wrote_is_measured(boot: Boot) -> None:
     assert 50 << 20 <= vm.provider.disk_bytes(vm.id) < 51 << 20
 
 
+def test_files_without_a_name_that_are_open_count_as_long_as_they_are(boot: Boot) -> None:
+    vm = boot()
+    hold = "exec 9>/workspace/gone 8>/dev/shm/gone; rm /workspace/gone /dev/shm/gone; head -c 50M /dev/zero >&9"
+    vm.says(f"setsid -f sh -c '{hold}; head -c 20M /dev/zero >&8; echo done >/run/done; exec sleep 60' >/dev/null 2>&1")
+    vm.says("until [ -s /run/done ]; do sleep 0.01; done")
+    assert 50 << 20 <= vm.provider.disk_bytes(vm.id) < 51 << 20
+    vm.says("pkill -x sleep; while pgrep -x sleep; do :; done")
+    assert vm.provider.disk_bytes(vm.id) < 1 << 20
+
+
 def test_what_a_snapshot_takes_beyond_the_one_below_it_is_measured(boot: Boot, snapshot: Snapshot) -> None:
     below = boot()
     below.says("head -c 50M /dev/zero > /workspace/data")

@@ -41,7 +41,9 @@ def says(vm, script):
 try:
     provider.create(VmSpec("parent", "debian:12"))
     assert says("parent", "id -u; echo x > /workspace/x; ls /sys/class/net") == "0\\neth0\\nlo"
-    assert provider.disk_bytes("parent") > 0
+    hold = "exec 9>gone; rm gone; head -c 20M /dev/zero >&9; touch held; exec sleep 60"
+    says("parent", f"setsid -f sh -c '{hold}' >/dev/null 2>&1; until [ -e held ]; do sleep 0.01; done")
+    assert 20 << 20 < provider.disk_bytes("parent") < 21 << 20
     provider.snapshot("parent", "snapshot")
     provider.create(VmSpec("child", "debian:12", "snapshot", network=False))
     assert says("child", "cat /workspace/x; ls /sys/class/net") == "x\\nlo"
