@@ -78,7 +78,7 @@ class LogEvents:
     def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: str) -> None:
         """Follow a job's log as Server-Sent Events."""
         readable = self._access.by_job(req, job_id)
-        place = self._streams.take()
+        place = self._streams.take_to_read()
         if place is None:
             raise ApiError(
                 "too_many_streams",

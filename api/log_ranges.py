@@ -120,7 +120,7 @@ class LogRanges:
         ended, size = followed.look()
         if ended or size > start or self._clock.monotonic() >= until:
             return ended, size
-        place = self._streams.take()
+        place = self._streams.take_to_read()
         if place is None:
             return ended, size
         patience = Patience.of(req, self._clock, self._streams)

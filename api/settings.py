@@ -20,16 +20,17 @@ class HttpSettings:
 
     ``listen`` is ``HOST:PORT``; an IPv6 host stands in brackets, port 0 is any free port. ``base_url`` is the address
     that callers use where a proxy stands in front, without a trailing slash. A log stream or a waiting log request
-    holds one of ``threads`` while it lasts: at most ``max_streams`` of them do, the rest of the threads always serve
-    short requests. ``trusted_proxies`` are addresses and networks whose ``X-Forwarded-For`` is believed.
+    holds one of ``threads`` while it lasts, and so does a request for a build while that is rendered: at most
+    ``max_streams`` of them do, a quarter of which are kept from logs; the rest of the threads always serve short
+    requests. ``trusted_proxies`` are addresses and networks whose ``X-Forwarded-For`` is believed.
     ``metrics_token`` is what `/metrics` is read with from elsewhere than this host; without one it is not. Sizes are
     bytes, times seconds.
     """
 
     listen: str = "127.0.0.1:8800"
     base_url: str | None = field(default=None, metadata={"example": "https://ci.example.org"})
-    threads: int = 64
-    max_streams: int = 48
+    threads: int = 192
+    max_streams: int = 160
     max_connections: int = 800
     max_body_bytes: int = 12 * 2**20
     max_header_bytes: int = 64 * 2**10

@@ -14,11 +14,13 @@ __all__ = ["Place", "StreamBody", "Streams"]
 class Streams:
     """The places for answers that take long, and the word that the server is about to close.
 
-    There are fewer places than threads, so that short requests are always served.
+    There are fewer places than threads, so that short requests are always served. A quarter of them is none for who
+    reads a log, so that builds can always be rendered.
     """
 
     def __init__(self, places: int) -> None:
         self._free = threading.BoundedSemaphore(places)
+        self._for_readers = threading.BoundedSemaphore(places - places // 4)
         self._closing = threading.Event()
 
     @property
@@ -36,18 +38,29 @@ class Streams:
             return None
         return Place(self._free.release)
 
+    def take_to_read(self) -> Place | None:
+        """Take one of the places for readers, or None as in `take`."""
+        if not self._for_readers.acquire(blocking=False):
+            return None
+        place = self.take()
+        if place is None:
+            self._for_readers.release()
+            return None
+        return Place(place.free, self._for_readers.release)
+
 
 class Place:
     """One place for an answer that takes long; to be freed once, whoever comes first."""
 
-    def __init__(self, release: Callable[[], None]) -> None:
-        self._release = release
+    def __init__(self, *releases: Callable[[], None]) -> None:
+        self._releases = releases
         self._freed = threading.Lock()
 
     def free(self) -> None:
         """Give the place back; doing so again does nothing."""
         if self._freed.acquire(blocking=False):
-            self._release()
+            for release in self._releases:
+                release()
 
 
 class StreamBody:

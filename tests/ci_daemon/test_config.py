@@ -39,7 +39,7 @@ def test_every_key_may_be_set_in_the_environment(tmp_path: Path):
 
 @pytest.mark.parametrize("name", sorted(name for name, value in EVERYTHING.items() if type(value) is int))
 def test_each_variable_sets_its_own_key_and_no_other(tmp_path: Path, name: str):
-    other = 50 if EVERYTHING[name] != 50 else 51
+    other = 170 if EVERYTHING[name] != 170 else 171
     changed = variables(load(tmp_path, {name: str(other)}, tmp_path / "none"), "CI_DAEMON")
     assert changed == {**EVERYTHING, name: other}
 
