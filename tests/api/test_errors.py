@@ -98,6 +98,14 @@ def test_a_body_that_is_no_json_is_malformed(ada: Account, body: bytes):
     assert "line 1 column" in answered.json["error"]["message"]
 
 
+@pytest.mark.parametrize("value", ["[]", "{}", "0"])
+def test_a_body_of_millions_of_values_is_not_parsed(ada: Account, value: str):
+    body = '{"x": [' + ",".join([value] * 2_000_001) + "]}"
+    answered = ada.client.simulate_post("/api/v0/organizations", body=body, content_type="application/json")
+
+    assert (answered.status_code, answered.json["error"]["code"]) == (413, "body_too_large")
+
+
 @pytest.mark.parametrize(
     "content_type",
     ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1", "application/jsonp", ";"],
