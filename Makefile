@@ -23,8 +23,9 @@ setup: $(VENV)/.complete
 	@$(CI_DAEMON) doctor --fix --quiet
 	@$(CI_DAEMON) image build
 
+# Locked by its own file: two at once would clear each other's away.
 $(VENV)/.complete: setup.cfg pyproject.toml .ci/venv
-	@.ci/venv $(VENV)
+	@flock .ci/venv .ci/venv $(VENV)
 	@touch $@
 
 # Every Python process below pytest is measured, daemons too: coverage's own start-up hook reads COVERAGE_PROCESS_START,
