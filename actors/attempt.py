@@ -30,6 +30,10 @@ _logger = logging.getLogger(__name__)
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _ROOM_PAUSE = 1.0
+_FLOOD_BYTES = 1 << 14
+_FLOOD_PAUSE = 0.004
+"""After a block of that size others follow at once: what comes within the pause is stored and told of together."""
+
 _ACQUIRE_WAITS = (0.2, 1.0, 3.0, 10.0)
 
 
@@ -120,6 +124,8 @@ class Attempt:
         for block in following:
             log.output(block)
             self._on_output()
+            if len(block) >= _FLOOD_BYTES:
+                self._link.pause(_FLOOD_PAUSE)
         assert following.exited is not None  # noqa: S101 - it was followed to its end
         self._end_log()
         return following.exited
