@@ -12,8 +12,7 @@ import sys
 import falcon
 import waitress
 
-_THREADS = 64
-"""As many as the service has."""
+from api import HttpSettings
 
 
 class Record:
@@ -35,7 +34,7 @@ def main() -> None:
     app.add_route("/record", Record(sys.stdin.buffer.read()))
     listener = socket.create_server(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
-    waitress.serve(app, sockets=[listener], threads=_THREADS)
+    waitress.serve(app, sockets=[listener], threads=HttpSettings().threads)
 
 
 if __name__ == "__main__":
