@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class NotInitialized(StorageError):
     """The state directory holds no storage yet, or is not there."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(f"{directory} is not initialized: run `ci-daemon --state-dir {directory} init`")
+        command = f"ci-daemon --state-dir {shlex.quote(str(directory))} init"
+        super().__init__(f"{directory} is not initialized: run `{command}`")
 
 
 class AlreadyInitialized(StorageError):

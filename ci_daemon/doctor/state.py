@@ -12,7 +12,7 @@ from ci_daemon.config import Config, ConfigError, file_of, load
 from ci_daemon.doctor.check import Check, good
 from ci_daemon.doctor.host import existing
 from ci_daemon.providers import open_images
-from storage import NotInitialized, StorageError, check_database, frozen
+from storage import StorageError, check_database, frozen
 from storage.layout import DATABASE, KEY
 from storage.schema import migrations
 
@@ -30,12 +30,15 @@ _PRIVATE = 0o077
 def state_directory(directory: Path) -> Check:
     """The state directory: made, this user's, and its key nobody else's."""
     name = "state"
-    command = f"ci-daemon --state-dir {directory}"
+    command = f"ci-daemon --state-dir {shlex.quote(str(directory))}"
     key = directory / KEY
     try:
         if not (directory / DATABASE).exists():
             detail = f"{directory} is no state directory yet"
             return Check(name, ok=False, detail=detail, mend=f"{command} init", root=False, fixable=False)
+        if os.statvfs(directory).f_flag & os.ST_RDONLY:
+            detail = f"{directory} is on a read-only file system: mount that for writing"
+            return Check(name, ok=False, detail=detail, fixable=False)
         for path, mode in ((directory, "0700"), (key, "0600"), (directory / DATABASE, "0600")):
             if path.stat().st_mode & _PRIVATE:
                 detail = f"{path} is open to others"
@@ -69,13 +72,16 @@ def configuration(directory: Path, environ: Mapping[str, str]) -> tuple[Config, 
 
 def database(directory: Path) -> Check:
     """Every page, index and reference of the database, and whether its schema is one that this release knows."""
-    name, known = "database", migrations()[-1].number
+    name, known, path = "database", migrations()[-1].number, directory / DATABASE
+    if not path.exists():
+        return Check(name, ok=False, detail="there is no database yet", needed=False, fixable=False)
+    if not os.access(path, os.R_OK | os.W_OK):
+        detail = "the database can be examined only where it can be written, too"
+        return Check(name, ok=False, detail=detail, needed=False, fixable=False)
     try:
-        check_database(directory / DATABASE)
+        check_database(path)
         with frozen(directory) as found:
             at = found.schema_version
-    except NotInitialized:
-        return Check(name, ok=False, detail="there is no database yet", needed=False, fixable=False)
     except StorageError as error:
         detail = f"{error}: bring it back with `ci-daemon restore`"
         return Check(name, ok=False, detail=detail, fixable=False)
@@ -109,5 +115,5 @@ def default_image(state_dir: Path, config: Config) -> Check:
     if default in images.store.names():
         return good(name, f"the image {default} is there")
     detail = f"there is no image {default}, from which most steps start"
-    mend = f"ci-daemon --state-dir {state_dir} image build {default}"
+    mend = f"ci-daemon --state-dir {shlex.quote(str(state_dir))} image build {default}"
     return Check(name, ok=False, detail=detail, mend=mend, needed=False, root=False, fixable=False)

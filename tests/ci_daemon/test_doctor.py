@@ -209,6 +209,26 @@ def test_no_state_directory_is_told_with_the_command_that_makes_it(tmp_path: Pat
     assert check.command(as_root=False) == f"ci-daemon --state-dir {tmp_path} init"
 
 
+def test_a_directory_with_a_space_in_its_name_is_quoted_where_it_is_to_be_typed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    directory = tmp_path / "my state"
+    assert main(["--state-dir", str(directory), "doctor", "--quiet"]) == 1
+    out = capsys.readouterr().out
+    assert f"run `ci-daemon --state-dir '{directory}' init`" in out
+    assert "database" not in out
+    assert main(["--state-dir", str(directory), "user", "list"]) == 1
+    assert f"run `ci-daemon --state-dir '{directory}' init`" in capsys.readouterr().err
+
+
+def test_a_read_only_file_system_is_told_as_such(state_dir: Path):
+    mounts = 'mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"; exec "$2" -m ci_daemon --state-dir "$1" doctor'
+    argv = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", mounts, "sh", state_dir, sys.executable]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert f"state: {state_dir} is on a read-only file system: mount that for writing\n" in done.stdout
+    assert "database: the database can be examined only where it can be written, too\n" in done.stdout
+
+
 def test_a_missing_image_is_told_with_the_command_that_builds_it(tmp_path: Path, images_dir: Path):
     assert state.default_image(tmp_path, Config(images=ImageSettings(dir=images_dir))).ok
     check = state.default_image(tmp_path, Config())
