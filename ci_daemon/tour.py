@@ -72,13 +72,17 @@ class Tour:
         return json.loads(done.stdout)
 
     def token(self) -> str:
-        """Return the user's API key; the first time, make the state directory, the user and credit."""
+        """Return the user's API key; where there is none, make the state directory, the user, credit and the key."""
         self.call("init")
-        if not self.token_file.exists():
-            user = self.call("user", "add", _USER, "--name", "Ada")
-            self.call("ledger", "grant", user["personal_org_slug"], str(_CREDIT_CENTS), "--note", "a first session")
-            with os.fdopen(os.open(self.token_file, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-                file.write(user["token"])
+        users = {user["email"]: user for user in self.call("user", "list")}
+        if _USER not in users or not self.token_file.exists():
+            # A run that was killed here has left a user and no key.
+            known = _USER in users
+            made = self.call(*(("token", "create", _USER) if known else ("user", "add", _USER, "--name", "Ada")))
+            organization = users.get(_USER, made)["personal_org_slug"]
+            self.call("ledger", "grant", organization, str(_CREDIT_CENTS), "--note", "a first session")
+            with os.fdopen(os.open(self.token_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write(made["token"])
         return self.token_file.read_text()
 
     @contextmanager

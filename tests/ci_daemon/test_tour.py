@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from ci_daemon.lock import served_by
+from ci_daemon.tour import Tour
+from storage import Storage, SystemClock
 
 
 @pytest.fixture
@@ -74,3 +77,12 @@ def test_builds_the_example_and_ends_as_the_build_ends_and_again(folder: Path, i
     second = tour(folder, images_dir)
     assert second.returncode == 0
     assert "build #2 passed" in second.stdout
+
+
+def test_a_user_without_a_key_gets_another_one(folder: Path):
+    folder.mkdir()
+    with closing(Storage.create(folder / "state", SystemClock())) as storage:
+        user = storage.users.create("ada@example.org", "Ada")
+        caller = storage.tokens.caller(Tour(folder).token())
+        assert caller is not None
+        assert caller.user.id == user.id
