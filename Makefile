@@ -23,10 +23,15 @@ setup: $(VENV)/.complete
 	@$(CI_DAEMON) doctor --fix --quiet
 	@$(CI_DAEMON) image build
 
+# Its programs know by its path where it is, so that a checkout that was moved or copied needs another.
+ifneq ($(shell cat $(VENV)/.complete 2>/dev/null),$(CURDIR))
+.PHONY: $(VENV)/.complete
+endif
+
 # Locked by its own file: two at once would clear each other's away.
 $(VENV)/.complete: setup.cfg pyproject.toml .ci/venv
 	@flock .ci/venv .ci/venv $(VENV)
-	@touch $@
+	@pwd -P >$@
 
 # Every Python process below pytest is measured, daemons too: coverage's own start-up hook reads COVERAGE_PROCESS_START,
 # and each process writes a file of its own beside COVERAGE_FILE, where `combine` finds them all.

@@ -14,8 +14,13 @@ OLD = "exit 1"
 WITHOUT_VENV = 'case "$2" in *ensurepip*) exit 1 ;; *%d.%d*) echo python3.11-venv ;; esac'
 MAKES_VENV = """
 case "$*" in
-*--version*) [ -e made ] ;;
-*"-m venv"*) for last; do :; done; echo "#!/bin/sh" >made; {mkdir} -p "$last/bin"; {ln} -sf "$0" "$last/bin/python" ;;
+*"-m venv"*)
+    for last; do :; done
+    echo "$PWD" >>venvs
+    /bin/mkdir -p "$last/bin"
+    /bin/ln -sf "$0" "$last/bin/python"
+    echo "#!$PWD/$last/bin/python" >"$last/bin/pip"
+    /bin/chmod 755 "$last/bin/pip" ;;
 *"pip install"*) echo "$*" >pip ;;
 esac
 """
@@ -29,7 +34,7 @@ class Machine:
 
     def has(self, program: str, script: str) -> None:
         path = self.root / "bin" / program
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
 
@@ -46,7 +51,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    machine = Machine(tmp_path)
+    machine = Machine(tmp_path / "machine")
     machine.has("id", "echo 1000")
     return machine
 
@@ -84,16 +89,27 @@ def test_as_root_what_is_missing_is_installed_with_fresh_lists_where_the_old_do_
 
 
 def test_an_environment_is_made_once_and_brought_up_to_date_each_time(machine: Machine):
-    machine.has("python3", MAKES_VENV.format(mkdir="/bin/mkdir", ln="/bin/ln"))
+    machine.has("python3", MAKES_VENV)
+    machine.has("grep", 'exec /bin/grep "$@"')
     for _ in range(2):
         done = machine.set_up()
         assert done.returncode == 0, done.stderr
         assert "--editable .[dev]" in (machine.root / "pip").read_text()
         (machine.root / "pip").unlink()
+    assert (machine.root / "venvs").read_text().splitlines() == [str(machine.root)]
+
+
+def test_a_checkout_that_was_moved_gets_another(machine: Machine, tmp_path: Path):
+    machine.has("python3", MAKES_VENV)
+    machine.has("grep", 'exec /bin/grep "$@"')
+    assert machine.set_up().returncode == 0
+    machine.root = machine.root.rename(tmp_path / "moved")
+    assert machine.set_up().returncode == 0
+    assert (machine.root / "venvs").read_text().splitlines() == [str(tmp_path / "machine"), str(tmp_path / "moved")]
 
 
 def test_packages_that_cannot_be_had_are_said_last(machine: Machine):
-    machine.has("python3", MAKES_VENV.format(mkdir="/bin/mkdir", ln="/bin/ln").replace('echo "$*" >pip', "exit 1"))
+    machine.has("python3", MAKES_VENV.replace('echo "$*" >pip', "exit 1"))
     done = machine.set_up()
     assert done.returncode == 1
     assert done.stderr.startswith("pip cannot install the Python packages, and says why above: ")
