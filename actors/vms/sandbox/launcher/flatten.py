@@ -37,12 +37,12 @@ def _flatten(spec: dict[str, Any]) -> None:
     if os.path.isdir(f"{snapshot}/flat"):
         return
     unfinished = f"{snapshot}/flat.unfinished"
-    shutil.rmtree(unfinished, ignore_errors=True)
+    _remove_tree(unfinished)
     os.mkdir(unfinished)
     for layer in reversed(spec["layers"]):
         _add(layer, unfinished)
     os.rename(unfinished, f"{snapshot}/flat")
-    shutil.rmtree(f"{snapshot}/upper")
+    _remove_tree(f"{snapshot}/upper")
 
 
 def _add(layer: str, total: str) -> None:
@@ -60,6 +60,8 @@ def _add(layer: str, total: str) -> None:
     for source, target in reversed(folders):
         found = os.lstat(source)
         os.chown(target, found.st_uid, found.st_gid)
+        for gone in {*os.listxattr(target)} - {*os.listxattr(source), _OPAQUE}:
+            os.removexattr(target, gone)
         shutil.copystat(source, target)
 
 
@@ -83,7 +85,15 @@ def _remove(path: str) -> None:
     except FileNotFoundError:
         pass
     except OSError:
-        shutil.rmtree(path)
+        _remove_tree(path)
+
+
+def _remove_tree(path: str) -> None:
+    """Remove a folder, however deep it is, if it is there. Raises OSError."""
+    running = os.posix_spawnp("rm", ["rm", "-rf", "--", path], os.environ)
+    if os.waitpid(running, 0)[1] != 0:
+        message = f"{path} cannot be removed"
+        raise OSError(message)
 
 
 def _link(source: str, target: str) -> None:

@@ -203,14 +203,19 @@ def test_a_place_that_a_snapshot_made_a_link_leads_nowhere_outside(
     assert list(outside.iterdir()) == []
 
 
+DEEP = 'python3 -c \'import os\nfor _ in range(1200): os.mkdir("d"); os.chdir("d")\''
+MARKED = 'python3 -c \'import os; [os.setxattr("keep", "user." + name, b"1") for name in "ab"]\''
+UNMARKED = 'python3 -c \'import os; os.removexattr("keep", "user.b")\''
 LAYERS = (
     "cd /workspace; mkdir -p keep/sub gone/sub; echo 1 > keep/a; echo 1 > keep/sub/b; echo 1 > gone/c; ln keep/a hard",
+    f"cd /workspace; {MARKED}; {DEEP}",
     "cd /workspace; rm -r gone; echo 2 > keep/sub/b; ln -s keep link; rm -r /usr/share/doc; chmod 700 keep",
+    f"cd /workspace; {UNMARKED}",
     "cd /workspace; mkdir gone; echo 3 > gone/new; rm link; mkdir link; echo 3 > link/inside; touch -d @1 keep",
     "cd /workspace; rm -r keep/sub; echo 4 > keep/sub; mkdir /usr/share/doc; echo 4 > /usr/share/doc/only",
     "cd /workspace; rm keep/sub; mkdir keep/sub; echo 5 > keep/sub/z; rm -r gone; mkdir gone; echo 5 > gone/again",
     "cd /workspace; rm -r /usr/share/doc; chown daemon:daemon keep; echo 6 > gone/more",
-    "cd /workspace; rm -r link; mkfifo link; rm /etc/issue; mkdir /etc/issue; setfattr -n user.a -v b keep || true",
+    "cd /workspace; rm -r link; mkfifo link; rm /etc/issue; mkdir /etc/issue; rm -r d; mkdir -p d/d",
 )
 LOOK = """\
 import os, stat
@@ -219,7 +224,8 @@ for top in ("/workspace", "/usr/share/doc", "/etc/issue", "/usr/share/doc-base")
         for path in [folder, *(os.path.join(folder, file) for file in files)]:
             found = os.lstat(path)
             content = open(path).read() if stat.S_ISREG(found.st_mode) else ""
-            print(path, oct(found.st_mode), found.st_uid, found.st_gid, int(found.st_mtime) == 1, repr(content[:20]))
+            marks = [] if os.path.islink(path) else sorted(os.listxattr(path))
+            print(path, oct(found.st_mode), found.st_uid, found.st_gid, int(found.st_mtime) == 1, content[:20], marks)
 """
 
 
