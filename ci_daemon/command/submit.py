@@ -35,6 +35,7 @@ _EXIT_CODES = {"passed": 0, "failed": 1, "canceled": 3}
 _INTERRUPTED = 130
 _UNKNOWN = "unknown pipeline"
 """What the service says where DIR declares several pipelines, and none of the name that is asked for."""
+_REJECTED = "build_plan_rejected"
 
 
 def _url(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -189,10 +190,11 @@ def _create_build(
     client.create_pipeline(organization, pipeline, repository=origin.repository, default_branch=origin.branch)
     try:
         build = client.create_build(organization, pipeline, body, archive)
-    except ApiError:
-        # It was made for this build alone, and perhaps by a wrong name. A member may not remove it: then it stays.
-        with suppress(ApiError):
-            client.delete_pipeline(organization, pipeline)
+    except ApiError as refusal:
+        # A rejected build is there to be looked at, but not under a wrong name. A member may not remove either.
+        if refusal.code != _REJECTED or _UNKNOWN in str(refusal):
+            with suppress(ApiError):
+                client.delete_pipeline(organization, pipeline)
         raise
     screen.say(f"made the pipeline {pipeline} in {organization}")
     return build
