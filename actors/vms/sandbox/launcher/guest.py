@@ -131,7 +131,10 @@ def _prepare_sshd(host_key: str, authorized_key: str) -> None:
 
 
 def _directory(path: str, mode: int) -> None:
+    """Make a folder that is not there yet, in place of whatever else has its name."""
     if not os.path.isdir(path):
+        if os.path.lexists(path):
+            os.unlink(path)
         os.mkdir(path, mode)
 
 

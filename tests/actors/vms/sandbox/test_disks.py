@@ -203,6 +203,13 @@ def test_a_place_that_a_snapshot_made_a_link_leads_nowhere_outside(
     assert list(outside.iterdir()) == []
 
 
+@pytest.mark.parametrize("left", ["touch /workspace", "ln -s /nowhere /workspace", "ln -s workspace /workspace"])
+def test_a_fork_has_a_workspace_whatever_its_parent_made_of_it(boot: Boot, snapshot: Snapshot, left: str) -> None:
+    parent = boot()
+    parent.says(f"rm -r /workspace; {left}")
+    assert boot(snapshot=snapshot(parent)).says("stat -c %F /workspace") == "directory"
+
+
 DEEP = 'python3 -c \'import os\nfor _ in range(1200): os.mkdir("d"); os.chdir("d")\''
 MARKED = 'python3 -c \'import os; [os.setxattr("keep", "user." + name, b"1") for name in "ab"]\''
 UNMARKED = 'python3 -c \'import os; os.removexattr("keep", "user.b")\''
