@@ -41,5 +41,6 @@ case $network in
     read -r running <"$folder/pasta"
     ;;
 esac
+trap : HUP # by which ssh ends its ProxyCommand
 wait "$vm" || true
 kill -KILL "$running"
