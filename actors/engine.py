@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from actors.hub import Watch
 from actors.messages import CancelBuild, Demand, Drain, Planted, Recount
 from actors.observations import EngineGauges
+from actors.reaper import reap_unborn
 from actors.render.alone import discover
 from actors.render.settling import plan_from_cache
 from actors.root import RootSupervisor
@@ -70,6 +71,7 @@ class Engine:
     def start(self) -> None:
         """Start the actors and attach to whatever an earlier process left running; returns when that is done."""
         self._runtime.timer.start()
+        reap_unborn(self._runtime)
         RootSupervisor.start(self._runtime).ask(Demand())
 
     @property

@@ -17,14 +17,14 @@ from actors.holds import end_holds
 from actors.messages import Released
 from actors.runtime import Runtime, post
 from actors.vms import VmError
-from storage import JobState, LeaseState
+from storage import DatabaseUnavailable, JobState, LeaseState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from storage import Lease
 
-__all__ = ["expire", "let_go", "make_room", "reap", "sweep"]
+__all__ = ["expire", "let_go", "make_room", "reap", "reap_unborn", "sweep"]
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +42,14 @@ def reap(runtime: Runtime) -> None:
             chore(runtime)
         except (VmError, OSError) as error:
             _log.warning("clean-up is not complete, the next round tries again: %s", error)
+
+
+def reap_unborn(runtime: Runtime) -> None:
+    """Remove what an earlier process kept for builds that it did not live to make. Before anybody makes builds."""
+    try:
+        _reap_sources(runtime, settled=timedelta())
+    except (DatabaseUnavailable, OSError) as error:
+        _log.warning("source archives of no build stay for now: %s", error)
 
 
 def let_go(runtime: Runtime) -> None:
@@ -130,9 +138,9 @@ def _reap_snapshot_rows(runtime: Runtime) -> None:
             storage.snapshots.remove(snapshot.name)
 
 
-def _reap_sources(runtime: Runtime) -> None:
-    """Remove the source archives that no build names."""
-    before = runtime.clock.now() - _SETTLED
+def _reap_sources(runtime: Runtime, settled: timedelta = _SETTLED) -> None:
+    """Remove the source archives of at least an age that no build names."""
+    before = runtime.clock.now() - settled
     for name in runtime.storage.sources.remove_strays(before, runtime.storage.builds.by_uuid):
         _log.warning("the source archive %s belongs to no build and was removed", name)
 

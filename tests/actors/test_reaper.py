@@ -241,6 +241,15 @@ def test_sources_that_belong_to_no_build_when_they_are_old(living: Living):
     living.stays()
 
 
+def test_sources_at_the_start_of_builds_that_nobody_lives_to_make(living: Living):
+    folder = living.storage.directory / "sources"
+    for name in (f"{uuid4()}.tar.gz", f"{uuid4()}.tar.partial"):
+        (folder / name).write_bytes(b"half")
+    living.host.restart()
+    assert list(folder.iterdir()) == [living.storage.sources.path(living.build.uuid)]
+    living.stays()
+
+
 def test_a_source_of_a_build_that_is_over(living: Living):
     over = living.host.build(one("true"))
     living.storage.sources.store(over.uuid, b"an archive")
