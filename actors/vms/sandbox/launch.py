@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Any
 
 from actors.vms.provider import VmError
@@ -24,18 +25,19 @@ _SMALLEST_SECONDS = 0.001
 def launch(vm: Vm, spec: dict[str, Any], nursery: Nursery, clock: Clock, deadline: float) -> socket.socket:
     """Start the VM that ``spec`` describes and return a connection on which its sshd has begun to speak.
 
-    The connection is opened before there is a VM: it waits in the listener's queue, so that no time goes by between the
-    VM's being there and its being asked. Raises VmError; what was started by then is for the caller to end.
+    The connection is opened before the VM exists and waits in the listener's queue, so that sshd answers as soon as it
+    runs. Raises VmError; the caller ends whatever was started by then.
     """
-    with vm.listen() as listener:
-        connection = vm.connect(_left(clock, deadline))
-        try:
-            with _start(vm, spec, nursery, listener) as report:
-                _await_ready(vm, report, _left(clock, deadline))
-            _await_greeting(vm, connection, _left(clock, deadline))
-        except BaseException:
-            connection.close()
-            raise
+    with ExitStack() as undo:
+        listener = undo.enter_context(vm.listen())
+        connection = undo.enter_context(vm.connect(_left(clock, deadline)))
+        with _start(vm, spec, nursery, listener) as report:
+            # Now only the VM's processes hold the listener: if they die, the queued connection is reset. Held here too,
+            # it would wait for the deadline.
+            listener.close()
+            _await_ready(vm, report, _left(clock, deadline))
+        _await_greeting(vm, connection, _left(clock, deadline))
+        undo.pop_all()
     return connection
 
 

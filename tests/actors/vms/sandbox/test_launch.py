@@ -1,0 +1,39 @@
+"""Starting a VM's launcher, where the VM dies on the way."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.vms import VmError
+from actors.vms.sandbox.launch import launch
+from actors.vms.sandbox.vm import Vm
+from storage import SystemClock
+
+
+class DyingVm:
+    """Starts a process in the place of the VM, which says that it is ready and ends before it accepts a connection."""
+
+    def start(self, program: str, told: dict[str, Any], descriptors: list[int]) -> None:
+        subprocess.run(["echo", "ready"], stdout=descriptors[0], pass_fds=descriptors[1:], check=True)
+
+
+def test_a_vm_that_dies_before_it_accepts_is_noticed_at_once(tmp_path: Path) -> None:
+    vm = Vm(tmp_path / "vm")
+    vm.make()
+    clock = SystemClock()
+    failures: list[str] = []
+
+    def start() -> None:
+        with pytest.raises(VmError) as failure:
+            launch(vm, {}, DyingVm(), clock, clock.monotonic() + 3600)
+        failures.append(str(failure.value))
+
+    thread = threading.Thread(target=start, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert "sshd" in failures[0]
