@@ -145,9 +145,9 @@ def submit(
         if guessed and _UNKNOWN in str(refusal):
             raise Failure(f"{refusal}: say which with --pipeline") from refusal
         raise
-    screen.say(f"build #{build.number} of {organization}/{pipeline}: {archive.files} files packed")
     path = f"{pipeline_path(organization, pipeline)}/builds/{build.number}"
     try:
+        screen.say(f"build #{build.number} of {organization}/{pipeline}: {archive.files} files packed")
         summary = _follow(client, path, organization, pipeline, screen)
     except KeyboardInterrupt:
         if cancel_on_interrupt:
