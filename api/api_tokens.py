@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from api.rate_limits import RateLimits
     from storage import Clock, Storage
 
-__all__ = ["ApiTokenList", "ApiTokenRecord", "ApiTokens", "CreateApiToken", "NewApiTokenRecord"]
+__all__ = ["ApiTokenCreateRequest", "ApiTokenCreateResponse", "ApiTokenListResponse", "ApiTokenRecord", "ApiTokens"]
 
 
 class ApiTokenRecord(BaseModel):
@@ -43,20 +43,20 @@ class ApiTokenRecord(BaseModel):
         )
 
 
-class ApiTokenList(BaseModel):
+class ApiTokenListResponse(BaseModel):
     """The caller's API keys."""
 
     api_tokens: list[ApiTokenRecord]
 
 
-class NewApiTokenRecord(BaseModel):
+class ApiTokenCreateResponse(BaseModel):
     """An API key and its record; the key is shown this once."""
 
     api_token: ApiTokenRecord
     token: str
 
 
-class CreateApiToken(RequestBody):
+class ApiTokenCreateRequest(RequestBody):
     """The body of ``POST /api/v0/user/api-tokens``; without ``expires_at`` the key lasts until it is revoked."""
 
     description: RequiredLongText
@@ -72,19 +72,19 @@ class ApiTokens:
         self._limits = limits
         self._clock = clock
 
-    @operation("listApiTokens", Answer(200, "The API keys.", ApiTokenList))
+    @operation("listApiTokens", Answer(200, "The API keys.", ApiTokenListResponse))
     def on_get_list(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the caller's API keys that nobody revoked, oldest first."""
         self._limits.of_address(req, resp)
         caller = self._access.caller(req)
         self._limits.of_account(caller, resp)
         keys = self._storage.tokens.api_keys(caller.user.id)
-        answer(resp, ApiTokenList(api_tokens=[ApiTokenRecord.of(key) for key in keys]))
+        answer(resp, ApiTokenListResponse(api_tokens=[ApiTokenRecord.of(key) for key in keys]))
 
     @operation(
         "createApiToken",
-        Answer(201, "The API key, shown this once, and its record.", NewApiTokenRecord),
-        body=CreateApiToken,
+        Answer(201, "The API key, shown this once, and its record.", ApiTokenCreateResponse),
+        body=ApiTokenCreateRequest,
         errors=("session_required",),
     )
     def on_post_list(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -92,12 +92,12 @@ class ApiTokens:
         self._limits.of_address(req, resp)
         caller = self._access.session(req)
         self._limits.of_account(caller, resp)
-        body = read_body(req, CreateApiToken)
+        body = read_body(req, ApiTokenCreateRequest)
         if body.expires_at is not None and body.expires_at <= self._clock.now():
             raise ApiError("invalid_body", "expires_at: expected a time in the future")
         key, token = self._storage.tokens.create_api_key(caller.user.id, body.description, body.expires_at)
         resp.cache_control = ["no-store"]
-        answer(resp, NewApiTokenRecord(api_token=ApiTokenRecord.of(key), token=token), status=201)
+        answer(resp, ApiTokenCreateResponse(api_token=ApiTokenRecord.of(key), token=token), status=201)
 
     @operation("revokeApiToken", Answer(204, "The API key is revoked."), errors=("api_token_not_found",))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:  # noqa: A002 - the reference's name

@@ -112,7 +112,7 @@ def create_app(
     routes.add(f"{_V0}/user/api-tokens/{{id}}", api_tokens)
     routes.add(f"{_V0}/auth/logout", Logout(access, rates))
     _add_handoffs(routes, Handoffs(storage, access, rates))
-    routes.add(f"{_V0}/organizations", Organizations(storage, access, pager))
+    _add_organizations(routes, Organizations(storage, access, pager))
     _add_people(routes, Members(storage, access), Invites(storage, access, rates, mailer or NoMailer(), settings.url))
 
     pipelines = Pipelines(storage, access, pager)
@@ -161,6 +161,11 @@ def _add_handoffs(routes: Routes, handoffs: Handoffs) -> None:
     for step in ("transfer", "claim", "code", "redeem"):
         routes.add(f"{_V0}/auth/cli/{step}", handoffs, step)
         routes.add(f"{_V2}/auth/cli/{step}", handoffs, f"{step}_v2")
+
+
+def _add_organizations(routes: Routes, organizations: Organizations) -> None:
+    routes.add(f"{_V0}/organizations", organizations, "list")
+    routes.add(f"{_V0}/organizations/{{org}}", organizations)
 
 
 def _add_people(routes: Routes, members: Members, invites: Invites) -> None:

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from api.access import Access
     from api.paging import Pager
 
-__all__ = ["BalanceRecord", "Billing", "TransactionRecord"]
+__all__ = ["BalanceResponse", "Billing", "TransactionRecord"]
 
 
-class BalanceRecord(BaseModel):
+class BalanceResponse(BaseModel):
     """What an organization has left, in cents."""
 
     balance_cents: int
@@ -58,14 +58,14 @@ class Billing:
         self._access = access
         self._pager = pager
 
-    @operation("getBalance", Answer(200, "The balance.", BalanceRecord), errors=("organization_not_found",))
+    @operation("getBillingBalance", Answer(200, "The balance.", BalanceResponse), errors=("organization_not_found",))
     def on_get_balance(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
         """Get what the organization has left."""
         organization = self._access.member(req, org).organization
-        answer(resp, BalanceRecord(balance_cents=self._storage.ledger.balance(organization.id)))
+        answer(resp, BalanceResponse(balance_cents=self._storage.ledger.balance(organization.id)))
 
     @operation(
-        "listTransactions",
+        "listBillingTransactions",
         Answer(200, "A page of entries.", PageRecord[TransactionRecord]),
         errors=("organization_not_found", *PAGE_ERRORS),
         parameters=PAGE_PARAMETERS,

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from api.errors import ApiError
 from api.fields import LongText, RequestBody, RequiredText, Value
 
-__all__ = ["BuildRequest", "CreateBuild", "CreateBuildByRepo", "RepoIdentity"]
+__all__ = ["BuildRequest", "CreateBuildRequest", "CreateRepoBuildRequest", "RepoIdentity"]
 
 _MAX_ENV_BYTES = 64 * 2**10
 _ENV_NAME = "[A-Za-z_][A-Za-z0-9_]*"
@@ -98,7 +98,7 @@ class BuildRequest(RequestBody):
             raise ApiError("build_invalid", "source_b64: expected the source archive in standard base64") from None
 
 
-class CreateBuild(BuildRequest):
+class CreateBuildRequest(BuildRequest):
     """The body of ``POST …/pipelines/{pipeline}/builds``. Where ``source_b64`` is given, ``source_url`` is ignored.
 
     ``source_sha256`` is the digest of the archive's bytes, in hexadecimal.
@@ -115,5 +115,5 @@ class RepoIdentity(RequestBody):
     source_slug: RequiredText
 
 
-class CreateBuildByRepo(BuildRequest, RepoIdentity):
+class CreateRepoBuildRequest(BuildRequest, RepoIdentity):
     """The body of ``POST /api/v0/organizations/{org}/builds``."""

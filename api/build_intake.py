@@ -9,7 +9,7 @@ from actors import EngineBusy, plan_jobs
 from actors.ir import IrError, Limits
 from actors.render import RenderFailed
 from api.bodies import check_body
-from api.build_bodies import CreateBuild, CreateBuildByRepo
+from api.build_bodies import CreateBuildRequest, CreateRepoBuildRequest
 from api.errors import ApiError
 from api.meta import refuse_while_draining
 from storage import Build, KeyUse, KeyUsed, NewBuild, Organization, Pipeline, PipelineGone, RequestKey, Storage
@@ -70,7 +70,7 @@ class BuildIntake:
             raise ApiError("pipeline_not_found", unknown)
         refuse_while_draining(self._engine)
         self._refuse_insolvent(organization.id)
-        body = check_body(submission.document, CreateBuildByRepo)
+        body = check_body(submission.document, CreateRepoBuildRequest)
         place = self._renders.begin()
         try:
             envelope = self._engine.discover(organization.slug, meant.source_slug, body.archive() or b"")
@@ -120,7 +120,7 @@ class BuildIntake:
 
     def _create(self, req: falcon.Request, pipeline: Pipeline, body: BuildRequest, key: RequestKey | None) -> Build:
         """Plan and store a build, and set it going."""
-        by_slug = body if isinstance(body, CreateBuild) else None
+        by_slug = body if isinstance(body, CreateBuildRequest) else None
         new = NewBuild(
             branch=body.branch,
             commit=body.commit,

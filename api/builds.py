@@ -10,7 +10,7 @@ from pydantic import BaseModel
 import storage
 from actors import EngineBusy
 from api.bodies import answer, check_body
-from api.build_bodies import CreateBuild, CreateBuildByRepo, RepoIdentity
+from api.build_bodies import CreateBuildRequest, CreateRepoBuildRequest, RepoIdentity
 from api.errors import ApiError
 from api.fields import Timestamp, Uuid, stamp, stamp_or_none
 from api.idempotency import KEY_ERRORS, KEY_PARAMETERS, Submission
@@ -111,7 +111,7 @@ class Builds:
         "createBuild",
         _CREATED,
         errors=_CREATION_ERRORS,
-        body=CreateBuild,
+        body=CreateBuildRequest,
         parameters=KEY_PARAMETERS,
     )
     def on_post_list(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
@@ -122,13 +122,13 @@ class Builds:
         """
         member, found = self._access.pipeline(req, org, pipeline)
         submission = Submission.read(req, member)
-        answer(resp, BuildRecord.of(self._intake.take(req, found, submission, CreateBuild)), status=201)
+        answer(resp, BuildRecord.of(self._intake.take(req, found, submission, CreateBuildRequest)), status=201)
 
     @operation(
-        "createBuildByRepo",
+        "createBuildBySource",
         _CREATED,
         errors=_CREATION_ERRORS,
-        body=CreateBuildByRepo,
+        body=CreateRepoBuildRequest,
         parameters=KEY_PARAMETERS,
     )
     def on_post_by_repo(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
@@ -143,7 +143,7 @@ class Builds:
         found = self._storage.pipelines.by_source(member.organization.id, meant.repo_name, meant.source_slug)
         if found is None:
             found = self._intake.register(member.organization, meant, submission)
-        answer(resp, BuildRecord.of(self._intake.take(req, found, submission, CreateBuildByRepo)), status=201)
+        answer(resp, BuildRecord.of(self._intake.take(req, found, submission, CreateRepoBuildRequest)), status=201)
 
     @operation("getBuild", Answer(200, "The build.", BuildRecord), errors=_BUILD_ERRORS, security="optional")
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:

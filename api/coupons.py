@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from api.access import Access
     from api.rate_limits import RateLimits
 
-__all__ = ["Coupons", "RedeemCoupon", "RedemptionRecord"]
+__all__ = ["Coupons", "RedeemCouponRequest", "RedeemCouponResponse"]
 
 _REFUSALS = {
     CouponUnknown: "coupon_not_found",
@@ -28,13 +28,13 @@ _REFUSALS = {
 }
 
 
-class RedeemCoupon(RequestBody):
+class RedeemCouponRequest(RequestBody):
     """The body of ``POST /api/v0/billing/coupon/redeem/{org}``; case and spaces of the code do not matter."""
 
     code: Annotated[RequiredText, Field(examples=["WELCOME-2026"])]
 
 
-class RedemptionRecord(BaseModel):
+class RedeemCouponResponse(BaseModel):
     """What the coupon gave and what the organization has since, in cents."""
 
     credit_cents: int
@@ -51,8 +51,8 @@ class Coupons:
 
     @operation(
         "redeemCoupon",
-        Answer(200, "The credit and the balance.", RedemptionRecord),
-        body=RedeemCoupon,
+        Answer(200, "The credit and the balance.", RedeemCouponResponse),
+        body=RedeemCouponRequest,
         errors=("organization_not_found", "insufficient_org_role", *_REFUSALS.values()),
     )
     def on_post_redeem(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
@@ -60,9 +60,9 @@ class Coupons:
         self._limits.of_address(req, resp)
         member = self._access.member(req, org, Role.ADMIN)
         self._limits.of_account(member.caller, resp)
-        body = read_body(req, RedeemCoupon)
+        body = read_body(req, RedeemCouponRequest)
         try:
             redeemed = self._coupons.redeem(body.code, member.organization.id)
         except tuple(_REFUSALS) as error:
             raise ApiError(_REFUSALS[type(error)], str(error)) from None
-        answer(resp, RedemptionRecord(credit_cents=redeemed.credit_cents, balance_cents=redeemed.balance_cents))
+        answer(resp, RedeemCouponResponse(credit_cents=redeemed.credit_cents, balance_cents=redeemed.balance_cents))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from api.request import ApiRequest
 
-__all__ = ["ApiError", "ErrorAnswers", "ErrorBody", "ErrorEnvelope"]
+__all__ = ["ApiError", "ErrorAnswers", "ErrorDetailRecord", "ErrorRecord"]
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ _BY_STATUS = {
 }
 
 
-class ErrorBody(BaseModel):
+class ErrorDetailRecord(BaseModel):
     """What went wrong. ``build_number`` is there where the failed request left a build behind."""
 
     type: str
@@ -41,10 +41,10 @@ class ErrorBody(BaseModel):
     build_number: int | None = None
 
 
-class ErrorEnvelope(BaseModel):
+class ErrorRecord(BaseModel):
     """The body of every answer that is a failure."""
 
-    error: ErrorBody
+    error: ErrorDetailRecord
 
 
 class ApiError(Exception):
@@ -80,7 +80,7 @@ class ErrorAnswers:
     def envelope(self, error: ApiError, request_id: str) -> bytes:
         """Return the JSON body for a failure."""
         problem = error.problem
-        body = ErrorBody(
+        body = ErrorDetailRecord(
             type=problem.type,
             code=problem.code,
             message=error.message,
@@ -88,7 +88,7 @@ class ErrorAnswers:
             doc_url=f"{self._base_url}/docs/errors/{problem.code}",
             build_number=error.build_number,
         )
-        return ErrorEnvelope(error=body).model_dump_json(exclude_none=True).encode()
+        return ErrorRecord(error=body).model_dump_json(exclude_none=True).encode()
 
     def install(self, app: falcon.App[ApiRequest, falcon.Response]) -> None:
         """Make the app answer every exception through this."""

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from storage import Caller, Storage
 
 __all__ = [
-    "ClaimSession",
-    "ClaimSessionOrNot",
-    "CodeRecord",
+    "CliClaimRequest",
+    "CliClaimV2Request",
+    "CliCodeResponse",
+    "CliRedeemRequest",
+    "CliRedeemV2Request",
+    "CliTokenResponse",
+    "CliTransferRequest",
+    "CliTransferV2Request",
     "Handoffs",
-    "RedeemCode",
-    "RedeemCodeOrNot",
-    "SessionTokenRecord",
-    "TransferSession",
-    "TransferSessionHashed",
 ]
 
 _MINTS = ("session_required",)
@@ -42,25 +42,25 @@ _CODE = "7H3K9QZ2M5RT8WXY"
 _Code = Annotated[Text, Field(examples=[_CODE])]
 
 
-class SessionTokenRecord(BaseModel):
+class CliTokenResponse(BaseModel):
     """A session token, shown this once."""
 
     token: str
 
 
-class CodeRecord(BaseModel):
+class CliCodeResponse(BaseModel):
     """A code to be typed into a command line within five minutes."""
 
     code: _Code
 
 
-class TransferSession(RequestBody):
+class CliTransferRequest(RequestBody):
     """The body of ``POST /api/v0/auth/cli/transfer``."""
 
     nonce: Annotated[_Nonce, StringConstraints(min_length=16)]
 
 
-class TransferSessionHashed(RequestBody):
+class CliTransferV2Request(RequestBody):
     """The body of ``POST /api/v2/auth/cli/transfer``: the lowercase hex SHA-256 of the nonce."""
 
     nonce_hash: Annotated[
@@ -70,33 +70,33 @@ class TransferSessionHashed(RequestBody):
     ]
 
 
-class ClaimSession(RequestBody):
+class CliClaimV2Request(RequestBody):
     """The body of ``POST /api/v2/auth/cli/claim``."""
 
     nonce: Annotated[_Nonce, AfterValidator(not_blank), NOT_BLANK]
 
 
-class ClaimSessionOrNot(RequestBody):
+class CliClaimRequest(RequestBody):
     """The body of ``POST /api/v0/auth/cli/claim``; without a nonce there is nothing to be had."""
 
     nonce: _Nonce | None = None
 
 
-class RedeemCode(RequestBody):
+class CliRedeemV2Request(RequestBody):
     """The body of ``POST /api/v2/auth/cli/redeem``."""
 
     code: Annotated[RequiredText, Field(examples=[_CODE])]
 
 
-class RedeemCodeOrNot(RequestBody):
+class CliRedeemRequest(RequestBody):
     """The body of ``POST /api/v0/auth/cli/redeem``; without a code there is nothing to be had."""
 
     code: _Code | None = None
 
 
 _WAITS = Answer(204, "A session waits for who has the nonce.")
-_SESSION = Answer(200, "The session.", SessionTokenRecord)
-_NEW_CODE = Answer(200, "The code.", CodeRecord)
+_SESSION = Answer(200, "The session.", CliTokenResponse)
+_NEW_CODE = Answer(200, "The code.", CliCodeResponse)
 
 
 class Handoffs:
@@ -107,57 +107,57 @@ class Handoffs:
         self._access = access
         self._limits = limits
 
-    @operation("transferSession", _WAITS, body=TransferSession, errors=_MINTS)
+    @operation("cliTransfer", _WAITS, body=CliTransferRequest, errors=_MINTS)
     def on_post_transfer(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Let a command line claim a session of the caller under its nonce, once, within 60 seconds."""
         caller = self._signed_in(req, resp)
-        body = read_optional_body(req, TransferSession)
+        body = read_optional_body(req, CliTransferRequest)
         self._storage.handoffs.park(caller.user.id, body.nonce)
         resp.status = 204
 
-    @operation("transferSessionV2", _WAITS, body=TransferSessionHashed, errors=_MINTS)
+    @operation("cliTransferV2", _WAITS, body=CliTransferV2Request, errors=_MINTS)
     def on_post_transfer_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Let a command line claim a session of the caller under its nonce, which only it knows, as in version 0."""
         caller = self._signed_in(req, resp)
-        body = read_body(req, TransferSessionHashed)
+        body = read_body(req, CliTransferV2Request)
         self._storage.handoffs.park_hashed(caller.user.id, bytes.fromhex(body.nonce_hash))
         resp.status = 204
 
-    @operation("claimSession", _SESSION, body=ClaimSessionOrNot, body_required=False, errors=_TAKES, security="public")
+    @operation("cliClaim", _SESSION, body=CliClaimRequest, body_required=False, errors=_TAKES, security="public")
     def on_post_claim(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Claim the session that waits under a nonce. Ask once a second until it is there."""
         self._limits.of_address(req, resp)
-        body = read_optional_body(req, ClaimSessionOrNot)
+        body = read_optional_body(req, CliClaimRequest)
         self._hand_over(resp, self._storage.handoffs.claim(body.nonce or ""))
 
-    @operation("claimSessionV2", _SESSION, body=ClaimSession, errors=_TAKES, security="public")
+    @operation("cliClaimV2", _SESSION, body=CliClaimV2Request, errors=_TAKES, security="public")
     def on_post_claim_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Claim the session that waits under a nonce. Ask once a second until it is there."""
         self._limits.of_address(req, resp)
-        self._hand_over(resp, self._storage.handoffs.claim(read_body(req, ClaimSession).nonce))
+        self._hand_over(resp, self._storage.handoffs.claim(read_body(req, CliClaimV2Request).nonce))
 
-    @operation("createCode", _NEW_CODE, errors=_MINTS)
+    @operation("cliCode", _NEW_CODE, errors=_MINTS)
     def on_post_code(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Get a code that a person types into a command line, good for one session of the caller for 300 seconds."""
         self._answer_code(req, resp)
 
-    @operation("createCodeV2", _NEW_CODE, errors=_MINTS)
+    @operation("cliCodeV2", _NEW_CODE, errors=_MINTS)
     def on_post_code_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Get a code that a person types into a command line, as in version 0."""
         self._answer_code(req, resp)
 
-    @operation("redeemCode", _SESSION, body=RedeemCodeOrNot, body_required=False, errors=_TAKES, security="public")
+    @operation("cliRedeem", _SESSION, body=CliRedeemRequest, body_required=False, errors=_TAKES, security="public")
     def on_post_redeem(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Redeem a code for its session. Case, spaces and dashes do not matter."""
         self._limits.of_address(req, resp)
-        body = read_optional_body(req, RedeemCodeOrNot)
+        body = read_optional_body(req, CliRedeemRequest)
         self._hand_over(resp, self._storage.handoffs.redeem(body.code or ""))
 
-    @operation("redeemCodeV2", _SESSION, body=RedeemCode, errors=_TAKES, security="public")
+    @operation("cliRedeemV2", _SESSION, body=CliRedeemV2Request, errors=_TAKES, security="public")
     def on_post_redeem_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Redeem a code for its session. Case, spaces and dashes do not matter."""
         self._limits.of_address(req, resp)
-        self._hand_over(resp, self._storage.handoffs.redeem(read_body(req, RedeemCode).code))
+        self._hand_over(resp, self._storage.handoffs.redeem(read_body(req, CliRedeemV2Request).code))
 
     def _signed_in(self, req: falcon.Request, resp: falcon.Response) -> Caller:
         self._limits.of_address(req, resp)
@@ -168,11 +168,11 @@ class Handoffs:
     def _answer_code(self, req: falcon.Request, resp: falcon.Response) -> None:
         caller = self._signed_in(req, resp)
         resp.cache_control = ["no-store"]
-        answer(resp, CodeRecord(code=self._storage.handoffs.issue_code(caller.user.id)))
+        answer(resp, CliCodeResponse(code=self._storage.handoffs.issue_code(caller.user.id)))
 
     @staticmethod
     def _hand_over(resp: falcon.Response, token: str | None) -> None:
         if token is None:
             raise ApiError("cli_code_invalid", "nothing waits here: it is unknown, used, expired, or not there yet")
         resp.cache_control = ["no-store"]
-        answer(resp, SessionTokenRecord(token=token))
+        answer(resp, CliTokenResponse(token=token))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from api.mailer import Mailer
     from api.rate_limits import RateLimits
 
-__all__ = ["AcceptInvite", "CreateInvite", "InviteListRecord", "InviteRecord", "Invites"]
+__all__ = ["AcceptInviteRequest", "CreateInviteRequest", "InviteListRecord", "InviteRecord", "Invites"]
 
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
 
@@ -51,14 +51,14 @@ class InviteListRecord(BaseModel):
     data: list[InviteRecord]
 
 
-class CreateInvite(RequestBody):
+class CreateInviteRequest(RequestBody):
     """The body of ``POST …/invites``; the address is taken without regard to case and spaces around it."""
 
     email: Annotated[Text, Field(examples=["grace@example.org"])]
     role: InvitedRole
 
 
-class AcceptInvite(RequestBody):
+class AcceptInviteRequest(RequestBody):
     """The body of ``POST /api/v0/invites/accept``."""
 
     token: Value
@@ -89,12 +89,12 @@ class Invites:
         "createInvite",
         Answer(201, "The invite, with its token, which is shown this once.", InviteRecord),
         errors=("organization_not_found", "insufficient_org_role", "invalid_role", "invite_invalid"),
-        body=CreateInvite,
+        body=CreateInviteRequest,
     )
     def on_post_list(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
         """Invite an e-mail address; the token goes there by e-mail where the service can send some."""
         member = self._access.member(req, org, at_least=Role.ADMIN)
-        body = read_body(req, CreateInvite)
+        body = read_body(req, CreateInviteRequest)
         role = role_in(body.role, *INVITABLE)
         email = body.email.strip().lower()
         if not _ADDRESS.fullmatch(email):
@@ -123,14 +123,14 @@ class Invites:
         "acceptInvite",
         Answer(200, "The organization, of which the caller is a member now.", OrganizationRecord),
         errors=("invite_unacceptable",),
-        body=AcceptInvite,
+        body=AcceptInviteRequest,
     )
     def on_post_accept(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Accept an invite that was sent to the caller's e-mail address."""
         self._limits.of_address(req, resp)
         caller = self._access.caller(req)
         self._limits.of_account(caller, resp)
-        body = read_body(req, AcceptInvite)
+        body = read_body(req, AcceptInviteRequest)
         try:
             organization = self._storage.invites.accept(body.token, caller.user)
         except InviteUnacceptable as error:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from api.signing import Signer
     from storage import Clock
 
-__all__ = ["LogTokenRecord", "LogTokenResource", "LogTokens"]
+__all__ = ["LogTokenResource", "LogTokenResponse", "LogTokens"]
 
 _PURPOSE = "log-token"
 _LIFETIME = timedelta(hours=1)
@@ -47,7 +47,7 @@ class LogTokens:
         return str(uuid.UUID(bytes=payload[:_UUID_BYTES]))
 
 
-class LogTokenRecord(BaseModel):
+class LogTokenResponse(BaseModel):
     """A token for ``?token=`` of a build's logs."""
 
     token: str
@@ -62,8 +62,8 @@ class LogTokenResource:
         self._tokens = tokens
 
     @operation(
-        "createLogToken",
-        Answer(200, "The token.", LogTokenRecord),
+        "getBuildLogToken",
+        Answer(200, "The token.", LogTokenResponse),
         errors=("organization_not_found", "pipeline_not_found", "build_not_found"),
     )
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
@@ -71,4 +71,4 @@ class LogTokenResource:
         build = self._access.build(req, org, pipeline, number)
         token, expires_at = self._tokens.issue(build.uuid)
         resp.cache_control = ["no-store"]
-        answer(resp, LogTokenRecord(token=token, expires_at=stamp(expires_at)))
+        answer(resp, LogTokenResponse(token=token, expires_at=stamp(expires_at)))

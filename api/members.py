@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from api.access import Access, Member
 
-__all__ = ["MemberListRecord", "MemberRecord", "Members", "UpdateMember"]
+__all__ = ["Members", "OrgMemberListRecord", "OrgMemberRecord", "UpdateMemberRoleRequest"]
 
 _ERRORS = ("organization_not_found", "member_not_found", "insufficient_org_role", "last_owner")
 
 
-class MemberRecord(BaseModel):
+class OrgMemberRecord(BaseModel):
     """A member of an organization."""
 
     user_uuid: Uuid
@@ -33,18 +33,18 @@ class MemberRecord(BaseModel):
     role: Role
 
     @classmethod
-    def of(cls, member: storage.Member) -> MemberRecord:
+    def of(cls, member: storage.Member) -> OrgMemberRecord:
         """Return the record of a stored member."""
         return cls(user_uuid=member.uuid, email=member.email, name=member.name or None, role=member.role)
 
 
-class MemberListRecord(BaseModel):
+class OrgMemberListRecord(BaseModel):
     """All members: owners, admins, members, each by e-mail address."""
 
-    data: list[MemberRecord]
+    data: list[OrgMemberRecord]
 
 
-class UpdateMember(RequestBody):
+class UpdateMemberRoleRequest(RequestBody):
     """The body of ``PATCH …/members/{user_id}``."""
 
     role: MemberRole
@@ -57,32 +57,32 @@ class Members:
         self._storage = storage
         self._access = access
 
-    @operation("listMembers", Answer(200, "The members.", MemberListRecord), errors=("organization_not_found",))
+    @operation("listOrgMembers", Answer(200, "The members.", OrgMemberListRecord), errors=("organization_not_found",))
     def on_get_list(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
         """List the organization's members: owners, admins, members, each by e-mail address."""
         organization = self._access.member(req, org).organization
         found = self._storage.members.all(organization.id)
-        answer(resp, MemberListRecord(data=[MemberRecord.of(member) for member in found]))
+        answer(resp, OrgMemberListRecord(data=[OrgMemberRecord.of(member) for member in found]))
 
     @operation(
-        "updateMember",
-        Answer(200, "The member.", MemberRecord),
+        "updateOrgMember",
+        Answer(200, "The member.", OrgMemberRecord),
         errors=(*_ERRORS, "invalid_role"),
-        body=UpdateMember,
+        body=UpdateMemberRoleRequest,
     )
     def on_patch(self, req: falcon.Request, resp: falcon.Response, org: str, user_id: str) -> None:
         """Give a member another role; only an owner makes or unmakes an owner."""
         actor = self._access.member(req, org)
         self._known(actor, user_id)
         actor.require(Role.ADMIN)
-        role = role_in(read_body(req, UpdateMember).role, *Role)
+        role = role_in(read_body(req, UpdateMemberRoleRequest).role, *Role)
         try:
             member = self._storage.members.change(actor.organization.id, user_id, role, actor.caller.user.id)
         except (MemberNotFound, RoleInsufficient, LastOwner) as error:
             raise _refusal(error) from None
-        answer(resp, MemberRecord.of(member))
+        answer(resp, OrgMemberRecord.of(member))
 
-    @operation("removeMember", Answer(204, "The member is gone."), errors=_ERRORS)
+    @operation("removeOrgMember", Answer(204, "The member is gone."), errors=_ERRORS)
     def on_delete(self, req: falcon.Request, resp: falcon.Response, org: str, user_id: str) -> None:
         """Remove a member; everybody may remove themselves."""
         actor = self._access.member(req, org)

@@ -12,7 +12,7 @@ import falcon
 from pydantic.json_schema import models_json_schema
 
 from api.catalog import CATALOG
-from api.errors import ErrorEnvelope
+from api.errors import ErrorRecord
 from api.examples import example_of
 from api.operations import Answer, Operation, operation, operation_of
 
@@ -99,7 +99,7 @@ def document(routes: Routes, base_url: str) -> dict[str, Any]:
 def _components(operations: Iterable[Operation]) -> tuple[dict[str, Any], dict[type[BaseModel], str]]:
     """Return the schemas of all bodies and records by name, and the name of each model."""
     inputs: dict[type[BaseModel], None] = {}
-    outputs: dict[type[BaseModel], None] = {ErrorEnvelope: None}
+    outputs: dict[type[BaseModel], None] = {ErrorRecord: None}
     for described in operations:
         if described.body is not None:
             inputs[described.body] = None
@@ -114,9 +114,9 @@ def _components(operations: Iterable[Operation]) -> tuple[dict[str, Any], dict[t
 
 
 def _plain(name: str) -> str:
-    """Return a model's name as the document has it: ``PageRecord[BuildRecord]`` is a BuildPage."""
+    """Return a model's name as the document has it: ``PageRecord[BuildRecord]`` is a BuildList."""
     page = re.fullmatch(r"PageRecord[\[_](\w+?)Record[\]_]", name)
-    return f"{page[1]}Page" if page else name.removesuffix("Record")
+    return f"{page[1]}List" if page else name.removesuffix("Record")
 
 
 def _with_plain_refs(schema: Any, renamed: Mapping[str, str]) -> Any:  # noqa: ANN401 - any JSON
@@ -205,7 +205,7 @@ class _Writer:
 
     def _failure(self, status: int, codes: list[str]) -> dict[str, Any]:
         content = {
-            "schema": {"$ref": _REF.format(model="ErrorEnvelope")},
+            "schema": {"$ref": _REF.format(model="Error")},
             "examples": {code: {"summary": CATALOG[code].meaning, "value": self._envelope(code)} for code in codes},
         }
         return {"description": HTTPStatus(status).phrase, "content": {falcon.MEDIA_JSON: content}}

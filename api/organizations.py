@@ -1,4 +1,4 @@
-"""Organizations: the caller's, and new ones."""
+"""The caller's organizations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from api.access import Access
     from api.paging import Pager
 
-__all__ = ["CreateOrganization", "OrganizationRecord", "Organizations"]
+__all__ = ["CreateOrganizationRequest", "OrganizationRecord", "Organizations"]
 
 
 class OrganizationRecord(BaseModel):
@@ -43,7 +43,7 @@ class OrganizationRecord(BaseModel):
         )
 
 
-class CreateOrganization(RequestBody):
+class CreateOrganizationRequest(RequestBody):
     """The body of ``POST /api/v0/organizations``; the slug comes from the name."""
 
     name: RequiredText
@@ -51,7 +51,7 @@ class CreateOrganization(RequestBody):
 
 
 class Organizations:
-    """``/api/v0/organizations``."""
+    """``/api/v0/organizations`` and ``/api/v0/organizations/{org}``."""
 
     def __init__(self, storage: Storage, access: Access, pager: Pager) -> None:
         self._storage = storage
@@ -64,19 +64,30 @@ class Organizations:
         errors=PAGE_ERRORS,
         parameters=PAGE_PARAMETERS,
     )
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+    def on_get_list(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the caller's organizations, oldest first."""
         user = self._access.caller(req).user
         page = partial(self._storage.organizations.page, user.id)
         self._pager.answer(req, resp, f"organizations/{user.id}", page, OrganizationRecord.of)
 
-    @operation("createOrganization", Answer(201, "The organization.", OrganizationRecord), body=CreateOrganization)
-    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+    @operation(
+        "createOrganization", Answer(201, "The organization.", OrganizationRecord), body=CreateOrganizationRequest
+    )
+    def on_post_list(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create an organization, which the caller owns."""
         user = self._access.caller(req).user
-        body = read_body(req, CreateOrganization)
+        body = read_body(req, CreateOrganizationRequest)
         try:
             organization = self._storage.organizations.create(body.name, body.url or "", user.id)
         except NameUnusable:
             raise ApiError("invalid_body", "name: expected at least one letter a-z or digit") from None
         answer(resp, OrganizationRecord.of(organization), status=201)
+
+    @operation(
+        "getOrganization",
+        Answer(200, "The organization.", OrganizationRecord),
+        errors=("organization_not_found",),
+    )
+    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
+        """Get an organization that the caller is a member of."""
+        answer(resp, OrganizationRecord.of(self._access.member(req, org).organization))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from api.paging import Pager
     from storage import PipelineChanges
 
-__all__ = ["CreatePipeline", "PipelineRecord", "Pipelines", "SinglePipelineRecord", "UpdatePipeline"]
+__all__ = ["CreatePipelineRequest", "PipelineRecord", "Pipelines", "UpdatePipelineRequest"]
 
 _ERRORS = ("organization_not_found", "pipeline_not_found")
 
@@ -45,6 +45,7 @@ class PipelineRecord(BaseModel):
     default_branch: str
     visibility: Visibility
     allow_manual: bool
+    build_count: int
     created_at: Timestamp
     description: str | None
     repo_name: str | None
@@ -59,19 +60,14 @@ class PipelineRecord(BaseModel):
             default_branch=pipeline.default_branch,
             visibility=pipeline.visibility,
             allow_manual=pipeline.allow_manual,
+            build_count=pipeline.build_count,
             created_at=stamp(pipeline.created_at),
             description=pipeline.description,
             repo_name=pipeline.repo_name,
         )
 
 
-class SinglePipelineRecord(PipelineRecord):
-    """A pipeline, asked for alone."""
-
-    build_count: int
-
-
-class CreatePipeline(RequestBody):
+class CreatePipelineRequest(RequestBody):
     """The body of ``POST …/pipelines``; the slug comes from the name, ``repo_name`` from the repository.
 
     ``source_slug`` is the pipeline's name within the repository. ``fail_fast`` has the first failure cancel the rest of
@@ -94,7 +90,7 @@ def _without_defaults(schema: dict[str, Any]) -> None:
         field.pop("default", None)
 
 
-class UpdatePipeline(RequestBody):
+class UpdatePipelineRequest(RequestBody):
     """The body of ``PATCH …/pipelines/{pipeline}``: what is absent stays, and so does the slug."""
 
     model_config = ConfigDict(json_schema_extra=_without_defaults)
@@ -138,12 +134,12 @@ class Pipelines:
         "createPipeline",
         Answer(201, "The pipeline.", PipelineRecord),
         errors=("organization_not_found", "pipeline_slug_taken"),
-        body=CreatePipeline,
+        body=CreatePipelineRequest,
     )
     def on_post_list(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
         """Create a pipeline; any member may."""
         organization = self._access.member(req, org).organization
-        body = read_body(req, CreatePipeline)
+        body = read_body(req, CreatePipelineRequest)
         slug = slugify(body.name)
         if not slug:
             raise ApiError("invalid_body", "name: expected at least one letter a-z or digit")
@@ -165,27 +161,23 @@ class Pipelines:
             raise ApiError("pipeline_slug_taken", f'the organization has a pipeline "{slug}" already') from None
         answer(resp, PipelineRecord.of(pipeline), status=201)
 
-    @operation(
-        "getPipeline",
-        Answer(200, "The pipeline.", SinglePipelineRecord),
-        errors=_ERRORS,
-    )
+    @operation("getPipeline", Answer(200, "The pipeline.", PipelineRecord), errors=_ERRORS)
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
-        """Get a pipeline and the number of its builds."""
+        """Get a pipeline."""
         _, found = self._access.pipeline(req, org, pipeline)
-        answer(resp, self._single(found))
+        answer(resp, PipelineRecord.of(found))
 
     @operation(
         "updatePipeline",
-        Answer(200, "The pipeline as it is now.", SinglePipelineRecord),
+        Answer(200, "The pipeline as it is now.", PipelineRecord),
         errors=(*_ERRORS, "insufficient_org_role"),
-        body=UpdatePipeline,
+        body=UpdatePipelineRequest,
     )
     def on_patch(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
         """Change a pipeline; owners and admins may."""
         found = self._managed(req, org, pipeline)
-        body = read_body(req, UpdatePipeline)
-        answer(resp, self._single(self._storage.pipelines.update(found.id, **body.changes())))
+        body = read_body(req, UpdatePipelineRequest)
+        answer(resp, PipelineRecord.of(self._storage.pipelines.update(found.id, **body.changes())))
 
     @operation(
         "deletePipeline",
@@ -209,7 +201,3 @@ class Pipelines:
         member, found = self._access.pipeline(req, org, pipeline)
         member.require(Role.ADMIN)
         return found
-
-    def _single(self, pipeline: storage.Pipeline) -> SinglePipelineRecord:
-        count = self._storage.pipelines.build_count(pipeline.id)
-        return SinglePipelineRecord(**PipelineRecord.of(pipeline).model_dump(), build_count=count)

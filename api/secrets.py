@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from api.access import Access, Member
 
-__all__ = ["SecretList", "SecretRecord", "Secrets", "SetSecret"]
+__all__ = ["SecretList", "SecretRecord", "Secrets", "SetSecretRequest"]
 
 
 class SecretRecord(BaseModel):
@@ -40,7 +40,7 @@ class SecretList(BaseModel):
     data: list[SecretRecord]
 
 
-class SetSecret(RequestBody):
+class SetSecretRequest(RequestBody):
     """The body of ``PUT …/secrets/{name}``: 1 byte to 64 KiB of UTF-8, without NUL."""
 
     value: Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 2**16, "pattern": r"^[^\u0000]*$"})]
@@ -67,7 +67,7 @@ class Secrets:
         """List the names of the organization's secrets."""
         self._list(resp, self._of_organization(req, org)[1])
 
-    @operation("setOrganizationSecret", _SET, errors=(*_OF_ORGANIZATION, _ROLE), body=SetSecret)
+    @operation("setOrganizationSecret", _SET, errors=(*_OF_ORGANIZATION, _ROLE), body=SetSecretRequest)
     def on_put_organization(self, req: falcon.Request, resp: falcon.Response, org: str, name: str) -> None:
         """Set a secret for every pipeline of the organization; needs an admin."""
         self._set(req, resp, name, *self._of_organization(req, org))
@@ -82,7 +82,7 @@ class Secrets:
         """List the names of the pipeline's own secrets."""
         self._list(resp, self._of_pipeline(req, org, pipeline)[1])
 
-    @operation("setPipelineSecret", _SET, errors=(*_OF_PIPELINE, _ROLE), body=SetSecret)
+    @operation("setPipelineSecret", _SET, errors=(*_OF_PIPELINE, _ROLE), body=SetSecretRequest)
     def on_put_pipeline(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, name: str) -> None:
         """Set a secret for the pipeline, where it goes before the organization's of that name; needs an admin."""
         self._set(req, resp, name, *self._of_pipeline(req, org, pipeline))
@@ -107,7 +107,7 @@ class Secrets:
 
     def _set(self, req: falcon.Request, resp: falcon.Response, name: str, member: Member, scope: SecretScope) -> None:
         member.require(Role.ADMIN)
-        body = read_body(req, SetSecret)
+        body = read_body(req, SetSecretRequest)
         try:
             secret = self._secrets.put(scope, name, body.value)
         except SecretInvalid as error:

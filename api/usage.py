@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Usage",
-    "UsageBreakdown",
-    "UsageBucketRecord",
-    "UsageBuildRecord",
-    "UsageJobRecord",
-    "UsageRecord",
-    "UsageSeries",
+    "UsageBreakdownBuildRecord",
+    "UsageBreakdownJobRecord",
+    "UsageBreakdownResponse",
+    "UsageResponse",
+    "UsageSeriesBucketRecord",
+    "UsageSeriesResponse",
 ]
 
 _MOMENT = {"type": "string", "format": "date-time", "examples": ["2026-01-01T00:00:00Z"]}
@@ -39,7 +39,7 @@ _ERRORS = ("organization_not_found", "billing_usage_window_invalid")
 _Date = Annotated[str, WithJsonSchema({"type": "string", "format": "date", "examples": ["2026-01-01"]})]
 
 
-class UsageRecord(BaseModel):
+class UsageResponse(BaseModel):
     """What an organization's leases used in a window, and what that cost."""
 
     cpu_seconds: int
@@ -48,7 +48,7 @@ class UsageRecord(BaseModel):
     total_cents: int
 
     @classmethod
-    def of(cls, usage: storage.Usage) -> UsageRecord:
+    def of(cls, usage: storage.Usage) -> UsageResponse:
         """Return the record of a stored sum."""
         return cls(
             cpu_seconds=usage.cpu_seconds,
@@ -58,7 +58,7 @@ class UsageRecord(BaseModel):
         )
 
 
-class UsageBucketRecord(BaseModel):
+class UsageSeriesBucketRecord(BaseModel):
     """What the leases used that started on one day, in UTC."""
 
     date: _Date
@@ -68,12 +68,12 @@ class UsageBucketRecord(BaseModel):
     total_cents: int
 
     @classmethod
-    def of(cls, day: storage.DayUsage) -> UsageBucketRecord:
+    def of(cls, day: storage.DayUsage) -> UsageSeriesBucketRecord:
         """Return the record of a stored day."""
-        return cls(date=day.date.isoformat(), **UsageRecord.of(day.usage).model_dump())
+        return cls(date=day.date.isoformat(), **UsageResponse.of(day.usage).model_dump())
 
 
-class UsageJobRecord(BaseModel):
+class UsageBreakdownJobRecord(BaseModel):
     """One lease of a job, and its debit, negative. While it runs, duration and end are null and the amount is 0."""
 
     job_id: Uuid
@@ -89,7 +89,7 @@ class UsageJobRecord(BaseModel):
     duration_seconds: int | None
 
     @classmethod
-    def of(cls, lease: storage.LeaseUsage) -> UsageJobRecord:
+    def of(cls, lease: storage.LeaseUsage) -> UsageBreakdownJobRecord:
         """Return the record of a lease."""
         return cls(
             job_id=lease.job_uuid,
@@ -106,7 +106,7 @@ class UsageJobRecord(BaseModel):
         )
 
 
-class UsageBuildRecord(BaseModel):
+class UsageBreakdownBuildRecord(BaseModel):
     """The leases of one build, oldest first, and the sum of their debits, negative. A deleted pipeline has no slug."""
 
     build_id: Uuid
@@ -119,10 +119,10 @@ class UsageBuildRecord(BaseModel):
     finished_at: Timestamp | None
     job_count: int
     total_cents: int
-    jobs: list[UsageJobRecord]
+    jobs: list[UsageBreakdownJobRecord]
 
     @classmethod
-    def of(cls, used: storage.BuildUsage) -> UsageBuildRecord:
+    def of(cls, used: storage.BuildUsage) -> UsageBreakdownBuildRecord:
         """Return the record of a build's leases."""
         return cls(
             build_id=used.build.uuid,
@@ -135,20 +135,20 @@ class UsageBuildRecord(BaseModel):
             finished_at=stamp_or_none(used.finished_at),
             job_count=len(used.leases),
             total_cents=-used.total_cents,
-            jobs=[UsageJobRecord.of(lease) for lease in used.leases],
+            jobs=[UsageBreakdownJobRecord.of(lease) for lease in used.leases],
         )
 
 
-class UsageSeries(BaseModel):
+class UsageSeriesResponse(BaseModel):
     """A bucket for each day of a window, oldest first."""
 
-    data: list[UsageBucketRecord]
+    data: list[UsageSeriesBucketRecord]
 
 
-class UsageBreakdown(BaseModel):
+class UsageBreakdownResponse(BaseModel):
     """The builds of a window, the one that started last first."""
 
-    data: list[UsageBuildRecord]
+    data: list[UsageBreakdownBuildRecord]
 
 
 class Usage:
@@ -158,13 +158,15 @@ class Usage:
         self._usage = storage.usage
         self._access = access
 
-    @operation("getUsage", Answer(200, "The sums.", UsageRecord), errors=_ERRORS, parameters=_WINDOW)
+    @operation("getBillingUsage", Answer(200, "The sums.", UsageResponse), errors=_ERRORS, parameters=_WINDOW)
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
         """Sum up the leases that started in a window."""
         organization = self._access.member(req, org).organization
-        answer(resp, UsageRecord.of(self._usage.total(organization.id, *_window(req))))
+        answer(resp, UsageResponse.of(self._usage.total(organization.id, *_window(req))))
 
-    @operation("getUsageSeries", Answer(200, "The days.", UsageSeries), errors=_ERRORS, parameters=_WINDOW)
+    @operation(
+        "getBillingUsageSeries", Answer(200, "The days.", UsageSeriesResponse), errors=_ERRORS, parameters=_WINDOW
+    )
     def on_get_series(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
         """Sum up the leases that started in a window by days of UTC, 366 at most, those without leases too."""
         organization = self._access.member(req, org).organization
@@ -172,9 +174,14 @@ class Usage:
             days = self._usage.series(organization.id, *_window(req))
         except UsageTooLong as error:
             raise _invalid(f"from, to: {error}") from None
-        answer(resp, UsageSeries(data=[UsageBucketRecord.of(day) for day in days]))
+        answer(resp, UsageSeriesResponse(data=[UsageSeriesBucketRecord.of(day) for day in days]))
 
-    @operation("getUsageBreakdown", Answer(200, "The builds.", UsageBreakdown), errors=_ERRORS, parameters=_WINDOW)
+    @operation(
+        "getBillingUsageBreakdown",
+        Answer(200, "The builds.", UsageBreakdownResponse),
+        errors=_ERRORS,
+        parameters=_WINDOW,
+    )
     def on_get_breakdown(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
         """List the leases that started in a window by their builds, newest builds first.
 
@@ -186,7 +193,7 @@ class Usage:
             builds = self._usage.breakdown(organization.id, *_window(req))
         except UsageTooLong as error:
             raise _invalid(f"from, to: {error}") from None
-        answer(resp, UsageBreakdown(data=[UsageBuildRecord.of(build) for build in builds]))
+        answer(resp, UsageBreakdownResponse(data=[UsageBreakdownBuildRecord.of(build) for build in builds]))
 
 
 def _window(req: falcon.Request) -> tuple[datetime, datetime]:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from api.engine import Engine
     from api.rate_limits import RateLimits
 
-__all__ = ["CurrentUser", "UpdateUser", "UserRecord"]
+__all__ = ["CurrentUser", "CurrentUserResponse", "UserUpdateRequest"]
 
 
-class UserRecord(BaseModel):
+class CurrentUserResponse(BaseModel):
     """The current-user record."""
 
     uuid: Uuid
@@ -34,12 +34,12 @@ class UserRecord(BaseModel):
     personal_org_slug: str
 
     @classmethod
-    def of(cls, user: storage.User) -> UserRecord:
+    def of(cls, user: storage.User) -> CurrentUserResponse:
         """Return the record of a stored user."""
         return cls(uuid=user.uuid, email=user.email, name=user.name, personal_org_slug=user.personal_org_slug)
 
 
-class UpdateUser(RequestBody):
+class UserUpdateRequest(RequestBody):
     """The body of ``PATCH /api/v0/user``."""
 
     name: RequiredText
@@ -54,17 +54,17 @@ class CurrentUser:
         self._access = access
         self._limits = limits
 
-    @operation("getCurrentUser", Answer(200, "The caller.", UserRecord))
+    @operation("getCurrentUser", Answer(200, "The caller.", CurrentUserResponse))
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Get the user that the token belongs to."""
-        answer(resp, UserRecord.of(self._access.caller(req).user))
+        answer(resp, CurrentUserResponse.of(self._access.caller(req).user))
 
-    @operation("updateCurrentUser", Answer(200, "The caller.", UserRecord), body=UpdateUser)
+    @operation("updateCurrentUser", Answer(200, "The caller.", CurrentUserResponse), body=UserUpdateRequest)
     def on_patch(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Give the caller another name."""
         caller = self._access.caller(req)
-        body = read_body(req, UpdateUser)
-        answer(resp, UserRecord.of(self._storage.users.rename(caller.user.id, body.name)))
+        body = read_body(req, UserUpdateRequest)
+        answer(resp, CurrentUserResponse.of(self._storage.users.rename(caller.user.id, body.name)))
 
     @operation(
         "deleteCurrentUser",

@@ -36,6 +36,7 @@ _PIPELINE = Columns(
     PipelineRow.repo_name,
     PipelineRow.source_slug,
     PipelineRow.fail_fast,
+    PipelineRow.last_number,
     PipelineRow.created_at,
 )
 _CHANGEABLE = tuple(PipelineChanges.__annotations__)
@@ -74,7 +75,6 @@ class Pipelines:
             .limit(slot("limit")),
             _PIPELINE,
         )
-        self._build_count = Query(database, PipelineRow.select(PipelineRow.last_number).where(this), first)
         self._unfinished_count = Query(
             database,
             BuildRow.select(peewee.fn.COUNT(peewee.SQL("*"))).where(
@@ -163,7 +163,3 @@ class Pipelines:
     def page(self, organization_id: int, limit: int, after: int | None) -> Page[Pipeline]:
         """Return an organization's pipelines, oldest first, those past the key ``after``."""
         return self._page.page(limit, lambda pipeline: pipeline.id, organization_id=organization_id, after=after or 0)
-
-    def build_count(self, pipeline_id: int) -> int:
-        """Return how many builds a pipeline has, which is the number of the latest: none is skipped, nor removed."""
-        return self._build_count.one(id=pipeline_id) or 0

@@ -50,7 +50,10 @@ class PipelineChanges(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A named, repeatable CI definition in an organization."""
+    """A named, repeatable CI definition in an organization.
+
+    ``build_count`` is also the number of its latest build: none is skipped, nor removed.
+    """
 
     id: int
     uuid: str
@@ -65,6 +68,7 @@ class Pipeline:
     repo_name: str | None
     source_slug: str | None
     fail_fast: bool
+    build_count: int
     created_at: datetime
 
 

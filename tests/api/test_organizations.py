@@ -66,3 +66,14 @@ def test_unknown_fields_are_ignored(ada: Account):
 def test_who_is_nobody_creates_nothing(world: World):
     assert world.anonymous.simulate_post(ORGANIZATIONS, json={"name": "x"}).status_code == 401
     assert world.anonymous.simulate_get(ORGANIZATIONS).status_code == 401
+
+
+def test_an_organization_is_read_by_its_slug(world: World, ada: Account, bob: Account):
+    listed = ada.client.simulate_get(ORGANIZATIONS).json["data"][0]
+
+    answered = ada.client.simulate_get(ada.path)
+    assert (answered.status_code, answered.json) == (200, listed)
+    for path, client in ((ada.path, bob.client), (f"{ORGANIZATIONS}/nothing", ada.client)):
+        refused = client.simulate_get(path)
+        assert (refused.status_code, refused.json["error"]["code"]) == (404, "organization_not_found")
+    assert world.anonymous.simulate_get(ada.path).status_code == 401

@@ -90,7 +90,7 @@ def test_what_fails_half_way_leaves_no_build_no_number_and_no_archive(
     twice_in = new_job("c", (0, BUILDS_IN, False), (1, BUILDS_IN, False))
     with pytest.raises(Exception, match="UNIQUE"):
         world.build(new_job("a"), new_job("b"), twice_in, source_archive=b"archive")
-    assert storage.pipelines.build_count(pipeline.id) == 0
+    assert storage.pipelines.by_id(pipeline.id).build_count == 0
     assert storage.sources.all() == []
     assert world.build().number == 1
 

@@ -47,7 +47,7 @@ def test_a_second_build_under_a_key_is_not_made(storage: Storage, world: World, 
     with pytest.raises(KeyUsed) as refused:
         world.build(key=key, source_archive=b"archive")
     assert refused.value.use.build_id == build.id
-    assert storage.pipelines.build_count(pipeline.id) == 1
+    assert storage.pipelines.by_id(pipeline.id).build_count == 1
     assert storage.sources.all() == []
     assert world.build().number == 2
 
@@ -113,4 +113,4 @@ def test_of_many_at_once_one_makes_a_build(storage: Storage, pipeline: Pipeline,
         answers = list(threads.map(create, range(6)))
     (build,) = (answer for answer in answers if isinstance(answer, Build))
     assert sorted(answer for answer in answers if isinstance(answer, int)) == [build.id] * 5
-    assert storage.pipelines.build_count(pipeline.id) == 1
+    assert storage.pipelines.by_id(pipeline.id).build_count == 1

@@ -11,12 +11,12 @@ import time
 from typing import TypeVar
 
 from client import AuthenticatedClient
-from client.api.billing import get_balance
+from client.api.billing import get_billing_balance
 from client.api.builds import create_build, get_build
 from client.api.jobs import list_jobs
 from client.api.logs import get_job_log
 from client.api.pipelines import create_pipeline, get_pipeline
-from client.models import Build, BuildState, CreateBuild, CreatePipeline, ErrorEnvelope
+from client.models import Build, BuildState, CreateBuildRequest, CreatePipelineRequest, ErrorEnvelope
 
 T = TypeVar("T")
 
@@ -39,9 +39,11 @@ def finished(org: str, pipeline: str, number: int, api: AuthenticatedClient) -> 
 
 def main(url: str, token: str, org: str, ir: str) -> None:
     api = AuthenticatedClient(base_url=url, token=token)
-    new = CreatePipeline(name="From Python", repository="https://example.org/acme/demo.git", default_branch="main")
+    new = CreatePipelineRequest(
+        name="From Python", repository="https://example.org/acme/demo.git", default_branch="main"
+    )
     pipeline = given(create_pipeline.sync(org, client=api, body=new)).slug
-    body = CreateBuild(branch="main", commit="c0ffee", pipeline_ir=ir)
+    body = CreateBuildRequest(branch="main", commit="c0ffee", pipeline_ir=ir)
     number = given(create_build.sync(org, pipeline, client=api, body=body)).number
     build = finished(org, pipeline, number, api)
     job = given(list_jobs.sync(org, pipeline, number, client=api)).data[0]
@@ -51,7 +53,7 @@ def main(url: str, token: str, org: str, ir: str) -> None:
         "state": build.state,
         "exit": job.exit_code,
         "log": given(get_job_log.sync(org, pipeline, number, job.id, client=api)),
-        "balance_cents": given(get_balance.sync(org, client=api)).balance_cents,
+        "balance_cents": given(get_billing_balance.sync(org, client=api)).balance_cents,
         "error": missing.error.code if isinstance(missing, ErrorEnvelope) else None,
     }
     sys.stdout.write(json.dumps(seen))
