@@ -107,7 +107,7 @@ class Access:
         """Return the build for a member. Raises ApiError for 401 and 404."""
         caller = self.caller(req)
         build = self.named_build(org, pipeline, number)
-        if build is not None and self._belongs(caller, build.organization_id):
+        if build is not None and self.belongs(caller, build.organization_id):
             return build
         self.pipeline(req, org, pipeline)
         raise ApiError.not_found("build", number)
@@ -120,7 +120,7 @@ class Access:
         """Return a build that the caller may read: a member's, or a public pipeline's for everybody."""
         caller = self.caller_if_any(req)
         build = self.named_build(org, pipeline, number)
-        if build is not None and caller is not None and self._belongs(caller, build.organization_id):
+        if build is not None and caller is not None and self.belongs(caller, build.organization_id):
             return build
         self._readable_pipeline(caller, org, pipeline)
         if build is None:
@@ -129,10 +129,14 @@ class Access:
 
     def may_read(self, caller: Caller | None, build: Build) -> bool:
         """Tell whether the caller may read a build's jobs and logs."""
-        if caller is not None and self._belongs(caller, build.organization_id):
+        if caller is not None and self.belongs(caller, build.organization_id):
             return True
         pipeline = self._storage.pipelines.by_id(build.pipeline_id)
         return pipeline is not None and pipeline.visibility is Visibility.PUBLIC
+
+    def belongs(self, caller: Caller, organization_id: int) -> bool:
+        """Tell whether the caller is a member of an organization."""
+        return self._storage.organizations.role(organization_id, caller.user.id) is not None
 
     def named_build(self, org: str, pipeline: str, number: str) -> Build | None:
         """Return the build that a path names, whoever asks."""
@@ -145,9 +149,6 @@ class Access:
         self._limits.of_failure(req)
         return ApiError.unauthorized("the token is unknown, revoked or expired")
 
-    def _belongs(self, caller: Caller, organization_id: int) -> bool:
-        return self._storage.organizations.role(organization_id, caller.user.id) is not None
-
     def _readable_pipeline(self, caller: Caller | None, org: str, slug: str) -> Pipeline:
         organization = self._storage.organizations.by_slug(org)
         pipeline = None if organization is None else self._storage.pipelines.by_slug(organization.id, slug)
@@ -155,7 +156,7 @@ class Access:
             return pipeline
         if caller is None:
             raise ApiError.unauthorized("send `Authorization: Bearer <token>`; only public pipelines are read without")
-        if organization is None or not self._belongs(caller, organization.id):
+        if organization is None or not self.belongs(caller, organization.id):
             raise ApiError.not_found("organization", org)
         if pipeline is None:
             raise ApiError.not_found("pipeline", slug)

@@ -9,6 +9,7 @@ import falcon
 from actors.ir import Limits
 from api.access import Access
 from api.access_log import AccessLog
+from api.addresses import Addresses
 from api.api_tokens import ApiTokens
 from api.artifacts import Artifacts
 from api.billing import Billing
@@ -89,13 +90,13 @@ def create_app(
         clock: The time by which log tokens end and waits are measured.
     """
     clock = clock or SystemClock()
-    streams = streams or Streams(settings.max_streams)
+    streams = streams or Streams(settings.max_streams, settings.max_streams_per_reader)
     signer = Signer(storage.vault.derive(b"api tokens and cursors"))
     rates = RateLimits(rate_limits or RateLimitSettings(), settings.trusted_proxies, clock)
     access = Access(storage, rates)
     pager = Pager(signer)
     tokens = LogTokens(signer, clock)
-    log_access = LogAccess(storage, access, tokens)
+    log_access = LogAccess(storage, access, tokens, Addresses(settings.trusted_proxies))
 
     registry = registry_of(storage, engine)
 

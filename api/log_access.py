@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from api.errors import ApiError
 from api.jobs import job_in_build
+from api.streams import Reader
 
 if TYPE_CHECKING:
     import falcon
 
     from api.access import Access
-    from api.log_tokens import LogTokens
+    from api.addresses import Addresses
+    from api.log_tokens import LogGrant, LogTokens
     from storage import Build, Job, Storage
 
 __all__ = ["LogAccess", "ReadableLog", "log_vanished"]
@@ -32,10 +34,21 @@ class ReadableLog:
 class LogAccess:
     """Opens logs to callers. Safe in any thread."""
 
-    def __init__(self, storage: Storage, access: Access, tokens: LogTokens) -> None:
+    def __init__(self, storage: Storage, access: Access, tokens: LogTokens, addresses: Addresses) -> None:
         self._storage = storage
         self._access = access
         self._tokens = tokens
+        self._addresses = addresses
+
+    def reader(self, req: falcon.Request, build: Build) -> Reader:
+        """Return in whose name the log of a build is read. Raises ApiError."""
+        token = req.get_param("token")
+        if token is not None:
+            return Reader(self._grant(token).user, public=False)
+        caller = self._access.caller_if_any(req)
+        if caller is None:
+            return Reader(self._addresses.of(req), public=True)
+        return Reader(caller.user.uuid, public=not self._access.belongs(caller, build.organization_id))
 
     def by_path(self, req: falcon.Request, org: str, pipeline: str, number: str, job_id: str) -> ReadableLog:
         """Return the log of a job that the whole path names. Raises ApiError."""
@@ -51,7 +64,7 @@ class LogAccess:
     def by_job(self, req: falcon.Request, job_id: str) -> ReadableLog:
         """Return the log of a job that its id alone names. Raises ApiError."""
         token = req.get_param("token")
-        allowed = None if token is None else self._allowed(token)
+        allowed = None if token is None else self._grant(token).build
         caller = None if token is not None else self._access.caller_if_any(req)
         job = self._storage.jobs.by_uuid(job_id)
         build = None if job is None else self._storage.builds.get(job.build_id)
@@ -80,17 +93,17 @@ class LogAccess:
         token = req.get_param("token")
         if token is None:
             return self._access.readable_build(req, org, pipeline, number)
-        allowed = self._allowed(token)
+        allowed = self._grant(token).build
         build = self._access.named_build(org, pipeline, number)
         if build is None or build.uuid != allowed:
             raise _forbidden()
         return build
 
-    def _allowed(self, token: str) -> str:
-        build_uuid = self._tokens.build_of(token)
-        if build_uuid is None:
+    def _grant(self, token: str) -> LogGrant:
+        grant = self._tokens.open(token)
+        if grant is None:
             raise ApiError.unauthorized("the log token is not valid, or its hour is over", "log_stream_unauthorized")
-        return build_uuid
+        return grant
 
 
 def log_vanished() -> ApiError:

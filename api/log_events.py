@@ -78,11 +78,11 @@ class LogEvents:
     def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: str) -> None:
         """Follow a job's log as Server-Sent Events."""
         readable = self._access.by_job(req, job_id)
-        place = self._streams.take_to_read()
+        place = self._streams.take_to_read(self._access.reader(req, readable.build))
         if place is None:
             raise ApiError(
                 "too_many_streams",
-                "as many logs are streamed as the service carries; try again soon",
+                "as many logs are streamed as the service carries, or as one reader may; try again soon",
                 headers={"Retry-After": _RETRY_SECONDS},
             )
         after = _offset(req.get_header("Last-Event-ID") or req.get_param("last_event_id"))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from api.engine import Engine
     from api.request import ApiRequest
-    from api.streams import Streams
+    from api.streams import Reader, Streams
     from storage import Clock, JobLog
 
 __all__ = ["ERRORS", "PARAMETERS", "PART", "WHOLE", "FollowedLog", "LogRanges"]
@@ -62,11 +62,12 @@ PARAMETERS = (
 
 @dataclass(frozen=True, slots=True)
 class FollowedLog:
-    """A log, the UUID at which the engine tells that it has changed, and whether what writes it has ended."""
+    """A log that may still grow: ``uuid`` is what the engine announces its changes under."""
 
     log: JobLog
     uuid: str
     ended: Callable[[], bool]
+    reader: Callable[[], Reader]
 
     def look(self) -> tuple[bool, int]:
         """Return whether the log is complete, and its size.
@@ -120,7 +121,7 @@ class LogRanges:
         ended, size = followed.look()
         if ended or size > start or self._clock.monotonic() >= until:
             return ended, size
-        place = self._streams.take_to_read()
+        place = self._streams.take_to_read(followed.reader())
         if place is None:
             return ended, size
         patience = Patience.of(req, self._clock, self._streams)

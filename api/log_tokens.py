@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,20 @@ if TYPE_CHECKING:
     from api.signing import Signer
     from storage import Clock
 
-__all__ = ["LogTokenResource", "LogTokenResponse", "LogTokens"]
+__all__ = ["LogGrant", "LogTokenResource", "LogTokenResponse", "LogTokens"]
 
 _PURPOSE = "log-token"
 _LIFETIME = timedelta(hours=1)
 _UUID_BYTES = 16
+_PAYLOAD_BYTES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class LogGrant:
+    """The build whose logs a token opens, and the user it was issued to; both are UUIDs."""
+
+    build: str
+    user: str
 
 
 class LogTokens:
@@ -33,18 +43,22 @@ class LogTokens:
         self._signer = signer
         self._clock = clock
 
-    def issue(self, build_uuid: str) -> tuple[str, datetime]:
-        """Return a token for a build's logs and the moment it ends."""
+    def issue(self, grant: LogGrant) -> tuple[str, datetime]:
+        """Return a token and the moment it ends."""
         expires_at = (self._clock.now() + _LIFETIME).replace(microsecond=0)
-        payload = uuid.UUID(build_uuid).bytes + int(expires_at.timestamp()).to_bytes(8)
+        ends = int(expires_at.timestamp()).to_bytes(8)
+        payload = uuid.UUID(grant.build).bytes + uuid.UUID(grant.user).bytes + ends
         return self._signer.sign(_PURPOSE, payload), expires_at
 
-    def build_of(self, token: str) -> str | None:
-        """Return the UUID of the build that a token is for; None where it is not ours or has ended."""
+    def open(self, token: str) -> LogGrant | None:
+        """Return what a token grants; None where it is not ours or has ended."""
         payload = self._signer.open(_PURPOSE, token)
-        if payload is None or int.from_bytes(payload[_UUID_BYTES:]) <= self._clock.now().timestamp():
+        if payload is None or len(payload) != _PAYLOAD_BYTES:
             return None
-        return str(uuid.UUID(bytes=payload[:_UUID_BYTES]))
+        build, user, ends = payload[:_UUID_BYTES], payload[_UUID_BYTES:-8], payload[-8:]
+        if int.from_bytes(ends) <= self._clock.now().timestamp():
+            return None
+        return LogGrant(str(uuid.UUID(bytes=build)), str(uuid.UUID(bytes=user)))
 
 
 class LogTokenResponse(BaseModel):
@@ -69,6 +83,7 @@ class LogTokenResource:
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
         """Get a token for the logs of all jobs of a build, valid for an hour."""
         build = self._access.build(req, org, pipeline, number)
-        token, expires_at = self._tokens.issue(build.uuid)
+        user = self._access.caller(req).user
+        token, expires_at = self._tokens.issue(LogGrant(build.uuid, user.uuid))
         resp.cache_control = ["no-store"]
         answer(resp, LogTokenResponse(token=token, expires_at=stamp(expires_at)))

@@ -30,7 +30,13 @@ class Logs:
         """Get a range of the job's log, or the whole log as it is now."""
         readable = self._access.by_path(req, org, pipeline, number, job_id)
         log = self._storage.logs.reader(readable.build.uuid, readable.job.uuid)
-        self._ranges.answer(req, resp, FollowedLog(log, readable.job.uuid, lambda: self._ended(readable)))
+        followed = FollowedLog(
+            log,
+            readable.job.uuid,
+            ended=lambda: self._ended(readable),
+            reader=lambda: self._access.reader(req, readable.build),
+        )
+        self._ranges.answer(req, resp, followed)
 
     def _ended(self, readable: ReadableLog) -> bool:
         job = self._storage.jobs.get(readable.job.id)

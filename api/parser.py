@@ -11,12 +11,17 @@ import time
 
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.receiver import ChunkedReceiver
-from waitress.utilities import BadRequest, RequestHeaderFieldsTooLarge
+from waitress.utilities import BadRequest, RequestEntityTooLarge, RequestHeaderFieldsTooLarge
 
 __all__ = ["MAX_HEADERS", "Parser"]
 
 MAX_HEADERS = 500
 """How many header lines a request may have."""
+
+_SMALL_BODY = 64 * 2**10
+"""The most bytes of a body that cannot hold an archive."""
+
+_TAKES_ARCHIVE = re.compile(r"/api/v0/organizations/[^/]+/(?:pipelines/[^/]+/)?builds/?")
 
 _MAX_CHUNK_LINE = 4096
 _MAX_FRAMING = 8 * 2**10
@@ -58,6 +63,18 @@ class Parser(HTTPRequestParser):
         # Two servers in a row that read the one or the other would not agree on where this request ends.
         if "TRANSFER_ENCODING" in self.headers or (self.chunked and "CONTENT_LENGTH" in self.headers):
             raise ParsingError("Transfer-Encoding goes with HTTP/1.1 alone, and with no Content-Length")
+        if self.content_length > self._most_bytes:
+            self.body_rcv, self.content_length = None, 0
+            self.error = self._too_large()
+
+    @property
+    def _most_bytes(self) -> int:
+        """The most bytes that the body of this request may have."""
+        most: int = self.adj.max_request_body_size - 1
+        return most if _TAKES_ARCHIVE.fullmatch(self.path) else min(most, _SMALL_BODY)
+
+    def _too_large(self) -> RequestEntityTooLarge:
+        return RequestEntityTooLarge(f"the body is larger than {self._most_bytes} bytes")
 
     def _received_chunked(self, body: ChunkedReceiver, data: bytes) -> int:
         """Take in a part of a chunked body.
@@ -65,6 +82,10 @@ class Parser(HTTPRequestParser):
         Each chunk costs as much to read as a kilobyte of one, so a body may not be mostly chunks' headers.
         """
         consumed = super().received(data[: max(_CHUNKED_BLOCK, body.chunk_remainder)])
+        if len(body) > self._most_bytes:
+            self.error = self._too_large()
+            self.completed = True
+            return len(data)
         if not self.completed:
             if max(len(body.control_line), len(body.trailer)) > _MAX_CHUNK_LINE:
                 return self._refuse("a chunk's header or the trailer is too long", data)

@@ -42,4 +42,10 @@ class RenderLogs:
         if renders.get(build.id) is None:
             raise ApiError("render_log_not_found", "the build was not rendered here: it came with its pipeline_ir")
         log = self._storage.logs.reader(build.uuid, RENDER_LOG)
-        self._ranges.answer(req, resp, FollowedLog(log, build.uuid, lambda: not renders.pending(build.id)))
+        followed = FollowedLog(
+            log,
+            build.uuid,
+            ended=lambda: not renders.pending(build.id),
+            reader=lambda: self._access.reader(req, build),
+        )
+        self._ranges.answer(req, resp, followed)

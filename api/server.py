@@ -55,7 +55,7 @@ class Server:
         self._socket = _listen(settings.listen)
         self.address = _address(self._socket)
         self.settings = replace(settings, listen=self.address)
-        self.streams = Streams(settings.max_streams)
+        self.streams = Streams(settings.max_streams, settings.max_streams_per_reader)
         self._closing = threading.Event()
         self._listener: _Listener | None = None
         self._thread: threading.Thread | None = None
@@ -121,7 +121,6 @@ class _Listener(TcpWSGIServer):
     def refusal(self, code: str, detail: str, request_id: str) -> tuple[str, list[tuple[str, str]], bytes]:
         """Return status line, headers and body for a request that never reached the app."""
         message = {
-            "body_too_large": f"the body is larger than {self._settings.max_body_bytes} bytes",
             "headers_too_large": f"request line and headers are larger than {self._settings.max_header_bytes} bytes,"
             f" or there are more than {MAX_HEADERS} headers",
         }.get(code, detail)

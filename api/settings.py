@@ -22,15 +22,17 @@ class HttpSettings:
     that callers use where a proxy stands in front, without a trailing slash. A log stream or a waiting log request
     holds one of ``threads`` while it lasts, and so does a request for a build while that is rendered: at most
     ``max_streams`` of them do, a quarter of which are kept from logs; the rest of the threads always serve short
-    requests. ``trusted_proxies`` are addresses and networks whose ``X-Forwarded-For`` is believed.
-    ``metrics_token`` is what `/metrics` is read with from elsewhere than this host; without one it is not. Sizes are
-    bytes, times seconds.
+    requests. One account, or one address without an account, follows at most ``max_streams_per_reader`` logs at once.
+    ``max_body_bytes`` is for requests that create builds, which may bring an archive; any other body is at most 64 KiB.
+    ``trusted_proxies`` are addresses and networks whose ``X-Forwarded-For`` is believed. ``metrics_token`` is what
+    `/metrics` is read with from elsewhere than this host; without one it is not. Sizes are bytes, times seconds.
     """
 
     listen: str = "127.0.0.1:8800"
     base_url: str | None = field(default=None, metadata={"example": "https://ci.example.org"})
     threads: int = 192
     max_streams: int = 160
+    max_streams_per_reader: int = 30
     max_connections: int = 800
     max_body_bytes: int = 12 * 2**20
     max_header_bytes: int = 64 * 2**10
@@ -42,7 +44,14 @@ class HttpSettings:
     metrics_token: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("max_connections", "max_body_bytes", "max_header_bytes", "receive_timeout", "idle_timeout"):
+        for name in (
+            "max_streams_per_reader",
+            "max_connections",
+            "max_body_bytes",
+            "max_header_bytes",
+            "receive_timeout",
+            "idle_timeout",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
         if not 0 < self.max_streams < self.threads:

@@ -1,26 +1,46 @@
-"""How many answers may hold a thread at once: log streams, and log requests that wait."""
+"""The answers that may hold a thread at once: log streams, log requests that wait, and requests for renders."""
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-__all__ = ["Place", "StreamBody", "Streams"]
+__all__ = ["Place", "Reader", "StreamBody", "Streams"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """The account that reads a log, or the address where there is none.
+
+    ``public`` is for everybody but members: they read because the pipeline is public.
+    """
+
+    key: str
+    public: bool
 
 
 class Streams:
-    """The places for answers that take long, and the word that the server is about to close.
+    """Places for answers that take long, and the flag that the server is about to close. Safe in any thread.
 
-    There are fewer places than threads, so that short requests are always served. A quarter of them is none for who
-    reads a log, so that builds can always be rendered.
+    There are fewer places than threads, so that short requests are always served. A quarter of the places is kept from
+    readers of logs, so that builds can always be rendered. Of the readers' places nobody holds more than a share, and
+    readers of public pipelines together at most half, so that members always find room.
     """
 
-    def __init__(self, places: int) -> None:
-        self._free = threading.BoundedSemaphore(places)
-        self._for_readers = threading.BoundedSemaphore(places - places // 4)
+    def __init__(self, places: int, share: int | None = None) -> None:
+        """Offer ``places``; ``share`` is the most for one reader, by default all of the readers' places."""
+        self._places = places
+        self._for_readers = places - places // 4
+        self._for_public = max(1, self._for_readers // 2)
+        self._share = share or self._for_readers
+        self._lock = threading.Lock()
+        self._taken = 0
+        self._readers: Counter[Reader] = Counter()
         self._closing = threading.Event()
 
     @property
@@ -33,34 +53,56 @@ class Streams:
         self._closing.set()
 
     def take(self) -> Place | None:
-        """Take a place, or None where all are taken or the server is closing."""
-        if self.closing or not self._free.acquire(blocking=False):
-            return None
-        return Place(self._free.release)
+        """Take a place to wait for a render; None where all are taken or the server is closing."""
+        with self._lock:
+            if not self._any_free():
+                return None
+            self._taken += 1
+        return Place(self._free)
 
-    def take_to_read(self) -> Place | None:
-        """Take one of the places for readers, or None as in `take`."""
-        if not self._for_readers.acquire(blocking=False):
-            return None
-        place = self.take()
-        if place is None:
-            self._for_readers.release()
-            return None
-        return Place(place.free, self._for_readers.release)
+    def take_to_read(self, reader: Reader) -> Place | None:
+        """Take a place to read a log; None where the reader has its share, or as in `take`."""
+        with self._lock:
+            if not self._any_free() or not self._may_read(reader):
+                return None
+            self._taken += 1
+            self._readers[reader] += 1
+        return Place(lambda: self._free_reader(reader))
+
+    def _any_free(self) -> bool:
+        return not self.closing and self._taken < self._places
+
+    def _may_read(self, reader: Reader) -> bool:
+        if self._readers.total() >= self._for_readers or self._readers[reader] >= self._share:
+            return False
+        return not reader.public or self._public() < self._for_public
+
+    def _public(self) -> int:
+        return sum(count for reader, count in self._readers.items() if reader.public)
+
+    def _free(self) -> None:
+        with self._lock:
+            self._taken -= 1
+
+    def _free_reader(self, reader: Reader) -> None:
+        with self._lock:
+            self._taken -= 1
+            self._readers[reader] -= 1
+            if not self._readers[reader]:
+                del self._readers[reader]
 
 
 class Place:
     """One place for an answer that takes long; to be freed once, whoever comes first."""
 
-    def __init__(self, *releases: Callable[[], None]) -> None:
-        self._releases = releases
+    def __init__(self, release: Callable[[], None]) -> None:
+        self._release = release
         self._freed = threading.Lock()
 
     def free(self) -> None:
         """Give the place back; doing so again does nothing."""
         if self._freed.acquire(blocking=False):
-            for release in self._releases:
-                release()
+            self._release()
 
 
 class StreamBody:

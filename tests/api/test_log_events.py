@@ -8,8 +8,8 @@ import pytest
 from falcon import testing
 
 from api import HttpSettings, create_app
-from api.streams import Streams
-from storage import JobState
+from api.streams import Reader, Streams
+from storage import JobState, Role
 from tests.api.world import Account, JobPath, PipelinePath, World, steps
 
 
@@ -231,3 +231,22 @@ def test_an_ended_job_among_others_ends_its_own_stream(pipeline: PipelinePath):
     first.end()
 
     assert events(stream(first).text)[-1].name == "done"
+
+
+def test_one_account_leaves_places_to_others(world: World, ada: Account, job: JobPath):
+    streams = Streams(8, share=2)
+    app = create_app(world.storage, world.engine, HttpSettings(), clock=world.clock, streams=streams)
+    client = testing.TestClient(app)
+    url = f"/v0/jobs/{job.uuid}/logs"
+    colleague = world.join("colleague@example.org")
+    colleague.joins(ada, Role.MEMBER)
+    held = [streams.take_to_read(Reader(ada.user.uuid, public=False)) for _ in range(2)]
+    assert None not in held
+
+    # Neither another log token nor the API key gets an account more than its share.
+    for params, headers in (({"token": job.build.token()}, {}), ({}, {"Authorization": f"Bearer {ada.token}"})):
+        refused = client.simulate_get(url, params=params, headers=headers)
+        assert refused.json["error"]["code"] == "too_many_streams"
+    job.end()
+    answered = client.simulate_get(url, headers={"Authorization": f"Bearer {colleague.token}"})
+    assert answered.status_code == 200

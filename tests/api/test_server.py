@@ -209,6 +209,28 @@ def test_a_body_at_the_limit_is_taken_and_one_byte_more_is_not(served: Served):
     assert refusal(served.send(too_long)) == (413, "body_too_large")
 
 
+def test_only_the_creation_of_builds_takes_large_bodies(tmp_path: Path):
+    small, large = 64 * 2**10, 2**20
+    json_of = "Content-Type: application/json"
+    with serving(tmp_path / "state", max_body_bytes=large) as served:
+        builds = served.ada.pipeline().path + "/builds"
+        for path in (
+            "/api/v0/organizations",
+            "/api/v0/auth/cli/claim",
+            "/nowhere",
+            f"{builds}/1",
+        ):
+            request = served.request("POST", path, json_of, f"Content-Length: {small + 1}", token=False)
+            assert refusal(served.send(request)) == (413, "body_too_large")
+            chunk = b"%x\r\n" % (small + 1) + b"x" * (small + 1) + b"\r\n0\r\n\r\n"
+            request = served.request("POST", path, json_of, "Transfer-Encoding: chunked", body=chunk, token=False)
+            assert refusal(served.send(request)) == (413, "body_too_large")
+
+        for path in (builds, f"{builds.partition('/pipelines')[0]}/builds"):
+            request = served.request("POST", path, json_of, f"Content-Length: {large}", body=b" " * large)
+            assert refusal(served.send(request)) == (400, "malformed_json")
+
+
 def test_a_body_that_is_too_large_is_not_invited(served: Served):
     request = served.request("POST", "/x", f"Content-Length: {MAX_BODY + 1}", "Expect: 100-continue")
     connection = served.connect()
