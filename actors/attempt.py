@@ -86,6 +86,7 @@ class Attempt:
             self._build,
             self._job,
             self._runtime.settings.base_url,
+            of_jobs=self._runtime.settings.jobs.env,
             of_image={} if image is None else self._runtime.images.environment(image),
             of_build=self._runtime.storage.builds.env(self._build.id),
             secrets=secrets,

@@ -11,7 +11,13 @@ if TYPE_CHECKING:
 
 __all__ = ["EnvironmentTooLarge", "job_environment"]
 
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_DEFAULTS = {
+    "HOME": "/root",
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+}
+_MB_IN_GB = 1024
 _MOST_BYTES = 1 << 20
 """Linux takes 2 MiB of environment and arguments together; what the command starts wants arguments of its own."""
 
@@ -25,19 +31,23 @@ def job_environment(
     job: Job,
     base_url: str,
     *,
+    of_jobs: Mapping[str, str],
     of_image: Mapping[str, str],
     of_build: Mapping[str, str],
     secrets: Mapping[str, str],
 ) -> dict[str, str]:
     """Return the variables of a job's command: later ones win, and nobody overrides the service's own.
 
+    ``of_jobs`` are the owner's for all jobs (``jobs.env``). ``CI_CPUS`` and ``CI_MEMORY_MB`` are the shape of the job's
+    VM: `nproc` and ``/proc/meminfo`` show the host's.
+
     Raises EnvironmentTooLarge.
     """
     build_path = f"organizations/{build.organization_slug}/pipelines/{build.pipeline_slug}/builds/{build.number}"
     env = {
-        "HOME": "/root",
-        "PATH": _PATH,
+        **_DEFAULTS,
         **of_image,
+        **of_jobs,
         **job.env,
         **of_build,
         **secrets,
@@ -52,6 +62,8 @@ def job_environment(
         "CI_BRANCH": build.branch or "",
         "CI_COMMIT": build.commit or "",
         "CI_ATTEMPT": str(job.attempt),
+        "CI_CPUS": str(job.shape.cpu),
+        "CI_MEMORY_MB": str(job.shape.memory_gb * _MB_IN_GB),
     }
     size = sum(len(f"{name}={value}\0".encode()) for name, value in env.items())
     if size > _MOST_BYTES:

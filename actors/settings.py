@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping  # noqa: TC003 - pydantic reads the annotations
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
@@ -16,6 +17,8 @@ _MOST_FILES = 100_000
 _MOST_GB = 1_000_000
 _ONE_DAY = 86_400
 _THIRTY_YEARS = 30 * 365 * _ONE_DAY
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OF_THE_SERVICE = re.compile(r"CI|CI_.*")
 
 
 def _host_memory_gb() -> int:
@@ -123,7 +126,8 @@ class JobSettings:
     into it ``source_timeout``; what is told to end has ``kill_grace`` before it is killed. A job that writes much ends
     (disk_full) where the host has less than ``min_free_disk_gb`` left. What fails by the service's fault is tried again
     ``service_retries`` times. Past ``log_limit_bytes`` the rest of a job's log is dropped. The VM of a failed job is
-    held for ``hold_seconds`` where its build asks for that (0: never).
+    held for ``hold_seconds`` where its build asks for that (0: never). Every job has the variables of ``env``, unless
+    its step says otherwise: proxies, mirrors, a locale. They are not masked in logs, so they are no place for secrets.
     """
 
     step_timeout: int = 3600
@@ -134,6 +138,7 @@ class JobSettings:
     service_retries: int = 2
     log_limit_bytes: int = 100 * 2**20
     hold_seconds: int = 600
+    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def min_free_bytes(self) -> int:
@@ -149,3 +154,10 @@ class JobSettings:
                 raise ValueError(f"{name} must be at least 0")
         if not 0 <= self.hold_seconds <= _ONE_DAY:
             raise ValueError(f"hold_seconds must be from 0 to {_ONE_DAY}")
+        for name, value in self.env.items():
+            if not _VARIABLE.fullmatch(name):
+                raise ValueError(f'env: "{name}" is no name of a variable')
+            if _OF_THE_SERVICE.fullmatch(name):
+                raise ValueError(f'env: "{name}" is set by the service')
+            if "\0" in value:
+                raise ValueError(f'env: the value of "{name}" holds a null byte')

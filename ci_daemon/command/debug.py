@@ -87,6 +87,7 @@ def _shell(session: Session, storage: Storage, target: Target) -> Shell:
         target.build,
         target.job,
         config.http.url,
+        of_jobs=config.jobs.env,
         of_image=of_image,
         of_build=storage.builds.env(target.build.id),
         secrets={},

@@ -49,9 +49,11 @@ class Shell:
     def _lay(self, variables: Mapping[str, str]) -> str:
         """Put the variables into a file of root's in the VM, and return the shell line that takes them.
 
-        What a program is given as arguments every user of the host may read.
+        What a program is given as arguments every user of the host may read. ``TERM`` stays the terminal's own.
         """
-        exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+        exports = "".join(
+            f"export {name}={shlex.quote(value)}\n" for name, value in variables.items() if name != "TERM"
+        )
         file = f"{_FOLDER}/{os.urandom(8).hex()}"
         script = f"umask 077; mkdir -p {_FOLDER} && cat >{file}"
         done = self._connection.run(script, stdin=exports.encode(), timeout=_PREPARE_SECONDS)

@@ -58,7 +58,7 @@ def test_a_secret_goes_before_the_builds_environment_and_the_services_before_all
     job = host.job(build)
     of_build = host.storage.builds.env(build.id)
     secrets = host.storage.secrets.lend(build, job)
-    env = job_environment(build, job, "http://127.0.0.1", of_image={}, of_build=of_build, secrets=secrets)
+    env = job_environment(build, job, "http://127.0.0.1", of_jobs={}, of_image={}, of_build=of_build, secrets=secrets)
     assert (env["A"], env["B"], env["CI"], env["HOME"]) == ("pipeline's", "step's", "true", "/root")
     host.finish(build)
 
@@ -70,7 +70,9 @@ def test_what_an_image_sets_goes_before_the_services_defaults_and_behind_the_ste
     (tmp_path / "tools@1" / "image.json").write_text(json.dumps({**facts, "environment": env}))
     build = host.build(one("true", env={"A": "step's"}))
     of_image = Images(ImageStore(tmp_path, IdMap.of_caller()), None, {}).environment("tools:1")
-    env = job_environment(build, host.job(build), "http://127.0.0.1", of_image=of_image, of_build={}, secrets={})
+    env = job_environment(
+        build, host.job(build), "http://127.0.0.1", of_jobs={}, of_image=of_image, of_build={}, secrets={}
+    )
     assert (env["PATH"], env["A"], env["CI"]) == ("/opt/go/bin:/bin", "step's", "true")
     host.finish(build)
 
