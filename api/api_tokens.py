@@ -74,7 +74,7 @@ class ApiTokens:
 
     @operation("listApiTokens", Answer(200, "The API keys.", ApiTokenListResponse))
     def on_get_list(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """List the caller's API keys that nobody revoked, oldest first."""
+        """List the caller's API keys that nobody revoked, newest first."""
         self._limits.of_address(req, resp)
         caller = self._access.caller(req)
         self._limits.of_account(caller, resp)

@@ -99,12 +99,6 @@ def create_app(
     log_access = LogAccess(storage, access, tokens, Addresses(settings.trusted_proxies))
 
     registry = registry_of(storage, engine)
-
-    app = falcon.App(request_type=ApiRequest)
-    for middleware in (AccessLog(), RequestMetrics(registry), Headers(), Cors(settings.cors_origins), Head()):
-        app.add_middleware(middleware)
-    ErrorAnswers(settings.url).install(app)
-
     routes = Routes()
     _add_meta(routes, Health(engine), Metrics(registry, rates, settings.metrics_token))
     routes.add(f"{_V0}/user", CurrentUser(storage, engine, access, rates))
@@ -143,11 +137,13 @@ def create_app(
     _add_money(routes, Billing(storage, access, pager), Usage(storage, access), Coupons(storage, access, rates))
 
     routes.add(f"{_V0}/openapi.json", OpenApi(routes, settings.url))
-    routes.add("/docs", Docs())
-    routes.add("/docs/static/{file}", Static())
-    error_pages = ErrorPages(routes)
-    routes.add("/docs/errors", error_pages, "list")
-    routes.add("/docs/errors/{code}", error_pages)
+    _add_docs(routes, ErrorPages(routes))
+
+    app = falcon.App(request_type=ApiRequest)
+    app.req_options.strip_url_path_trailing_slash = True
+    for middleware in (AccessLog(), RequestMetrics(registry), Headers(), Cors(settings.cors_origins), Head()):
+        app.add_middleware(middleware)
+    ErrorAnswers(settings.url).install(app)
     routes.install(app)
     return app
 
@@ -202,3 +198,10 @@ def _add_money(routes: Routes, billing: Billing, usage: Usage, coupons: Coupons)
     for part in ("series", "breakdown"):
         routes.add(f"{_V0}/billing/usage/{{org}}/{part}", usage, part)
     routes.add(f"{_V0}/billing/coupon/redeem/{{org}}", coupons, "redeem")
+
+
+def _add_docs(routes: Routes, error_pages: ErrorPages) -> None:
+    routes.add("/docs", Docs())
+    routes.add("/docs/static/{file}", Static())
+    routes.add("/docs/errors", error_pages, "list")
+    routes.add("/docs/errors/{code}", error_pages)

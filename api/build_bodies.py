@@ -68,6 +68,7 @@ Sha256 = Annotated[
 class BuildRequest(RequestBody):
     """What is said of every build that is asked for.
 
+    ``source`` is a label that the caller vouches for; ``api`` unless said.
     ``debug`` has the VM of each job that fails be held for a while, at the price of its lease, for the owner of the
     host to look into it.
     """
@@ -76,7 +77,7 @@ class BuildRequest(RequestBody):
     commit: RequiredText
     message: LongText | None = None
     env: Env | None = None
-    source: Literal["api", "ui", "cli"] | None = None
+    source: Literal["api", "ui", "cli", "webhook", "schedule", "trigger_job"] | None = None
     pipeline_ir: str | None = None
     source_b64: str | None = None
     debug: bool | None = None

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BuildIntake"]
 
-_HAND_STARTED = ("api", "ui")
 _NO_SOURCE = "no source to render from: give pipeline_ir, source_b64 or source_url"
 
 
@@ -39,7 +38,10 @@ class BuildIntake:
         self._renders = renders
 
     def take(self, req: falcon.Request, pipeline: Pipeline, submission: Submission, model: type[BuildRequest]) -> Build:
-        """Return the build that is asked for: a new one, or what an earlier request of the same name has made.
+        """Return the build that a caller asks for: a new one, or what an earlier request of the same name has made.
+
+        A caller's build is a manual one whatever its ``source`` says. What the service triggers itself does not come
+        this way, and so passes where ``allow_manual`` is false.
 
         A build that comes without its ``pipeline_ir`` is waited for until it is rendered.
 
@@ -53,7 +55,10 @@ class BuildIntake:
         if key is not None and (use := self._storage.idempotency_keys.find(key)) is not None:
             return self._again(req, use)
         refuse_while_draining(self._engine)
-        self._admit(pipeline, submission.document)
+        self._refuse_archived(pipeline)
+        if not pipeline.allow_manual:
+            raise ApiError("pipeline_manual_disabled", f'the pipeline "{pipeline.slug}" takes no manual builds')
+        self._refuse_insolvent(pipeline.organization_id)
         body = check_body(submission.document, model)
         try:
             return self._create(req, pipeline, body, key)
@@ -100,14 +105,10 @@ class BuildIntake:
             raise _rejection(build)
         return build
 
-    def _admit(self, pipeline: Pipeline, document: object) -> None:
-        """Refuse what is refused whatever else the body says."""
+    def _refuse_archived(self, pipeline: Pipeline) -> None:
         if self._storage.declarations.archived(pipeline.id):
             message = f'the repository of the pipeline "{pipeline.slug}" declares it no more, so it takes no builds'
             raise ApiError("pipeline_not_found", message)
-        if not pipeline.allow_manual and _claimed_source(document) in _HAND_STARTED:
-            raise ApiError("pipeline_manual_disabled", f'the pipeline "{pipeline.slug}" takes no manual builds')
-        self._refuse_insolvent(pipeline.organization_id)
 
     def _refuse_insolvent(self, organization_id: int) -> None:
         if not self._storage.rates.free:
@@ -173,12 +174,6 @@ class BuildIntake:
 def _rejection(build: Build) -> ApiError:
     """Return the refusal that a rejected build stands for."""
     return ApiError("build_plan_rejected", f"{build.error_code}: {build.error_message}", build_number=build.number)
-
-
-def _claimed_source(document: object) -> object:
-    """Return what a body that is not checked yet says about how it was triggered."""
-    claimed = document.get("source") if isinstance(document, dict) else None
-    return "api" if claimed is None else claimed
 
 
 def _is_to_be_rendered(document: object) -> bool:

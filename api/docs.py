@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from api.errors import ApiError
 from api.operations import Answer, operation
-from api.pages import show
+from api.pages import root_of, show
 
 if TYPE_CHECKING:
     import falcon
 
 __all__ = ["Docs", "Static"]
 
-_HEAD = """<link rel="stylesheet" href="docs/static/swagger-ui.css">
-<script defer src="docs/static/swagger-ui-bundle.js"></script>
-<script defer src="docs/static/reference.js"></script>"""
+_HEAD = """<link rel="stylesheet" href="{root}docs/static/swagger-ui.css">
+<script defer src="{root}docs/static/swagger-ui-bundle.js"></script>
+<script defer src="{root}docs/static/reference.js"></script>"""
 _BODY = """<main id="reference"></main>
-<noscript>The reference is shown by a script; the document is <a href="api/v0/openapi.json">here</a>.</noscript>"""
+<noscript>The reference needs JavaScript. <a href="{root}api/v0/openapi.json">Its OpenAPI document</a> does not.</noscript>"""
 
 # React sets styles through an attribute, and the style sheet has its icons in itself.
 _ALLOWED = {
@@ -38,7 +38,8 @@ class Docs:
     @operation("getReference", Answer(200, "The page.", media_type="text/html"), security="public")
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Show the reference, as a page on which the endpoints can be tried."""
-        show(resp, "Reference", _HEAD, _BODY, _ALLOWED)
+        root = root_of(req)
+        show(resp, "Reference", _HEAD.format(root=root), _BODY.format(root=root), _ALLOWED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from api.catalog import CATALOG
 from api.errors import ApiError
 from api.operations import Answer, operation, operation_of
-from api.pages import prose, show
+from api.pages import prose, root_of, show
 
 if TYPE_CHECKING:
     import falcon
@@ -31,16 +31,18 @@ class ErrorPages:
     @operation("listErrors", Answer(200, "The page.", media_type=_HTML), security="public")
     def on_get_list(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Show every error that the service answers with, as a page."""
+        docs = f"{root_of(req)}docs"
         rows = "\n".join(
-            f'<tr><td>{problem.status}</td><td><a href="errors/{problem.code}"><code>{problem.code}</code></a></td>'
+            f"<tr><td>{problem.status}</td>"
+            f'<td><a href="{docs}/errors/{problem.code}"><code>{problem.code}</code></a></td>'
             f"<td>{prose(problem.meaning)}</td></tr>"
             for problem in sorted(CATALOG.values(), key=lambda problem: (problem.status, problem.code))
         )
         body = (
-            '<nav><a href="../docs">Reference</a></nav>\n<h1>Errors</h1>\n'
+            f'<nav><a href="{docs}">Reference</a></nav>\n<h1>Errors</h1>\n'
             f"<table>\n<tr><th>Status</th><th>Code</th><th>What it means</th></tr>\n{rows}\n</table>"
         )
-        show(resp, "Errors", '<link rel="stylesheet" href="static/page.css">', body)
+        show(resp, "Errors", f'<link rel="stylesheet" href="{docs}/static/page.css">', body)
 
     @operation("getError", Answer(200, "The page.", media_type=_HTML), errors=("route_not_found",), security="public")
     def on_get(self, req: falcon.Request, resp: falcon.Response, code: str) -> None:
@@ -48,8 +50,9 @@ class ErrorPages:
         problem = CATALOG.get(code)
         if problem is None:
             raise ApiError("route_not_found", f'no error has the code "{code[:_SHOWN]}"; /docs/errors lists them all')
+        docs = f"{root_of(req)}docs"
         body = (
-            '<nav><a href="../../docs">Reference</a> · <a href="../errors">Errors</a></nav>\n'
+            f'<nav><a href="{docs}">Reference</a> · <a href="{docs}/errors">Errors</a></nav>\n'
             f"<h1><code>{problem.code}</code></h1>\n"
             f'<p class="status">Status {problem.status} {HTTPStatus(problem.status).phrase} ·'
             f" type <code>{problem.type}</code></p>\n"
@@ -57,7 +60,7 @@ class ErrorPages:
             f"<h2>What to do</h2>\n<p>{prose(problem.remedy)}</p>\n"
             f"<h2>Who answers with it</h2>\n{self._who_answers_with(problem)}"
         )
-        show(resp, problem.code, '<link rel="stylesheet" href="../static/page.css">', body)
+        show(resp, problem.code, f'<link rel="stylesheet" href="{docs}/static/page.css">', body)
 
     def _who_answers_with(self, problem: Problem) -> str:
         said = [

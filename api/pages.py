@@ -11,7 +11,7 @@ import falcon
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["PLAIN", "prose", "show"]
+__all__ = ["PLAIN", "prose", "root_of", "show"]
 
 PLAIN: Mapping[str, str] = {"style-src": "'self'"}
 """What a page of text may load, as directives of its content security policy."""
@@ -38,6 +38,16 @@ def show(resp: falcon.Response, title: str, head: str, body: str, allowed: Mappi
     policy = [_NOTHING_ELSE, *(f"{directive} {sources}" for directive, sources in allowed.items())]
     resp.set_header("Content-Security-Policy", "; ".join(policy))
     resp.text = _PAGE.format(title=html.escape(title), head=head, body=body)
+
+
+def root_of(req: falcon.Request) -> str:
+    """Return the relative way from the page that is asked for to the root of the service: empty, or some ``../``.
+
+    Links are relative because a proxy may have the service below a path of its own. A trailing slash is the same page,
+    and a step deeper to a browser.
+    """
+    path: str = req.env["PATH_INFO"]
+    return "../" * (path.count("/") - 1)
 
 
 def prose(text: str) -> str:

@@ -67,9 +67,9 @@ class Pager:
         """Answer with the page that the caller asks for of the list named by ``scope``.
 
         ``read`` returns at most so many rows, those that follow the row with a key. Raises ApiError ``invalid_limit``
-        or ``invalid_cursor``.
+        or ``invalid_cursor``; a parameter that is left empty counts as not given.
         """
-        page = read(_limit(req.get_param("limit")), self._after(req.get_param("cursor"), scope))
+        page = read(_limit(req.get_param("limit") or None), self._after(req.get_param("cursor") or None, scope))
         cursor = None
         if page.next_key is not None:
             cursor = self._signer.sign(f"cursor:{scope}", str(page.next_key).encode())

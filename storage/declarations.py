@@ -74,7 +74,11 @@ class Declarations:
     def register(
         self, organization_id: int, repo_name: str, source_slug: str, default_branch: str, declared: Declaration
     ) -> Pipeline:
-        """Return the pipeline that a repository declares: one that comes back, or a new one."""
+        """Return the pipeline that a repository declares: one that comes back, or a new one.
+
+        The slug of a new one is ``<owner>-<repo>-<source_slug>``, so that two repositories never meet in one pipeline;
+        its name is what is declared.
+        """
         with self._database.write():
             known = self._of_repository.all(organization_id=organization_id, repo_name=repo_name)
             pipeline_id = next((row_id for row_id, slug in known if slug == source_slug), None)
@@ -112,7 +116,7 @@ class Declarations:
     def _create(
         self, organization_id: int, repo_name: str, source_slug: str, default_branch: str, declared: Declaration
     ) -> Pipeline:
-        for slug in slug_candidates(slugify(source_slug) or "pipeline"):
+        for slug in slug_candidates(slugify(f"{repo_name}-{source_slug}") or "pipeline"):
             new = NewPipeline(
                 slug,
                 declared.name,

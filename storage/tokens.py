@@ -70,7 +70,7 @@ class Tokens:
         tokens = TokenRow.select(*_TOKEN.selected)
         self._by_id = Query(database, tokens.where(TokenRow.id == slot("id")), _TOKEN)
         self._of_user = Query(database, tokens.where(of_user, standing).order_by(TokenRow.id), _TOKEN)
-        self._api_keys = Query(database, tokens.where(of_user, standing, api_key).order_by(TokenRow.id), _TOKEN)
+        self._api_keys = Query(database, tokens.where(of_user, standing, api_key).order_by(TokenRow.id.desc()), _TOKEN)
         self._insert = Command(database, insert_into(TokenRow, "last_used_at", "revoked_at"))
         self._use = Command(
             database,
@@ -120,7 +120,7 @@ class Tokens:
         return self._of_user.all(user_id=user_id)
 
     def api_keys(self, user_id: int) -> list[Token]:
-        """Return a user's API keys that nobody revoked, oldest first."""
+        """Return a user's API keys that nobody revoked, newest first."""
         return self._api_keys.all(user_id=user_id)
 
     def revoke(self, token: str) -> bool:

@@ -1,7 +1,7 @@
 "use strict";
 
 SwaggerUIBundle({
-  url: "api/v0/openapi.json",
+  url: new URL("../../api/v0/openapi.json", document.currentScript.src).href,
   dom_id: "#reference",
   deepLinking: true,
   defaultModelsExpandDepth: 0,

@@ -34,7 +34,7 @@ def test_a_new_key_is_shown_once_and_is_a_credential(world: World, ada: Account)
     assert token not in listed.text
 
 
-def test_the_list_is_of_the_callers_keys_oldest_first(ada: Account, bob: Account):
+def test_the_list_is_of_the_callers_keys_newest_first(ada: Account, bob: Account):
     _made(bob, description="of another")
     made = [_made(ada, description=name)["api_token"]["id"] for name in ("one", "two")]
 
@@ -42,9 +42,9 @@ def test_the_list_is_of_the_callers_keys_oldest_first(ada: Account, bob: Account
 
     assert listed.status_code == 200
     assert set(listed.json) == {"api_tokens"}
-    assert [key["description"] for key in listed.json["api_tokens"]] == ["tests", "one", "two"]
-    assert [key["id"] for key in listed.json["api_tokens"]][1:] == made
-    assert listed.json["api_tokens"][0]["last_used_at"] == "2026-01-02T03:04:05.000000Z"
+    assert [key["description"] for key in listed.json["api_tokens"]] == ["two", "one", "tests"]
+    assert [key["id"] for key in listed.json["api_tokens"]][:2] == made[::-1]
+    assert listed.json["api_tokens"][2]["last_used_at"] == "2026-01-02T03:04:05.000000Z"
 
 
 def test_a_key_ends_when_it_says(world: World, ada: Account):

@@ -99,9 +99,9 @@ def test_env_is_stored_for_the_build(world: World, pipeline: PipelinePath):
         ),
         ({"env": {"1": "x"}}, "env.1: expected a name of letters, digits and underscores that starts with no digit"),
         ({"env": {"A": "x" * 65_536}}, "env: expected at most 65536 bytes of names and values in sum, not 65537"),
-        ({"source": "webhook"}, "source: expected 'api', 'ui' or 'cli'"),
-        ({"source": 1}, "source: expected 'api', 'ui' or 'cli'"),
-        ({"source": ["api"]}, "source: expected 'api', 'ui' or 'cli'"),
+        ({"source": "hook"}, "source: expected 'api', 'ui', 'cli', 'webhook', 'schedule' or 'trigger_job'"),
+        ({"source": 1}, "source: expected 'api', 'ui', 'cli', 'webhook', 'schedule' or 'trigger_job'"),
+        ({"source": ["api"]}, "source: expected 'api', 'ui', 'cli', 'webhook', 'schedule' or 'trigger_job'"),
         ({"pipeline_ir": {"version": "0"}}, "pipeline_ir: expected a string"),
         ({"source_b64": 1}, "source_b64: expected a string"),
         ({"source_url": "u" * 256}, "source_url: expected at most 255 characters"),
@@ -161,7 +161,15 @@ def test_the_plans_time_out_is_the_builds(pipeline: PipelinePath):
     assert pipeline.build(pipeline_ir=ir).stored.timeout_seconds == 77
 
 
-@pytest.mark.parametrize("source", [None, "api", "ui"])
+SOURCES = ("api", "ui", "cli", "webhook", "schedule", "trigger_job")
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_source_is_the_callers_label(pipeline: PipelinePath, source: str):
+    assert pipeline.post(source=source).json["source"] == source
+
+
+@pytest.mark.parametrize("source", [None, *SOURCES])
 def test_manual_builds_may_be_switched_off(ada: Account, source: str | None):
     pipeline = ada.pipeline(allow_manual=False)
     answered = pipeline.post(source=source, branch=7)
@@ -169,13 +177,6 @@ def test_manual_builds_may_be_switched_off(ada: Account, source: str | None):
     assert answered.status_code == 403
     assert code(answered) == "pipeline_manual_disabled"
     assert nothing_was_created(pipeline)
-
-
-def test_the_command_line_is_no_manual_build(ada: Account):
-    pipeline = ada.pipeline(allow_manual=False)
-
-    assert pipeline.post(source="cli").status_code == 201
-    assert code(pipeline.post(source="hook")) == "invalid_body"
 
 
 def test_a_body_that_is_no_object_counts_as_a_manual_build(ada: Account):
@@ -219,11 +220,12 @@ def test_the_order_of_refusals(world: World, ada: Account, bob: Account):
     assert code(ada.client.simulate_post(f"{ada.path}/pipelines/none/builds", body="{")) == "pipeline_not_found"
     assert code(ada.client.simulate_post(path, body="{", content_type="application/json")) == "malformed_json"
     assert code(pipeline.post(branch=7)) == "pipeline_manual_disabled"
-    assert code(pipeline.post(branch=7, source="cli")) == "billing_insufficient_balance"
+    ada.client.simulate_patch(pipeline.path, json={"allow_manual": True})
+    assert code(pipeline.post(branch=7)) == "billing_insufficient_balance"
     ada.grant(1)
-    assert code(pipeline.post(branch=7, source="cli", source_b64="!")) == "invalid_body"
-    assert code(pipeline.post(source="cli", source_b64="!", pipeline_ir="{")) == "build_invalid"
-    assert code(pipeline.post(source="cli", pipeline_ir="{")) == "build_plan_rejected"
+    assert code(pipeline.post(branch=7, source_b64="!")) == "invalid_body"
+    assert code(pipeline.post(source_b64="!", pipeline_ir="{")) == "build_invalid"
+    assert code(pipeline.post(pipeline_ir="{")) == "build_plan_rejected"
 
 
 @pytest.mark.parametrize(("given", "kept"), [({}, False), ({"debug": None}, False), ({"debug": True}, True)])

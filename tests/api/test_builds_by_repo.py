@@ -97,10 +97,11 @@ def test_the_order_of_refusals_is_that_of_builds_by_slug(world: World, ada: Acco
 
     assert world.anonymous.simulate_post(f"{ada.path}/builds", body="{").status_code == 401
     assert code(source_slug="none", branch=7) == "pipeline_not_found"
-    assert code(branch=7) == "pipeline_manual_disabled"
-    assert code(branch=7, source="cli") == "billing_insufficient_balance"
+    assert code(branch=7, source="cli") == "pipeline_manual_disabled"
+    ada.client.simulate_patch(pipeline.path, json={"allow_manual": True})
+    assert code(branch=7) == "billing_insufficient_balance"
     ada.grant(1)
-    assert code(source="cli", branch=7, source_b64="!") == "invalid_body"
-    assert code(source="cli", source_b64="!", pipeline_ir="{") == "build_invalid"
-    assert code(source="cli", pipeline_ir="{") == "build_plan_rejected"
+    assert code(branch=7, source_b64="!") == "invalid_body"
+    assert code(source_b64="!", pipeline_ir="{") == "build_invalid"
+    assert code(pipeline_ir="{") == "build_plan_rejected"
     assert [row["state"] for row in ada.client.simulate_get(f"{pipeline.path}/builds").json["data"]] == ["failed"]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from urllib.parse import urljoin, urlsplit
 
 import pytest
 
@@ -14,11 +15,20 @@ def test_the_reference_loads_only_what_the_service_has(world: World):
     page = world.anonymous.simulate_get("/docs")
 
     assert page.status_code == 200
-    loaded = re.findall(r'(?:src|href)="([^"]+)"', page.text)
-    assert len(loaded) == 4
-    for path in loaded:
-        assert not path.startswith("/"), "the service may stand below a path of a proxy"
-        assert world.anonymous.simulate_get(f"/{path}").status_code == 200, path
+    assert len(re.findall(r'(?:src|href)="([^"]+)"', page.text)) == 4
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+@pytest.mark.parametrize("path", ["/docs", "/docs/errors", "/docs/errors/busy"])
+def test_links_of_a_page_work_below_a_proxys_path(world: World, path: str, slash: str):
+    page = world.anonymous.simulate_get(path + slash)
+
+    links = set(re.findall(r'(?:src|href)="([^"]+)"', page.text))
+    assert links
+    for link in links:
+        target = urlsplit(urljoin(f"https://example.org/ci{path}{slash}", link)).path
+        assert target.startswith("/ci/"), link
+        assert world.anonymous.simulate_get(target.removeprefix("/ci")).status_code == 200, link
 
 
 def test_the_reference_may_ask_no_other_host(world: World):

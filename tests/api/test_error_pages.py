@@ -39,7 +39,7 @@ def test_a_page_names_the_endpoints_that_answer_so(world: World):
 
 def test_the_list_leads_to_every_page(world: World):
     page = world.anonymous.simulate_get("/docs/errors").text
-    assert set(re.findall(r'href="errors/(\w+)"', page)) == set(CATALOG)
+    assert set(re.findall(r'href="\.\./docs/errors/(\w+)"', page)) == set(CATALOG)
 
 
 def test_doc_url_is_a_page_of_this_service(world: World):

@@ -9,7 +9,7 @@ import pytest
 from api import CATALOG, RequestIdFilter
 from api.request_id import enter_request
 from storage import DatabaseBusy
-from tests.api.world import Account, PipelinePath, World
+from tests.api.world import HELLO, Account, PipelinePath, World
 
 USER = "/api/v0/user"
 PATTERN = re.compile(r"[A-Za-z0-9._-]{20,200}")
@@ -41,9 +41,7 @@ def test_a_failure_is_an_envelope(world: World):
     }
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/api", "/api/v0", "/api/v0/", "/api/v0/user/", "/api/v1/user", "/%ff", "/a%00b"]
-)
+@pytest.mark.parametrize("path", ["/api", "/api/v0", "/api/v0/", "/api/v0/user//", "/api/v1/user", "/%ff", "/a%00b"])
 def test_an_unknown_path_is_route_not_found(world: World, path: str):
     answered = world.anonymous.simulate_get(path)
 
@@ -203,3 +201,24 @@ def test_options_names_the_methods(world: World):
 
     assert answered.status_code == 200
     assert set(answered.headers["Allow"].split(", ")) == {"GET", "POST", "HEAD"}
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/docs", "/docs/errors", "/api/v0/ping", USER, "/api/v0/organizations"])
+def test_a_trailing_slash_is_the_same_path(ada: Account, path: str):
+    plain, slashed = (ada.client.simulate_get(each) for each in (path, f"{path}/"))
+
+    assert plain.status_code == slashed.status_code == 200
+    if slashed.headers["Content-Type"] == "application/json":
+        assert slashed.json == plain.json
+
+
+def test_a_trailing_slash_is_the_same_path_for_every_method(ada: Account, pipeline: PipelinePath):
+    build = {"branch": "main", "commit": "c0ffee", "pipeline_ir": HELLO}
+
+    assert ada.client.simulate_post(f"{pipeline.path}/builds/", json=build).json["number"] == 1
+    assert ada.client.simulate_put(f"{pipeline.path}/builds/1/cancel/").status_code == 200
+    assert ada.client.simulate_delete(f"{pipeline.path}/").status_code == 204
+    assert ada.client.simulate_get(f"{pipeline.path}/").json["error"]["code"] == "pipeline_not_found"
+    answered = ada.client.simulate_put(f"{USER}/")
+    assert answered.json["error"]["code"] == "method_not_allowed"
+    assert answered.headers["Allow"] == ada.client.simulate_put(USER).headers["Allow"]

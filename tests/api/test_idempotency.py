@@ -93,15 +93,16 @@ def test_a_refused_request_does_not_use_its_key_up(world: World, ada: Account):
     pipeline = ada.pipeline(allow_manual=False)
     ada.grant(-1000)
     assert post(ada, pipeline.path).status_code == 403
-    assert post(ada, pipeline.path, source="cli").status_code == 402
+    ada.client.simulate_patch(pipeline.path, json={"allow_manual": True})
+    assert post(ada, pipeline.path).status_code == 402
     ada.grant(1000)
-    assert post(ada, pipeline.path, source="cli", branch=7).status_code == 422
-    assert post(ada, pipeline.path, source="cli", source_b64="!").status_code == 422
+    assert post(ada, pipeline.path, branch=7).status_code == 422
+    assert post(ada, pipeline.path, source_b64="!").status_code == 422
     world.engine.draining = True
-    assert post(ada, pipeline.path, source="cli").status_code == 503
+    assert post(ada, pipeline.path).status_code == 503
     world.engine.draining = False
 
-    assert post(ada, pipeline.path, source="cli").status_code == 201
+    assert post(ada, pipeline.path).status_code == 201
 
 
 def test_a_build_that_was_rejected_is_rejected_again_and_not_made_twice(ada: Account, pipeline: PipelinePath):

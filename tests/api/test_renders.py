@@ -185,9 +185,10 @@ def test_a_pipeline_that_the_source_declares_is_made(world: World, ada: Account,
     triggers = ({"event": "push", "branches": ["main"]},)
     world.engine.envelope = Envelope((Declared("ci", "CI", allow_manual=True, triggers=triggers, definition={}),))
     answered = ada.client.simulate_post(f"{ada.path}/builds", json=BY_REPO)
-    assert (answered.status_code, answered.json["pipeline_slug"]) == (201, "ci")
-    pipeline = world.storage.pipelines.by_slug(ada.org_id, "ci")
+    assert (answered.status_code, answered.json["pipeline_slug"]) == (201, "acme-demo-ci")
+    pipeline = world.storage.pipelines.by_slug(ada.org_id, "acme-demo-ci")
     assert pipeline is not None
+    assert pipeline.name == "CI"
     declaration = world.storage.declarations.get(pipeline.id)
     assert declaration is not None
     assert declaration.triggers == triggers

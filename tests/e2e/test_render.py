@@ -216,23 +216,23 @@ def test_a_repository_brings_its_pipelines_drops_them_and_takes_them_back(daemon
         return client.request("POST", "builds", json={**body, "source_b64": base64.b64encode(source).decode()})
 
     both = tree(EXAMPLES / "05-multi")
-    assert build(both, "ci").json()["pipeline_slug"] == "ci"
-    assert build(both, "deploy").json()["pipeline_slug"] == "deploy"
+    assert build(both, "ci").json()["pipeline_slug"] == "acme-demo-ci"
+    assert build(both, "deploy").json()["pipeline_slug"] == "acme-demo-deploy"
     assert build(both, "unheard-of").json()["error"]["code"] == "pipeline_not_found"
-    record = client.get("pipelines/ci")
+    record = client.get("pipelines/acme-demo-ci")
     assert (record["name"], record["repo_name"]) == ("CI", "acme/demo")
 
     without = tree(EXAMPLES / "05-multi", **{".hm/b_deploy.py": ""})
     assert build(without, "ci").status_code == 201
-    assert [each["slug"] for each in client.get("pipelines")["data"]] == ["ci"]
+    assert [each["slug"] for each in client.get("pipelines")["data"]] == ["acme-demo-ci"]
     assert build(without, "deploy").json()["error"]["code"] == "pipeline_not_found"
     body = {"branch": "main", "commit": "0" * 40, "pipeline_ir": one("true")}
-    assert client.request("POST", "pipelines/deploy/builds", json=body).status_code == 404
+    assert client.request("POST", "pipelines/acme-demo-deploy/builds", json=body).status_code == 404
 
     assert build(both, "deploy").json()["number"] == 2
-    assert [each["slug"] for each in client.get("pipelines")["data"]] == ["ci", "deploy"]
+    assert [each["slug"] for each in client.get("pipelines")["data"]] == ["acme-demo-ci", "acme-demo-deploy"]
     for path in ("ci/builds/1", "ci/builds/2", "deploy/builds/1", "deploy/builds/2"):
-        Build(client, f"pipelines/{path}").cancel()
+        Build(client, f"pipelines/acme-demo-{path}").cancel()
 
 
 def test_a_client_that_goes_away_stops_nothing(pipeline: Pipeline):

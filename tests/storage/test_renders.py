@@ -82,7 +82,7 @@ def test_pipelines_are_archived_with_their_declaration_and_come_back(storage: St
     declared = Declaration("CI", allow_manual=False, triggers=({"event": "push"},))
     organization_id = world.pipeline.organization_id
     made = storage.declarations.register(organization_id, "a/b", "c i", "main", declared)
-    assert (made.slug, made.name, made.allow_manual, made.source_slug) == ("c-i", "CI", False, "c i")
+    assert (made.slug, made.name, made.allow_manual, made.source_slug) == ("a-b-c-i", "CI", False, "c i")
     assert storage.declarations.get(made.id) == declared
     storage.declarations.follow(organization_id, "A/B", {})
     assert storage.declarations.archived(made.id)
@@ -113,6 +113,18 @@ def test_a_pipeline_that_no_repository_ever_declared_is_left_alone(storage: Stor
 
 def test_a_slug_that_is_taken_gets_a_number(storage: Storage, world: World):
     declared = Declaration("Demo", allow_manual=True, triggers=())
-    slug = world.pipeline.slug
-    made = storage.declarations.register(world.pipeline.organization_id, "a/b", slug, "main", declared)
-    assert made.slug == f"{slug}-2"
+    made = [
+        storage.declarations.register(world.pipeline.organization_id, repo_name, source_slug, "main", declared)
+        for repo_name, source_slug in (("Acme/Demo", "ci"), ("acme-demo/ci", "?"), ("acme/demo-ci", "!"))
+    ]
+    assert [each.slug for each in made] == ["acme-demo-ci", "acme-demo-ci-2", "acme-demo-ci-3"]
+
+
+def test_two_repositories_never_meet_in_one_pipeline(storage: Storage, world: World):
+    organization_id = world.pipeline.organization_id
+    slugs = [
+        storage.declarations.register(organization_id, repo_name, "ci", "main", Declaration("CI", True, ())).slug
+        for repo_name in ("acme/one", "acme/two", "other/one", "ACME/one")
+    ]
+    assert slugs == ["acme-one-ci", "acme-two-ci", "other-one-ci", "acme-one-ci"]
+    assert storage.pipelines.by_slug(organization_id, "ci") is None
