@@ -27,6 +27,7 @@ __all__ = [
     "record",
     "size",
     "text",
+    "title",
     "variable",
     "whole",
 ]
@@ -126,6 +127,15 @@ def line(value: object) -> str:
     if _CONTROL.search(value):
         raise Misfit("no control characters")
     return value
+
+
+def title(text: str, most: int) -> str:
+    """Return the first line of a text that says anything, on at most ``most`` characters; empty where none does."""
+    for each in text.splitlines():
+        words = " ".join(_CONTROL.sub(" ", each).split())
+        if words:
+            return words if len(words) <= most else f"{words[: most - 1]}…"
+    return ""
 
 
 def variable(value: object) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from actors.ir.definition import Dependency, PlannedJob
 from actors.ir.errors import IrError, shown
-from actors.ir.reading import Misfit, Reader, choice, command, flag, items, line, record, text, variable, whole
+from actors.ir.reading import Misfit, Reader, choice, command, flag, items, line, record, text, title, variable, whole
 from storage import Shape
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ __all__ = ["Step", "continues", "image", "seconds", "step"]
 
 _INT32 = 2**31 - 1
 _MOST_GLOBS = 100
+_LONGEST_NAME = 80
 _IMAGE = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 
 
@@ -56,13 +57,20 @@ class Step:
     env: Mapping[str, str] | None = None
     builds_in: int | None = None
 
+    @property
+    def name(self) -> str:
+        """The label, else the first line of the command: a key may be a hash, which means nothing to readers."""
+        if self.label is not None and self.label.strip():
+            return self.label
+        return title(self.cmd, _LONGEST_NAME) or self.key
+
     def job(self, env: Mapping[str, str], default_image: str | None, depends_on: tuple[Dependency, ...]) -> PlannedJob:
         """Return the job that the step becomes; the disk of a job that it builds in wins over any image."""
         args = self.runner_args
         builds_in = any(dependency.builds_in for dependency in depends_on)
         return PlannedJob(
             key=self.key,
-            name=self.label if self.label is not None and self.label.strip() else self.key,
+            name=self.name,
             command=self.cmd,
             image=None if builds_in else self.image or default_image,
             env=env,

@@ -26,7 +26,7 @@ FORK = {
         "nodes": [
             {"step": {"key": "install", "cmd": "true", "label": "Install"}, "env": {}},
             {"step": {"key": "lint", "cmd": "true", "label": "Lint"}, "env": {}},
-            {"step": {"key": "test", "cmd": "true"}, "env": {}},
+            {"step": {"key": "test", "cmd": "true", "label": "test"}, "env": {}},
         ],
         "edges": [[0, 1, "builds_in"], [0, 2, "builds_in"]],
     },
@@ -217,7 +217,9 @@ def test_more_jobs_than_readers_all_come_to_their_end(
     service: PlayedService, submit: Submit, ir: Path, capsys: pytest.CaptureFixture[str]
 ):
     count = 30
-    steps = [{"type": "command", "key": f"job-{number}", "cmd": "true"} for number in range(count)]
+    steps = [
+        {"type": "command", "key": f"job-{number}", "label": f"job-{number}", "cmd": "true"} for number in range(count)
+    ]
     ir.write_text(json.dumps({"version": "0", "steps": steps}))
 
     def crowd(stage: Stage) -> None:
@@ -341,7 +343,7 @@ def test_a_tree_that_is_too_large_for_the_service_is_said_with_what_to_do(
 def test_where_few_may_wait_at_once_everyone_still_gets_every_line(
     tmp_path: Path, tree: Path, ir: Path, capsys: pytest.CaptureFixture[str]
 ):
-    steps = [{"type": "command", "key": key, "cmd": "true"} for key in ("one", "two", "three")]
+    steps = [{"type": "command", "key": key, "label": key, "cmd": "true"} for key in ("one", "two", "three")]
     ir.write_text(json.dumps({"version": "0", "steps": steps}))
 
     def play(stage: Stage) -> None:

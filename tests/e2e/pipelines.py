@@ -26,8 +26,8 @@ class Graph:
         env: dict[str, str] | None = None,
         **options: Any,
     ) -> Graph:
-        """Add a step; ``options`` are the step's further fields."""
-        self.nodes.append({"step": {"key": key, "cmd": cmd, **options}, "env": env or {}})
+        """Add a step, labelled by its key; ``options`` are the step's further fields."""
+        self.nodes.append({"step": {"key": key, "cmd": cmd, "label": key, **options}, "env": env or {}})
         for parent in after:
             edge: list[Any] = [self._index(parent), len(self.nodes) - 1, "depends_on"]
             if even_after_failure:

@@ -59,17 +59,17 @@ def test_builds_in_and_a_wait_between_one_pair_are_one_dependency():
 
 def test_builds_in_may_point_forwards_and_the_order_follows():
     assert lines(planned(flat(command("a", builds_in="c"), b, c))) == [
-        "b | b | - | -",
-        "c | c | - | -",
-        "a | a | - | c*",
+        "b | true | - | -",
+        "c | true | - | -",
+        "a | true | - | c*",
     ]
 
 
 def test_jobs_after_a_moved_one_keep_their_dependencies():
     assert lines(planned(flat(command("a", builds_in="b"), b, wait(), c))) == [
-        "b | b | - | -",
-        "a | a | - | b*",
-        "c | c | - | b a",
+        "b | true | - | -",
+        "a | true | - | b*",
+        "c | true | - | b a",
     ]
 
 

@@ -110,15 +110,15 @@ def test_only_the_env_of_the_node_counts():
 
 def test_env_and_edges_may_be_left_out_or_null():
     step = {"step": {"key": "a", "cmd": "true"}}
-    assert lines(planned({"version": "0", "graph": {"nodes": [step]}})) == ["a | a | - | -"]
+    assert lines(planned({"version": "0", "graph": {"nodes": [step]}})) == ["a | true | - | -"]
     assert lines(planned({"version": "0", "graph": {"nodes": [{**step, "env": None}], "edges": None}})) == [
-        "a | a | - | -"
+        "a | true | - | -"
     ]
 
 
 def test_edges_may_stand_before_the_nodes():
     document = {"version": "0", "graph": {"edges": [[1, 0, "depends_on"]], "nodes": [node("a"), node("b")]}}
-    assert lines(planned(document)) == ["b | b | - | -", "a | a | - | b"]
+    assert lines(planned(document)) == ["b | true | - | -", "a | true | - | b"]
     document = {"version": "0", "graph": {"edges": [[2, 0, "depends_on"]], "nodes": [node("a"), node("b")]}}
     assert refusal(document) == ("unknown_dependency", 'step "a" depends on unknown step "2"')
 

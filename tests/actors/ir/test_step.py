@@ -36,7 +36,7 @@ def args(**runner_args: Any) -> PlannedJob:
 
 
 def test_a_bare_step_has_the_defaults():
-    assert job() == PlannedJob(key="a", name="a", command="true", image=None, env={}, shape=Shape())
+    assert job() == PlannedJob(key="a", name="true", command="true", image=None, env={}, shape=Shape())
 
 
 @pytest.mark.parametrize("name", ["label", "image", "timeout_seconds", "cache", "runner", "runner_args"])
@@ -48,11 +48,25 @@ def test_unknown_members_and_the_runner_are_ignored():
     assert job(runner=["any", 1], colour="red", runner_args={"queue": {"deep": [1]}}) == job()
 
 
+@pytest.mark.parametrize("label", ["Unit tests", ":go: test"])
+def test_a_job_is_named_by_its_label(label: str):
+    assert job(label=label).name == label
+
+
+@pytest.mark.parametrize("label", [None, "", "  "])
 @pytest.mark.parametrize(
-    ("label", "name"), [("Unit tests", "Unit tests"), ("", "a"), ("  ", "a"), (":go: test", ":go: test")]
+    ("command", "name"),
+    [
+        ("pytest -q", "pytest -q"),
+        ("\n  \n\tmake  -j4 \t all\nmake install\n", "make -j4 all"),
+        ("echo \x1b[31m\u202ered", "echo [31m red"),
+        ("echo " + "x" * 75, "echo " + "x" * 75),
+        ("echo " + "x" * 76, "echo " + "x" * 74 + "…"),
+        ("\x01\x1b", "a"),
+    ],
 )
-def test_a_job_is_called_by_its_label_or_else_by_its_key(label: str, name: str):
-    assert job(label=label).name == name
+def test_without_a_label_a_job_is_named_by_its_first_line(label: str | None, command: str, name: str):
+    assert job(label=label, cmd=command).name == name
 
 
 def test_keys_may_hold_quotes_spaces_and_any_script():
