@@ -114,6 +114,10 @@ class Client:
         """Return the build's jobs in DAG creation order."""
         return self._read(f"{build_path}/jobs", JobList).data
 
+    def job(self, build_path: str, job_id: str) -> JobRecord:
+        """Return one of the build's jobs."""
+        return self._read(f"{build_path}/jobs/{quote(job_id, safe='')}", JobRecord)
+
     def debits_since(self, organization: str, since: datetime) -> Iterator[Transaction]:
         """Yield the organization's debits for jobs, newest first, back to an instant."""
         params = {"limit": "100"}

@@ -12,7 +12,7 @@ from ci_daemon.submit.log_reader import read_log
 from ci_daemon.submit.patience import persist
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ci_daemon.submit.client import Client
     from ci_daemon.submit.records import BuildRecord, JobRecord
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Begun", "BuildChanged", "Event", "Follower", "JobChanged", "Line"]
 
 _POLL_SECONDS = 0.3
+_BEGUN = {"running", "canceling", "timing_out"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,32 +117,48 @@ class Follower:
                 state = build.state
             yield from self._arriving(time.monotonic() + pause)
 
-    def _changed(self, jobs: list[JobRecord]) -> Iterator[Event]:
+    def _changed(self, jobs: Iterable[JobRecord]) -> Iterator[Event]:
+        """Yield the jobs that are in another state than was shown. A job is shown to run until its log is read."""
         for job in jobs:
-            before = self._shown.get(job.id)
+            now = job
             if job.over and not self._all_read(job):
-                continue
-            if before is None or (before.state, before.pending_reason) != (job.state, job.pending_reason):
-                self._shown[job.id] = job
-                yield JobChanged(job)
+                if job.started_at is None or self._has_begun(job):
+                    continue
+                now = job.at_its_start
+            before = self._shown.get(job.id)
+            if before is None or (before.state, before.pending_reason) != (now.state, now.pending_reason):
+                self._shown[job.id] = now
+                yield JobChanged(now)
+
+    def _has_begun(self, job: JobRecord) -> bool:
+        shown = self._shown.get(job.id)
+        return shown is not None and shown.state in _BEGUN
 
     def _all_read(self, job: JobRecord) -> bool:
         return job.id not in self._followed or job.id in self._read
 
-    def _arriving(self, until: float) -> Iterator[Line]:
-        """Yield lines until the moment comes, or a log has ended, which is when states are worth another look."""
+    def _arriving(self, until: float) -> Iterator[Event]:
+        """Yield lines until the moment comes, or a log has ended, which is when states are worth another look.
+
+        A line may come before its job was seen to run: then the job is looked at first.
+        """
         while (left := until - time.monotonic()) > 0:
             try:
                 found = self._found.get(timeout=left)
             except queue.Empty:
                 return
             if isinstance(found, Line):
+                if not self._has_begun(found.job):
+                    yield from self._changed([self._look(found.job)])
                 yield found
                 continue
             if found.fault is not None:
                 raise found.fault
             self._read.add(found.job.id)
             return
+
+    def _look(self, job: JobRecord) -> JobRecord:
+        return persist(lambda: self._client.job(self._path, job.id))
 
     def _follow(self, job: JobRecord) -> None:
         self._followed.add(job.id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime  # noqa: TC003 - pydantic reads the annotations
 
 __all__ = ["BuildRecord", "JobList", "JobRecord", "PipelineRecord", "Transaction", "TransactionPage", "UserRecord"]
@@ -51,6 +51,20 @@ class JobRecord:
     def over(self) -> bool:
         """Whether the state is final."""
         return self.state in {"passed", "failed", "skipped", "canceled", "timed_out"}
+
+    @property
+    def at_its_start(self) -> JobRecord:
+        """The same job as it was when its command started."""
+        return replace(
+            self,
+            state="running",
+            exit_code=None,
+            error_code=None,
+            error_message=None,
+            soft_failed=False,
+            pending_reason=None,
+            finished_at=None,
+        )
 
     @property
     def seconds(self) -> float | None:

@@ -15,7 +15,7 @@ from typing import Any
 from prometheus_client.registry import Collector
 
 from api import HttpSettings, Server, create_app
-from storage import Build, BuildState, Job, JobState, LedgerSource, Outcome, Shape, Storage
+from storage import Build, BuildState, Job, JobState, Lease, LedgerSource, Outcome, Shape, Storage
 
 PATIENCE = 30.0
 
@@ -95,7 +95,7 @@ class Stage:
         assert self.service.storage.jobs.move(job.id, job.state, to)
         self.service.engine.stir(job.uuid)
 
-    def start(self, key: str) -> None:
+    def assign(self, key: str) -> Lease:
         storage = self.service.storage
         if self.job(key).state is JobState.PENDING:
             self.move(key, JobState.SCHEDULED)
@@ -110,8 +110,12 @@ class Stage:
         )
         assert lease is not None
         assert storage.leases.active(lease.id)
-        assert storage.leases.start(lease.id, self.job(key).id)
         self.roll(BuildState.RUNNING)
+        return lease
+
+    def start(self, key: str) -> None:
+        lease = self.service.storage.leases.of_job(self.job(key).id) or self.assign(key)
+        assert self.service.storage.leases.start(lease.id, self.job(key).id)
 
     def write(self, key: str, output: str) -> None:
         job = self.job(key)

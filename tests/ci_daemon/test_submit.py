@@ -110,6 +110,29 @@ def test_follows_every_job_under_its_name_to_a_table_of_times_and_costs(
     assert "/builds/1/jobs" in lines[-2]
 
 
+def test_a_job_is_running_before_its_first_line(
+    service: PlayedService, submit: Submit, capsys: pytest.CaptureFixture[str]
+):
+    """Whether its command ends before its states are looked at, or begins between two looks."""
+
+    def playing(stage: Stage) -> None:
+        stage.run("install", "installed\n")
+        stage.assign("lint")
+        assert service.engine.watched.acquire(timeout=30), "nobody follows"
+        stage.start("lint")
+        stage.write("lint", "linting\n")
+        stage.finish("lint")
+        stage.run("test", "")
+        stage.roll(BuildState.PASSED)
+
+    with service.playing(playing):
+        assert submit() == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name, line in (("Install", "installed"), ("Lint   ", "linting"), ("test   ", "* passed in 1.0 s")):
+        assert lines.count(f"{name} | * running") == 1
+        assert lines.index(f"{name} | * running") < lines.index(f"{name} | {line}")
+
+
 def test_a_failure_is_the_exit_code_and_says_where_its_log_is(
     service: PlayedService, submit: Submit, capsys: pytest.CaptureFixture[str]
 ):
