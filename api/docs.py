@@ -20,7 +20,7 @@ _HEAD = """<link rel="stylesheet" href="{root}docs/static/swagger-ui.css">
 <script defer src="{root}docs/static/swagger-ui-bundle.js"></script>
 <script defer src="{root}docs/static/reference.js"></script>"""
 _BODY = """<main id="reference"></main>
-<noscript>The reference needs JavaScript. <a href="{root}api/v0/openapi.json">Its OpenAPI document</a> does not.</noscript>"""
+<noscript>The reference needs JavaScript; its <a href="{root}api/v0/openapi.json">document</a> does not.</noscript>"""
 
 # React sets styles through an attribute, and the style sheet has its icons in itself.
 _ALLOWED = {
