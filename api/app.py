@@ -92,7 +92,8 @@ def create_app(
     clock = clock or SystemClock()
     streams = streams or Streams(settings.max_streams, settings.max_streams_per_reader)
     signer = Signer(storage.vault.derive(b"api tokens and cursors"))
-    rates = RateLimits(rate_limits or RateLimitSettings(), settings.trusted_proxies, clock)
+    rate_limits = rate_limits or RateLimitSettings()
+    rates = RateLimits(rate_limits, settings.trusted_proxies, clock)
     access = Access(storage, rates)
     pager = Pager(signer)
     tokens = LogTokens(signer, clock)
@@ -102,13 +103,16 @@ def create_app(
     routes = Routes()
     _add_meta(routes, Health(engine), Metrics(registry, rates, settings.metrics_token))
     routes.add(f"{_V0}/user", CurrentUser(storage, engine, access, rates))
-    api_tokens = ApiTokens(storage, access, rates, clock)
-    routes.add(f"{_V0}/user/api-tokens", api_tokens, "list")
-    routes.add(f"{_V0}/user/api-tokens/{{id}}", api_tokens)
+    _add_api_tokens(routes, ApiTokens(storage, access, rates, clock))
     routes.add(f"{_V0}/auth/logout", Logout(access, rates))
     _add_handoffs(routes, Handoffs(storage, access, rates))
-    _add_organizations(routes, Organizations(storage, access, pager))
-    _add_people(routes, Members(storage, access), Invites(storage, access, rates, mailer or NoMailer(), settings.url))
+    invites = Invites(storage, access, rates, mailer or NoMailer(), settings.url, rate_limits.invites_per_day)
+    _add_organizations(
+        routes,
+        Organizations(storage, access, pager, rate_limits.organizations_per_account),
+        Members(storage, access),
+        invites,
+    )
 
     pipelines = Pipelines(storage, access, pager)
     routes.add(_PIPELINES, pipelines, "list")
@@ -154,19 +158,21 @@ def _add_meta(routes: Routes, health: Health, metrics: Metrics) -> None:
     routes.add(f"{_V0}/ping", Ping())
 
 
+def _add_api_tokens(routes: Routes, api_tokens: ApiTokens) -> None:
+    routes.add(f"{_V0}/user/api-tokens", api_tokens, "list")
+    routes.add(f"{_V0}/user/api-tokens/{{id}}", api_tokens)
+
+
 def _add_handoffs(routes: Routes, handoffs: Handoffs) -> None:
     for step in ("transfer", "claim", "code", "redeem"):
         routes.add(f"{_V0}/auth/cli/{step}", handoffs, step)
         routes.add(f"{_V2}/auth/cli/{step}", handoffs, f"{step}_v2")
 
 
-def _add_organizations(routes: Routes, organizations: Organizations) -> None:
-    routes.add(f"{_V0}/organizations", organizations, "list")
-    routes.add(f"{_V0}/organizations/{{org}}", organizations)
-
-
-def _add_people(routes: Routes, members: Members, invites: Invites) -> None:
+def _add_organizations(routes: Routes, organizations: Organizations, members: Members, invites: Invites) -> None:
     organization = f"{_V0}/organizations/{{org}}"
+    routes.add(f"{_V0}/organizations", organizations, "list")
+    routes.add(organization, organizations)
     routes.add(f"{organization}/members", members, "list")
     routes.add(f"{organization}/members/{{user_id}}", members)
     routes.add(f"{organization}/invites", invites, "list")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field
@@ -11,12 +10,24 @@ import storage
 from api.bodies import answer, read_body
 from api.errors import ApiError
 from api.fields import RequestBody, Text, Timestamp, Uuid, Value, stamp
+from api.mailer import letter
 from api.operations import Answer, operation
 from api.organizations import OrganizationRecord
 from api.roles import INVITABLE, InvitedRole, role_in
-from storage import InviteInvalid, InviteUnacceptable, Role, Storage
+from storage import (
+    EmailInvalid,
+    InviteDraft,
+    InviteInvalid,
+    InviteUnacceptable,
+    Role,
+    Storage,
+    TooManyInvites,
+    email_address,
+)
 
 if TYPE_CHECKING:
+    from email.message import EmailMessage
+
     import falcon
 
     from api.access import Access, Member
@@ -24,8 +35,6 @@ if TYPE_CHECKING:
     from api.rate_limits import RateLimits
 
 __all__ = ["AcceptInviteRequest", "CreateInviteRequest", "InviteListRecord", "InviteRecord", "Invites"]
-
-_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
 
 
 class InviteRecord(BaseModel):
@@ -67,12 +76,15 @@ class AcceptInviteRequest(RequestBody):
 class Invites:
     """``/api/v0/organizations/{org}/invites``, what is below it, and ``/api/v0/invites/accept``."""
 
-    def __init__(self, storage: Storage, access: Access, limits: RateLimits, mailer: Mailer, base_url: str) -> None:
+    def __init__(
+        self, storage: Storage, access: Access, limits: RateLimits, mailer: Mailer, base_url: str, most_a_day: int
+    ) -> None:
         self._storage = storage
         self._access = access
         self._limits = limits
         self._mailer = mailer
         self._base_url = base_url
+        self._most_a_day = most_a_day
 
     @operation(
         "listInvites",
@@ -88,7 +100,7 @@ class Invites:
     @operation(
         "createInvite",
         Answer(201, "The invite, with its token, which is shown this once.", InviteRecord),
-        errors=("organization_not_found", "insufficient_org_role", "invalid_role", "invite_invalid"),
+        errors=("organization_not_found", "insufficient_org_role", "invalid_role", "invite_invalid", "rate_limited"),
         body=CreateInviteRequest,
     )
     def on_post_list(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
@@ -96,16 +108,22 @@ class Invites:
         member = self._access.member(req, org, at_least=Role.ADMIN)
         body = read_body(req, CreateInviteRequest)
         role = role_in(body.role, *INVITABLE)
-        email = body.email.strip().lower()
-        if not _ADDRESS.fullmatch(email):
-            raise ApiError("invite_invalid", "email: expected an address such as ada@example.org")
         try:
-            invite, token = self._storage.invites.create(member.organization.id, email, role)
+            draft = self._storage.invites.draft(email_address(body.email), role)
+            # Written first: an invite whose token cannot be told to anybody is none.
+            letter = _letter(member, draft, self._base_url)
+            invite = self._storage.invites.create(
+                member.organization.id, member.caller.user.id, draft, self._most_a_day
+            )
+        except EmailInvalid as error:
+            raise ApiError("invite_invalid", f"email: expected one address such as ada@example.org: {error}") from None
         except InviteInvalid as error:
             raise ApiError("invite_invalid", str(error)) from None
-        self._mailer.send(email, *_letter(member, invite, token, self._base_url))
+        except TooManyInvites as error:
+            raise ApiError("rate_limited", str(error), headers={"Retry-After": str(error.retry_in)}) from None
+        self._mailer.send(letter)
         resp.cache_control = ["no-store"]
-        answer(resp, InviteRecord.of(invite, token), status=201)
+        answer(resp, InviteRecord.of(invite, draft.token), status=201)
 
     @operation(
         "revokeInvite",
@@ -138,17 +156,16 @@ class Invites:
         answer(resp, OrganizationRecord.of(organization))
 
 
-def _letter(member: Member, invite: storage.Invite, token: str, base_url: str) -> tuple[str, str]:
-    """Return subject and text of the letter that brings an invite."""
+def _letter(member: Member, draft: InviteDraft, base_url: str) -> EmailMessage:
     slug = member.organization.slug
-    text = f"""{member.caller.user.email} invites you to the organization {slug} on {base_url}, as {invite.role}.
+    text = f"""{member.caller.user.email} invites you to the organization {slug} on {base_url}, as {draft.role}.
 
-To accept, send this token with your own API key or session, until {invite.expires_at:%Y-%m-%d %H:%M} UTC:
+To accept, send this token with your own API key or session, until {draft.expires_at:%Y-%m-%d %H:%M} UTC:
 
     curl -X POST {base_url}/api/v0/invites/accept \\
       -H "Authorization: Bearer $CI_DAEMON_TOKEN" -H "Content-Type: application/json" \\
-      -d '{{"token": "{token}"}}'
+      -d '{{"token": "{draft.token}"}}'
 
-Whoever does not know {member.caller.user.email} need do nothing.
+If you do not know {member.caller.user.email}, do nothing.
 """
-    return f"Invite to {slug}", text
+    return letter(draft.email, f"Invite to {slug}", text)

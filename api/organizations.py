@@ -13,7 +13,7 @@ from api.errors import ApiError
 from api.fields import RequestBody, RequiredText, Text, Timestamp, stamp
 from api.operations import Answer, operation
 from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
-from storage import NameUnusable, Storage
+from storage import NameUnusable, Storage, TooManyOrganizations
 
 if TYPE_CHECKING:
     import falcon
@@ -53,10 +53,11 @@ class CreateOrganizationRequest(RequestBody):
 class Organizations:
     """``/api/v0/organizations`` and ``/api/v0/organizations/{org}``."""
 
-    def __init__(self, storage: Storage, access: Access, pager: Pager) -> None:
+    def __init__(self, storage: Storage, access: Access, pager: Pager, most_owned: int) -> None:
         self._storage = storage
         self._access = access
         self._pager = pager
+        self._most_owned = most_owned
 
     @operation(
         "listOrganizations",
@@ -71,16 +72,21 @@ class Organizations:
         self._pager.answer(req, resp, f"organizations/{user.id}", page, OrganizationRecord.of)
 
     @operation(
-        "createOrganization", Answer(201, "The organization.", OrganizationRecord), body=CreateOrganizationRequest
+        "createOrganization",
+        Answer(201, "The organization.", OrganizationRecord),
+        errors=("organization_limit_reached",),
+        body=CreateOrganizationRequest,
     )
     def on_post_list(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create an organization, which the caller owns."""
         user = self._access.caller(req).user
         body = read_body(req, CreateOrganizationRequest)
         try:
-            organization = self._storage.organizations.create(body.name, body.url or "", user.id)
+            organization = self._storage.organizations.create(body.name, body.url or "", user.id, self._most_owned)
         except NameUnusable:
             raise ApiError("invalid_body", "name: expected at least one letter a-z or digit") from None
+        except TooManyOrganizations as error:
+            raise ApiError("organization_limit_reached", str(error)) from None
         answer(resp, OrganizationRecord.of(organization), status=201)
 
     @operation(

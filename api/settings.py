@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from ipaddress import ip_network
 
 __all__ = ["HttpSettings", "RateLimitSettings"]
@@ -81,22 +81,24 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True)
 class RateLimitSettings:
-    """Section ``[rate_limits]``: how many requests a minute where credentials are given out or tried.
+    """Section ``[rate_limits]``: requests a minute where credentials are given out or tried, and limits by account.
 
     Somebody who was quiet may send a minute's worth at once. Command lines that wait for a person to sign in ask once a
     second, so the default carries twenty of them behind one address. ``tracked`` is how many addresses and accounts are
-    remembered.
+    remembered. One account sends at most ``invites_per_day`` and owns at most ``organizations_per_account``.
     """
 
     address_per_minute: int = 1200
     account_per_minute: int = 60
     failures_per_minute: int = 120
     tracked: int = 10_000
+    invites_per_day: int = 100
+    organizations_per_account: int = 50
 
     def __post_init__(self) -> None:
-        for name in ("address_per_minute", "account_per_minute", "failures_per_minute", "tracked"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1")
+        for limit in fields(self):
+            if getattr(self, limit.name) < 1:
+                raise ValueError(f"{limit.name} must be at least 1")
 
 
 def _is_network(text: str) -> bool:

@@ -8,8 +8,12 @@ import smtplib
 import ssl
 import threading
 from dataclasses import dataclass, field
-from email.message import EmailMessage
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+from storage import EmailInvalid, email_address
+
+if TYPE_CHECKING:
+    from email.message import EmailMessage
 
 __all__ = ["MailSettings", "SmtpMailer"]
 
@@ -39,8 +43,10 @@ class MailSettings:
     def __post_init__(self) -> None:
         if not 0 < self.port <= _HIGHEST_PORT:
             raise ValueError(f"port must be from 1 to {_HIGHEST_PORT}")
-        if "@" not in self.sender or any(character.isspace() for character in self.sender):
-            raise ValueError(f'sender must be an address such as "ci@example.org", not "{self.sender}"')
+        try:
+            email_address(self.sender)
+        except EmailInvalid as error:
+            raise ValueError(f'sender must be an address such as "ci@example.org": {error}') from None
 
 
 class SmtpMailer:
@@ -53,17 +59,13 @@ class SmtpMailer:
         self._thread = threading.Thread(target=self._run, name="mailer", daemon=True)
         self._thread.start()
 
-    def send(self, to: str, subject: str, text: str) -> None:
+    def send(self, letter: EmailMessage) -> None:
         """Queue a letter; a full queue drops it."""
-        letter = EmailMessage()
         letter["From"] = self._settings.sender
-        letter["To"] = to
-        letter["Subject"] = subject
-        letter.set_content(text)
         try:
             self._letters.put_nowait(letter)
         except queue.Full:
-            _log.error("a letter to %s is dropped: %d wait for the mail server already", to, _MOST_WAITING)
+            _log.error("a letter to %s is dropped: %d wait for the mail server already", letter["To"], _MOST_WAITING)
 
     def close(self) -> None:
         """Send what is queued, within some seconds, and end the thread."""

@@ -6,6 +6,7 @@ from storage.artifact_files import ArtifactFiles
 from storage.billing import MICRO_CENTS, Rates
 from storage.clock import Clock, SystemClock
 from storage.copying import FrozenDatabase, check_database, frozen
+from storage.email_addresses import email_address
 from storage.errors import (
     AlreadyInitialized,
     BuildFinished,
@@ -18,6 +19,7 @@ from storage.errors import (
     DatabaseGone,
     DatabaseUnavailable,
     DatabaseUnreadable,
+    EmailInvalid,
     EmailTaken,
     InviteInvalid,
     InviteUnacceptable,
@@ -39,6 +41,8 @@ from storage.errors import (
     SoleOwner,
     StorageClosed,
     StorageError,
+    TooManyInvites,
+    TooManyOrganizations,
     UsageTooLong,
 )
 from storage.faults import ServiceFault
@@ -63,6 +67,7 @@ from storage.records import (
     Hold,
     HoldEnd,
     Invite,
+    InviteDraft,
     Job,
     JobState,
     KeyUse,
@@ -131,11 +136,13 @@ __all__ = [
     "Discrepancy",
     "Edge",
     "EdgeKind",
+    "EmailInvalid",
     "EmailTaken",
     "FrozenDatabase",
     "Hold",
     "HoldEnd",
     "Invite",
+    "InviteDraft",
     "InviteInvalid",
     "InviteUnacceptable",
     "Job",
@@ -199,12 +206,15 @@ __all__ = [
     "SystemClock",
     "Token",
     "TokenKind",
+    "TooManyInvites",
+    "TooManyOrganizations",
     "Usage",
     "UsageTooLong",
     "User",
     "Vault",
     "Visibility",
     "check_database",
+    "email_address",
     "frozen",
     "slugify",
 ]

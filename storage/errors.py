@@ -23,6 +23,7 @@ __all__ = [
     "DatabaseGone",
     "DatabaseUnavailable",
     "DatabaseUnreadable",
+    "EmailInvalid",
     "EmailTaken",
     "InviteInvalid",
     "InviteUnacceptable",
@@ -44,6 +45,8 @@ __all__ = [
     "SoleOwner",
     "StorageClosed",
     "StorageError",
+    "TooManyInvites",
+    "TooManyOrganizations",
     "UsageTooLong",
 ]
 
@@ -143,8 +146,20 @@ class InviteInvalid(StorageError):
     """The address cannot be invited; the message says why."""
 
 
+class TooManyInvites(StorageError):
+    """The account has sent as many invites as it may in a day; ``retry_in`` is the seconds until it may send one."""
+
+    def __init__(self, most: int, retry_in: int) -> None:
+        super().__init__(f"one account sends at most {most} invites a day")
+        self.retry_in = retry_in
+
+
 class InviteUnacceptable(StorageError):
     """The invite does not let this user in; the message says why."""
+
+
+class EmailInvalid(StorageError):
+    """This is not one e-mail address."""
 
 
 class EmailTaken(StorageError):
@@ -202,6 +217,10 @@ class CouponExpired(StorageError):
 
 class CouponExhausted(StorageError):
     """As many organizations have redeemed the coupon as may."""
+
+
+class TooManyOrganizations(StorageError):
+    """The account owns as many organizations as it may."""
 
 
 class UsageTooLong(StorageError):

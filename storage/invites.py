@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
+from math import ceil
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from storage.errors import InviteInvalid, InviteUnacceptable
-from storage.instants import DAY, to_micros
+from storage.errors import InviteInvalid, InviteUnacceptable, TooManyInvites
+from storage.instants import DAY, from_micros, to_micros
 from storage.models import InviteRow, MembershipRow, OrganizationRow, UserRow
-from storage.records import Invite, Role
+from storage.records import Invite, InviteDraft, Role
 from storage.statements import Columns, Command, Query, first, insert_into, slot, written
 from storage.tokens import hashed
 
@@ -22,6 +23,7 @@ __all__ = ["Invites"]
 
 _LIFETIME = 7 * DAY
 _TOKEN_BYTES = 32
+_SECOND = 1_000_000
 
 _INVITE = Columns(
     Invite,
@@ -67,6 +69,14 @@ class Invites:
             ),
             first,
         )
+        self._recent = Query(
+            database,
+            InviteRow.select(InviteRow.created_at)
+            .where(InviteRow.inviter == slot("inviter_id"), InviteRow.created_at > slot("since"))
+            .order_by(InviteRow.created_at.desc())
+            .limit(slot("limit")),
+            first,
+        )
         self._insert = Command(database, insert_into(InviteRow, "accepted_at", "revoked_at"))
         self._accept = Command(
             database, InviteRow.update({InviteRow.accepted_at: slot("now")}).where(InviteRow.id == slot("id"))
@@ -76,28 +86,37 @@ class Invites:
             InviteRow.update({InviteRow.revoked_at: slot("now")}).where(pending, InviteRow.uuid == slot("uuid")),
         )
 
-    def create(self, organization_id: int, email: str, role: Role) -> tuple[Invite, str]:
-        """Invite an address; return the invite and its token, which stands nowhere else.
+    def draft(self, email: str, role: Role) -> InviteDraft:
+        """Return an invite that `create` may store, so that its letter can be written before."""
+        expires_at = from_micros(self._database.now() + _LIFETIME)
+        return InviteDraft(email, role, secrets.token_urlsafe(_TOKEN_BYTES), expires_at)
 
-        Raises InviteInvalid where the address is a member's or has a pending invite.
+    def create(self, organization_id: int, inviter_id: int, draft: InviteDraft, most_a_day: int) -> Invite:
+        """Store an invite, of which its inviter sends at most so many in 24 hours, revoked ones included.
+
+        Raises InviteInvalid where the address is a member's or has a pending invite, and TooManyInvites.
         """
-        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        email = draft.email
         with self._database.write():
             now = self._database.now()
             if self._member.one(organization_id=organization_id, email=email) is not None:
                 raise InviteInvalid(f"{email} is a member already")
             if self._pending_of.one(organization_id=organization_id, email=email, now=now) is not None:
                 raise InviteInvalid(f"{email} has an invite already: revoke it to send another")
+            recent = self._recent.all(inviter_id=inviter_id, since=now - DAY, limit=most_a_day)
+            if len(recent) >= most_a_day:
+                raise TooManyInvites(most_a_day, retry_in=ceil((recent[-1] + DAY - now) / _SECOND))
             invite_id = self._insert.insert(
                 uuid=str(uuid4()),
                 organization_id=organization_id,
+                inviter_id=inviter_id,
                 email=email,
-                role=role,
-                hash=hashed(token),
+                role=draft.role,
+                hash=hashed(draft.token),
                 created_at=now,
-                expires_at=now + _LIFETIME,
+                expires_at=to_micros(draft.expires_at),
             )
-            return written(self._by_id.one(id=invite_id)), token
+            return written(self._by_id.one(id=invite_id))
 
     def pending(self, organization_id: int) -> list[Invite]:
         """Return the invites that can still be accepted, oldest first."""

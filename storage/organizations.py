@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import peewee
 
-from storage.errors import NameUnusable
+from storage.errors import NameUnusable, TooManyOrganizations
 from storage.models import MembershipRow, OrganizationRow
 from storage.records import Organization, Page, Role
 from storage.slugs import slug_candidates, slugify
@@ -62,6 +62,13 @@ class Organizations:
             ),
             Columns(Role, MembershipRow.role),
         )
+        self._owned = Query(
+            database,
+            MembershipRow.select(peewee.fn.COUNT(MembershipRow.organization))
+            .join(OrganizationRow)
+            .where(of_user, MembershipRow.role == Role.OWNER, OrganizationRow.closed_at.is_null()),
+            first,
+        )
         self._slug_taken = Query(
             database, OrganizationRow.select(OrganizationRow.id).where(OrganizationRow.slug == slot("slug")), first
         )
@@ -85,9 +92,14 @@ class Organizations:
         )
         self._insert_membership = Command(database, insert_into(MembershipRow))
 
-    def create(self, name: str, url: str, owner_id: int) -> Organization:
-        """Add an organization that a user owns; its slug comes from the name. Raises NameUnusable."""
+    def create(self, name: str, url: str, owner_id: int, most_owned: int | None = None) -> Organization:
+        """Add an organization that a user owns; its slug comes from the name.
+
+        Raises NameUnusable, and TooManyOrganizations for a user who owns ``most_owned`` already.
+        """
         with self._database.write():
+            if most_owned is not None and written(self._owned.one(user_id=owner_id)) >= most_owned:
+                raise TooManyOrganizations(f"one account owns at most {most_owned} organizations")
             organization_id = self.add(name, name, url)
             self.add_member(organization_id, owner_id, Role.OWNER)
             return written(self._by_id.one(id=organization_id))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
+import storage
 from ci_daemon.command.texts import one_line
 
 __all__ = ["email_address", "shown_name"]
 
-_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
 _MOST = 255
 
 shown_name = one_line(_MOST)
@@ -18,7 +16,9 @@ shown_name = one_line(_MOST)
 
 
 def email_address(text: str) -> str:
-    """Take an e-mail address, of which no more is looked at than its form. Raises BadParameter."""
-    if not _ADDRESS.fullmatch(text) or not text.isprintable() or len(text) > _MOST:
-        raise click.BadParameter(f'"{text[:_MOST]}" is no e-mail address: give one like ada@example.org')
-    return text
+    """Take an e-mail address, of which the form alone is checked. Raises BadParameter."""
+    try:
+        return storage.email_address(text)
+    except storage.EmailInvalid as error:
+        shown = text[:_MOST].encode("unicode_escape").decode()
+        raise click.BadParameter(f'"{shown}" is no e-mail address, give one like ada@example.org: {error}') from None

@@ -94,6 +94,7 @@ class InviteRow(peewee.Model):
     id = peewee.AutoField()
     uuid = peewee.TextField()
     organization = peewee.ForeignKeyField(OrganizationRow)
+    inviter = peewee.ForeignKeyField(UserRow, null=True)
     email = peewee.TextField()
     role = ChoiceField(Role)
     hash = peewee.BlobField()

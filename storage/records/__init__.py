@@ -6,7 +6,18 @@ see. Times are aware datetimes in UTC.
 
 from __future__ import annotations
 
-from storage.records.accounts import Caller, HandoffKind, Invite, Member, Organization, Role, Token, TokenKind, User
+from storage.records.accounts import (
+    Caller,
+    HandoffKind,
+    Invite,
+    InviteDraft,
+    Member,
+    Organization,
+    Role,
+    Token,
+    TokenKind,
+    User,
+)
 from storage.records.artifacts import Artifact, NewArtifact
 from storage.records.audit import AuditEntry
 from storage.records.builds import Build, BuildState, KeyUse, NewBuild, RequestKey
@@ -42,6 +53,7 @@ __all__ = [
     "Hold",
     "HoldEnd",
     "Invite",
+    "InviteDraft",
     "Job",
     "JobState",
     "KeyUse",

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["Caller", "HandoffKind", "Invite", "Member", "Organization", "Role", "Token", "TokenKind", "User"]
+__all__ = [
+    "Caller",
+    "HandoffKind",
+    "Invite",
+    "InviteDraft",
+    "Member",
+    "Organization",
+    "Role",
+    "Token",
+    "TokenKind",
+    "User",
+]
 
 
 class Role(StrEnum):
@@ -49,6 +60,16 @@ class Invite:
     expires_at: datetime
     accepted_at: datetime | None
     revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class InviteDraft:
+    """An invite that is not stored yet, with its token, of which the storage keeps a hash alone."""
+
+    email: str
+    role: Role
+    token: str
+    expires_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

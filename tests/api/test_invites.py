@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from email.message import EmailMessage
 from typing import Any
 
 import pytest
 from falcon import testing
 
-from api import HttpSettings, create_app
+from api import HttpSettings, RateLimitSettings, create_app
 from storage import Role, Storage
 from tests.api.world import Account, DummyEngine, TurnableClock, World
 
@@ -171,17 +172,52 @@ def test_an_invite_of_another_organization_is_not_found(ada: Account, bob: Accou
 
 
 def test_the_token_goes_to_the_address_by_mail(storage: Storage, clock: TurnableClock, settings: HttpSettings):
-    letters: list[tuple[str, str, str]] = []
+    letters: list[EmailMessage] = []
 
     class Pigeon:
-        def send(self, to: str, subject: str, text: str) -> None:
-            letters.append((to, subject, text))
+        def send(self, letter: EmailMessage) -> None:
+            letters.append(letter)
 
     engine = DummyEngine(storage, clock)
     world = World(storage, engine, clock, create_app(storage, engine, settings, clock=clock, mailer=Pigeon()))
     made = invite(world.join("ada@example.org"))
 
-    ((to, subject, text),) = letters
-    assert (to, subject) == ("bob@example.org", "Invite to ada-example-org")
+    (letter,) = letters
+    text = letter.get_content()
+    assert (letter["To"], letter["Subject"]) == ("bob@example.org", "Invite to ada-example-org")
     assert made.json["token"] in text
     assert "https://ci.example.org/api/v0/invites/accept" in text
+
+
+@pytest.mark.parametrize(
+    "email",
+    ["a,b@c", "a@[", "ada@example.org,eve@example.org", "<eve@example.org>", '"a b"@c.org', "a@b\nBcc: c@d", "a@"],
+)
+def test_only_one_address_is_invited(ada: Account, email: str):
+    answered = invite(ada, email)
+    assert (answered.status_code, refusal(answered)[0]) == (422, "invite_invalid")
+    assert ada.client.simulate_get(f"{ada.path}/invites").json["data"] == []
+
+
+def test_one_account_sends_a_limited_number_of_invites_a_day(
+    storage: Storage, clock: TurnableClock, settings: HttpSettings
+):
+    limits = RateLimitSettings(invites_per_day=2)
+    app = create_app(storage, DummyEngine(storage, clock), settings, clock=clock, rate_limits=limits)
+    world = World(storage, DummyEngine(storage, clock), clock, app)
+    ada, bob = world.join("ada@example.org"), world.join("bob@example.org")
+    bob.joins(ada, Role.ADMIN)
+    first = invite(ada, "one@example.org").json
+    clock.turn(3600)
+    assert invite(ada, "two@example.org").status_code == 201
+    assert ada.client.simulate_delete(f"{ada.path}/invites/{first['id']}").status_code == 204
+
+    refused = invite(ada, "three@example.org")
+    assert (refused.status_code, refusal(refused)[0]) == (429, "rate_limited")
+    assert refused.headers["Retry-After"] == str(23 * 3600)
+    assert (
+        bob.client.simulate_post(f"{ada.path}/invites", json={"email": "x@example.org", "role": "member"}).status_code
+        == 201
+    )
+    clock.turn(23 * 3600)
+    assert invite(ada, "three@example.org").status_code == 201

@@ -4,7 +4,9 @@ import re
 
 import pytest
 
-from tests.api.world import Account, World
+from api import HttpSettings, RateLimitSettings, create_app
+from storage import Storage
+from tests.api.world import Account, DummyEngine, TurnableClock, World
 
 ORGANIZATIONS = "/api/v0/organizations"
 
@@ -77,3 +79,16 @@ def test_an_organization_is_read_by_its_slug(world: World, ada: Account, bob: Ac
         refused = client.simulate_get(path)
         assert (refused.status_code, refused.json["error"]["code"]) == (404, "organization_not_found")
     assert world.anonymous.simulate_get(ada.path).status_code == 401
+
+
+def test_one_account_owns_a_limited_number_of_organizations(
+    storage: Storage, clock: TurnableClock, settings: HttpSettings
+):
+    limits = RateLimitSettings(organizations_per_account=3)
+    app = create_app(storage, DummyEngine(storage, clock), settings, clock=clock, rate_limits=limits)
+    ada = World(storage, DummyEngine(storage, clock), clock, app).join("ada@example.org")
+    statuses = [ada.client.simulate_post("/api/v0/organizations", json={"name": name}).status_code for name in "abc"]
+    refused = ada.client.simulate_post("/api/v0/organizations", json={"name": "d"})
+
+    assert statuses == [201, 201, 409]
+    assert refused.json["error"]["code"] == "organization_limit_reached"

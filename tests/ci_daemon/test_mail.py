@@ -10,6 +10,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Message as MessageHandler
 
+from api.mailer import letter
 from ci_daemon.mail import MailSettings, SmtpMailer
 
 
@@ -42,11 +43,15 @@ def port(inbox: Inbox) -> Iterator[int]:
 def test_letters_reach_a_mail_server(port: int, inbox: Inbox):
     settings = MailSettings("127.0.0.1", port, "none", sender="ci@example.org")
     mailer = SmtpMailer(settings)
-    mailer.send("bob@example.org", "Invite to ada", "Grüße")
-    letter = inbox.letters.get(timeout=30)
+    mailer.send(letter("bob@example.org", "Invite to ada", "Grüße"))
+    arrived = inbox.letters.get(timeout=30)
 
-    assert (letter["From"], letter["To"], letter["Subject"]) == ("ci@example.org", "bob@example.org", "Invite to ada")
-    body = letter.get_payload(decode=True)
+    assert (arrived["From"], arrived["To"], arrived["Subject"]) == (
+        "ci@example.org",
+        "bob@example.org",
+        "Invite to ada",
+    )
+    body = arrived.get_payload(decode=True)
     assert isinstance(body, bytes)
     assert body.decode().strip() == "Grüße"
     mailer.close()
@@ -55,7 +60,7 @@ def test_letters_reach_a_mail_server(port: int, inbox: Inbox):
 def test_closing_sends_what_is_queued(port: int, inbox: Inbox):
     mailer = SmtpMailer(MailSettings("127.0.0.1", port, "none"))
     for number in range(5):
-        mailer.send("bob@example.org", f"letter {number}", "")
+        mailer.send(letter("bob@example.org", f"letter {number}", ""))
     mailer.close()
     assert inbox.letters.qsize() == 5
 
@@ -63,7 +68,7 @@ def test_closing_sends_what_is_queued(port: int, inbox: Inbox):
 def test_a_server_that_is_not_there_costs_a_line_in_the_log_and_no_more(caplog: pytest.LogCaptureFixture):
     mailer = SmtpMailer(MailSettings("127.0.0.1", 1, "none"))
     with caplog.at_level(logging.ERROR):
-        mailer.send("bob@example.org", "lost", "")
+        mailer.send(letter("bob@example.org", "lost", ""))
         mailer.close()
     assert "a letter to bob@example.org could not be sent by 127.0.0.1" in caplog.text
 

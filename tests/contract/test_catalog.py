@@ -68,6 +68,7 @@ STATUSES = {
     "coupon_exhausted": 422,
     "coupon_already_claimed": 409,
     "sole_owner": 409,
+    "organization_limit_reached": 409,
 }
 
 
