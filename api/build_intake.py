@@ -111,13 +111,17 @@ class BuildIntake:
             raise ApiError("pipeline_not_found", message)
 
     def _refuse_insolvent(self, organization_id: int) -> None:
-        if not self._storage.rates.free:
-            balance = self._storage.ledger.balance(organization_id)
-            if balance <= 0:
-                raise ApiError(
-                    "billing_insufficient_balance",
-                    f"the balance is {balance} cents; builds start while it is above 0",
-                )
+        """Raise ApiError ``billing_insufficient_balance`` where credit is required and there is none."""
+        if not self._storage.billing.require_credit:
+            return
+        balance = self._storage.ledger.balance(organization_id)
+        organization = self._storage.organizations.by_id(organization_id)
+        if balance <= 0 and organization is not None:
+            raise ApiError(
+                "billing_insufficient_balance",
+                f"the balance is {balance} cents, and this service builds on credit alone: redeem a coupon, or have its"
+                f" owner run `ci-daemon ledger grant {organization.slug} CENTS`",
+            )
 
     def _create(self, req: falcon.Request, pipeline: Pipeline, body: BuildRequest, key: RequestKey | None) -> Build:
         """Plan and store a build, and set it going."""

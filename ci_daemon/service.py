@@ -55,7 +55,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
     with ExitStack() as opened:
         lock = opened.enter_context(serving(directory))
         limit = LogLimit(config.jobs.log_limit_bytes)
-        storage = Storage.open(directory, clock, rates=config.billing, log_limit=limit)
+        storage = Storage.open(directory, clock, billing=config.billing, log_limit=limit)
         opened.callback(storage.close)
         if config.tracing.endpoint:
             opened.callback(Tracer(storage, open_collector(config.tracing), clock).close)

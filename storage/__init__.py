@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storage.artifact_files import ArtifactFiles
-from storage.billing import MICRO_CENTS, Rates
+from storage.billing import MICRO_CENTS, BillingSettings
 from storage.clock import Clock, SystemClock
 from storage.copying import FrozenDatabase, check_database, frozen
 from storage.email_addresses import email_address
@@ -113,6 +113,7 @@ __all__ = [
     "Artifact",
     "ArtifactFiles",
     "Attempt",
+    "BillingSettings",
     "Build",
     "BuildFinished",
     "BuildState",
@@ -182,7 +183,6 @@ __all__ = [
     "PipelineChanges",
     "PipelineGone",
     "QueuedJob",
-    "Rates",
     "Render",
     "Rendered",
     "RequestKey",

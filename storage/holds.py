@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.billing import MICRO_CENTS, Rates, price
+from storage.billing import MICRO_CENTS, BillingSettings, price
 from storage.instants import SECOND, to_micros
 from storage.models import BuildRow, HoldRow, JobRow, LeaseRow
 from storage.records import Hold, HoldEnd, Shape
@@ -46,9 +46,9 @@ class Holds:
     was to last: however late its end is noticed, its price is that of its time.
     """
 
-    def __init__(self, database: Database, rates: Rates, ledger: Ledger) -> None:
+    def __init__(self, database: Database, billing: BillingSettings, ledger: Ledger) -> None:
         self._database = database
-        self._rates = rates
+        self._billing = billing
         self._ledger = ledger
         this, unfinished = HoldRow.id == slot("id"), HoldRow.finished_at.is_null()
         holds = HoldRow.select(*_HOLD.selected).join(LeaseRow)
@@ -94,7 +94,7 @@ class Holds:
             job_id=job_id,
             started_at=now,
             until=now + seconds * SECOND,
-            micro_cents=price(self._rates, shape),
+            micro_cents=price(self._billing, shape),
             amount_cents=0,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.billing import Rates, cost_cents
+from storage.billing import BillingSettings, cost_cents
 from storage.clock import boot_id
 from storage.instants import SECOND
 from storage.models import LeaseRow
@@ -20,9 +20,9 @@ __all__ = ["Meter"]
 class Meter:
     """Prices leases, inside the transactions that end jobs and attempts."""
 
-    def __init__(self, database: Database, rates: Rates) -> None:
+    def __init__(self, database: Database, billing: BillingSettings) -> None:
         self._database = database
-        self._rates = rates
+        self._billing = billing
         this = LeaseRow.id == slot("id")
         shape = Columns(Shape, LeaseRow.cpu, LeaseRow.memory_gb, LeaseRow.disk_gb)
         self._lease = Query(
@@ -51,5 +51,5 @@ class Meter:
             finished_at = min(finished_at, started_at + self._database.uptime() - started_uptime)
         amount_cents = 0
         if billable and started_at is not None:
-            amount_cents = cost_cents(self._rates, shape, max(0, finished_at - started_at) // SECOND)
+            amount_cents = cost_cents(self._billing, shape, max(0, finished_at - started_at) // SECOND)
         self._close.run(id=lease_id, finished_at=finished_at, amount_cents=amount_cents)

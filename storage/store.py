@@ -13,7 +13,7 @@ from storage.artifact_retention import ArtifactRetention
 from storage.artifacts import Artifacts
 from storage.attempts import Attempts
 from storage.audit import Audit
-from storage.billing import Rates
+from storage.billing import BillingSettings
 from storage.builds import Builds
 from storage.cache import Cache
 from storage.coupons import Coupons
@@ -62,17 +62,23 @@ class Storage:
     """The truth: everything that survives the daemon. Safe in any thread; several may be open in one process."""
 
     def __init__(
-        self, directory: Path, database: Database, vault: Vault, rates: Rates, log_limit: LogLimit, clock: Clock
+        self,
+        directory: Path,
+        database: Database,
+        vault: Vault,
+        billing: BillingSettings,
+        log_limit: LogLimit,
+        clock: Clock,
     ) -> None:
         """Compose what ``create`` and ``open`` made ready."""
         self._database = database
         self.directory = directory
         self.vault = vault
-        self.rates = rates
+        self.billing = billing
         self.sources = Sources(directory / SOURCES)
         self.logs = LogFiles(directory / LOGS, log_limit, clock)
         self.ledger = Ledger(database)
-        self.holds = Holds(database, rates, self.ledger)
+        self.holds = Holds(database, billing, self.ledger)
         self.organizations = Organizations(database)
         self.members = Members(database)
         self.invites = Invites(database, self.organizations)
@@ -89,7 +95,7 @@ class Storage:
         artifact_files = ArtifactFiles(directory / ARTIFACTS)
         self.artifacts = Artifacts(database, artifact_files, self.attempts)
         self.artifact_retention = ArtifactRetention(database, artifact_files)
-        self.jobs = Jobs(database, self.attempts, Meter(database, rates), self.ledger, self.holds)
+        self.jobs = Jobs(database, self.attempts, Meter(database, billing), self.ledger, self.holds)
         self.leases = Leases(database, self.jobs, self.attempts)
         self.renders = Renders(database, self.builds, self.leases)
         self.runner_tokens = RunnerTokens(database)
@@ -107,7 +113,7 @@ class Storage:
 
     @classmethod
     def create(
-        cls, directory: Path, clock: Clock, *, rates: Rates | None = None, log_limit: LogLimit | None = None
+        cls, directory: Path, clock: Clock, *, billing: BillingSettings | None = None, log_limit: LogLimit | None = None
     ) -> Storage:
         """Make a state directory's database, key and folders, and open it. Raises AlreadyInitialized.
 
@@ -122,11 +128,11 @@ class Storage:
         if not (directory / KEY).exists():
             Vault.create(directory / KEY)
         os.close(os.open(database, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        return cls.open(directory, clock, rates=rates, log_limit=log_limit)
+        return cls.open(directory, clock, billing=billing, log_limit=log_limit)
 
     @classmethod
     def open(
-        cls, directory: Path, clock: Clock, *, rates: Rates | None = None, log_limit: LogLimit | None = None
+        cls, directory: Path, clock: Clock, *, billing: BillingSettings | None = None, log_limit: LogLimit | None = None
     ) -> Storage:
         """Open a state directory and bring its schema up to date.
 
@@ -146,7 +152,7 @@ class Storage:
                     f"cannot read {path}: {error}; check its owner, or restore a backup"
                 ) from error
             raise
-        return cls(directory, database, vault, rates or Rates(), log_limit or LogLimit(), clock)
+        return cls(directory, database, vault, billing or BillingSettings(), log_limit or LogLimit(), clock)
 
     def schema_version(self) -> int:
         """Return which migration the database is at."""

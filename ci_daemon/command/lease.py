@@ -132,7 +132,7 @@ def _cents(lease: Lease, hold: Hold | None, storage: Storage, now: datetime) -> 
         return lease.amount_cents + _seconds(hold.started_at, now) * hold.micro_cents // MICRO_CENTS
     if lease.job_id is None or lease.started_at is None:
         return 0
-    return cost_cents(storage.rates, lease.shape, _seconds(lease.started_at, lease.finished_at or now))
+    return cost_cents(storage.billing, lease.shape, _seconds(lease.started_at, lease.finished_at or now))
 
 
 def _seconds(since: datetime, until: datetime) -> int:

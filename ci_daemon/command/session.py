@@ -76,7 +76,7 @@ class Session:
     @contextmanager
     def storage(self) -> Iterator[Storage]:
         """Open the state directory's storage. Raises StorageError."""
-        storage = Storage.open(self.state_dir, SystemClock(), rates=self.config().billing)
+        storage = Storage.open(self.state_dir, SystemClock(), billing=self.config().billing)
         try:
             yield storage
         finally:

@@ -17,7 +17,7 @@ from api import HttpSettings, RateLimitSettings
 from ci_daemon.journal import JournalSettings
 from ci_daemon.mail import MailSettings
 from ci_daemon.tracing import TracingSettings
-from storage import Rates
+from storage import BillingSettings
 
 __all__ = ["Config", "ImageSettings"]
 
@@ -42,7 +42,7 @@ class Config:
     """The whole configuration; what nobody sets has the default of its section."""
 
     artifacts: ArtifactSettings = field(default_factory=ArtifactSettings)
-    billing: Rates = field(default_factory=Rates)
+    billing: BillingSettings = field(default_factory=BillingSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     images: ImageSettings = field(default_factory=ImageSettings)

@@ -6,11 +6,11 @@ import pytest
 
 from actors import vms
 from actors.vms import SandboxProvider, VmSpec
-from storage import Build, Rates
+from storage import BillingSettings, Build
 from tests.actors.conftest import Host, until
 from tests.e2e.pipelines import one
 
-PRICE = Rates(cpu=50_000_000, memory_gb=0, disk_gb=0)
+PRICE = BillingSettings(cpu=50_000_000, memory_gb=0, disk_gb=0)
 """A default VM costs 100 cents a second."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,11 @@ def storage(tmp_path: Path, clock: TurnableClock) -> Iterator[Storage]:
     storage = Storage.create(tmp_path / "state", clock)
     yield storage
     storage.close()
+
+
+@pytest.fixture
+def credit_required(storage: Storage) -> None:
+    storage.billing = replace(storage.billing, require_credit=True)
 
 
 @pytest.fixture

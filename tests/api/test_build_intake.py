@@ -4,13 +4,10 @@ import base64
 import hashlib
 import json
 import tracemalloc
-from pathlib import Path
 
 import pytest
 
-from api import HttpSettings, create_app
-from storage import Rates, Storage
-from tests.api.world import HELLO, Account, DummyEngine, PipelinePath, TurnableClock, World
+from tests.api.world import HELLO, Account, PipelinePath, World
 
 ARCHIVE = b"\x1f\x8b any bytes: only base64 is checked here"
 B64 = base64.b64encode(ARCHIVE).decode()
@@ -187,7 +184,13 @@ def test_a_body_that_is_no_object_counts_as_a_manual_build(ada: Account):
 
 
 @pytest.mark.parametrize("cents", [0, -5])
-def test_without_balance_nothing_is_built(world: World, cents: int):
+def test_a_balance_refuses_nobody(world: World, cents: int):
+    assert world.join("poor@example.org", cents=cents).pipeline().post().status_code == 201
+
+
+@pytest.mark.usefixtures("credit_required")
+@pytest.mark.parametrize("cents", [0, -5])
+def test_where_credit_is_required_nothing_is_built_without(world: World, cents: int):
     poor = world.join("poor@example.org", cents=cents)
     pipeline = poor.pipeline()
     answered = pipeline.post(branch=7)
@@ -195,21 +198,14 @@ def test_without_balance_nothing_is_built(world: World, cents: int):
     assert answered.status_code == 402
     assert answered.json["error"]["type"] == "billing"
     assert code(answered) == "billing_insufficient_balance"
+    assert f"`ci-daemon ledger grant {poor.org} CENTS`" in answered.json["error"]["message"]
+    assert "coupon" in answered.json["error"]["message"]
     assert nothing_was_created(pipeline)
     poor.grant(1 - cents)
     assert pipeline.post().status_code == 201
 
 
-def test_where_nothing_costs_anything_nobody_needs_money(tmp_path: Path, clock: TurnableClock):
-    storage = Storage.create(tmp_path / "free", clock, rates=Rates(0, 0, 0))
-    try:
-        engine = DummyEngine(storage, clock)
-        world = World(storage, engine, clock, create_app(storage, engine, HttpSettings(), clock=clock))
-        assert world.join("poor@example.org", cents=0).pipeline().post().status_code == 201
-    finally:
-        storage.close()
-
-
+@pytest.mark.usefixtures("credit_required")
 def test_the_order_of_refusals(world: World, ada: Account, bob: Account):
     pipeline = ada.pipeline(allow_manual=False)
     ada.grant(-1000)

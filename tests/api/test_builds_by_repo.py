@@ -88,6 +88,7 @@ def test_where_a_source_is_fetched_from_is_not_said_here(ada: Account, named: Pi
     assert "no source to render from" in answered.json["error"]["message"]
 
 
+@pytest.mark.usefixtures("credit_required")
 def test_the_order_of_refusals_is_that_of_builds_by_slug(world: World, ada: Account):
     pipeline = ada.pipeline(source_slug="ci", allow_manual=False)
     ada.grant(-1000)

@@ -89,6 +89,7 @@ def test_keys_are_of_the_user_and_the_organization(ada: Account, bob: Account, p
     assert post(bob, bob.pipeline().path).json["number"] == 1
 
 
+@pytest.mark.usefixtures("credit_required")
 def test_a_refused_request_does_not_use_its_key_up(world: World, ada: Account):
     pipeline = ada.pipeline(allow_manual=False)
     ada.grant(-1000)

@@ -127,13 +127,12 @@ def test_each_job_is_debited_once_and_the_balance_follows(pipeline: Pipeline):
     assert usage["total_cents"] == -sum(entry["amount_cents"] for entry in debits)
 
 
-def test_without_money_no_build_is_made(daemon: Daemon):
+def test_an_organization_without_credit_builds_and_is_debited(daemon: Daemon):
     poor = Client.join(daemon, "poor@example.org", cents=0)
-    pipeline = poor.pipeline()
-    body = {"branch": "main", "commit": "0" * 40, "pipeline_ir": one("true")}
-    response = poor.request("POST", f"pipelines/{pipeline.slug}/builds", json=body)
-    assert (response.status_code, response.json()["error"]["code"]) == (402, "billing_insufficient_balance")
-    assert poor.get(f"pipelines/{pipeline.slug}/builds")["data"] == []
+    assert poor.pipeline().build(one("true")).finish()["state"] == "passed"
+    (debit,) = poor.get(f"/api/v0/billing/transactions/{poor.org}")["data"]
+    assert debit["source"] == "vm_lease_debit"
+    assert poor.get(f"/api/v0/billing/balance/{poor.org}")["balance_cents"] == debit["amount_cents"] <= 0
 
 
 def test_two_organizations_cannot_see_each_other(client: Client, daemon: Daemon):

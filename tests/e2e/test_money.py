@@ -19,6 +19,7 @@ def settings() -> dict[str, str]:
         "CI_DAEMON_POOL_WARM": "1",
         "CI_DAEMON_POOL_MAX_VMS": "2",
         "CI_DAEMON_BILLING_CPU": "1000000",
+        "CI_DAEMON_BILLING_REQUIRE_CREDIT": "true",
         "CI_DAEMON_JOBS_KILL_GRACE": "1",
     }
 

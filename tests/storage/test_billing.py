@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import Rates, Shape
+from storage import BillingSettings, Shape
 from storage.billing import cost_cents
 
 _COUNTS = st.integers(1, 64)
@@ -22,24 +22,24 @@ _SHAPES = st.builds(Shape, cpu=_COUNTS, memory_gb=_COUNTS, disk_gb=_COUNTS)
     ],
 )
 def test_a_lease_costs_whole_cents_rounded_down(shape: Shape, seconds: int, cents: int):
-    assert cost_cents(Rates(), shape, seconds) == cents
+    assert cost_cents(BillingSettings(), shape, seconds) == cents
 
 
 @given(_SHAPES, st.integers(0, 10**6), st.integers(0, 10**6))
 def test_time_in_two_pieces_never_costs_more_than_in_one(shape: Shape, first: int, second: int):
-    rates = Rates()
+    rates = BillingSettings()
     together = cost_cents(rates, shape, first + second)
     assert together - 1 <= cost_cents(rates, shape, first) + cost_cents(rates, shape, second) <= together
 
 
 def test_rates_of_nothing_are_free():
-    assert Rates(0, 0, 0).free
-    assert not Rates(0, 0, 1).free
-    assert not Rates(5, 5, 5).free
-    assert cost_cents(Rates(0, 0, 0), Shape(64, 64, 64), 10**9) == 0
+    assert BillingSettings(0, 0, 0).free
+    assert not BillingSettings(0, 0, 1).free
+    assert not BillingSettings(5, 5, 5).free
+    assert cost_cents(BillingSettings(0, 0, 0), Shape(64, 64, 64), 10**9) == 0
 
 
 @pytest.mark.parametrize("rates", [{"cpu": -1}, {"memory_gb": -1}, {"disk_gb": -5}])
 def test_no_price_is_below_zero(rates: dict[str, int]):
     with pytest.raises(ValueError, match="must be at least 0"):
-        Rates(**rates)
+        BillingSettings(**rates)

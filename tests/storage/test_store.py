@@ -10,11 +10,11 @@ import pytest
 
 from storage import (
     AlreadyInitialized,
+    BillingSettings,
     DatabaseUnreadable,
     KeyUnreadable,
     LogLimit,
     NotInitialized,
-    Rates,
     SchemaTooNew,
     Storage,
 )
@@ -129,8 +129,8 @@ def test_closing_leaves_no_file_open_and_no_write_ahead_log(state: Path, clock: 
 
 
 def test_rates_and_limits_are_given_at_opening(state: Path, clock: HandClock):
-    storage = Storage.open(state, clock, rates=Rates(0, 0, 0), log_limit=LogLimit(5))
-    assert storage.rates.free
+    storage = Storage.open(state, clock, billing=BillingSettings(0, 0, 0), log_limit=LogLimit(5))
+    assert storage.billing.free
     with storage.logs.writer("b", "j", 1) as writer:
         writer.output(b"123456789")
     assert storage.logs.reader("b", "j").read(0, 5) == b"12345"
