@@ -15,12 +15,10 @@ from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSe
 if TYPE_CHECKING:
     from actors.engine import Engine, EngineBusy
     from actors.intake import plan_jobs
-    from actors.render.settling import RENDER_LOG
     from actors.runtime import Settings
     from actors.supervision import doing
 
 __all__ = [
-    "RENDER_LOG",
     "AboutFilter",
     "ArtifactSettings",
     "CacheSettings",
@@ -35,7 +33,6 @@ __all__ = [
 ]
 
 _LATER = {
-    "RENDER_LOG": "actors.render.settling",
     "Engine": "actors.engine",
     "EngineBusy": "actors.engine",
     "Settings": "actors.runtime",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors import RENDER_LOG
 from api.errors import ApiError
 from api.log_ranges import ERRORS, PARAMETERS, PART, WHOLE, FollowedLog, LogRanges
 from api.operations import operation
+from storage import RENDER_LOG
 
 if TYPE_CHECKING:
     import falcon

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["AlreadyServed", "Lock", "ServingProcess", "served_by", "serving"]
+__all__ = ["LOCK", "AlreadyServed", "Lock", "ServingProcess", "served_by", "serving"]
 
-_NAME = "ci-daemon.lock"
+LOCK = "ci-daemon.lock"
+"""The name of its file."""
 
 
 class AlreadyServed(Exception):
@@ -70,7 +71,7 @@ def serving(directory: Path) -> Iterator[Lock]:
         NotInitialized: it is not there.
     """
     try:
-        descriptor = os.open(directory / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except FileNotFoundError:
         raise NotInitialized(directory) from None
     with os.fdopen(descriptor, "r+") as file:
@@ -89,7 +90,7 @@ def serving(directory: Path) -> Iterator[Lock]:
 def served_by(directory: Path) -> ServingProcess | None:
     """Return who serves the directory, None while nobody does. Not for the process that does: it would let go."""
     try:
-        with (directory / _NAME).open("r+", encoding="utf-8") as file:
+        with (directory / LOCK).open("r+", encoding="utf-8") as file:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

@@ -15,15 +15,19 @@ if TYPE_CHECKING:
     from ci_daemon.config import Config
     from storage import Clock
 
-__all__ = ["open_images", "open_provider"]
+__all__ = ["IMAGES", "VMS", "open_images", "open_provider"]
+
+IMAGES = "images"
+VMS = "sandbox"
+"""Folders of the state directory; what is in them is made again elsewhere, and in no backup."""
 
 
 def open_images(state_dir: Path, config: Config) -> Images:
     """Return the image store. Raises NoSubIds."""
-    store = ImageStore(config.images.dir or state_dir / "images", IdMap.of_caller())
+    store = ImageStore(config.images.dir or state_dir / IMAGES, IdMap.of_caller())
     return Images(store, config.images.default, config.images.map)
 
 
 def open_provider(state_dir: Path, config: Config, images: Images, clock: Clock) -> Provider:
     """Return what makes the VMs of a state directory, and finds those that are there. Raises NoSubIds."""
-    return SandboxProvider(state_dir / "sandbox", images, IdMap.of_caller(), clock, config.sandbox)
+    return SandboxProvider(state_dir / VMS, images, IdMap.of_caller(), clock, config.sandbox)

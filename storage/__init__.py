@@ -5,7 +5,7 @@ from __future__ import annotations
 from storage.artifact_files import ArtifactFiles
 from storage.billing import MICRO_CENTS, BillingSettings
 from storage.clock import Clock, SystemClock
-from storage.copying import FrozenDatabase, check_database, frozen
+from storage.copying import FrozenDatabase, check_database, frozen, up_to_date
 from storage.email_addresses import email_address
 from storage.errors import (
     AlreadyInitialized,
@@ -46,8 +46,9 @@ from storage.errors import (
     UsageTooLong,
 )
 from storage.faults import ServiceFault
+from storage.layout import FileKind
 from storage.log_writer import LogWriter
-from storage.logs import JobLog, LogChunk, LogFiles, LogLimit, LogShare
+from storage.logs import RENDER_LOG, JobLog, LogChunk, LogFiles, LogLimit
 from storage.masking import Masker
 from storage.records import (
     Artifact,
@@ -104,11 +105,13 @@ from storage.records import (
 )
 from storage.retention import Kept, Retention
 from storage.slugs import slugify
-from storage.store import Storage
+from storage.store import FILE_KINDS, Storage
 from storage.vault import Vault
 
 __all__ = [
+    "FILE_KINDS",
     "MICRO_CENTS",
+    "RENDER_LOG",
     "AlreadyInitialized",
     "Artifact",
     "ArtifactFiles",
@@ -139,6 +142,7 @@ __all__ = [
     "EdgeKind",
     "EmailInvalid",
     "EmailTaken",
+    "FileKind",
     "FrozenDatabase",
     "Hold",
     "HoldEnd",
@@ -162,7 +166,6 @@ __all__ = [
     "LogChunk",
     "LogFiles",
     "LogLimit",
-    "LogShare",
     "LogWriter",
     "Masker",
     "Member",
@@ -217,4 +220,5 @@ __all__ = [
     "email_address",
     "frozen",
     "slugify",
+    "up_to_date",
 ]

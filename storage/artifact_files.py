@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from storage.folders import settle
+from storage.layout import ARTIFACTS, FileKind
 from storage.records import NewArtifact
 
 if TYPE_CHECKING:
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-__all__ = ["ArtifactFiles"]
+__all__ = ["ARTIFACT", "ArtifactFiles"]
+
+ARTIFACT = FileKind(
+    ARTIFACTS,
+    "{build}/{artifact}",
+    """
+    SELECT builds.uuid, artifacts.uuid FROM artifacts JOIN builds ON builds.id = artifacts.build_id
+    WHERE builds.artifacts_expired_at IS NULL
+    """,
+    always=True,
+)
 
 
 class ArtifactFiles:
@@ -31,7 +42,7 @@ class ArtifactFiles:
 
     def path(self, build_uuid: str, uuid: str) -> Path:
         """Return where an artifact's bytes are, whether they are there or not."""
-        return self._directory / build_uuid / uuid
+        return self._directory / ARTIFACT.name(build_uuid, uuid)
 
     def write(self, build_uuid: str, path: str, blocks: Iterable[bytes]) -> NewArtifact:
         """Write a file; where that fails, or iterating over the blocks does, nothing of it stays."""
@@ -86,9 +97,9 @@ class ArtifactFiles:
                         yield entry.name
 
     def _place(self, build_uuid: str) -> Path:
-        folder = self._directory / build_uuid
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return folder / str(uuid4())
+        place = self.path(build_uuid, str(uuid4()))
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return place
 
 
 def _write_all(descriptor: int, block: bytes) -> None:

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING
 
 import apsw
 
+from storage.clock import SystemClock
+from storage.database import Database
 from storage.errors import DatabaseUnreadable, NotInitialized
 from storage.layout import DATABASE
-from storage.schema import APPLICATION_ID
+from storage.schema import APPLICATION_ID, migrate, migrations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["FrozenDatabase", "check_database", "frozen"]
+    from storage.layout import FileKind
+
+__all__ = ["FrozenDatabase", "check_database", "frozen", "up_to_date"]
 
 _COUNTED = ("organizations", "users", "pipelines", "builds", "jobs", "ledger_entries")
 _PAGES_AT_ONCE = 1024
@@ -36,6 +40,15 @@ class FrozenDatabase:
     def counts(self) -> dict[str, int]:
         """Return how many rows of each kind there are that an owner would look for."""
         return {table: _number(self._connection, f"SELECT count(*) FROM {table}") for table in _COUNTED}  # noqa: S608
+
+    def files(self, kind: FileKind) -> Iterator[str]:
+        """Yield the paths, below the state directory, of a kind's files that belong to rows; some may not be there.
+
+        The schema has to be this release's.
+        """
+        if kind.rows is not None:
+            for row in self._connection.execute(kind.rows):
+                yield f"{kind.folder}/{kind.name(*map(str, row))}"
 
     def copy_to(self, target: Path, told: Callable[[int], None]) -> None:
         """Write it to a new file, which nobody else may open yet; ``told`` hears of how many bytes at a time."""
@@ -59,6 +72,20 @@ def frozen(directory: Path) -> Iterator[FrozenDatabase]:
         if _number(connection, "SELECT count(*) FROM sqlite_schema") == 0:
             raise NotInitialized(directory)
         yield FrozenDatabase(connection)
+
+
+@contextmanager
+def up_to_date(database: FrozenDatabase, folder: Path) -> Iterator[FrozenDatabase]:
+    """Yield a database with this release's schema: itself, or a copy in a new folder. Raises SchemaTooNew."""
+    if database.schema_version == migrations()[-1].number:
+        yield database
+        return
+    folder.mkdir(mode=0o700)
+    database.copy_to(folder / DATABASE, lambda _bytes: None)
+    with closing(Database(folder / DATABASE, SystemClock())) as copy:
+        migrate(copy, migrations())
+    with frozen(folder) as migrated:
+        yield migrated
 
 
 def check_database(path: Path) -> None:

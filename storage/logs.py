@@ -8,7 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from storage.log_index import LogKind, LogRecord, read_records, record_count, record_offset
+from storage.layout import LOGS, FileKind
+from storage.log_index import LogKind, LogRecord, read_records, record_count
 from storage.log_writer import LogWriter
 from storage.masking import Masker
 
@@ -18,7 +19,26 @@ if TYPE_CHECKING:
 
     from storage.clock import Clock
 
-__all__ = ["JobLog", "LogChunk", "LogFiles", "LogLimit", "LogShare"]
+__all__ = ["INDEX", "LOG", "RENDER_LOG", "JobLog", "LogChunk", "LogFiles", "LogLimit"]
+
+RENDER_LOG = "render"
+"""Stands for a job's UUID in the name of the log that a rendering leaves."""
+
+_ROWS = f"""
+SELECT builds.uuid, jobs.uuid, attempts.number
+FROM attempts JOIN jobs ON jobs.id = attempts.job_id JOIN builds ON builds.id = jobs.build_id
+WHERE builds.logs_expired_at IS NULL
+UNION ALL
+SELECT builds.uuid, jobs.uuid, 0 FROM jobs JOIN builds ON builds.id = jobs.build_id
+WHERE builds.logs_expired_at IS NULL AND jobs.cache_hit = 1 AND jobs.attempt = 0
+UNION ALL
+SELECT builds.uuid, '{RENDER_LOG}', 1 FROM renders JOIN builds ON builds.id = renders.build_id
+WHERE builds.logs_expired_at IS NULL AND renders.finished_at IS NOT NULL
+"""  # noqa: S608 - a constant
+
+INDEX = FileKind(LOGS, "{build}/{job}/{attempt}.idx", _ROWS)
+LOG = FileKind(LOGS, "{build}/{job}/{attempt}.log", _ROWS)
+"""To be copied after its index, since what the index does not name yet is not there for a reader."""
 
 _RECORDS_AT_ONCE = 512
 _NOTHING_HIDDEN = Masker()
@@ -52,16 +72,6 @@ class _Part:
     records: int
 
 
-@dataclass(frozen=True, slots=True)
-class LogShare:
-    """The files of one attempt's log, and how many bytes of each agree with the other."""
-
-    log: Path
-    log_bytes: int
-    index: Path
-    index_bytes: int
-
-
 class LogFiles:
     """Every job's log, below one directory. Safe in any thread."""
 
@@ -75,11 +85,10 @@ class LogFiles:
 
         What earlier attempts wrote counts towards the job's limit. The ``masker`` has to be the same each time.
         """
-        directory = self._directory / build_uuid / job_uuid
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        log = directory / f"{attempt}.log"
-        earlier = sum(part.size for part in _parts(directory) if part.log != log)
-        return LogWriter(log, log.with_suffix(".idx"), self._limit.bytes, earlier, self._clock, masker)
+        log, index = (self._directory / kind.name(build_uuid, job_uuid, attempt) for kind in (LOG, INDEX))
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        earlier = sum(part.size for part in _parts(log.parent) if part.log != log)
+        return LogWriter(log, index, self._limit.bytes, earlier, self._clock, masker)
 
     def reader(self, build_uuid: str, job_uuid: str) -> JobLog:
         """Return a job's log, which may be empty, or grow while it is read."""
@@ -93,14 +102,6 @@ class LogFiles:
     def bytes_of(self, build_uuid: str) -> int:
         """Return what a build's logs take, indexes included; 0 where it has none."""
         return sum(file.stat().st_size for file in (self._directory / build_uuid).glob("*/*"))
-
-    def shares(self) -> Iterator[LogShare]:
-        """Yield what every attempt has in its log and index at this moment; those that go meanwhile are left out."""
-        for build in self.builds():
-            with suppress(FileNotFoundError):
-                for directory in sorted((self._directory / build).iterdir()):
-                    for part in _parts(directory):
-                        yield LogShare(part.log, part.size, part.index, record_offset(part.records))
 
     def remove(self, build_uuid: str) -> None:
         """Delete a build's logs, where there are any."""

@@ -8,15 +8,25 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from storage.errors import DatabaseUnavailable
+from storage.layout import SOURCES, FileKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import datetime
     from pathlib import Path
 
-__all__ = ["Sources"]
+__all__ = ["ARCHIVE", "PARTIAL", "Sources"]
 
 _SUFFIX = ".tar.gz"
+
+ARCHIVE = FileKind(
+    SOURCES,
+    f"{{build}}{_SUFFIX}",
+    "SELECT uuid FROM builds WHERE finished_at IS NULL AND has_source = 1",
+    always=True,
+)
+PARTIAL = FileKind(SOURCES, "{build}.partial")
+
 _FOR_A_WHILE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
@@ -28,7 +38,7 @@ class Sources:
 
     def path(self, build_uuid: str) -> Path:
         """Return where a build's archive lies, whether it is there or not."""
-        return self._directory / f"{build_uuid}{_SUFFIX}"
+        return self._directory / ARCHIVE.name(build_uuid)
 
     def store(self, build_uuid: str, archive: bytes | Iterable[bytes]) -> None:
         """Write an archive, whole or in blocks; its file appears whole or not at all.
@@ -36,7 +46,7 @@ class Sources:
         Raises DatabaseUnavailable where the disk is full or read-only.
         """
         path = self.path(build_uuid)
-        partial = path.with_suffix(".partial")
+        partial = self._directory / PARTIAL.name(build_uuid)
         try:
             with partial.open("wb") as file:
                 file.writelines((archive,) if isinstance(archive, bytes) else archive)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.accounts import Accounts
-from storage.artifact_files import ArtifactFiles
+from storage.artifact_files import ARTIFACT, ArtifactFiles
 from storage.artifact_retention import ArtifactRetention
 from storage.artifacts import Artifacts
 from storage.attempts import Attempts
@@ -30,7 +30,7 @@ from storage.layout import ARTIFACTS, DATABASE, KEY, LOGS, SOURCES
 from storage.leases import Leases
 from storage.ledger import Ledger
 from storage.log_retention import LogRetention
-from storage.logs import LogFiles, LogLimit
+from storage.logs import INDEX, LOG, LogFiles, LogLimit
 from storage.members import Members
 from storage.metering import Meter
 from storage.organizations import Organizations
@@ -42,7 +42,7 @@ from storage.schema import migrate, migrations, version
 from storage.secrets import Secrets
 from storage.settlement import Settlement
 from storage.snapshots import Snapshots
-from storage.sources import Sources
+from storage.sources import ARCHIVE, PARTIAL, Sources
 from storage.switches import Switches
 from storage.tokens import Tokens
 from storage.traces import TracesSent
@@ -55,7 +55,10 @@ if TYPE_CHECKING:
 
     from storage.clock import Clock
 
-__all__ = ["Storage"]
+__all__ = ["FILE_KINDS", "Storage"]
+
+FILE_KINDS = (ARCHIVE, PARTIAL, INDEX, LOG, ARTIFACT)
+"""All kinds of files that the storage keeps beside its database and key, in the order in which they may be copied."""
 
 
 class Storage:
@@ -123,7 +126,7 @@ class Storage:
         if database.exists():
             raise AlreadyInitialized(f"{directory} is initialized already: nothing to do")
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for folder in (ARTIFACTS, LOGS, SOURCES):
+        for folder in {kind.folder for kind in FILE_KINDS}:
             (directory / folder).mkdir(mode=0o700, exist_ok=True)
         if not (directory / KEY).exists():
             Vault.create(directory / KEY)

@@ -11,16 +11,14 @@ from actors.messages import Planted, Stirred
 from actors.render.cache import cache_name, sha256_of
 from actors.render.envelope import Envelope, RenderFailed
 from actors.runtime import Runtime, post
+from storage import RENDER_LOG
 
 if TYPE_CHECKING:
     from storage import Build, Pipeline, Rendered
 
-__all__ = ["RENDER_LOG", "plan_from_cache", "refuse", "settle"]
+__all__ = ["plan_from_cache", "refuse", "settle"]
 
 _log = logging.getLogger(__name__)
-
-RENDER_LOG = "render"
-"""Stands for a job's UUID in the names of logs."""
 
 
 def plan_from_cache(runtime: Runtime, build: Build) -> bool:

@@ -13,18 +13,26 @@ import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol, cast
 
-from ci_daemon.backup.manifest import MANIFEST, BackupError, Manifest, Member
+from ci_daemon.backup.manifest import MANIFEST, Manifest, Member, Unusable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Digest", "Packed", "Packer", "packing", "unpacked"]
+__all__ = ["Digest", "Packed", "Packer", "Written", "packing", "unpacked"]
 
 _FAST = 1
 _MOST_BEHIND = 2**20
 _TORN = (EOFError, OSError, zlib.error, tarfile.TarError)
+
+
+class Written(Protocol):
+    """Anything that bytes are written to."""
+
+    def write(self, block: bytes, /) -> int:
+        """Write all of a block; return how long it is."""
+        ...
 
 
 class Digest:
@@ -77,10 +85,10 @@ class Packer:
 
 
 @contextmanager
-def packing(out: IO[bytes], told: Callable[[int], None]) -> Iterator[Packer]:
+def packing(out: Written, told: Callable[[int], None]) -> Iterator[Packer]:
     """Write an archive to a stream, which stays open."""
     with (
-        gzip.GzipFile(fileobj=out, mode="wb", compresslevel=_FAST, mtime=0) as packed,
+        gzip.GzipFile(fileobj=cast("IO[bytes]", out), mode="wb", compresslevel=_FAST, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
     ):
         yield Packer(tar, told)
@@ -95,7 +103,7 @@ class Packed:
     _file: IO[bytes]
 
     def read(self, size: int = -1) -> bytes:
-        """Read on. Raises BackupError where the archive is torn or damaged there."""
+        """Read on. Raises Unusable where the archive is torn or damaged there."""
         with _whole(f"in {self.name}"):
             return self._file.read(size)
 
@@ -103,7 +111,7 @@ class Packed:
 def unpacked(stream: IO[bytes]) -> Iterator[Packed]:
     """Yield what is in an archive, the manifest last.
 
-    Raises BackupError where it is no archive, is torn or damaged, goes on after the manifest, or holds anything but
+    Raises Unusable where it is no archive, is torn or damaged, goes on after the manifest, or holds anything but
     plain files.
     """
     finished = False
@@ -113,18 +121,18 @@ def unpacked(stream: IO[bytes]) -> Iterator[Packed]:
             tar = tarfile.open(fileobj=packed, mode="r|")  # noqa: SIM115 - there is nothing to close but the stream
         while (member := _next(tar, reached)) is not None:
             if finished:
-                raise BackupError(f"{member.name} stands in it after the manifest: use another backup")
+                raise Unusable(f"{member.name} stands in it after the manifest")
             file = tar.extractfile(member) if member.isreg() else None
             if file is None:
-                raise BackupError(f"{member.name} in it is no plain file: use another backup")
+                raise Unusable(f"{member.name} in it is no plain file")
             yield Packed(member.name, member.size, file)
             reached, finished = f"after {member.name}", member.name == MANIFEST
         with _whole(reached):
             behind = len(packed.read(_MOST_BEHIND))
     if behind == _MOST_BEHIND:
-        raise BackupError("it goes on after its end: use another backup")
+        raise Unusable("it goes on after its end")
     if not finished:
-        raise BackupError(f"it is torn {reached}: use another backup")
+        raise Unusable(f"it is torn {reached}")
 
 
 def _next(tar: tarfile.TarFile, reached: str) -> tarfile.TarInfo | None:
@@ -137,7 +145,7 @@ def _whole(where: str) -> Iterator[None]:
     try:
         yield
     except _TORN as error:
-        raise BackupError(f"it is torn or damaged {where} ({error}): use another backup") from error
+        raise Unusable(f"it is torn or damaged {where} ({error})") from error
 
 
 def _header(name: str, size: int) -> tarfile.TarInfo:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["CONFIGURATION", "MANIFEST", "BackupError", "Manifest", "Member"]
+__all__ = ["CONFIGURATION", "MANIFEST", "BackupError", "Manifest", "Member", "Unusable"]
 
 CONFIGURATION = "ci-daemon.toml"
 MANIFEST = "manifest.json"
@@ -18,6 +18,14 @@ _FORMAT = 1
 
 class BackupError(Exception):
     """A backup cannot be taken, or what is to be restored is none, or not whole; the message says what to do."""
+
+
+class Unusable(BackupError):
+    """A backup is torn, damaged, or of another release; ``fault`` says what is wrong with it."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(f"{fault}: use another backup")
+        self.fault = fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +65,7 @@ class Manifest:
         try:
             manifest = TypeAdapter(cls).validate_json(text)
         except ValidationError:
-            raise BackupError(f"{MANIFEST} in it is not what `ci-daemon backup` writes: use another backup") from None
+            raise Unusable(f"{MANIFEST} in it is not what `ci-daemon backup` writes") from None
         if manifest.format != _FORMAT:
             raise BackupError(f"it has format {manifest.format}: restore it with the release that took it")
         return manifest

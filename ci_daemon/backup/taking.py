@@ -6,26 +6,54 @@ import fcntl
 import os
 import shutil
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import IO, TYPE_CHECKING
 
-from ci_daemon.backup.archive import Packer, packing
-from ci_daemon.backup.manifest import CONFIGURATION, BackupError, Manifest
-from storage import LogFiles, LogLimit, NotInitialized, SystemClock, Vault, check_database, frozen
+from ci_daemon.backup.archive import Packer, Written, packing
+from ci_daemon.backup.contents import SCRATCH, strangers
+from ci_daemon.backup.links import Links
+from ci_daemon.backup.manifest import CONFIGURATION, BackupError, Manifest, Unusable
+from ci_daemon.backup.proved_stream import proved_stream
+from ci_daemon.backup.proving import KEY_PURPOSE, Proof, prove
+from storage import FILE_KINDS, NotInitialized, Vault, frozen, up_to_date
 from storage.folders import settle
-from storage.layout import ARTIFACTS, DATABASE, KEY, LOGS, SOURCES
+from storage.layout import DATABASE, KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-__all__ = ["KEY_PURPOSE", "backup", "backup_to"]
+    from storage import FrozenDatabase
 
-KEY_PURPOSE = b"backup"
-"""What is derived from a key for this is told in manifests, to know the key again."""
+__all__ = ["Backup", "backup", "backup_to"]
 
-_SCRATCH = ".backup"
+_TRIES = 5
+"""How often the database is looked at anew, because a file that it names went before it was linked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A backup that was taken: its proof, and the files that are not in it since nothing in the service knows them."""
+
+    proof: Proof
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The state directory to save, the configuration file in effect, and whether the key is saved too."""
+
+    directory: Path
+    configuration: Path | None
+    with_key: bool
+
+    @property
+    def own_key(self) -> Path | None:
+        """Return the key to prove a backup without one by, if it is here."""
+        key = self.directory / KEY
+        return key if key.exists() else None
 
 
 def _nobody(_bytes: int) -> None:
@@ -39,25 +67,31 @@ def backup(
     configuration: Path | None = None,
     with_key: bool = True,
     told: Callable[[int], None] = _nobody,
-) -> Manifest:
-    """Take a backup into a file, which only its owner may read, and which appears whole or not at all.
+) -> Backup:
+    """Take a backup into a file, which only its owner may read, and which appears when it is proved or not at all.
 
     The arguments, and what is raised, are those of `backup_to`.
     """
+    source = _Source(directory, configuration, with_key)
     part = target.with_name(f"{target.name}.part")
-    part.unlink(missing_ok=True)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with os.fdopen(os.open(part, flags, 0o600), "wb") as out:
-            manifest = backup_to(directory, out, configuration=configuration, with_key=with_key, told=told)
-            out.flush()
-            os.fsync(out.fileno())
-        part.replace(target)
-    except BaseException:
+    with _scratch(directory) as scratch:
         part.unlink(missing_ok=True)
-        raise
-    settle(target.parent)
-    return manifest
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with os.fdopen(os.open(part, flags, 0o600), "w+b") as file:
+                _write(source, scratch, file, told, at_manifest=lambda: None)
+                file.flush()
+                os.fsync(file.fileno())
+                # What is proved is what the disk has, as far as the kernel allows.
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                file.seek(0)
+                proof = _prove(file, source, scratch, "is not kept", told)
+            part.replace(target)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        settle(target.parent)
+    return Backup(proof, tuple(strangers(directory)))
 
 
 def backup_to(
@@ -67,8 +101,8 @@ def backup_to(
     configuration: Path | None = None,
     with_key: bool = True,
     told: Callable[[int], None] = _nobody,
-) -> Manifest:
-    """Write a backup to a stream.
+) -> Backup:
+    """Write a backup to a stream, and prove it meanwhile; the manifest, without which it is torn, comes after that.
 
     All of it is as the database is at one instant; of a log that is being written it has what the index names. Disks of
     VMs, kept and cached ones too, and images are not in it.
@@ -81,40 +115,88 @@ def backup_to(
         told: hears, in this thread, of how many bytes more were copied or packed.
 
     Raises:
-        BackupError: another backup is being taken.
-        DatabaseUnreadable: the database is damaged, so that this would be no backup.
-        KeyUnreadable, NotInitialized, OSError: it cannot be read, or ``out`` not be written.
+        BackupError: another backup is being taken, something is in the way, or the proof failed.
+        DatabaseUnreadable: the database is damaged.
+        KeyUnreadable, NotInitialized, SchemaTooNew, OSError: it cannot be read, or ``out`` not be written.
     """
+    source = _Source(directory, configuration, with_key)
     with _scratch(directory) as scratch:
-        _link(directory / SOURCES, scratch / SOURCES)
-        with frozen(directory) as database:
-            # Between these two a source archive can neither go with its build nor come with one unseen.
-            _link(directory / SOURCES, scratch / SOURCES)
-            key_id = _key_id(directory / KEY) if with_key or (directory / KEY).exists() else None
-            database.copy_to(scratch / DATABASE, told)
-            counts, schema_version = database.counts(), database.schema_version
-        check_database(scratch / DATABASE)
-        with packing(out, told) as packer:
-            _add(packer, DATABASE, scratch / DATABASE)
-            if with_key:
-                _add(packer, KEY, directory / KEY)
-            if configuration is not None:  # which an owner may well have made a link
-                _add(packer, CONFIGURATION, configuration.resolve())
-            _add_below(packer, scratch, SOURCES)
-            _add_logs(packer, directory)
-            _add_below(packer, directory, ARTIFACTS)
-            manifest = Manifest(
+        with proved_stream(out, scratch, lambda read: _prove(read, source, scratch, "ends unfinished")) as stream:
+            _write(source, scratch, stream, told, at_manifest=stream.keep_back)
+        return Backup(stream.proof, tuple(strangers(directory)))
+
+
+def _prove(
+    stream: IO[bytes], source: _Source, scratch: Path, fate: str, told: Callable[[int], None] = _nobody
+) -> Proof:
+    """Prove what was written; say of what cannot be restored what becomes of it."""
+    try:
+        return prove(stream, scratch / "proof", key=source.own_key, told=told)
+    except Unusable as error:
+        raise BackupError(f"what was written cannot be restored, and {fate}: {error.fault}") from error
+
+
+def _write(
+    source: _Source, scratch: Path, out: Written, told: Callable[[int], None], *, at_manifest: Callable[[], None]
+) -> None:
+    """Write the archive to a stream."""
+    directory = source.directory
+    files = Links(directory, scratch / "files")
+    key_id = _key_id(directory / KEY) if source.with_key or (directory / KEY).exists() else None
+    with _linked(directory, files, scratch) as (database, paths):
+        database.copy_to(scratch / DATABASE, told)
+        counts, schema_version = database.counts(), database.schema_version
+    with packing(out, told) as packer:
+        _add(packer, DATABASE, scratch / DATABASE)
+        if source.with_key:
+            _add(packer, KEY, directory / KEY)
+        if source.configuration is not None:  # which an owner may well have made a link
+            _add(packer, CONFIGURATION, source.configuration.resolve())
+        for path in paths:
+            with suppress(FileNotFoundError), files.open(path) as file:
+                packer.add(path, file, os.fstat(file.fileno()).st_size)
+        at_manifest()
+        packer.finish(
+            Manifest(
                 created_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
                 release=version("ci-daemon"),
                 state_dir=str(directory),
                 schema_version=schema_version,
                 key_id=key_id,
-                configuration=str(configuration) if configuration else None,
+                configuration=str(source.configuration) if source.configuration else None,
                 counts=counts,
                 members=packer.members,
             )
-            packer.finish(manifest)
-    return manifest
+        )
+
+
+@contextmanager
+def _linked(directory: Path, files: Links, scratch: Path) -> Iterator[tuple[FrozenDatabase, list[str]]]:
+    """Hold still the database, and link the files that it names; yield both, the files in the order of their kinds.
+
+    A file may go between the two. Then the database does not name it any more when it is held still anew; one that is
+    missing again was lost long ago.
+    """
+    before: list[str] = []
+    for attempt in range(_TRIES):
+        with frozen(directory) as database:
+            named = _named(database, scratch / f"migrated-{attempt}")
+            paths, missing = [], []
+            for path, always in named:
+                if files.add(path):
+                    paths.append(path)
+                elif always:
+                    missing.append(path)
+            if missing == before or attempt == _TRIES - 1:
+                yield database, paths
+                return
+        before = missing
+
+
+def _named(database: FrozenDatabase, scratch: Path) -> list[tuple[str, bool]]:
+    """Return the paths of the files that a database names, and whether each has to be there."""
+    with up_to_date(database, scratch) as current:
+        return [(path, kind.always) for kind in FILE_KINDS for path in current.files(kind)]
 
 
 @contextmanager
@@ -122,7 +204,7 @@ def _scratch(directory: Path) -> Iterator[Path]:
     """Hold a folder in the state directory while a backup is taken; what a killed one left there goes first."""
     if not (directory / DATABASE).is_file():
         raise NotInitialized(directory)
-    scratch = directory / _SCRATCH
+    scratch = directory / SCRATCH
     scratch.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -143,34 +225,10 @@ def _key_id(key: Path) -> str:
     return Vault.load(key).derive(KEY_PURPOSE).hex()
 
 
-def _link(source: Path, target: Path) -> None:
-    """Have files stay for as long as the links to them, whoever removes them meanwhile."""
-    target.mkdir(mode=0o700, exist_ok=True)
-    for path in source.glob("*.tar.gz"):
-        with suppress(FileNotFoundError, FileExistsError):
-            os.link(path, target / path.name)
-
-
-def _add(packer: Packer, name: str, path: Path, size: int | None = None) -> None:
+def _add(packer: Packer, name: str, path: Path) -> None:
     """Put in a file. A link is not followed: root may run this, and the folders are another user's. Raises OSError."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-        packer.add(name, file, os.fstat(file.fileno()).st_size if size is None else size)
-
-
-def _add_below(packer: Packer, root: Path, folder: str) -> None:
-    """Put in all files below a folder; those that go meanwhile were about to."""
-    for path in sorted((root / folder).rglob("*")):
-        with suppress(FileNotFoundError):
-            if path.is_file() and not path.is_symlink():
-                _add(packer, path.relative_to(root).as_posix(), path)
-
-
-def _add_logs(packer: Packer, directory: Path) -> None:
-    for share in LogFiles(directory / LOGS, LogLimit(), SystemClock()).shares():
-        with suppress(FileNotFoundError):
-            # A log without its index is nobody's; the other way round it would be one that cannot be read.
-            for path, size in ((share.log, share.log_bytes), (share.index, share.index_bytes)):
-                _add(packer, path.relative_to(directory).as_posix(), path, min(size, path.stat().st_size))
+        packer.add(name, file, os.fstat(file.fileno()).st_size)
 
 
 def _remove(path: Path) -> None:

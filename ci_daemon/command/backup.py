@@ -14,14 +14,14 @@ from rich.console import Console
 from rich.progress import DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
 from ci_daemon import backup as backups
-from ci_daemon.command.session import DEFAULT_STATE_DIR, Failure, Session, pass_session
+from ci_daemon.command.session import DEFAULT_STATE_DIR, Failure, Session, on_one_line, pass_session
 from ci_daemon.command.style import CallersCommand
 from ci_daemon.config import file_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ci_daemon.backup import Manifest, Proof
+    from ci_daemon.backup import Backup, Manifest, Proof, Restored
 
 __all__ = ["backup", "restore"]
 
@@ -40,31 +40,32 @@ def backup(session: Session, *, file: Path, without_key: bool) -> None:
     they are at one instant. FILE is for your eyes only: with the key in it, it opens every secret. With --without-key
     it does not: keep secret.key elsewhere then, for `ci-daemon restore --key`.
 
+    It is proved as it is taken: read again to its end as `ci-daemon restore` reads it, every file held against its
+    digest, the database checked, the ledger verified, every secret opened. What fails that is not kept; on stdout it
+    ends without its manifest, so that no restore takes it. The exit code is then 1.
+
     Not in it are images, which `ci-daemon image build` makes again, and the disks of VMs, also those that are kept for
     later jobs: after a restore the cache is empty, jobs that ran start again, and a job that builds in the disk of one
     that passed before the backup fails.
     """
-    configuration = file_of(session.state_dir)
+    configuration, with_key = file_of(session.state_dir), not without_key
     if file == _STREAM:
         if sys.stdout.isatty():
             raise Failure("a terminal has no use for a backup: write `ci-daemon backup - | …`, or give a file")
         out = sys.stdout.buffer
         with _progress("taking the backup") as told:
-            manifest = backups.backup_to(
-                session.state_dir, out, configuration=configuration, with_key=not without_key, told=told
-            )
+            taken = backups.backup_to(session.state_dir, out, configuration=configuration, with_key=with_key, told=told)
             out.flush()
-        text = _taken(manifest, "stdout")
-        click.echo(json.dumps(_document(manifest), indent=2) if session.json else text, err=True)
+        text = "\n".join(_taken(taken, "stdout"))
+        click.echo(json.dumps(_proof_document(taken), indent=2) if session.json else text, err=True)
         return
     if file.is_dir():
         raise Failure(f"{file} is a directory: name the file, as in {file / 'ci-daemon.backup'}")
-    with _progress("taking the backup") as told:
-        manifest = backups.backup(
-            session.state_dir, file, configuration=configuration, with_key=not without_key, told=told
-        )
+    with _progress("taking and proving the backup") as told:
+        taken = backups.backup(session.state_dir, file, configuration=configuration, with_key=with_key, told=told)
     size = file.stat().st_size
-    session.answer({"file": str(file), "bytes": size, **_document(manifest)}, _taken(manifest, f"{file}, {size} bytes"))
+    text = "\n".join(_taken(taken, f"{file}, {size} bytes"))
+    session.answer({"file": str(file), "bytes": size, **_proof_document(taken)}, text)
 
 
 @click.command(cls=CallersCommand, short_help="Make a state directory out of a backup.")
@@ -81,30 +82,28 @@ def restore(session: Session, *, file: Path, key: Path | None) -> int:
     Every file is held against its digest, the database is checked page by page and brought to this release's schema,
     the books are verified, and every secret is opened. Whatever is wrong is said, and the directory stays empty.
 
-    Exit code 1 also where all was restored, but the books did not balance when the backup was taken.
+    Exit code 1 also where all was restored, but something was wrong before the backup was taken: books that do not
+    balance, artifacts or sources that were lost.
     """
     try:
         with _progress("restoring") as told:
             if file == _STREAM:
-                proof = backups.restore(sys.stdin.buffer, session.state_dir, key=key, told=told)
+                restored = backups.restore(sys.stdin.buffer, session.state_dir, key=key, told=told)
             else:
                 with file.open("rb") as source:
-                    proof = backups.restore(source, session.state_dir, key=key, told=told)
+                    restored = backups.restore(source, session.state_dir, key=key, told=told)
     except backups.BackupError as error:
         raise Failure(f"{file} is not restored: {error}") from error
     session.answer(
         {
             "state_dir": str(session.state_dir),
-            **_document(proof.manifest),
-            "schema_version_now": proof.schema_version,
-            "secrets": proof.secrets,
-            "unfinished_builds": proof.unfinished,
-            "discrepancies": [asdict(each) for each in proof.discrepancies],
-            "configuration": proof.configuration and str(proof.configuration),
+            **_document(restored.proof.manifest),
+            **_findings(restored.proof),
+            "configuration": restored.configuration and str(restored.configuration),
         },
-        "\n".join(_proven(proof, session.state_dir)),
+        "\n".join(_told_of(restored, session.state_dir)),
     )
-    return 1 if proof.discrepancies else 0
+    return 1 if restored.proof.faults else 0
 
 
 @contextmanager
@@ -117,9 +116,15 @@ def _progress(what: str) -> Iterator[Callable[[int], None]]:
         yield lambda done: progress.advance(task, done)
 
 
-def _taken(manifest: Manifest, where: str) -> str:
+def _taken(taken: Backup, where: str) -> Iterator[str]:
+    manifest = taken.proof.manifest
     key = "" if "secret.key" in manifest.members else ", without the key: keep secret.key elsewhere"
-    return f"saved {_content(manifest)} in {where}{key}"
+    yield f"saved {_content(manifest)} in {where}{key}"
+    yield "proved it by reading it as a restore does:"
+    yield from _proven(taken.proof)
+    if taken.left_out:
+        more = f" and {len(taken.left_out) - 1} more" if taken.left_out[1:] else ""
+        yield on_one_line(f"  NOT in it, as nothing in the service has declared it: {taken.left_out[0]}") + more
 
 
 def _content(manifest: Manifest) -> str:
@@ -139,23 +144,46 @@ def _document(manifest: Manifest) -> dict[str, object]:
     }
 
 
-def _proven(proof: Proof, directory: Path) -> Iterator[str]:
+def _proof_document(taken: Backup) -> dict[str, object]:
+    document = _document(taken.proof.manifest)
+    return {**document, "proved": True, **_findings(taken.proof), "left_out": list(taken.left_out)}
+
+
+def _findings(proof: Proof) -> dict[str, object]:
+    return {
+        "schema_version_now": proof.schema_version,
+        "secrets": proof.secrets,
+        "unfinished_builds": proof.unfinished,
+        "discrepancies": [asdict(each) for each in proof.discrepancies],
+        "missing": list(proof.missing),
+    }
+
+
+def _proven(proof: Proof) -> Iterator[str]:
     manifest = proof.manifest
-    yield f"restored {directory} as {manifest.state_dir} was at {manifest.created_at}: {_content(manifest)}"
     yield "  every file has the digest that the backup's manifest says"
     yield "  the database is sound, page by page and reference by reference"
     if proof.schema_version != manifest.schema_version:
         yield f"  its schema was brought from version {manifest.schema_version} to {proof.schema_version}"
-    yield f"  the key is the right one, and opens {proof.secrets} secrets"
-    for each in proof.discrepancies:
-        yield f"  WRONG before the backup was taken: {each.organization_slug}: {each.problem}"
+    if proof.secrets is None:
+        yield "  the secrets are NOT tried: the key is neither in it nor here"
+    else:
+        yield f"  the key is the right one, and opens {proof.secrets} secrets"
     if not proof.discrepancies:
         yield "  the books balance"
+    for fault in proof.faults:
+        yield f"  WRONG before the backup was taken: {fault}"
+
+
+def _told_of(restored: Restored, directory: Path) -> Iterator[str]:
+    proof, manifest = restored.proof, restored.proof.manifest
+    yield f"restored {directory} as {manifest.state_dir} was at {manifest.created_at}: {_content(manifest)}"
+    yield from _proven(proof)
     if proof.unfinished:
         yield f"  {proof.unfinished} builds are not finished, and go on in other VMs when the service starts"
-    if proof.configuration is not None:
-        aside = "" if proof.configuration.suffix == ".toml" else ": take from it what you need"
-        yield f"  the configuration is in {proof.configuration}{aside}"
+    if restored.configuration is not None:
+        aside = "" if restored.configuration.suffix == ".toml" else ": take from it what you need"
+        yield f"  the configuration is in {restored.configuration}{aside}"
     if directory == DEFAULT_STATE_DIR:
         yield "next: `sudo ci-daemon install`, which gives it to the service and starts that"
     else:

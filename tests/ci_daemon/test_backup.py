@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -9,6 +10,7 @@ import sys
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -67,13 +69,24 @@ def host(tmp_path: Path) -> Iterator[Host]:
     organization = storage.organizations.create("Acme", "", user.id)
     pipeline = storage.pipelines.create(organization.id, NewPipeline("web", "Web", "r", "main"))
     step = NewJob(step_key="only", name="only", command="true", image=None, env={}, shape=Shape(), depends_on=())
-    build = storage.builds.create(pipeline, NewBuild(branch="main", commit="c0", env={"A": "b"}), (step,))
+    build = storage.builds.create(
+        pipeline, NewBuild(branch="main", commit="c0", env={"A": "b"}, source_archive=SOURCE), (step,)
+    )
     job = storage.jobs.of_build(build.id)[0]
     storage.secrets.put(SecretScope(organization.id), "TOKEN", "hush")
-    storage.sources.store(build.uuid, SOURCE)
-    artifact = directory / "artifacts" / build.uuid / str(uuid4())
-    artifact.parent.mkdir()
-    artifact.write_bytes(b"a report")
+    lease = storage.leases.assign(
+        job.id,
+        provider="sandbox",
+        image=None,
+        shape=Shape(),
+        network=True,
+        warm_lease_id=None,
+        lease_uuid=str(uuid4()),
+    )
+    assert lease is not None
+    assert storage.leases.active(lease.id)
+    assert storage.leases.start(lease.id, job.id)
+    storage.artifacts.store(build, job, [storage.artifacts.files.write(build.uuid, "report", [b"a report"])])
     (directory / "ci-daemon.toml").write_text("[pool]\nwarm = 1\n")
     with storage.logs.writer(build.uuid, job.uuid, 1) as log:
         log.output(b"hello\n")
@@ -105,18 +118,21 @@ def everything_below(folder: Path) -> dict[str, bytes]:
 
 def test_what_comes_back_is_what_was_there(host: Host, tmp_path: Path):
     target, new = tmp_path / "x.backup", tmp_path / "new"
-    manifest = backup(host.directory, target, configuration=host.directory / "ci-daemon.toml")
+    taken = backup(host.directory, target, configuration=host.directory / "ci-daemon.toml")
     assert target.stat().st_mode & 0o777 == 0o600
-    assert manifest.counts["builds"] == 1
+    assert taken.proof.manifest.counts["builds"] == 1
+    assert taken.left_out == ()
     with target.open("rb") as source:
-        proof = restore(source, new)
-    assert (proof.secrets, proof.unfinished, proof.discrepancies) == (1, 1, ())
-    assert proof.configuration == new / "ci-daemon.toml"
-    restored, original = everything_below(new), everything_below(host.directory)
+        restored = restore(source, new)
+    proof = restored.proof
+    assert proof == taken.proof
+    assert (proof.secrets, proof.unfinished, proof.faults) == (1, 1, ())
+    assert restored.configuration == new / "ci-daemon.toml"
+    files, original = everything_below(new), everything_below(host.directory)
     for name in ("ci-daemon.sqlite3", "ci-daemon.sqlite3-wal", "ci-daemon.sqlite3-shm", "ci-daemon.lock"):
-        restored.pop(name, None)
+        files.pop(name, None)
         original.pop(name, None)
-    assert restored == original
+    assert files == original
     again = Storage.open(new, SystemClock())
     assert again.logs.reader(host.build.uuid, host.job.uuid).read(0, 100) == b"hello\n"
     assert again.builds.env(host.build.id) == {"A": "b"}
@@ -129,7 +145,9 @@ def test_of_a_log_that_is_being_written_it_has_what_the_index_names(host: Host, 
     with log.open("ab") as file:
         file.write(b"not in the index yet")
     restore(io.BytesIO(host.saved()), tmp_path / "new")
-    assert (tmp_path / "new" / log.relative_to(host.directory)).read_bytes() == b"hello\n"
+    restored = Storage.open(tmp_path / "new", SystemClock())
+    assert restored.logs.reader(host.build.uuid, host.job.uuid).read(0, 100) == b"hello\n"
+    restored.close()
 
 
 def test_a_database_that_is_written_to_meanwhile_is_saved_as_it_was_at_one_instant(host: Host, tmp_path: Path):
@@ -147,7 +165,7 @@ def test_a_database_that_is_written_to_meanwhile_is_saved_as_it_was_at_one_insta
         stop.set()
         writer.join()
     for number, archive in enumerate(archives):
-        counted = restore(io.BytesIO(archive), tmp_path / str(number)).manifest.counts["users"]
+        counted = restore(io.BytesIO(archive), tmp_path / str(number)).proof.manifest.counts["users"]
         with apsw.Connection(str(tmp_path / str(number) / "ci-daemon.sqlite3")) as database:
             assert list(database.execute("SELECT count(*) FROM users")) == [(counted,)]
             assert list(database.execute("SELECT count(*) FROM memberships")) == [(counted + 1,)]
@@ -202,10 +220,11 @@ def test_links_in_the_state_directory_lead_nowhere_for_root(host: Host, tmp_path
     (host.directory / "sources" / f"{uuid4()}.tar.gz").symlink_to(tmp_path / "shadow")
     with tarfile.open(fileobj=io.BytesIO(host.saved())) as tar:
         assert len([name for name in tar.getnames() if name.startswith(("artifacts", "sources"))]) == 2
+        assert b"a secret of the host" not in gzip.decompress(host.saved())
     log = host.directory / "logs" / host.build.uuid / host.job.uuid / "1.log"
     log.unlink()
     log.symlink_to(tmp_path / "shadow")
-    with pytest.raises(OSError, match="symbolic links"):
+    with pytest.raises(BackupError, match=r"a symbolic link, or no folder, is on the way to .*1\.log: remove it"):
         host.saved()
 
 
@@ -236,7 +255,7 @@ def test_without_the_key_the_right_one_has_to_be_given(host: Host, tmp_path: Pat
     with pytest.raises(BackupError, match="the key is not the one of this backup"):
         restore(io.BytesIO(archive), new, key=other / "secret.key")
     assert not new.exists()
-    assert restore(io.BytesIO(archive), new, key=key).secrets == 1
+    assert restore(io.BytesIO(archive), new, key=key).proof.secrets == 1
     assert (new / "secret.key").stat().st_mode & 0o777 == 0o600
 
 
@@ -252,7 +271,7 @@ def test_where_only_the_service_has_the_key_a_backup_is_without_it_and_the_secre
     with pytest.raises(SealBroken, match="the secret TOKEN does not open"):
         restore(io.BytesIO(archive), tmp_path / "new", key=other / "secret.key")
     assert not (tmp_path / "new").exists()
-    assert restore(io.BytesIO(archive), tmp_path / "new", key=key).secrets == 1
+    assert restore(io.BytesIO(archive), tmp_path / "new", key=key).proof.secrets == 1
 
 
 def test_cut_off_anywhere_it_is_refused_and_nothing_stays(host: Host, tmp_path: Path):
@@ -342,13 +361,30 @@ def test_what_follows_the_manifest_is_refused(host: Host, tmp_path: Path):
         restore(io.BytesIO(host.saved() + gzip.compress(bytes(2**22))), tmp_path / "new")
 
 
-def test_a_newer_releases_backup_is_refused_and_an_older_ones_brought_up_to_date(host: Host, tmp_path: Path):
+def test_a_newer_releases_backup_is_refused(host: Host, tmp_path: Path):
     host.storage.close()
+    newer = tmp_path / "newer.sqlite3"
+
+    def changed(header: tarfile.TarInfo, content: bytes) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+        if header.name == "ci-daemon.sqlite3":
+            newer.write_bytes(content)
+            with closing(apsw.Connection(str(newer))) as database:
+                database.execute("PRAGMA user_version = 9999")
+            content = newer.read_bytes()
+        if header.name == "manifest.json":
+            document, database_now = json.loads(content), newer.read_bytes()
+            digest = hashlib.sha256(database_now).hexdigest()
+            document["members"]["ci-daemon.sqlite3"] = {"bytes": len(database_now), "sha256": digest}
+            content = json.dumps(document).encode()
+        yield header, content
+
+    with pytest.raises(SchemaTooNew, match="run the newer release"):
+        restore(io.BytesIO(repacked(host.saved(), changed)), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
     with apsw.Connection(str(host.directory / "ci-daemon.sqlite3")) as database:
         database.execute("PRAGMA user_version = 9999")
     with pytest.raises(SchemaTooNew, match="run the newer release"):
-        restore(io.BytesIO(host.saved()), tmp_path / "new")
-    assert not (tmp_path / "new").exists()
+        host.saved()
 
 
 def test_it_is_restored_beside_images_and_a_configuration_and_nothing_else(host: Host, tmp_path: Path):
@@ -395,7 +431,7 @@ def test_books_that_were_wrong_before_are_told_of(host: Host, tmp_path: Path):
     host.storage.close()
     with apsw.Connection(str(host.directory / "ci-daemon.sqlite3")) as database:
         database.execute("UPDATE organizations SET balance_cents = 7 WHERE slug = 'acme'")
-    proof = restore(io.BytesIO(host.saved()), tmp_path / "new")
+    proof = restore(io.BytesIO(host.saved()), tmp_path / "new").proof
     assert [each.organization_slug for each in proof.discrepancies] == ["acme"]
 
 

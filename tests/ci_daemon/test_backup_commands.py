@@ -34,16 +34,18 @@ def test_a_backup_says_what_is_in_it_and_a_restore_what_it_proved(
 ):
     file, new = tmp_path / "x.backup", tmp_path / "new"
     assert run("backup", file) == 0
-    said = capsys.readouterr().out
-    assert said.startswith(
+    saved, how, *proof = capsys.readouterr().out.splitlines()
+    assert saved.startswith(
         "saved 1 organizations, 1 users, 0 pipelines, 0 builds, 0 jobs, 0 ledger entries and 2 files"
     )
-    assert said.endswith(f" in {file}, {file.stat().st_size} bytes\n")
+    assert saved.endswith(f" in {file}, {file.stat().st_size} bytes")
+    assert how == "proved it by reading it as a restore does:"
     assert run("restore", file, at=new) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"restored {new} as {state} was at 20")
     assert "  the key is the right one, and opens 0 secrets" in lines
     assert "  the books balance" in lines
+    assert lines[1:-1] == proof
     assert run("status", at=new) == 3
 
 
@@ -51,6 +53,7 @@ def test_through_a_pipe_from_one_machine_to_another(state: Path, tmp_path: Path)
     command = [sys.executable, "-m", "ci_daemon", "--state-dir"]
     taken = subprocess.run([*command, str(state), "--json", "backup", "-"], capture_output=True, check=True)
     assert json.loads(taken.stderr)["counts"]["users"] == 1
+    assert json.loads(taken.stderr)["proved"] is True
     restore = [*command, str(tmp_path / "new"), "--json", "restore", "-"]
     restored = subprocess.run(restore, input=taken.stdout, capture_output=True, check=True)
     assert json.loads(restored.stdout)["with_key"] is True

@@ -69,15 +69,15 @@ def test_a_secret_is_masked_wherever_it_is_split_and_whoever_goes_on(tmp_path: P
     expected, _ = masker.mask(output, more=False)
     logs = _logs(tmp_path)
     for cut in range(len(output) + 1):
-        with logs.writer("build", f"cut {cut}", 1, masker) as writer:
+        with logs.writer("build", f"cut-{cut}", 1, masker) as writer:
             writer.output(output[:cut])
             writer.output(output[cut:])
-        first = logs.writer("build", f"gone on {cut}", 1, masker)
+        first = logs.writer("build", f"gone-on-{cut}", 1, masker)
         first.output(output[:cut])
         first.close()
-        with logs.writer("build", f"gone on {cut}", 1, masker) as second:
+        with logs.writer("build", f"gone-on-{cut}", 1, masker) as second:
             second.output(output[second.guest_offset :])
-        assert _read(logs, f"cut {cut}") == _read(logs, f"gone on {cut}") == expected
+        assert _read(logs, f"cut-{cut}") == _read(logs, f"gone-on-{cut}") == expected
 
 
 @pytest.mark.parametrize("name", ["plain", "phrase", "key", "long"])

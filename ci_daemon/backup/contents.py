@@ -1,0 +1,46 @@
+"""Which files of a state directory a backup has, and which it leaves out on purpose."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci_daemon.backup.manifest import CONFIGURATION
+from ci_daemon.lock import LOCK
+from ci_daemon.providers import IMAGES, VMS
+from storage import FILE_KINDS
+from storage.layout import DATABASE, KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["FROM_BACKUP", "SCRATCH", "STAGING", "is_saved", "strangers"]
+
+SCRATCH = ".backup"
+STAGING = ".restoring"
+FROM_BACKUP = f"{CONFIGURATION}.from-backup"
+
+_SAVED = frozenset({DATABASE, KEY, CONFIGURATION})
+_LEFT_OUT = frozenset(
+    {f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK, IMAGES, VMS, SCRATCH, STAGING, FROM_BACKUP, "lost+found"}
+)
+"""At the top of the directory. The database is copied with what its write-ahead log holds."""
+
+
+def is_saved(path: str) -> bool:
+    """Tell whether a backup may have a file of this path, as it is below the state directory."""
+    return path in _SAVED or any(kind.rows is not None and kind.has(path) for kind in FILE_KINDS)
+
+
+def strangers(directory: Path) -> Iterator[str]:
+    """Yield the paths, below a state directory, of files that nothing in it has declared."""
+    for folder, folders, files in os.walk(directory):
+        below = Path(folder).relative_to(directory)
+        left_out = frozenset() if below.parts else _LEFT_OUT
+        folders[:] = [name for name in folders if name not in left_out]
+        links = [name for name in folders if below.parts and Path(folder, name).is_symlink()]
+        for name in (*files, *links):
+            path = (below / name).as_posix()
+            if name not in left_out and path not in _SAVED and not any(kind.has(path) for kind in FILE_KINDS):
+                yield path

@@ -1,0 +1,97 @@
+"""Files of a state directory that stay for as long as they are linked, whoever removes them meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING
+
+from ci_daemon.backup.manifest import BackupError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Links"]
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_IN_THE_WAY = {errno.ELOOP, errno.ENOTDIR}
+
+
+class Links:
+    """Hard links, in one folder, to files of a state directory.
+
+    Root may run this in a directory of another user's, so no symbolic link is followed but an owner's own, or root's,
+    in place of a folder at the top. What is on another file system is not linked, and may go meanwhile.
+    """
+
+    def __init__(self, directory: Path, folder: Path) -> None:
+        """Link files of ``directory`` into a new ``folder``."""
+        folder.mkdir(mode=0o700)
+        self._directory = directory
+        self._folder = folder
+        self._links: dict[str, Path] = {}
+
+    def add(self, path: str) -> bool:
+        """Link a file, given by its path below the state directory; False where it is not there. Raises BackupError."""
+        if path in self._links:
+            return True
+        link = self._folder / str(len(self._links))
+        try:
+            with self._parent_of(path) as parent:
+                name = PurePosixPath(path).name
+                try:
+                    os.link(name, link, src_dir_fd=parent, follow_symlinks=False)
+                except OSError as error:
+                    if error.errno != errno.EXDEV:
+                        raise
+                    return stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+        except FileNotFoundError:
+            return False
+        self._links[path] = link
+        return True
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[IO[bytes]]:
+        """Open a file to read. Raises BackupError where it is no plain file, and FileNotFoundError."""
+        link = self._links.get(path)
+        try:
+            if link is not None:
+                descriptor = os.open(link, _FILE)
+            else:
+                with self._parent_of(path) as parent:
+                    descriptor = os.open(PurePosixPath(path).name, _FILE, dir_fd=parent)
+        except OSError as error:
+            raise self._in_the_way(path, error) from error
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise BackupError(f"{self._directory / path} is no plain file: remove it")
+            yield file
+
+    @contextmanager
+    def _parent_of(self, path: str) -> Iterator[int]:
+        """Yield the folder of a file, opened step by step. Raises BackupError and FileNotFoundError."""
+        top, *below = PurePosixPath(path).parent.parts
+        folder = self._directory / top
+        status = folder.lstat()
+        trusted = status.st_uid in {0, os.geteuid()}
+        try:
+            descriptor = os.open(folder, _FOLDER | (0 if trusted else os.O_NOFOLLOW))
+            try:
+                for part in below:
+                    inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
+                    os.close(descriptor)
+                    descriptor = inner
+                yield descriptor
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise self._in_the_way(path, error) from error
+
+    def _in_the_way(self, path: str, error: OSError) -> Exception:
+        if error.errno in _IN_THE_WAY:
+            return BackupError(f"a symbolic link, or no folder, is on the way to {self._directory / path}: remove it")
+        return error
