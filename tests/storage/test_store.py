@@ -137,5 +137,5 @@ def test_rates_and_limits_are_given_at_opening(state: Path, clock: HandClock):
     assert storage.logs.reader("b", "j").size() > 5
     storage.close()
     usual = Storage.open(state, clock)
-    assert not usual.rates.free
+    assert not usual.billing.free
     usual.close()
