@@ -1,0 +1,42 @@
+"""The pipelines in `docs/pipelines.md`: each renders, and plans into jobs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from actors.ir import Limits, load
+
+PAGE = Path(__file__).parents[2] / "docs" / "pipelines.md"
+RENDER = "import runpy, harmont; runpy.run_path('pipeline.py'); print(harmont.dump_registry_json(now=1767225600))"
+INPUTS = ("requirements.txt", "package-lock.json", "go.sum", "Cargo.lock")
+
+
+def fences(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("source", fences("python"))
+def test_an_example_renders_and_plans(source: str, tmp_path: Path):
+    (tmp_path / "pipeline.py").write_text(source)
+    for name in INPUTS:
+        (tmp_path / name).write_text("")
+    done = subprocess.run([sys.executable, "-c", RENDER], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for pipeline in json.loads(done.stdout)["pipelines"]:
+        assert load(json.dumps(pipeline["definition"]), Limits()).jobs
+
+
+def test_the_json_example_plans():
+    (source,) = fences("json")
+    assert len(load(source, Limits()).jobs) == 3
+
+
+def test_all_five_languages_have_an_example():
+    headings = re.findall(r"^### (.+)$", PAGE.read_text(), re.MULTILINE)
+    assert {"Python", "Node", "Go", "Rust", "C"} <= set(headings)
