@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_daemon.command.lookup import find_organization, find_user
+from ci_daemon.command.person import shown_name
 from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import Group
-from storage import Role
+from ci_daemon.command.texts import one_line
+from storage import NameUnusable, Role
 
 if TYPE_CHECKING:
     from storage import Organization, Storage
@@ -18,6 +20,7 @@ __all__ = ["org"]
 
 _COLUMNS = ("slug", "name", "balance_cents", "weight", "fail_fast")
 _HEAVIEST = 1_000_000
+_LONGEST_URL = 255
 
 
 @click.group(cls=Group)
@@ -31,7 +34,28 @@ def list_organizations(session: Session) -> None:
     """List the organizations, oldest first."""
     with session.storage() as storage:
         documents = [_document(each, storage) for each in storage.organizations.all()]
-    session.table(documents, _COLUMNS, "there is no organization: `ci-daemon user add` makes one")
+    session.table(documents, _COLUMNS, "there is no organization: make one with `ci-daemon org create`")
+
+
+@org.command(short_help="Create an organization.")
+@click.argument("name", type=shown_name)
+@click.option("--owner", metavar="EMAIL", required=True, help="The user who owns it.")
+@click.option("--url", type=one_line(_LONGEST_URL), metavar="URL", help="Its web site, to show.")
+@pass_session
+def create(session: Session, *, name: str, owner: str, url: str | None) -> None:
+    """Create the organization NAME, owned by a user.
+
+    Its slug is made of NAME, with -2, -3 and so on where that is taken.
+    """
+    with session.storage() as storage:
+        user = find_user(storage, owner)
+        try:
+            made = storage.organizations.create(name, url or "", user.id)
+        except NameUnusable as error:
+            raise Failure(str(error)) from None
+        storage.audit.write(session.operator, "org create", made.slug, f"owned by {user.email}")
+        document = {**_document(made, storage), "url": made.url, "owner": user.email}
+    session.answer(document, f"created {made.slug}, owned by {user.email}")
 
 
 @org.command(name="set", short_help="Change an organization's settings.")

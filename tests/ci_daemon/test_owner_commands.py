@@ -42,6 +42,20 @@ def test_an_organization_is_given_a_weight_and_fails_fast(storage: Storage, pipe
     assert said("org", "set", "acme", "--no-fail-fast")["fail_fast"] is False
 
 
+def test_an_organization_is_created_with_its_owner(storage: Storage, pipeline: Pipeline, said: Said):
+    made = said("org", "create", "Ümläut & Co", "--owner", "Ada@example.org", "--url", "https://umlaut.example")
+    assert {name: made[name] for name in ("slug", "name", "url", "owner")} == {
+        "slug": "umlaut-co",
+        "name": "Ümläut & Co",
+        "url": "https://umlaut.example",
+        "owner": "ada@example.org",
+    }
+    assert said("org", "members", "umlaut-co")[0]["role"] == "owner"
+    assert said("org", "create", "acme", "--owner", "ada@example.org")["slug"] == "acme-2"
+    acts = [(entry.action, entry.subject, entry.note) for entry in storage.audit.page(10, None).rows]
+    assert acts == [("org create", slug, "owned by ada@example.org") for slug in ("acme-2", "umlaut-co")]
+
+
 def test_members_are_added_and_listed(storage: Storage, pipeline: Pipeline, said: Said):
     storage.users.create("bob@example.org", "Bob")
     assert said("org", "add-member", "acme", "Bob@example.org", "--role", "admin")["role"] == "admin"
@@ -145,6 +159,12 @@ def test_a_finished_build_is_refused(
         (["build", "show", "acme/web/7"], 1, "acme/web has no build 7: `ci-daemon build list acme/web` shows"),
         (["build", "list", "acme/api"], 1, "acme has no pipeline api: `ci-daemon pipeline list acme` shows"),
         (["build", "list", "nobody/api"], 1, "there is no organization nobody: `ci-daemon org list` shows"),
+        (["org", "create", "!?", "--owner", "ada@example.org"], 1, 'no slug can be made of "!?"'),
+        (["org", "create", "New", "--owner", "eve@example.org"], 1, "there is no user eve@example.org"),
+        (["org", "create", "New"], 2, "--owner"),
+        (["org", "create", "a\nb", "--owner", "ada@example.org"], 2, "give 1 to 255 characters on one line"),
+        (["org", "create", " ", "--owner", "ada@example.org"], 2, "give 1 to 255 characters on one line"),
+        (["org", "create", "New", "--owner", "ada@example.org", "--url", "u" * 256], 2, "give 1 to 255 characters"),
         (["org", "set", "acme"], 2, "say what to change: --fail-fast, --no-fail-fast or --weight"),
         (["org", "set", "acme", "--weight", "0"], 2, "--weight"),
         (["org", "add-member", "acme", "ada@example.org"], 1, "ada@example.org is a member of acme already"),
