@@ -1,4 +1,4 @@
-"""`ci-daemon build logs`: what a build's jobs put out, from the files, each line under its job's name."""
+"""`ci-daemon build logs`: the logs of a build's jobs, from the files, each line under its job's name."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import click
 from ci_daemon.command.lookup import find_build
 from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import Command
-from ci_daemon.submit.follow import Begun, Line
+from ci_daemon.submit.events import Begun, Line
 from ci_daemon.submit.lines import LineSplitter
 from ci_daemon.submit.records import BuildRecord, JobRecord
 from ci_daemon.submit.screen import Screen
+from storage import RENDER_LOG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from storage import Build, Job, JobLog, Storage
+    from storage import Build, JobLog, Storage
 
 __all__ = ["logs"]
 
@@ -27,16 +28,16 @@ _AT_ONCE = 2**20
 _LOOK_SECONDS = 0.3
 
 
-@click.command(cls=Command, name="logs", short_help="Show what a build's jobs put out.")
+@click.command(cls=Command, name="logs", short_help="Show the logs of a build's jobs.")
 @click.argument("name", metavar="ORG/PIPELINE/NUMBER")
 @click.argument("step", metavar="[STEP]", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until the build is over.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with new lines until the build is over.")
 @pass_session
 def logs(session: Session, *, name: str, step: str | None, follow: bool) -> None:
     """Show the logs of a build's jobs, or of the one job whose key is STEP, each line under its job's name.
 
-    What has been put out comes job by job, in the order in which they were planned; what comes meanwhile as it comes.
-    The service may run or not.
+    Lines that are there come job by job, in the order in which the jobs were planned; new ones as they come. A build
+    that failed before it had jobs shows the log of its rendering. The service may run or not.
     """
     if follow and session.json:
         raise click.UsageError("--follow and --json do not go together: one document needs an end")
@@ -44,24 +45,51 @@ def logs(session: Session, *, name: str, step: str | None, follow: bool) -> None
         build = find_build(storage, name)
         if build.logs_expired_at is not None:
             raise Failure(f"the logs of build {name} were kept until {build.logs_expired_at:%Y-%m-%d} ([retention])")
-        jobs = [each for each in storage.jobs.of_build(build.id) if step in {None, each.step_key}]
-        if not jobs and step is not None:
+        if follow:
+            build = _planned(storage, build)
+        tails = _tails(storage, build, step)
+        if not tails and step is not None:
             raise Failure(f"build {name} has no step {step}: `ci-daemon build show {name}` lists them")
-        logs = [_Tail(job, storage.logs.reader(build.uuid, job.uuid)) for job in jobs]
         if session.json:
-            session.answer([each.document() for each in logs], "")
+            session.answer([each.document() for each in tails], "")
             return
         screen = Screen(sys.stdout)
-        screen.show(Begun(_build_record(build), tuple(each.record for each in logs)))
-        for line in _lines(storage, build, logs, follow=follow):
+        screen.show(Begun(_build_record(build), tuple(each.record for each in tails)))
+        for line in _lines(storage, build, tails, follow=follow):
             screen.show(line)
+        if build.error_message is not None and not storage.jobs.of_build(build.id):
+            screen.say(f"build #{build.number} {build.state}: {build.error_message.partition(chr(10))[0]}")
+
+
+def _planned(storage: Storage, build: Build) -> Build:
+    """Wait until a build has jobs, or is over without any."""
+    found: Build | None = build
+    while found is not None and not found.state.terminal and not storage.jobs.of_build(build.id):
+        time.sleep(_LOOK_SECONDS)
+        found = storage.builds.get(build.id)
+    return found or build
+
+
+def _tails(storage: Storage, build: Build, step: str | None) -> list[_Tail]:
+    """Return the logs to show: those of the jobs, or that of the rendering where the build has no jobs."""
+    jobs = storage.jobs.of_build(build.id)
+    if jobs or step is not None:
+        return [
+            _Tail(
+                JobRecord(job.uuid, job.name, job.step_key, job.state.value), storage.logs.reader(build.uuid, job.uuid)
+            )
+            for job in jobs
+            if step in {None, job.step_key}
+        ]
+    log = storage.logs.reader(build.uuid, RENDER_LOG)
+    return [_Tail(JobRecord(RENDER_LOG, RENDER_LOG, RENDER_LOG, build.state.value), log)] if log.exists() else []
 
 
 class _Tail:
-    """A job's log, and how far it was read."""
+    """A log, and how far it was read. The log of a build's rendering stands under a job of that name."""
 
-    def __init__(self, job: Job, log: JobLog) -> None:
-        self.record = JobRecord(job.uuid, job.name, job.step_key, job.state.value)
+    def __init__(self, record: JobRecord, log: JobLog) -> None:
+        self.record = record
         self._log = log
         self._read = 0
         self._splitter = LineSplitter()
@@ -69,7 +97,8 @@ class _Tail:
     def document(self) -> dict[str, object]:
         """Return the whole log with its job."""
         text = self._log.read(0, self._log.size()).decode(errors="replace")
-        return {"job_id": self.record.id, "key": self.record.step_key, "state": self.record.state, "log": text}
+        job_id = None if self.record.id == RENDER_LOG else self.record.id
+        return {"job_id": job_id, "key": self.record.step_key, "state": self.record.state, "log": text}
 
     def lines(self) -> Iterator[Line]:
         """Yield the lines that were completed since the last look."""

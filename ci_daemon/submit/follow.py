@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ci_daemon.submit.events import Begun, BuildChanged, JobChanged, Line
 from ci_daemon.submit.log_reader import read_log
 from ci_daemon.submit.patience import persist
 
@@ -15,42 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ci_daemon.submit.client import Client
-    from ci_daemon.submit.records import BuildRecord, JobRecord
+    from ci_daemon.submit.events import Event
+    from ci_daemon.submit.records import JobRecord
 
-__all__ = ["Begun", "BuildChanged", "Event", "Follower", "JobChanged", "Line"]
+__all__ = ["Follower"]
 
 _POLL_SECONDS = 0.3
 _BEGUN = {"running", "canceling", "timing_out"}
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """Following begins; these are all the jobs there will be, in DAG creation order."""
-
-    build: BuildRecord
-    jobs: tuple[JobRecord, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of a job's log, without its end."""
-
-    job: JobRecord
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class JobChanged:
-    """A job came into another state."""
-
-    job: JobRecord
-
-
-@dataclass(frozen=True, slots=True)
-class BuildChanged:
-    """The build came into another state."""
-
-    build: BuildRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +31,6 @@ class _LogEnded:
 
     job: JobRecord
     fault: Exception | None = None
-
-
-Event = Begun | Line | JobChanged | BuildChanged
 
 
 class Follower:

@@ -8,12 +8,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ci_daemon.submit.follow import Begun, BuildChanged, Event, JobChanged, Line
+from ci_daemon.submit.events import Begun, BuildChanged, JobChanged, Line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import TextIO
 
+    from ci_daemon.submit.events import Event
     from ci_daemon.submit.records import JobRecord
     from ci_daemon.submit.summary import Summary
 

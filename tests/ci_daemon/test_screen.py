@@ -4,7 +4,7 @@ import io
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ci_daemon.submit.follow import Begun, BuildChanged, Event, JobChanged, Line
+from ci_daemon.submit.events import Begun, BuildChanged, Event, JobChanged, Line
 from ci_daemon.submit.records import BuildRecord, JobRecord, Transaction
 from ci_daemon.submit.screen import Screen
 from ci_daemon.submit.summary import Summary, summarize
