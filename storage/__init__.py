@@ -45,7 +45,7 @@ from storage.errors import (
     TooManyOrganizations,
     UsageTooLong,
 )
-from storage.faults import ServiceFault
+from storage.faults import JobFault
 from storage.layout import FileKind
 from storage.log_writer import LogWriter
 from storage.logs import RENDER_LOG, JobLog, LogChunk, LogFiles, LogLimit
@@ -151,6 +151,7 @@ __all__ = [
     "InviteInvalid",
     "InviteUnacceptable",
     "Job",
+    "JobFault",
     "JobLog",
     "JobState",
     "Kept",
@@ -198,7 +199,6 @@ __all__ = [
     "SecretInvalid",
     "SecretNotFound",
     "SecretScope",
-    "ServiceFault",
     "Shape",
     "SlugTaken",
     "Snapshot",

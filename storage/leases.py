@@ -56,7 +56,9 @@ class Leases:
             database, leases.where(LeaseRow.job == slot("job_id")).order_by(LeaseRow.attempt.desc()).limit(1), _LEASE
         )
         self._live = Query(database, leases.where(live).order_by(LeaseRow.id), _LEASE)
-        self._insert = Command(database, insert_into(LeaseRow, "started_at", "finished_at", "boot", "started_uptime"))
+        self._insert = Command(
+            database, insert_into(LeaseRow, "started_at", "finished_at", "boot", "started_uptime", "killed_by")
+        )
         self._move = Command(
             database, LeaseRow.update({LeaseRow.state: slot("to")}).where(this, LeaseRow.state == slot("frm"))
         )
@@ -82,6 +84,7 @@ class Leases:
                 }
             ).where(this, LeaseRow.started_at.is_null()),
         )
+        self._kill = Command(database, LeaseRow.update({LeaseRow.killed_by: slot("by")}).where(this, live))
         self._end = Command(
             database,
             LeaseRow.update(
@@ -212,6 +215,11 @@ class Leases:
             self._attempts.start(job_id, now)
             self._start_build.run(job_id=job_id, now=now)
             return True
+
+    def kill(self, lease_id: int, by: str) -> None:
+        """Note the operator who is about to end a VM; nothing where it has ended."""
+        with self._database.write():
+            self._kill.run(id=lease_id, by=by)
 
     def end(self, lease_id: int) -> None:
         """Note that a VM is gone. Idempotent."""

@@ -43,7 +43,7 @@ class Settlement:
     ) -> list[Lease]:
         """End a build as ``failed`` or ``canceled``, and each of its unfinished jobs, with their debits.
 
-        What runs is ``billable`` unless the service is to blame.
+        What runs is ``billable``, and its VM killed by the actor, unless the service is to blame.
         Returns the leases whose VMs are the caller's to destroy. The note becomes the reason, and an audit entry.
         Raises BuildFinished, and ValueError for another state.
         """
@@ -71,6 +71,8 @@ class Settlement:
                 )
                 if lease is not None and lease.state is not LeaseState.ENDED:
                     held.append(lease)
+                    if billable:
+                        self._leases.kill(lease.id, actor)
             self._builds.move(build_id, build.state, state, error_code=code, error_message=note)
             self._audit.write(actor, f"force-finish {state}", build.name, note)
         return held

@@ -63,6 +63,8 @@ def kill(session: Session, *, lease_id: str | None, every: bool) -> None:
             hold = storage.holds.of_lease(live[vm_id].id) if vm_id in live else None
             if hold is not None:  # before its VM goes, or the service would take that for a loss
                 storage.holds.shorten(hold.id, HoldEnd.KILLED)
+            if vm_id in live:  # likewise: a job that loses its VM is then no fault of the service
+                storage.leases.kill(live[vm_id].id, session.operator)
             provider.destroy(vm_id)
             if vm_id in live:
                 _end(storage, live[vm_id], hold, served=served_by(session.state_dir) is not None)

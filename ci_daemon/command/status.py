@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ci_daemon.config import Config
     from ci_daemon.lock import ServingProcess
-    from storage import ServiceFault, Storage
+    from storage import JobFault, Storage
 
 __all__ = ["status"]
 
@@ -85,6 +85,7 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
         "disk_free_bytes": free,
         "disk": {**_kept(storage), "images": _image_bytes(session.state_dir, config)},
         "errors": [_fault(each) for each in storage.faults.latest(_FAULTS)],
+        "forced": [{**_fault(each), "by": each.forced_by} for each in storage.faults.forced(_FAULTS)],
         "balances_cents": cents,
         "overdrawn_organizations": overdrawn,
     }
@@ -134,9 +135,15 @@ def _screen(told: Mapping[str, Any], starting: str) -> Iterator[str]:
     owing = f"; {overdrawn} organizations are below nothing" if overdrawn else ""
     yield f"money    {told['balances_cents']} cents on all accounts{owing}"
     yield "errors   " + ("the last by the fault of the service:" if told["errors"] else "none by the service's fault")
-    for each in told["errors"]:
-        reason = f"{each['error_code']}: {each['error_message']}"
-        yield f"         {each['finished_at'][:19]}Z {each['build']} {each['step']}: {reason}"
+    yield from map(_failed, told["errors"])
+    if told["forced"]:
+        yield "by hand  the last that an operator ended (`ci-daemon audit`):"
+        yield from (f"{_failed(each)} (by {each['by']})" for each in told["forced"])
+
+
+def _failed(each: Mapping[str, Any]) -> str:
+    reason = f"{each['error_code']}: {each['error_message']}"
+    return f"         {each['finished_at'][:19]}Z {each['build']} {each['step']}: {reason}"
 
 
 def _service(told: Mapping[str, Any], starting: str) -> str:
@@ -157,7 +164,7 @@ def _queue(told: Mapping[str, Any]) -> str:
     return f"{told['queued_jobs']} jobs wait{since}{drained or ': ' + told['next_job_reason']}"
 
 
-def _fault(each: ServiceFault) -> dict[str, object]:
+def _fault(each: JobFault) -> dict[str, object]:
     return {
         "build": f"{each.organization}/{each.pipeline}/{each.number}",
         "step": on_one_line(each.step_key),

@@ -35,6 +35,7 @@ class LeaseRow(peewee.Model):
     build = peewee.ForeignKeyField(BuildRow, null=True)
     boot = peewee.TextField(null=True)
     started_uptime = peewee.BigIntegerField(null=True)
+    killed_by = peewee.TextField(null=True)
 
     class Meta:
         table_name = "leases"

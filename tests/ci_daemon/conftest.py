@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from actors.vms import Provider
 from ci_daemon.command import main
+from ci_daemon.config import Config, ImageSettings
+from ci_daemon.providers import open_images, open_provider
 from storage import Storage, SystemClock
 
 Run = Callable[..., int]
@@ -44,3 +47,12 @@ def said(run: Run, capsys: pytest.CaptureFixture[str]) -> Said:
         return json.loads(capsys.readouterr().out)
 
     return said
+
+
+@pytest.fixture
+def provider(state: Path, images_dir: Path) -> Iterator[Provider]:
+    config = Config(images=ImageSettings(dir=images_dir))
+    provider = open_provider(state, config, open_images(state, config), SystemClock())
+    yield provider
+    for vm_id in provider.list():
+        provider.destroy(vm_id)

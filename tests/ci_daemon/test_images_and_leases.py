@@ -4,7 +4,6 @@ import io
 import json
 import tarfile
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,19 +11,10 @@ import pytest
 from actors.vms import Provider, VmSpec
 from ci_daemon.command import main
 from ci_daemon.config import Config, ImageSettings
-from ci_daemon.providers import open_images, open_provider
-from storage import JobState, NewPipeline, Shape, Storage, SystemClock
+from ci_daemon.providers import open_images
+from storage import JobState, NewPipeline, Shape, Storage
 from tests.ci_daemon.conftest import Run
 from tests.storage.world import HandClock, World
-
-
-@pytest.fixture
-def provider(state: Path, images_dir: Path) -> Iterator[Provider]:
-    config = Config(images=ImageSettings(dir=images_dir))
-    provider = open_provider(state, config, open_images(state, config), SystemClock())
-    yield provider
-    for vm_id in provider.list():
-        provider.destroy(vm_id)
 
 
 @pytest.fixture

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 
 import pytest
 
+from actors.vms import Provider
+from ci_daemon.command.session import Session
 from storage import JobState, NewBuild, NewJob, NewPipeline, Outcome, Shape, Storage, SystemClock
 from tests.ci_daemon.conftest import Run
 
@@ -71,6 +74,42 @@ def test_status_tells_who_waits_and_what_went_wrong_last(run: Run, capsys: pytes
     assert "Z: waiting for a VM: the service does not run\n" in screen
     assert "acme/web/1 lost: vm_lost: the VM is [31m gone\n" in screen
     assert "money    0 cents on all accounts\n" in screen
+
+
+def test_status_tells_what_an_operator_forced_from_faults(
+    run: Run, storage: Storage, provider: Provider, capsys: pytest.CaptureFixture[str]
+):
+    """A job whose VM `lease kill` ended, and one that `build force-finish` ended."""
+    jobs = {job.step_key: job for job in storage.jobs.of_build(1)}
+    leases = {}
+    for key in ("first", "second"):
+        leases[key] = storage.leases.assign(
+            jobs[key].id,
+            provider="sandbox",
+            image=None,
+            shape=Shape(),
+            network=True,
+            warm_lease_id=None,
+            lease_uuid=str(uuid.uuid4()),
+        )
+        assert storage.leases.start(leases[key].id, jobs[key].id)
+    assert run("lease", "kill", leases["first"].uuid) == 0
+    lost = Outcome(error_code="vm_lost", error_message="it is gone")
+    storage.jobs.finish(
+        jobs["first"].id, JobState.RUNNING, JobState.FAILED, lost, lease_id=leases["first"].id, billable=False
+    )
+    assert run("build", "force-finish", "acme/web/1", "--state", "failed", "--note", "it hangs") == 0
+    capsys.readouterr()
+    assert run("status", "--json") == 3
+    told = json.loads(capsys.readouterr().out)
+    assert [each["step"] for each in told["errors"]] == ["lost"]
+    operator = Session().operator
+    assert [(each["step"], each["error_message"], each["by"]) for each in told["forced"]] == [
+        ("second", "it hangs", operator),
+        ("first", "it is gone", operator),
+    ]
+    assert run("status") == 3
+    assert "by hand  the last that an operator ended (`ci-daemon audit`):\n" in capsys.readouterr().out
 
 
 def test_status_says_once_that_the_host_is_drained(run: Run, capsys: pytest.CaptureFixture[str]):

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from storage import JobState, Outcome
+from storage import BuildState, JobState, Outcome
 from tests.storage.world import World
 
 
@@ -23,3 +23,43 @@ def test_jobs_that_failed_by_the_services_fault_are_told_newest_first(world: Wor
     assert (faults[1].organization, faults[1].pipeline, faults[1].step_key) == ("acme", "web", "step")
     assert (faults[1].error_message, faults[1].finished_at) == ("it is gone", world.clock.now())
     assert len(world.storage.faults.latest(1)) == 1
+
+
+def test_ends_that_an_operator_forced_are_told_apart(world: World):
+    storage = world.storage
+    forced, killed, given_up = (world.build() for _ in range(3))
+    for build in (forced, killed, given_up):
+        lease = world.assign(world.job(build))
+        storage.leases.start(lease.id, world.job(build).id)
+        if build is killed:
+            storage.leases.kill(lease.id, "ada")
+            lost = Outcome(error_code="vm_lost")
+            storage.jobs.finish(
+                world.job(build).id, JobState.RUNNING, JobState.FAILED, lost, lease_id=lease.id, billable=False
+            )
+    storage.settlement.force_finish(forced.id, BuildState.FAILED, actor="bob", note="it hangs")
+    storage.settlement.force_finish(given_up.id, BuildState.FAILED, actor="ci-daemon", note="it failed", billable=False)
+    assert [each.number for each in storage.faults.latest(5)] == [given_up.number]
+    assert [(each.number, each.forced_by) for each in storage.faults.forced(5)] == [
+        (killed.number, "ada"),
+        (forced.number, "bob"),
+    ]
+
+
+def test_a_job_whose_killed_vm_was_replaced_is_the_services_to_lose(world: World):
+    storage, job = world.storage, world.job(build := world.build())
+    first = world.assign(job)
+    storage.leases.kill(first.id, "ada")
+    storage.jobs.retry(job.id, JobState.ASSIGNED, Outcome(), lease_id=first.id, billable=False, backoff_seconds=0)
+    second = world.assign(job)
+    lost = Outcome(error_code="vm_lost")
+    storage.jobs.finish(job.id, JobState.ASSIGNED, JobState.FAILED, lost, lease_id=second.id, billable=False)
+    assert [each.number for each in storage.faults.latest(5)] == [build.number]
+    assert storage.faults.forced(5) == []
+
+
+def test_canceled_jobs_and_time_outs_are_nobodys_faults(world: World):
+    storage, build = world.storage, world.build()
+    storage.settlement.force_finish(build.id, BuildState.CANCELED, actor="ada", note="no longer needed")
+    failed(world, "pipeline_timeout")
+    assert storage.faults.latest(5) == storage.faults.forced(5) == []
