@@ -43,10 +43,16 @@ class ImageRoots(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SandboxSettings:
-    """Section ``[sandbox]``: the seconds that making a VM may take, and the most ``processes`` in one."""
+    """Section ``[sandbox]``: the seconds that making a VM may take, and the most ``processes`` in one.
+
+    ``user_namespaces = true`` lets jobs nest user namespaces, which rootless Podman, Bubblewrap and the sandbox of
+    Chromium need. Root of a nested one has every capability in it: far more of the kernel, which all VMs share, is then
+    open to attack, nftables first.
+    """
 
     create_seconds: float = 120.0
     processes: int = 4096
+    user_namespaces: bool = False
     network: NetworkSettings = field(default_factory=NetworkSettings)
 
 
@@ -98,7 +104,8 @@ class SandboxProvider:
                 "chain": chain.dumps(),
                 "cgroups": [str(door) for door in self.limits.doors(group)],
                 "limits": self.limits.of_processes(spec.shape),
-                "objects": self.limits.of_objects(),
+                "objects": self._objects(),
+                "user_namespaces": self._settings.user_namespaces,
                 "memory_bytes": spec.shape.memory_gb * _GB,
                 "uid_map": str(self._idmap.uids[0]),
                 "gid_map": str(self._idmap.gids[0]),
@@ -213,6 +220,11 @@ class SandboxProvider:
         """Name a VM's control groups, which share one place with those of other folders."""
         found = self._vms.stat()
         return f"ci-daemon-{found.st_dev:x}-{found.st_ino:x}-{vm_id}"
+
+    def _objects(self) -> dict[str, int]:
+        """Return the most of each kind of kernel object; the filter refuses nested user namespaces too, with EPERM."""
+        objects = self.limits.of_objects()
+        return objects if self._settings.user_namespaces else {**objects, "max_user_namespaces": 0}
 
     def _hang_up(self, vm_id: str) -> None:
         if opened := self._greeted.pop(vm_id, None):

@@ -1,8 +1,12 @@
-"""What no process of a VM gets from the kernel: sockets that know no network namespace, such as those of ``AF_VSOCK``.
+"""The filter of a VM's system calls: it refuses by default and lets through what ``calls.txt`` lists.
 
-They lead to the host, to its hypervisor and to every other VM, whatever network a VM has. io_uring is refused because
-it makes sockets without a call that could be looked at. Nor can ``socketcall`` be looked into, of the 32-bit calls of
-x86, but all sockets of 32-bit programs are made by it, so it is let through.
+All VMs share the kernel, so what a build does not need of it is closed, in the ABI of the machine and in that of its
+32-bit programs. Sockets are of four address families: others, such as ``AF_VSOCK``, lead past the VM's network
+namespace to the host and to other VMs.
+
+A filter sees numbers, never what a pointer leads to. So ``clone3`` fails as on kernels without it, unless nested user
+namespaces are allowed, and libraries fall back to ``clone``. ``socketcall``, a call of 32-bit x86, makes no socket:
+musl and static Go programs make theirs by ``socket``; programs with glibc for i386 have none.
 """
 
 from __future__ import annotations
@@ -10,66 +14,144 @@ from __future__ import annotations
 import os
 import struct
 
-from .kernel import filter_calls
+from .kernel import CLONE_NEWUSER, filter_calls
 
-_FAMILIES = (
-    32,  # AF_IUCV
-    34,  # AF_ISDN
-    40,  # AF_VSOCK
-    42,  # AF_QIPCRTR
-)
-_ALLOW = 0x7FFF0000
-_NO_SUCH_FAMILY = 0x00050000 | 97  # EAFNOSUPPORT
-_NO_SUCH_CALL = 0x00050000 | 38  # ENOSYS
-_X86_64, _I386, _X32 = 0xC000003E, 0x40000003, 0x40000000
-_AARCH64, _ARM, _RISCV64 = 0xC00000B7, 0x40000028, 0xC00000F3
-_IO_URING = 425
-_RULES = {
-    "x86_64": (
-        (_X86_64, 41, _FAMILIES, _NO_SUCH_FAMILY),
-        (_X86_64, 41 | _X32, _FAMILIES, _NO_SUCH_FAMILY),
-        (_I386, 359, _FAMILIES, _NO_SUCH_FAMILY),
-        (_X86_64, _IO_URING, (), _NO_SUCH_CALL),
-        (_X86_64, _IO_URING | _X32, (), _NO_SUCH_CALL),
-        (_I386, _IO_URING, (), _NO_SUCH_CALL),
-    ),
-    "aarch64": (
-        (_AARCH64, 198, _FAMILIES, _NO_SUCH_FAMILY),
-        (_ARM, 281, _FAMILIES, _NO_SUCH_FAMILY),
-        (_AARCH64, _IO_URING, (), _NO_SUCH_CALL),
-        (_ARM, _IO_URING, (), _NO_SUCH_CALL),
-    ),
-    "riscv64": ((_RISCV64, 198, _FAMILIES, _NO_SUCH_FAMILY), (_RISCV64, _IO_URING, (), _NO_SUCH_CALL)),
+TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Ranges = list[tuple[int, bytes]]
+    """Calls by number: the first of a range, and the part of a filter that decides on all of it."""
+
+_LIST = f"{os.path.dirname(__file__)}/calls.txt"
+
+_ABIS = {"x86_64": 0xC000003E, "i386": 0x40000003, "aarch64": 0xC00000B7, "arm": 0x40000028, "riscv64": 0xC00000F3}
+"""The columns of the list, and what the kernel calls each ABI. x32 calls are x86_64 ones whose numbers none lists."""
+
+_ABIS_OF = {
+    "x86_64": ("x86_64", "i386"),
+    "aarch64": ("aarch64", "arm"),
+    "armv7l": ("arm",),
+    "riscv64": ("riscv64",),
 }
-"""For each machine: the ABI of a call, its number, the first arguments with which it is refused (or all), and how."""
+"""For each machine, the ABIs of programs that run on it."""
 
-_LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
-_NUMBER, _ABI, _FIRST_ARGUMENT = 0, 4, 16
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _JUMP, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06
+_NUMBER, _ABI, _ARGUMENTS, _ARGUMENT_BYTES = 0, 4, 16, 8
+_LONGEST_BRANCH = 255
+
+_ALLOW = 0x7FFF0000
+_FAIL = 0x00050000
+_NOT_PERMITTED, _NO_SUCH_CALL, _NO_SUCH_FAMILY = _FAIL | 1, _FAIL | 38, _FAIL | 97
+
+_FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
+_PERSONALITIES = (0, 8, 0x20000, 0x20008, 0x40000, 0x40008, 0xFFFFFFFF)  # 32-bit, old uname, no randomization (gdb)
+_CALLS_MAKING_SOCKETS = (1, 8)  # SYS_SOCKET, SYS_SOCKETPAIR
+
+_compiled: dict[bool, bytes] = {}
 
 
-def refuse_other_sockets() -> None:
-    """Have this process and all that come from it be refused them. Raises OSError."""
-    rules = _RULES.get(os.uname().machine, ())
-    if rules:
-        filter_calls(b"".join(_checks(*rule) for rule in rules) + _instruction(_RETURN, _ALLOW))
+def prepare() -> None:
+    """Compile the filters once, in the process that VMs are born of. Raises OSError."""
+    machine = os.uname().machine
+    if machine in _ABIS_OF:
+        _compiled.update({allowed: compiled(machine, user_namespaces=allowed) for allowed in (False, True)})
 
 
-def _checks(abi: int, call: int, arguments: tuple[int, ...], verdict: int) -> bytes:
-    """Return the part of the filter for one call, which ends in the verdict or behind itself."""
-    tests = [_instruction(_LOAD, _FIRST_ARGUMENT)] if arguments else []
-    for left, argument in reversed(list(enumerate(reversed(arguments)))):
-        tests.append(_instruction(_EQUAL, argument, then=left, otherwise=0 if left else 1))
-    length = len(tests) + 1
-    return b"".join((
-        _instruction(_LOAD, _ABI),
-        _instruction(_EQUAL, abi, otherwise=length + 2),
-        _instruction(_LOAD, _NUMBER),
-        _instruction(_EQUAL, call, otherwise=length),
-        *tests,
-        _instruction(_RETURN, verdict),
-    ))  # fmt: skip
+def install(*, user_namespaces: bool) -> None:
+    """Filter the calls of this process and of all that come from it, for good. Raises OSError."""
+    if user_namespaces not in _compiled:
+        message = f"there is no list of system calls for {os.uname().machine}: VMs run on {', '.join(_ABIS_OF)}"
+        raise OSError(message)
+    filter_calls(_compiled[user_namespaces])
+
+
+def compiled(machine: str, *, user_namespaces: bool) -> bytes:
+    """Return the filter as classic BPF. Raises OSError where the list cannot be read."""
+    with open(_LIST, encoding="ascii") as file:
+        rows = [line.split() for line in file if not line.startswith("#")]
+    checks, parts = _checks(user_namespaces=user_namespaces), []
+    for abi in _ABIS_OF[machine]:
+        column = 2 + list(_ABIS).index(abi)
+        numbered = [(int(row[column]), row[0], row[1]) for row in rows if row[column] != "-"]
+        calls = {number: _VERDICTS.get(verdict) or checks[call] for number, verdict, call in numbered}
+        search = _load(_NUMBER) + _search(_ranges(calls))
+        parts += [_load(_ABI), _instruction(_EQUAL, _ABIS[abi], then=1), _jump(search), search]
+    return b"".join([*parts, _return(_NO_SUCH_CALL)])
+
+
+def _checks(*, user_namespaces: bool) -> dict[str, bytes]:
+    """Return what decides on calls by their arguments."""
+    family = _if_one_of(0, _FAMILIES, _ALLOW, otherwise=_NO_SUCH_FAMILY)
+    found = {
+        "personality": _if_one_of(0, _PERSONALITIES, _ALLOW, otherwise=_NOT_PERMITTED),
+        "socket": family,
+        "socketpair": family,
+        "socketcall": _if_one_of(0, _CALLS_MAKING_SOCKETS, _NO_SUCH_CALL, otherwise=_ALLOW),
+        "clone3": _return(_NO_SUCH_CALL),
+    }
+    for call, flags in (("clone", 0), ("unshare", 0), ("setns", 1)):
+        found[call] = _if_any_bit(flags, CLONE_NEWUSER, _NOT_PERMITTED, otherwise=_ALLOW)
+    if user_namespaces:
+        found.update(dict.fromkeys(("clone", "clone3", "unshare", "setns"), _return(_ALLOW)))
+    return found
+
+
+def _ranges(calls: dict[int, bytes]) -> Ranges:
+    """Join neighbours on which the same decides; the first range begins at 0, the last has no end."""
+    unlisted = _return(_NO_SUCH_CALL)
+    ranges: list[tuple[int, bytes]] = []
+    for first in sorted({0, *calls, *(number + 1 for number in calls)}):
+        decision = calls.get(first, unlisted)
+        if not ranges or ranges[-1][1] != decision:
+            ranges.append((first, decision))
+    return ranges
+
+
+def _search(ranges: Ranges) -> bytes:
+    """Return a binary search for the range of the number that is loaded."""
+    if len(ranges) == 1:
+        return ranges[0][1]
+    half = len(ranges) // 2
+    low, high = _search(ranges[:half]), _search(ranges[half:])
+    first = ranges[half][0]
+    if _count(low) > _LONGEST_BRANCH:
+        return _instruction(_AT_LEAST, first, otherwise=1) + _jump(low) + low + high
+    return _instruction(_AT_LEAST, first, then=_count(low)) + low + high
+
+
+def _if_one_of(argument: int, values: Iterable[int], verdict: int, otherwise: int) -> bytes:
+    """Decide by the low half of an argument: it is all that the kernel takes of an ``int``."""
+    code = _return(otherwise) + _return(verdict)
+    for value in values:
+        code = _instruction(_EQUAL, value, then=_count(code) - 1) + code
+    return _load(_ARGUMENTS + argument * _ARGUMENT_BYTES) + code
+
+
+def _if_any_bit(argument: int, bits: int, verdict: int, otherwise: int) -> bytes:
+    load = _load(_ARGUMENTS + argument * _ARGUMENT_BYTES)
+    return load + _instruction(_ANY_BIT, bits, otherwise=1) + _return(verdict) + _return(otherwise)
+
+
+def _load(offset: int) -> bytes:
+    return _instruction(_LOAD, offset)
+
+
+def _return(verdict: int) -> bytes:
+    return _instruction(_RETURN, verdict)
+
+
+def _jump(over: bytes) -> bytes:
+    return _instruction(_JUMP, _count(over))
+
+
+def _count(code: bytes) -> int:
+    return len(code) // 8
 
 
 def _instruction(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
     """Return one instruction; ``then`` and ``otherwise`` are how many to pass over."""
     return struct.pack("=HBBI", code, then, otherwise, value)
+
+
+_VERDICTS = {"allow": _return(_ALLOW), "refuse": _return(_NOT_PERMITTED)}

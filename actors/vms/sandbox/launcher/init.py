@@ -12,13 +12,13 @@ import os
 import resource
 import time
 
-from .filter import refuse_other_sockets
+from . import filter as calls
 from .guest import SSHD, SSHD_CONFIG
 from .kernel import (
-    drop_capabilities,
     forget_children,
     hold_only,
-    leave_keyring,
+    keep_capabilities,
+    raise_oom_score,
     restore_signals,
     set_dumpable,
     set_title,
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
 
 _SSHD = (SSHD, "-i", "-f", SSHD_CONFIG)
 _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-_FORBIDDEN = (
-    12,  # net_admin: would open the network again
-    13,  # net_raw: packets past the rules
-    16,  # sys_module
-    17,  # sys_rawio
-    20,  # sys_pacct
-    22,  # sys_boot: reboot(2) would end PID 1
-    24,  # sys_resource: would raise what it may have of the kernel's own objects
-    25,  # sys_time
-    30,  # audit_control
-    32,  # mac_override
-    33,  # mac_admin
-    34,  # syslog
-    35,  # wake_alarm
-    36,  # block_suspend
-    37,  # audit_read
-    38,  # perfmon
-    39,  # bpf
-    40,  # checkpoint_restore
+_CAPABILITIES = (
+    0,  # chown
+    1,  # dac_override
+    3,  # fowner
+    4,  # fsetid
+    5,  # kill
+    6,  # setgid
+    7,  # setuid
+    8,  # setpcap
+    10,  # net_bind_service
+    18,  # sys_chroot
+    19,  # sys_ptrace: gdb and strace of another user's program
+    21,  # sys_admin: mounts and namespaces
+    27,  # mknod
+    29,  # audit_write
+    31,  # setfcap
 )
+"""Those of a container, without net_raw, which sends packets past the rules. net_admin would open the network again."""
+
+_OOM_SCORE = 530
 _BACK_OFF_SECONDS = 0.05
 
 
-def limit(limits: list[tuple[int, int, int]], objects: dict[str, int]) -> None:
+def limit(limits: list[tuple[int, int, int]], objects: dict[str, int], *, user_namespaces: bool) -> None:
     """Set resource limits (which, soft, hard; -1 is none) and give up what no process of the VM may do.
 
     ``objects`` is the most of each kind that ``/proc/sys/user`` knows.
@@ -63,9 +63,8 @@ def limit(limits: list[tuple[int, int, int]], objects: dict[str, int]) -> None:
     for name, most in objects.items():
         with open(f"/proc/sys/user/{name}", "wb", buffering=0) as file:
             file.write(b"%d" % most)
-    refuse_other_sockets()
-    drop_capabilities(_FORBIDDEN)
-    leave_keyring()
+    calls.install(user_namespaces=user_namespaces)
+    keep_capabilities(_CAPABILITIES)
 
 
 def serve(listener: int) -> NoReturn:
@@ -101,13 +100,7 @@ def _answer(connection: int) -> NoReturn:
         os.dup2(connection, 1)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         set_dumpable(dumpable=True)
-        _be_the_first_victim()
+        raise_oom_score(_OOM_SCORE)  # above PID 1, with which all of the VM ends
         os.execve(SSHD, _SSHD, _ENVIRONMENT)  # noqa: S606 - the very point
     finally:
         os._exit(127)
-
-
-def _be_the_first_victim() -> None:
-    """Where memory runs out, let it hit what runs in a VM before PID 1 and before the host's own."""
-    with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
-        file.write(b"500")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
 import ctypes
+import errno
 import os
 
 CLONE_NEWNS = 0x00020000
@@ -25,6 +26,7 @@ MNT_DETACH = 2
 
 PR_SET_DUMPABLE = 4
 PR_SET_NAME = 15
+PR_CAPBSET_READ = 23
 PR_CAPBSET_DROP = 24
 
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "armv7l": 218, "ppc64le": 203, "s390x": 217}
@@ -70,9 +72,10 @@ def pivot_root(new_root: str, put_old: str) -> None:
     _checked(_libc.syscall(number, os.fsencode(new_root), os.fsencode(put_old)), "pivot_root")
 
 
-def leave_keyring() -> None:
-    """Leave the session keyring of whoever started the service for an empty one; fine where there are none."""
-    _libc.syscall(_KEYCTL[os.uname().machine], _KEYCTL_JOIN_SESSION_KEYRING, None)
+def join_empty_keyring() -> None:
+    """Leave the session keyring of whoever started the service for an empty one; fine on kernels without keyrings."""
+    if _libc.syscall(_KEYCTL[os.uname().machine], _KEYCTL_JOIN_SESSION_KEYRING, None) == -1:
+        _checked(0 if ctypes.get_errno() == errno.ENOSYS else -1, "join an empty session keyring")
 
 
 def set_hostname(name: str) -> None:
@@ -133,18 +136,23 @@ def set_title(title: bytes) -> None:
     _checked(_libc.prctl(PR_SET_NAME, title, 0, 0, 0), "prctl")  # the kernel takes 15 bytes of it
 
 
-def drop_capabilities(numbers: tuple[int, ...]) -> None:
-    """Give up capabilities, for this process and, whatever they execute, for all its children."""
-    for number in numbers:
-        _checked(_libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0), "drop a capability")
+def keep_capabilities(kept: tuple[int, ...]) -> None:
+    """Give up all other capabilities, for this process and, whatever they execute, for all its children."""
+    number = 0
+    while _libc.prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0:
+        if number not in kept:
+            _checked(_libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0), "drop a capability")
+        number += 1
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    sets = (ctypes.c_uint32 * 6)()
-    _checked(_libc.capget(header, sets), "capget")
-    for number in numbers:
-        word, bit = divmod(number, 32)
-        for kind in range(3):
-            sets[word * 3 + kind] &= ~(1 << bit) & 0xFFFFFFFF
-    _checked(_libc.capset(header, sets), "capset")
+    low, high = sum(1 << each for each in kept) & 0xFFFFFFFF, sum(1 << each for each in kept) >> 32
+    _checked(_libc.capset(header, (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)), "capset")
+
+
+def raise_oom_score(score: int) -> None:
+    """Have memory that runs out hit this process and its children at least so early; of root, they cannot lower it."""
+    with open("/proc/self/oom_score_adj", "r+b", buffering=0) as file:
+        if int(file.read()) < score:
+            file.write(b"%d" % score)
 
 
 def filter_calls(program: bytes) -> None:

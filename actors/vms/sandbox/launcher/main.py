@@ -12,8 +12,9 @@ import _socket
 import os
 import struct
 
+from . import filter as calls
 from . import inside, vm
-from .kernel import await_children, forget_children
+from .kernel import await_children, forget_children, join_empty_keyring
 
 TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
 if TYPE_CHECKING:
@@ -26,7 +27,16 @@ _EACH = "i"
 
 
 def main() -> int:
-    """Leave whoever started this, who need not wait for it, and start programs as they are asked for."""
+    """Leave whoever started this, who need not wait for it, and start programs as they are asked for.
+
+    Return an exit status at once: 1, with the reason on standard error, where no VM can be made.
+    """
+    try:
+        join_empty_keyring()
+        calls.prepare()
+    except OSError as error:
+        os.write(2, f"{error}\n".encode())
+        return 1
     if os.fork() != 0:
         return 0
     null = os.open("/dev/null", os.O_RDWR)

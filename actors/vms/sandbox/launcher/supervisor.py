@@ -97,7 +97,7 @@ def _start_guest(spec: dict[str, Any], root: str, report: int) -> None:
     if os.fork() == 0:
         try:
             guest.enter(spec, root)
-            init.limit(spec["limits"], spec["objects"])
+            init.limit(spec["limits"], spec["objects"], user_namespaces=spec["user_namespaces"])
             os.write(write, b"1")
             init.serve(spec["listener"])
         except Exception as error:  # noqa: BLE001 - the rim of this process

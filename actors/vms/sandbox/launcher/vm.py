@@ -13,13 +13,15 @@ import sys
 
 from . import supervisor
 from .ids import map_ids
-from .kernel import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, unshare
+from .kernel import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, raise_oom_score, unshare
 
 TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
 if TYPE_CHECKING:
     from typing import Any
 
 _REPORT, _LOG = 1, 2
+_OOM_SCORE = 500
+"""Above the service and the rest of the host; what runs in a VM is above the VM's own PID 1, by a little."""
 
 
 def make(lock: int, listener: int) -> int:
@@ -28,6 +30,7 @@ def make(lock: int, listener: int) -> int:
     try:
         _record(spec["lock"], os.getpid())
         _join(spec["cgroups"])
+        raise_oom_score(_OOM_SCORE)
         pid, mapped = _fork_supervisor(spec)
         _record(spec["lock"], pid)
         map_ids(pid, spec["uid_map"], spec["gid_map"])

@@ -33,19 +33,6 @@ for pid in sorted(int(p) for p in os.listdir("/proc") if p.isdigit() and p != "1
         pass
 """
 
-SOCKETS = """\
-import ctypes, errno, os, socket
-for family in (32, 34, 40, 42):
-    try:
-        print(family, socket.socket(family, socket.SOCK_STREAM))
-    except OSError as error:
-        assert error.errno == errno.EAFNOSUPPORT, error
-for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):
-    socket.socket(family, socket.SOCK_STREAM).close()
-libc = ctypes.CDLL(None, use_errno=True)
-print(libc.syscall(425, 8, bytes(120)), errno.errorcode[ctypes.get_errno()])
-"""
-
 WATCHERS = """\
 import ctypes, time
 libc = ctypes.CDLL(None)
@@ -116,12 +103,6 @@ def test_what_only_a_machine_s_root_may_do_is_refused(boot: Boot) -> None:
     assert vm.says("echo alive") == "alive"
 
 
-def test_no_socket_leads_past_the_network_namespace(boot: Boot) -> None:
-    vm = boot()
-    assert vm.python(SOCKETS) == "-1 ENOSYS"
-    assert vm.says("unshare --user --map-root-user python3 - <<'END'\n" + SOCKETS + "END") == "-1 ENOSYS"
-
-
 def test_one_vm_does_not_take_from_another_what_the_kernel_counts(boot: Boot) -> None:
     greedy, other = boot(), boot()
     assert greedy.run("echo 1000000 > /proc/sys/user/max_inotify_instances").exit_code != 0
@@ -139,7 +120,6 @@ def test_what_a_job_needs_root_for_works(boot: Boot) -> None:
         == "worker"
     )
     assert vm.says("mount -t tmpfs tmpfs /mnt && df --output=fstype /mnt | tail -n 1") == "tmpfs"
-    assert vm.says("unshare --user --map-root-user --net id -u") == "0"
 
 
 def test_pid_1_survives_everything_that_root_of_the_vm_can_send(boot: Boot) -> None:
