@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.daemon import Build, Client, Daemon
+from tests.e2e.daemon import Build, Client, Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
-from tests.e2e.sources import archive
+from tests.e2e.renders import render_log
+from tests.e2e.sources import HELLO, archive, pipeline_file, post
 
 
 @pytest.fixture
@@ -28,12 +29,24 @@ def on(other: Daemon, build: Build) -> Build:
     return Build(Client(other, client.email, client.org, client.token), build.path)
 
 
+def source_build(pipeline: Pipeline, text: str) -> Build:
+    """Have a pipeline file rendered, whatever comes of it."""
+    answered = post(pipeline, pipeline_file(text))
+    number = answered.json().get("number") or answered.json()["error"]["build_number"]
+    return Build(pipeline.client, f"pipelines/{pipeline.slug}/builds/{number}")
+
+
 def test_builds_that_ran_during_a_backup_go_on_where_it_is_restored(
     daemon: Daemon, other: Daemon, client: Client, tmp_path: Path
 ):
     file = tmp_path / "x.backup"
     done = client.pipeline("done").build(one("echo was done"))
     done.finish()
+    printing, rejected = (
+        source_build(client.pipeline(name), f"print('{name} printed')\n{text}")
+        for name, text in (("demo", HELLO), ("rejected", "raise SystemExit(1)\n"))
+    )
+    printing.finish()
     graph = (
         Graph()
         .step("first", "cat said; test $CI_ATTEMPT -gt 1 || sleep 600")
@@ -45,7 +58,9 @@ def test_builds_that_ran_during_a_backup_go_on_where_it_is_restored(
     build.says("began", "first")
     build.says("child", "child")
 
-    assert daemon.json("backup", str(file))["counts"]["builds"] >= 2
+    taken = daemon.json("backup", str(file))
+    assert taken["counts"]["builds"] >= 4
+    assert (taken["proved"], taken["missing"], taken["left_out"]) == (True, [], [])
     proof = other.json("restore", str(file))
     assert (proof["unfinished_builds"], proof["discrepancies"]) == (1, [])
 
@@ -59,6 +74,11 @@ def test_builds_that_ran_during_a_backup_go_on_where_it_is_restored(
     assert jobs["second"]["state"] == "passed"
     assert (jobs["child"]["state"], jobs["child"]["error_code"]) == ("failed", "snapshot_failed")
     assert on(other, done).log() == "was done\n"
+    assert on(other, printing).log("greet") == printing.log("greet")
+    assert printing.log("greet").endswith("hello from the source\n")
+    for each in (printing, rejected):
+        assert render_log(on(other, each)) == render_log(each) != ""
+        assert on(other, each).record() == each.record()
     assert other.json("ledger", "verify") == []
     assert not list((other.state / "sources").iterdir())
 
