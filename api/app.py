@@ -17,7 +17,7 @@ from api.build_intake import BuildIntake
 from api.builds import Builds
 from api.cors import Cors
 from api.coupons import Coupons
-from api.docs import Docs, Static
+from api.docs import Docs, Root, Static
 from api.error_pages import ErrorPages
 from api.errors import ErrorAnswers
 from api.handoffs import Handoffs
@@ -207,6 +207,7 @@ def _add_money(routes: Routes, billing: Billing, usage: Usage, coupons: Coupons)
 
 
 def _add_docs(routes: Routes, error_pages: ErrorPages) -> None:
+    routes.add("/", Root())
     routes.add("/docs", Docs())
     routes.add("/docs/static/{file}", Static())
     routes.add("/docs/errors", error_pages, "list")

@@ -14,7 +14,7 @@ from api.pages import root_of, show
 if TYPE_CHECKING:
     import falcon
 
-__all__ = ["Docs", "Static"]
+__all__ = ["Docs", "Root", "Static"]
 
 _HEAD = """<link rel="stylesheet" href="{root}docs/static/swagger-ui.css">
 <script defer src="{root}docs/static/swagger-ui-bundle.js"></script>
@@ -30,6 +30,15 @@ _ALLOWED = {
     "connect-src": "'self'",
 }
 _HOUR = 3600
+
+
+class Root:
+    """``/``, for people: it leads to the reference, and is no operation of the document."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Lead to the reference, relatively: a proxy may serve this below a path of its own."""
+        resp.status = 302
+        resp.location = "docs"
 
 
 class Docs:

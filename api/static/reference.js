@@ -1,11 +1,83 @@
 "use strict";
 
-SwaggerUIBundle({
-  url: new URL("../../api/v0/openapi.json", document.currentScript.src).href,
+const OPENAPI = new URL("../../api/v0/openapi.json", document.currentScript.src).href;
+const KEPT_AS = "ci-daemon.authorized";
+
+// A token survives a reload and ends with its tab: what outlives the tab would be there for every later reader.
+const storage = (() => {
+  try {
+    return window.sessionStorage;
+  } catch {
+    return undefined; // the browser keeps nothing for this site
+  }
+})();
+
+const keptAuthorization = {
+  statePlugins: {
+    auth: {
+      wrapActions: {
+        persistAuthorizationIfNeeded: (_original, { authSelectors }) => () => {
+          storage?.setItem(KEPT_AS, JSON.stringify(authSelectors.authorized()));
+        },
+      },
+    },
+  },
+};
+
+function restoreAuthorization({ authActions }) {
+  const kept = storage?.getItem(KEPT_AS);
+  if (kept) authActions.restoreAuthorization({ authorized: JSON.parse(kept) });
+}
+
+// An operation is shown where all words are in its method, path, name, summary, description or tag.
+function saysAll(words, tag, entry) {
+  const operation = entry.get("operation");
+  const said = ["operationId", "summary", "description"].map((name) => operation.get(name));
+  const text = [entry.get("method"), entry.get("path"), tag, ...said].join("\n").toLowerCase();
+  return words.every((word) => text.includes(word));
+}
+
+const filterByWords = {
+  fn: {
+    opsFilter: (taggedOperations, phrase) => {
+      const words = phrase.toLowerCase().split(/\s+/);
+      return taggedOperations
+        .map((group, tag) => group.update("operations", (all) => all.filter((entry) => saysAll(words, tag, entry))))
+        .filter((group) => group.get("operations").size > 0);
+    },
+  },
+  wrapComponents: {
+    FilterContainer:
+      (_original, { React }) =>
+      ({ layoutSelectors, layoutActions }) => {
+        const filter = layoutSelectors.currentFilter();
+        const field = React.createElement("input", {
+          className: "operation-filter-input",
+          type: "search",
+          placeholder: "Filter by words of path, summary or description",
+          "aria-label": "Filter operations",
+          value: typeof filter === "string" ? filter : "",
+          onChange: (event) => layoutActions.updateFilter(event.target.value),
+        });
+        return React.createElement("section", { className: "filter wrapper" }, field);
+      },
+  },
+};
+
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const followColorScheme = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
+dark.addEventListener("change", followColorScheme);
+followColorScheme();
+
+const ui = SwaggerUIBundle({
+  url: OPENAPI,
   dom_id: "#reference",
   deepLinking: true,
   defaultModelsExpandDepth: 0,
   displayRequestDuration: true,
   docExpansion: "list",
+  filter: true,
+  plugins: [keptAuthorization, filterByWords],
+  onComplete: () => restoreAuthorization(ui),
   validatorUrl: null,
 });

@@ -31,6 +31,31 @@ def test_links_of_a_page_work_below_a_proxys_path(world: World, path: str, slash
         assert world.anonymous.simulate_get(target.removeprefix("/ci")).status_code == 200, link
 
 
+def test_the_root_leads_to_the_reference(world: World):
+    answered = world.anonymous.simulate_get("/")
+
+    assert (answered.status_code, answered.headers["Location"]) == (302, "docs")
+    assert world.anonymous.simulate_head("/").status_code == 302
+    assert world.anonymous.simulate_post("/").status_code == 405
+    assert "/" not in world.anonymous.simulate_get("/api/v0/openapi.json").json["paths"]
+
+
+def test_pages_follow_the_readers_colour_scheme(world: World):
+    for path in ("/docs", "/docs/errors"):
+        assert '<meta name="color-scheme" content="light dark">' in world.anonymous.simulate_get(path).text
+    style = gzip.decompress(world.anonymous.simulate_get(f"{STATIC}swagger-ui.css").content)
+    script = world.anonymous.simulate_get(f"{STATIC}reference.js").text
+    assert b"html.dark-mode" in style
+    assert '"dark-mode"' in script
+
+
+def test_the_reference_keeps_a_token_for_its_tab_alone(world: World):
+    script = world.anonymous.simulate_get(f"{STATIC}reference.js").text
+    assert "sessionStorage" in script
+    assert "localStorage" not in script
+    assert "persistAuthorization:" not in script, "that keeps it in localStorage, for ever"
+
+
 def test_the_reference_may_ask_no_other_host(world: World):
     policy = world.anonymous.simulate_get("/docs").headers["Content-Security-Policy"]
 
