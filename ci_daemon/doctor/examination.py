@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from actors.vms.sandbox.limits import Limits
 from ci_daemon.doctor import host, service, state
+from ci_daemon.doctor.isolation import isolation
 from ci_daemon.doctor.limits import enforcement
 
 if TYPE_CHECKING:
@@ -37,4 +38,6 @@ def examine(state_dir: Path, environ: Mapping[str, str]) -> Iterator[Check]:
     yield state.default_image(state_dir, config)
     yield service.address(state_dir, config.http.listen)
     yield from service.unit(state_dir)
-    yield from enforcement(Limits.of_host(config.sandbox.processes, service.environment(state_dir, environ)))
+    of_vms = service.environment(state_dir, environ)
+    yield from enforcement(Limits.of_host(config.sandbox.processes, of_vms))
+    yield from isolation(config.sandbox, of_vms)

@@ -8,14 +8,18 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from actors.vms.sandbox import SandboxSettings
 from actors.vms.sandbox.limits import Limits
+from actors.vms.sandbox.program import STARTER
 from ci_daemon.command import main
 from ci_daemon.config import Config, ImageSettings
 from ci_daemon.doctor import Check, commands, host, mend, service, state
 from ci_daemon.doctor.check import from_message
+from ci_daemon.doctor.isolation import isolation
 from ci_daemon.doctor.limits import enforcement
 from storage import Storage, SystemClock
 
@@ -241,6 +245,26 @@ def test_what_of_a_shape_is_not_enforced_is_told_and_fails_nothing():
     assert not found["limit on memory"].ok
     assert "by the units in systemd/" in found["limit on memory"].detail
     assert not any(check.needed for check in found.values() if not check.ok)
+
+
+def test_it_says_what_the_sandbox_is_and_is_not():
+    found = {check.name: check for check in isolation(SandboxSettings(), {STARTER: ""})}
+    assert all(check.ok for check in found.values())
+    assert "not machines: all share this kernel and one range of host ids" in found["sandbox"].detail
+    assert "jobs can make no user namespaces" in found["nested namespaces"].detail
+
+
+def test_it_says_what_the_owner_or_the_host_leaves_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "status").write_text("Name:\tpython3\nCapEff:\t0000000000000000\n")
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="vax"))
+    found = {
+        check.name: check for check in isolation(SandboxSettings(user_namespaces=True), {}, status=tmp_path / "status")
+    }
+    assert [name for name, check in found.items() if not check.ok and check.needed] == ["system calls"]
+    assert [name for name, check in found.items() if not check.ok and not check.needed] == [
+        "nested namespaces",
+        "out of memory",
+    ]
 
 
 def test_room_is_measured_where_the_state_directory_is_or_will_be(tmp_path: Path):

@@ -28,7 +28,7 @@ _LIST = f"{os.path.dirname(__file__)}/calls.txt"
 _ABIS = {"x86_64": 0xC000003E, "i386": 0x40000003, "aarch64": 0xC00000B7, "arm": 0x40000028, "riscv64": 0xC00000F3}
 """The columns of the list, and what the kernel calls each ABI. x32 calls are x86_64 ones whose numbers none lists."""
 
-_ABIS_OF = {
+MACHINES = {
     "x86_64": ("x86_64", "i386"),
     "aarch64": ("aarch64", "arm"),
     "armv7l": ("arm",),
@@ -54,14 +54,14 @@ _compiled: dict[bool, bytes] = {}
 def prepare() -> None:
     """Compile the filters once, in the process that VMs are born of. Raises OSError."""
     machine = os.uname().machine
-    if machine in _ABIS_OF:
+    if machine in MACHINES:
         _compiled.update({allowed: compiled(machine, user_namespaces=allowed) for allowed in (False, True)})
 
 
 def install(*, user_namespaces: bool) -> None:
     """Filter the calls of this process and of all that come from it, for good. Raises OSError."""
     if user_namespaces not in _compiled:
-        message = f"there is no list of system calls for {os.uname().machine}: VMs run on {', '.join(_ABIS_OF)}"
+        message = f"there is no list of system calls for {os.uname().machine}: VMs run on {', '.join(MACHINES)}"
         raise OSError(message)
     filter_calls(_compiled[user_namespaces])
 
@@ -71,7 +71,7 @@ def compiled(machine: str, *, user_namespaces: bool) -> bytes:
     with open(_LIST, encoding="ascii") as file:
         rows = [line.split() for line in file if not line.startswith("#")]
     checks, parts = _checks(user_namespaces=user_namespaces), []
-    for abi in _ABIS_OF[machine]:
+    for abi in MACHINES[machine]:
         column = 2 + list(_ABIS).index(abi)
         numbered = [(int(row[column]), row[0], row[1]) for row in rows if row[column] != "-"]
         calls = {number: _VERDICTS.get(verdict) or checks[call] for number, verdict, call in numbered}

@@ -29,10 +29,10 @@ PR_SET_NAME = 15
 PR_CAPBSET_READ = 23
 PR_CAPBSET_DROP = 24
 
-_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "armv7l": 218, "ppc64le": 203, "s390x": 217}
-_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "armv7l": 311, "ppc64le": 271, "s390x": 280}
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "armv7l": 218}
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "armv7l": 311}
 _KEYCTL_JOIN_SESSION_KEYRING = 1
-_SECCOMP = {"x86_64": 317, "aarch64": 277, "riscv64": 277}
+_SECCOMP = {"x86_64": 317, "aarch64": 277, "riscv64": 277, "armv7l": 383}
 _SECCOMP_SET_MODE_FILTER, _SECCOMP_FILTER_FLAG_SPEC_ALLOW = 1, 4
 _SIGNALS = 65
 _CAPABILITY_VERSION_3 = 0x20080522
