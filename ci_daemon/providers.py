@@ -30,4 +30,5 @@ def open_images(state_dir: Path, config: Config) -> Images:
 
 def open_provider(state_dir: Path, config: Config, images: Images, clock: Clock) -> Provider:
     """Return what makes the VMs of a state directory, and finds those that are there. Raises NoSubIds."""
-    return SandboxProvider(state_dir / VMS, images, IdMap.of_caller(), clock, config.sandbox)
+    vms_at_once = config.pool.host().vms + config.render.vms
+    return SandboxProvider(state_dir / VMS, images, IdMap.of_caller(), clock, config.sandbox, vms_at_once)

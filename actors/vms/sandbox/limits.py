@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmError
@@ -13,6 +12,7 @@ from actors.vms.sandbox.cgroups import CONTROLLERS, Group, Hierarchy, find_hiera
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from storage import Shape
 
@@ -50,7 +50,7 @@ class Limits:
         fallbacks = {
             "cpu": Enforcement("cpu", enforced=False, how="no control group may be made here"),
             "memory": Enforcement("memory", enforced=False, how="each process has the limit, their sum has none"),
-            "pids": Enforcement("pids", enforced=True, how="RLIMIT_NPROC, for each user of a VM"),
+            "pids": Enforcement("pids", enforced=True, how="RLIMIT_NPROC of a VM's user namespace"),
         }
         by_group = {
             name: Enforcement(name, enforced=True, how=f"cgroup v{hierarchy.version} below {hierarchy.parent}")
@@ -92,16 +92,6 @@ class Limits:
             resource.RLIMIT_FSIZE: shape.disk_gb * _GB,
             resource.RLIMIT_CORE: _NO_CORE_NOT_EVEN_PIPED,
         }
-        if "pids" not in controlled:
-            limits[resource.RLIMIT_NPROC] = self.processes
         if "memory" not in controlled:
             limits[resource.RLIMIT_DATA] = shape.memory_gb * _GB
         return [(which, value, value) for which, value in limits.items()]
-
-    def of_objects(self, places: Path = Path("/proc/sys/user")) -> dict[str, int]:
-        """Return the most that each user of a VM may have of what the kernel counts: namespaces, inotify and the like.
-
-        It is half of what whoever starts VMs may have: all that is in a VM counts as theirs too, and so one VM alone
-        does not take it from the others and the host.
-        """
-        return {place.name: int(place.read_text(encoding="ascii")) // 2 for place in places.glob("max_*")}

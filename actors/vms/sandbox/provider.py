@@ -71,8 +71,12 @@ class SandboxProvider:
         idmap: IdMap,
         clock: Clock,
         settings: SandboxSettings = SandboxSettings(),
+        vms_at_once: int = 8,
     ) -> None:
-        """Keep all VMs, disks and snapshots in ``folder``, which is made where it is not there yet. Raises VmError."""
+        """Keep all VMs, disks and snapshots in ``folder``, which is made where it is not there yet. Raises VmError.
+
+        What the kernel counts by user is shared out among ``vms_at_once`` VMs.
+        """
         self.limits = Limits.of_host(settings.processes)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._vms = folder / "vms"
@@ -83,6 +87,7 @@ class SandboxProvider:
         self._idmap = idmap
         self._clock = clock
         self._settings = settings
+        self._vms_at_once = vms_at_once
         self._greeted: dict[str, socket.socket] = {}
 
     def create(self, spec: VmSpec) -> None:
@@ -104,8 +109,9 @@ class SandboxProvider:
                 "chain": chain.dumps(),
                 "cgroups": [str(door) for door in self.limits.doors(group)],
                 "limits": self.limits.of_processes(spec.shape),
-                "objects": self._objects(),
                 "user_namespaces": self._settings.user_namespaces,
+                "processes": self._settings.processes,
+                "vms": self._vms_at_once,
                 "memory_bytes": spec.shape.memory_gb * _GB,
                 "uid_map": str(self._idmap.uids[0]),
                 "gid_map": str(self._idmap.gids[0]),
@@ -220,11 +226,6 @@ class SandboxProvider:
         """Name a VM's control groups, which share one place with those of other folders."""
         found = self._vms.stat()
         return f"ci-daemon-{found.st_dev:x}-{found.st_ino:x}-{vm_id}"
-
-    def _objects(self) -> dict[str, int]:
-        """Return the most of each kind of kernel object; the filter refuses nested user namespaces too, with EPERM."""
-        objects = self.limits.of_objects()
-        return objects if self._settings.user_namespaces else {**objects, "max_user_namespaces": 0}
 
     def _hang_up(self, vm_id: str) -> None:
         if opened := self._greeted.pop(vm_id, None):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Extent", "IdMap", "MappedFailed", "NoSubIds", "run_mapped"]
 
 SIZE = 65536
-"""Ids that a VM has: 0 to 65535, as on any machine."""
+"""Ids of a VM's outer user namespace; root and all other users of the VM are among them (``launcher/shares.py``)."""
 
 CALLER = SIZE
 """The id by which a program in ``IdMap.with_caller()`` sees what belongs to the caller."""
@@ -58,7 +58,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class IdMap:
-    """How the ids in a user namespace stand for ids of the host; the first extent holds the VM's own 0 to 65535."""
+    """How the ids in a user namespace stand for ids of the host; the first extent holds the VM's own."""
 
     uids: tuple[Extent, ...]
     gids: tuple[Extent, ...]

@@ -10,7 +10,6 @@ import os
 import stat
 
 from .kernel import (
-    CLONE_NEWNS,
     MS_BIND,
     MS_NODEV,
     MS_NOEXEC,
@@ -20,7 +19,6 @@ from .kernel import (
     pivot_root,
     set_hostname,
     unmount,
-    unshare,
 )
 
 TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
@@ -69,10 +67,13 @@ Subsystem sftp internal-sftp
 """
 
 
-def enter(spec: dict[str, Any], root: str) -> None:
-    """Make ``root`` this process's whole world and furnish it. Raises OSError."""
-    os.chdir(root)
-    unshare(CLONE_NEWNS)
+def enter(spec: dict[str, Any]) -> None:
+    """Make the working directory, which is a mount, this process's whole world and furnish it. Raises OSError.
+
+    The mount came from the outer user namespace, so it is locked to its place; one over it is not.
+    """
+    mount(".", ".", flags=MS_BIND)
+    os.chdir(f"../{os.path.basename(os.getcwd())}")
     host = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
     pivot_root(".", ".")
     os.fchdir(host)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+_MOST_DIGITS = 16
 
 
 def map_ids(pid: int, uid_map: str, gid_map: str) -> None:
@@ -34,7 +35,10 @@ def map_ids(pid: int, uid_map: str, gid_map: str) -> None:
 
 
 def as_root(uid_map: str, gid_map: str, function: Callable[[], object]) -> int:
-    """Call a function in a child that is root of a user namespace of its own; return the child's exit status."""
+    """Call a function in a child that is root of a user namespace of its own; return the child's exit status.
+
+    The child tells its own id: where this process is in a process namespace, ``/proc`` knows it by another one.
+    """
     mapped, say_mapped = os.pipe()
     entered, say_entered = os.pipe()
     child = os.fork()
@@ -42,7 +46,7 @@ def as_root(uid_map: str, gid_map: str, function: Callable[[], object]) -> int:
         try:
             os.close(say_mapped)
             unshare(CLONE_NEWUSER)
-            os.write(say_entered, b"1")
+            os.write(say_entered, own_id())
             if os.read(mapped, 1) == b"1":
                 become_root()
                 function()
@@ -53,13 +57,18 @@ def as_root(uid_map: str, gid_map: str, function: Callable[[], object]) -> int:
             os._exit(1)
     os.close(say_entered)
     try:
-        if os.read(entered, 1) == b"1":
-            map_ids(child, uid_map, gid_map)
+        if pid := os.read(entered, _MOST_DIGITS):
+            map_ids(int(pid), uid_map, gid_map)
             os.write(say_mapped, b"1")
     except OSError as error:
         os.write(2, f"{error}\n".encode())
     os.close(say_mapped)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def own_id() -> bytes:
+    """Return this process's id as the mounted ``/proc`` has it."""
+    return os.readlink(b"/proc/self")
 
 
 def become_root() -> None:

@@ -53,16 +53,13 @@ _OOM_SCORE = 530
 _BACK_OFF_SECONDS = 0.05
 
 
-def limit(limits: list[tuple[int, int, int]], objects: dict[str, int], *, user_namespaces: bool) -> None:
-    """Set resource limits (which, soft, hard; -1 is none) and give up what no process of the VM may do.
-
-    ``objects`` is the most of each kind that ``/proc/sys/user`` knows.
-    """
+def limit(limits: list[tuple[int, int, int]], *, user_namespaces: bool) -> None:
+    """Set resource limits (which, soft, hard; -1 is none) and give up what no process of the VM may do."""
     for which, soft, hard in limits:
         resource.setrlimit(which, (soft, hard))
-    for name, most in objects.items():
-        with open(f"/proc/sys/user/{name}", "wb", buffering=0) as file:
-            file.write(b"%d" % most)
+    if not user_namespaces:
+        with open("/proc/sys/user/max_user_namespaces", "wb", buffering=0) as file:
+            file.write(b"0")
     calls.install(user_namespaces=user_namespaces)
     keep_capabilities(_CAPABILITIES)
 

@@ -14,6 +14,7 @@ import select
 import struct
 
 from .kernel import MS_BIND, mount, restore_signals
+from .shares import APART
 
 TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
 if TYPE_CHECKING:
@@ -48,17 +49,18 @@ def set_rules(batch: bytes) -> None:
         raise OSError(-error, message)
 
 
-def publish(folder: str) -> None:
-    """Give this network namespace a name in ``folder``, by which a program outside of it can join it."""
+def publish(process: int, folder: str) -> None:
+    """Give a process's network namespace a name in ``folder``, by which a program outside of it can join it."""
     path = f"{folder}/{NETNS}"
-    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-    mount("/proc/self/ns/net", path, flags=MS_BIND)
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
+    mount(f"/proc/{process}/ns/net", path, flags=MS_BIND)
 
 
 class Connecting:
     """The program that connects a VM with the world, on its way up beside everything else.
 
-    It runs in the host's network namespace and in the VM's user namespace: on the host it may no more than the VM may.
+    It runs in the host's network namespace and in the outer user namespace of the VM: on the host it may no more than
+    the VM may. What the kernel counts by user counts as an id that no VM has (``shares.py``).
     """
 
     def __init__(self, spec: dict[str, Any], folder: str, log: int) -> None:
@@ -111,4 +113,5 @@ class Connecting:
         if self._spec["ready"] == "fd":
             os.set_inheritable(ready, True)  # noqa: FBT003 - the function's own argument
             argv.append(f"--ready-fd={ready}")
+        os.setresuid(APART, 0, 0)
         os.execve(argv[0], argv, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})  # noqa: S606 - fixed by the service

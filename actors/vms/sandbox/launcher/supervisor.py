@@ -2,19 +2,21 @@
 
 It is PID 1 of a process namespace that holds the VM's own PID 1 and the program behind its network, so whatever kills
 it, kills them; and where one of the two ends, it ends too. It also ends where the VM's folder was removed: nobody would
-find the VM any more.
+find the VM any more. It lives with the VM's disk in the outer user namespace, which bounds the VM's shares
+(``shares.py``); the VM lives in the inner one, which owns all its other namespaces.
 """
 
 from __future__ import annotations
 
 import os
 
-from . import guest, init, network
-from .ids import become_root
+from . import guest, init, network, shares
+from .ids import as_root, become_root, own_id
 from .kernel import (
     CLONE_NEWCGROUP,
     CLONE_NEWIPC,
     CLONE_NEWNET,
+    CLONE_NEWNS,
     CLONE_NEWPID,
     CLONE_NEWUTS,
     MS_PRIVATE,
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _LOOK_SECONDS = 5.0
+_NAMESPACES = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP
+_ID_BYTES = 16
 
 
 def run(spec: dict[str, Any], mapped: int, report: int, log: int) -> NoReturn:
@@ -62,14 +66,13 @@ def _make(spec: dict[str, Any], mapped: int, report: int, log: int) -> None:
     os.umask(0o022)
     disk = _make_disk(disks, spec["id"], spec["chain"])
     connecting = network.Connecting(spec["network"], disk, log) if spec["network"] else None
-    unshare(CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
-    network.raise_loopback()
-    if connecting:
-        network.set_rules(spec["network"]["rules"])
-        network.publish(disk)
-        connecting.go()
     _mount_disk(disk, layers)
-    _start_guest(spec, f"{disk}/root", report)
+    shares.bound(spec["share_of_limits"], spec["share_of_objects"])
+    guest_process = _Guest(spec, f"{disk}/root", report)
+    if connecting:
+        network.publish(guest_process.pid, disk)
+        connecting.go()
+    guest_process.go()
     if connecting:
         connecting.wait()
 
@@ -91,20 +94,50 @@ def _mount_disk(disk: str, layers: list[int]) -> None:
     mount("overlay", f"{disk}/root", "overlay", data=options)
 
 
-def _start_guest(spec: dict[str, Any], root: str, report: int) -> None:
-    """Start the VM's PID 1 and return when nothing can go wrong in it any more. Raises OSError."""
-    read, write = os.pipe()
-    if os.fork() == 0:
-        try:
-            guest.enter(spec, root)
-            init.limit(spec["limits"], spec["objects"], user_namespaces=spec["user_namespaces"])
-            os.write(write, b"1")
-            init.serve(spec["listener"])
-        except Exception as error:  # noqa: BLE001 - the rim of this process
-            os.write(report, f"failed {error}\n".encode())
-        finally:
+class _Guest:
+    """The VM's PID 1 on its way up, in the namespaces that are the VM's own."""
+
+    def __init__(self, spec: dict[str, Any], root: str, report: int) -> None:
+        """Make the namespaces, the network among them, and the process, which waits for ``go``. Raises OSError."""
+        wait, self._go = os.pipe()
+        self._said, say = os.pipe()
+
+        def divide() -> None:
+            os.chdir(root)
+            unshare(_NAMESPACES)
+            network.raise_loopback()
+            if spec["network"]:
+                network.set_rules(spec["network"]["rules"])
+            if os.fork() == 0:
+                os.close(self._go)
+                os.write(say, own_id().ljust(_ID_BYTES))
+                _be_guest(spec, wait, say, report)
+
+        status = as_root(shares.INNER_MAP, shares.INNER_MAP, divide)
+        os.close(wait)
+        os.close(say)
+        if status != 0:
+            message = "the namespaces of the VM cannot be made"
+            raise OSError(message)
+        self.pid = int(os.read(self._said, _ID_BYTES) or os._exit(1))
+
+    def go(self) -> None:
+        """Let the process furnish the VM, and return when nothing can go wrong in it any more."""
+        os.write(self._go, b"1")
+        os.close(self._go)
+        if os.read(self._said, 1) != b"1":
             os._exit(1)
-    os.close(write)
-    if os.read(read, 1) != b"1":
+        os.close(self._said)
+
+
+def _be_guest(spec: dict[str, Any], wait: int, say: int, report: int) -> NoReturn:
+    try:
+        if os.read(wait, 1) == b"1":
+            guest.enter(spec)
+            init.limit(spec["limits"], user_namespaces=spec["user_namespaces"])
+            os.write(say, b"1")
+            init.serve(spec["listener"])
+    except Exception as error:  # noqa: BLE001 - the rim of this process
+        os.write(report, f"failed {error}\n".encode())
+    finally:
         os._exit(1)
-    os.close(read)

@@ -11,7 +11,7 @@ import marshal
 import os
 import sys
 
-from . import supervisor
+from . import shares, supervisor
 from .ids import map_ids
 from .kernel import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, raise_oom_score, unshare
 
@@ -31,6 +31,8 @@ def make(lock: int, listener: int) -> int:
         _record(spec["lock"], os.getpid())
         _join(spec["cgroups"])
         raise_oom_score(_OOM_SCORE)
+        spec["share_of_objects"] = shares.take_objects(spec["vms"])
+        spec["share_of_limits"] = shares.take_limits(spec["vms"], spec["processes"])
         pid, mapped = _fork_supervisor(spec)
         _record(spec["lock"], pid)
         map_ids(pid, spec["uid_map"], spec["gid_map"])
