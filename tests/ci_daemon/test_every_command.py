@@ -55,6 +55,7 @@ CALLS = """
     user add bob@example.org --name Bob
     user list
     org list
+    org create New --owner ada@example.org
     org set acme --weight 2
     org add-member acme bob@example.org
     org members acme
