@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors.outcome import Fault, build_timeout, step_timeout
-from actors.states import JobEvent
 from actors.vms import VmSpec
 
 if TYPE_CHECKING:
-    from actors.settings import JobSettings
     from storage import Build, Job, Lease
 
 __all__ = ["Assignment", "spec_of"]
@@ -30,16 +27,6 @@ class Assignment:
     parent: Job | None
     heirs: bool
     heirs_of_failure: bool
-
-    def step_seconds(self, settings: JobSettings) -> int:
-        """Return how long the step may run."""
-        return self.job.timeout_seconds or settings.step_timeout
-
-    def late(self, event: JobEvent, settings: JobSettings) -> Fault:
-        """Say whose time is up: the build's, or the step's."""
-        if event is JobEvent.BUILD_TIMEOUT:
-            return build_timeout(self.build)
-        return step_timeout(self.step_seconds(settings))
 
 
 def spec_of(lease: Lease, snapshot: str | None = None) -> VmSpec:

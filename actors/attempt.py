@@ -7,6 +7,7 @@ import errno
 import logging
 import shutil
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors import vms
@@ -14,7 +15,7 @@ from actors.artifacts import Harvest, Store, collect
 from actors.assignment import spec_of
 from actors.environment import job_environment
 from actors.link import Abandoned, Link
-from actors.outcome import DiskUse, may_have_filled
+from actors.outcome import DiskUse, Limit, limit_of, may_have_filled
 from storage import Masker
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from actors.runtime import Runtime
     from storage import LogWriter
 
-__all__ = ["Attempt"]
+__all__ = ["Attempt", "Prepared"]
 
 _logger = logging.getLogger(__name__)
 
@@ -35,6 +36,14 @@ _FLOOD_PAUSE = 0.004
 """After a block of that size others follow at once: what comes within the pause is stored and told of together."""
 
 _ACQUIRE_WAITS = (0.2, 1.0, 3.0, 10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A command that was started, now or by an earlier process: what time it has, and whether it runs."""
+
+    limit: Limit
+    runs: bool
 
 
 class Attempt:
@@ -71,14 +80,22 @@ class Attempt:
         self._create()
         self._link.connect()
 
-    def prepare(self) -> None:
+    def prepare(self) -> Prepared:
         """Lay the source into the VM and start the command, unless it was started before.
 
-        Raises SecretNotFound and EnvironmentTooLarge before anything is laid there, SourceError and VmError.
+        Raises SecretNotFound and EnvironmentTooLarge before anything is laid there, SourceError, VmError and VmLost.
         """
         connection = self._link.connected()
-        if not self._fresh and vms.started(connection):
-            return
+        state = vms.CommandState.NOT_STARTED if self._fresh else vms.inspect(connection)
+        if state is vms.CommandState.NOT_STARTED:
+            if self._lease.started_at is not None:
+                message = "the VM no longer knows of its command"
+                raise vms.NotStarted(message)
+            return Prepared(self._start(connection), runs=True)
+        return Prepared(self._limit(), runs=state is vms.CommandState.RUNNING)
+
+    def _start(self, connection: vms.Connection) -> Limit:
+        """Lay the source and start the command; return the time that its VM gives it."""
         secrets = self._runtime.storage.secrets.lend(self._build, self._job)
         self._masker = Masker.hiding(secrets.values())
         image = self._lease.image
@@ -93,14 +110,24 @@ class Attempt:
         )
         self._lay_source(connection)
         self._link.check()
+        self._notices()
+        self._looked = DiskUse(written=0, free=self._free())
+        limit, settings = self._limit(), self._runtime.settings.jobs
         spec = vms.CommandSpec(
             command=self._job.command,
             env=env,
-            output_limit=self._runtime.settings.jobs.log_limit_bytes + 1,
+            seconds=limit.seconds,
+            grace=settings.kill_grace,
+            output_limit=settings.log_limit_bytes + 1,
         )
-        self._notices()
-        self._looked = DiskUse(written=0, free=self._free())
         vms.start(connection, spec)
+        return limit
+
+    def _limit(self) -> Limit:
+        """Return the command's time, from its start where that is recorded, else from now."""
+        build = self._runtime.storage.builds.get(self._build.id) or self._build
+        step_seconds = self._job.timeout_seconds or self._runtime.settings.jobs.step_timeout
+        return limit_of(step_seconds, build, self._lease.started_at or self._runtime.clock.now())
 
     def follow(self) -> vms.Exited:
         """Bring the command's output into the log until it has ended, over as many connections as it takes.

@@ -22,7 +22,7 @@ from actors.messages import (
     QueueTimedOut,
     Stirred,
 )
-from actors.outcome import Fault, build_timeout, forgiven, outcome_of
+from actors.outcome import Fault, build_timeout, forgiven, outcome_of, timed_out_with_build
 from actors.runtime import Runtime, post
 from actors.states import WITH_VM, JobEvent, Progress, next_state, roll_up
 from actors.supervision import Supervised
@@ -73,6 +73,8 @@ class BuildSupervisor(Supervised):
             self._attach(job_id)
         if build.given_up:
             self._stop_jobs(JobEvent.CANCEL, self._graph)
+        for job_id in self._graph:
+            self._time_out_with(job_id)
         self._unsettled.update(dict.fromkeys(self._graph))
         self._follow_up()
         self._say_if_idle()
@@ -168,6 +170,14 @@ class BuildSupervisor(Supervised):
             self._stop_jobs(JobEvent.BUILD_TIMEOUT, self._graph)
             self._follow_up()
 
+    def _time_out_with(self, job_id: int) -> None:
+        """End the build when a VM has ended its command because the build's time is up, which it may notice first."""
+        over = self._graph[job_id].progress.state in {JobState.TIMING_OUT, JobState.TIMED_OUT}
+        if over and not self._timed_out:
+            job = self._runtime.storage.jobs.get(job_id)
+            if job is not None and timed_out_with_build(job):
+                self._time_out()
+
     def _fail_fast(self) -> None:
         """Once a job has failed, end what need not go on, where the pipeline or its organization wants that."""
         doomed = self._graph.doomed() - self._doomed
@@ -215,6 +225,7 @@ class BuildSupervisor(Supervised):
         if progress.attempt < known.attempt or known.state.terminal:
             return
         self._note(job_id, progress)
+        self._time_out_with(job_id)
         self._queued_again(job_id)
         self._follow_up()
 

@@ -87,8 +87,8 @@ class Closing:
         ending = ending_of_exit(exit_code, self._job, fault, lost_before=lost)
         if ending.event is JobEvent.RETRY:
             return ending
-        self._collect(exit_code)
-        return self._with_disk(ending, exit_code)
+        self._collect()
+        return self._with_disk(ending)
 
     def _observe(self) -> None:
         if (lease := self._runtime.storage.leases.get(self._assignment.lease.id)) is not None:
@@ -99,16 +99,12 @@ class Closing:
         attempts = self._runtime.storage.attempts.of_job(self._job.id)
         return attempts[-1] if attempts else None
 
-    def _collect(self, exit_code: int) -> None:
-        """Keep the job's artifacts, unless an earlier process did; what goes wrong is said in the log and no more.
-
-        The exit code is written down before, so that nobody who comes after a crash asks a VM for it that is gone.
-        """
+    def _collect(self) -> None:
+        """Keep the job's artifacts, unless an earlier process did; what goes wrong is said in the log and no more."""
         stored = self._runtime.storage
         last = self._last_attempt
         if not self._job.artifacts or (last is not None and last.collected_at is not None):
             return
-        stored.attempts.exited(self._job.id, exit_code)
         try:
             harvest = self._attempt.collect()
         except VmError as error:
@@ -128,15 +124,11 @@ class Closing:
         min_free = 0 if passed else self._runtime.settings.jobs.min_free_bytes
         return disk_fault(use, self._assignment.lease.shape, min_free=min_free)
 
-    def _with_disk(self, ending: Ending, exit_code: int) -> Ending:
-        """Keep the disk for those who build in it, without whom the job could pass, and for later builds.
-
-        Keeping it ends the VM, and with it what the VM knows of the exit: so that is written down before.
-        """
+    def _with_disk(self, ending: Ending) -> Ending:
+        """Keep the disk for those who build in it, without whom the job could pass, and for later builds."""
         has_heirs = self._assignment.heirs and (ending.satisfies or self._assignment.heirs_of_failure)
         if not has_heirs and not (ending.event is JobEvent.PASSED and self._is_to_be_cached()):
             return self._with_vm(ending)
-        self._runtime.storage.attempts.exited(self._job.id, exit_code)
         try:
             self._attempt.snapshot()
         except VmError as error:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.about import be_about
-from actors.attempt import Attempt
+from actors.attempt import Attempt, Prepared
 from actors.closing import Closing
-from actors.messages import JobChanged, MeasureDisk, StepTimedOut, Stirred, TaskDone, TaskFailed
+from actors.messages import JobChanged, MeasureDisk, Overdue, StepTimedOut, Stirred, TaskDone, TaskFailed
 from actors.outcome import (
     DiskUse,
     Ending,
     Fault,
+    Limit,
+    build_timeout,
     disk_fault,
     ending_of_exit,
     ending_of_fault,
@@ -23,7 +25,7 @@ from actors.outcome import (
 from actors.runtime import Address, Runtime, post
 from actors.states import STOPPING, JobEvent, Progress, next_state
 from actors.supervision import Supervised
-from actors.vms import Exited, VmError
+from actors.vms import Exited
 from storage import JobState
 
 if TYPE_CHECKING:
@@ -34,8 +36,10 @@ __all__ = ["JobActor"]
 
 _RECORD_AGAIN = 1.0
 _MEASURE_AGAIN = 1.0
-_SETTLE = 5.0
-_LAST_WORDS = 30.0
+_VM_FIRST = 2.0
+"""Seconds past its time that a command's VM has to end it, before this process does."""
+_LAST_WORDS = 10.0
+"""Seconds past its grace that a command's VM has to answer that it is dead, with the rest of its output."""
 
 
 class JobActor(Supervised):
@@ -57,6 +61,9 @@ class JobActor(Supervised):
         self._alarms: list[Alarm] = []
         self._following = False
         self._measuring = False
+        self._limit: Limit | None = None
+        self._seen = False
+        self._builds_time_is_up = False
         self._exit_code: int | None = None
         self._fault: Fault | None = None
         self._timeout = timeout_on_record(assignment.job)
@@ -73,7 +80,7 @@ class JobActor(Supervised):
         be_about(build=self._assignment.build.external_id, job=self._job.uuid)
         exit_code = self._closing.recorded_exit()
         if exit_code is not None:
-            self._exited(exit_code)
+            self._settle(exit_code)
         elif self._state in STOPPING and self._lease.started_at is None:
             self._release()
         else:
@@ -101,12 +108,17 @@ class JobActor(Supervised):
                 self._task_done(task, result)
             case TaskFailed(task, error):
                 self._task_failed(task, error)
+            case JobEvent.BUILD_TIMEOUT if self._may_have_ended:
+                self._builds_time_is_up = True
             case JobEvent():
                 self._stop_command(message)
             case StepTimedOut() if self._following:
                 self._stop_command(JobEvent.STEP_TIMEOUT)
+            case Overdue() if self._following:
+                self._lose_vm(f"it has not come to its end {_LAST_WORDS:g} s after its grace")
             case MeasureDisk() if self._following and not self._measuring:
                 self._measuring = True
+                self._runtime.storage.leases.seen(self._lease.id)
                 self.work("measure", self._attempt.measure)
             case Ending():
                 self._conclude(message)
@@ -115,17 +127,14 @@ class JobActor(Supervised):
         match task, result:
             case "acquire", _:
                 self._acquired()
-            case "prepare", _:
-                self._started()
-            case "follow", Exited(exit_code=exit_code):
-                self._exited(exit_code)
+            case "prepare", Prepared():
+                self._started(result)
+            case "follow", Exited():
+                self._exited(result)
             case "measure", DiskUse():
                 self._measured(result)
             case "close", Ending():
                 self._conclude(result)
-            case "kill", _:
-                endless = VmError(f"it is dead and its output has not ended {_LAST_WORDS:g} s later")
-                self._alarm(_LAST_WORDS, TaskFailed("kill", endless))
             case "release", _:
                 self._released()
 
@@ -136,8 +145,7 @@ class JobActor(Supervised):
                 self._alarm(_MEASURE_AGAIN, MeasureDisk())
             case "kill":
                 if self._following:
-                    self.log.warning("job %s: its command cannot be ended, so its VM goes: %s", self._job.uuid, error)
-                    self._attempt.abandon()
+                    self._lose_vm(error)
             case "release":
                 self.log.warning("job %s: its VM cannot be destroyed, the reaper will: %s", self._job.uuid, error)
                 self._released()
@@ -151,12 +159,15 @@ class JobActor(Supervised):
             self.work("prepare", self._attempt.prepare)
         elif self._lease.started_at is not None:
             self._follow()
-            self.work("kill", self._attempt.kill)
+            self._kill()
         else:
             self._release()
 
-    def _started(self) -> None:
-        """Record that the command runs, which is when its time and its bill begin."""
+    def _started(self, prepared: Prepared) -> None:
+        """Record that the command runs, which is when its time and its bill begin.
+
+        One that has ended by now, while no process looked, is late by what its VM says and not by today's clock.
+        """
         if self._state in STOPPING:
             self._release()
             return
@@ -165,16 +176,20 @@ class JobActor(Supervised):
                 self._give_way()
                 return
             self._change(JobState.RUNNING)
-        self._alarm(self._seconds_left(), StepTimedOut())
-        self._alarm(_MEASURE_AGAIN, MeasureDisk())
+        self._limit = prepared.limit
         self._follow()
+        self._seen = prepared.runs
+        if prepared.runs:
+            ran = self._runtime.storage.leases.seen(self._lease.id)
+            self._alarm(max(0.0, self._limit.seconds - ran + _VM_FIRST), StepTimedOut())
+            self._alarm(_MEASURE_AGAIN, MeasureDisk())
+            if self._builds_time_is_up:
+                self._stop_command(JobEvent.BUILD_TIMEOUT)
 
-    def _seconds_left(self) -> float:
-        """Return the rest of the step's time; a command found running may have ended already and has time to say so."""
-        seconds = self._assignment.step_seconds(self._settings)
-        if self._lease.started_at is None:
-            return seconds
-        return max(_SETTLE, seconds - self._runtime.seconds_since(self._lease.started_at))
+    @property
+    def _may_have_ended(self) -> bool:
+        """Whether the command was running when the process before this one ended, and nobody has looked since."""
+        return self._state is JobState.RUNNING and self._limit is None and self._exit_code is None
 
     def _follow(self) -> None:
         self._following = True
@@ -186,16 +201,40 @@ class JobActor(Supervised):
         if target not in STOPPING:  # a job that waits again is its build's to stop
             self._runtime.drops.note(self._job.uuid, self._state, event)
             return
-        late = self._assignment.late(event, self._settings) if target is JobState.TIMING_OUT else None
-        if not self._runtime.storage.jobs.move(self._job.id, self._state, target, outcome_of(late)):
-            self._give_way()
+        if not self._begin_to_stop(target, self._late(event)):
             return
-        self._timeout = late
-        self._change(target)
         if self._following:
-            self.work("kill", self._attempt.kill)
+            self._kill()
         elif self._ending is None:
             self._attempt.abandon()
+
+    def _late(self, event: JobEvent) -> Fault | None:
+        """Say whose time is up, where it is for that that the job is to end."""
+        match event:
+            case JobEvent.BUILD_TIMEOUT:
+                return build_timeout(self._assignment.build)
+            case JobEvent.STEP_TIMEOUT if self._limit is not None:
+                return self._limit.fault
+            case _:
+                return None
+
+    def _begin_to_stop(self, target: JobState, timeout: Fault | None) -> bool:
+        """Record that the command is being ended, and for what; False where the job is somebody else's by now."""
+        if not self._runtime.storage.jobs.move(self._job.id, self._state, target, outcome_of(timeout)):
+            self._give_way()
+            return False
+        self._timeout = timeout
+        self._change(target)
+        return True
+
+    def _kill(self) -> None:
+        """Ask the VM to end the command. One that does not, or does not say so, goes itself."""
+        self.work("kill", self._attempt.kill)
+        self._alarm(self._settings.kill_grace + _LAST_WORDS, Overdue())
+
+    def _lose_vm(self, why: object) -> None:
+        self.log.warning("job %s: its command cannot be ended, so its VM goes: %s", self._job.uuid, why)
+        self._attempt.abandon()
 
     @property
     def _over(self) -> bool:
@@ -217,15 +256,29 @@ class JobActor(Supervised):
         fault = disk_fault(use, self._lease.shape, min_free=min_free)
         if fault is not None and self._following and self._fault is None:
             self._fault = fault
-            self.work("kill", self._attempt.kill)
+            self._kill()
         else:
             self._alarm(seconds_to_full(use, self._lease.shape, min_free=min_free), MeasureDisk())
 
-    def _exited(self, exit_code: int) -> None:
-        """Take the exit code; unless somebody canceled, see what it means and keep what is wanted of the VM."""
+    def _exited(self, exited: Exited) -> None:
+        """Take note of the command's end, and of its time-out where the VM has ended it for that or should have.
+
+        Of when that was the VM's word is taken only where nobody saw the command run until now.
+        """
         self._following = False
+        seconds_ago = None if self._seen else exited.seconds_ago
+        ran = self._runtime.storage.leases.stopped(self._lease.id, self._job.id, seconds_ago)
+        if self._state is JobState.RUNNING and self._limit is not None:
+            overran = seconds_ago is not None and ran > self._limit.seconds + _VM_FIRST
+            is_late = exited.timed_out or overran
+            if is_late and not self._begin_to_stop(JobState.TIMING_OUT, self._limit.fault):
+                return
+        self._runtime.storage.attempts.exited(self._job.id, exited.exit_code)
+        self._settle(exited.exit_code)
+
+    def _settle(self, exit_code: int) -> None:
+        """Take the exit code; unless somebody canceled, see what it means and keep what is wanted of the VM."""
         self._exit_code = exit_code
-        self._runtime.storage.attempts.over(self._job.id)
         if self._state is JobState.CANCELING:
             self._conclude(ending_of_exit(exit_code, self._job, None))
         else:

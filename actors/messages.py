@@ -27,6 +27,7 @@ __all__ = [
     "Look",
     "MakeRoom",
     "MeasureDisk",
+    "Overdue",
     "Planted",
     "QueueTimedOut",
     "Reap",
@@ -128,7 +129,12 @@ ForBuild = Granted | QueueTimedOut | CacheHit | CancelBuild | BuildTimedOut
 
 @dataclass(frozen=True, slots=True)
 class StepTimedOut:
-    """Timer to job actor: the step's time is up."""
+    """Timer to job actor: the command's time is up, and its VM has had the time to end it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """Timer to job actor: a command that was to be ended should be dead."""
 
 
 @dataclass(frozen=True, slots=True)

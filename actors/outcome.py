@@ -12,6 +12,7 @@ from storage import JobState, Outcome, SecretNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from storage import Build, Job, Shape
 
@@ -19,16 +20,18 @@ __all__ = [
     "DiskUse",
     "Ending",
     "Fault",
+    "Limit",
     "build_timeout",
     "disk_fault",
     "ending_of_exit",
     "ending_of_fault",
     "fault_of",
     "forgiven",
+    "limit_of",
     "may_have_filled",
     "outcome_of",
     "seconds_to_full",
-    "step_timeout",
+    "timed_out_with_build",
     "timeout_on_record",
 ]
 
@@ -47,6 +50,14 @@ class Fault:
     code: str
     message: str
     service: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The time that a command has from its start, in seconds, and the fault of whoever takes longer."""
+
+    seconds: float
+    fault: Fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +118,26 @@ def outcome_of(fault: Fault | None, exit_code: int | None = None, *, soft_failed
     return Outcome(exit_code, code, message, soft_failed)
 
 
-def step_timeout(seconds: int) -> Fault:
-    """Say that a step's time is up."""
-    return Fault("step_timeout", f"the step's time-out of {seconds} s is over")
-
-
 def build_timeout(build: Build) -> Fault:
     """Say that a build's time is up."""
     return Fault(_BUILD_TIMEOUT, f"the build's time-out of {build.timeout_seconds} s is over")
+
+
+def limit_of(step_seconds: int, build: Build, started_at: datetime) -> Limit:
+    """Return what a command that starts at this moment may take: its step's time, or what is left of its build's.
+
+    A build's time begins with its first command.
+    """
+    if build.timeout_seconds is not None:
+        left = build.timeout_seconds - (started_at - (build.started_at or started_at)).total_seconds()
+        if left < step_seconds:
+            return Limit(left, build_timeout(build))
+    return Limit(step_seconds, Fault("step_timeout", f"the step's time-out of {step_seconds} s is over"))
+
+
+def timed_out_with_build(job: Job) -> bool:
+    """Tell whether a job was ended because its build's time was up."""
+    return job.error_code == _BUILD_TIMEOUT
 
 
 def timeout_on_record(job: Job) -> Fault | None:

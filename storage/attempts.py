@@ -67,8 +67,9 @@ class Attempts:
         )
         leased_at = peewee.fn.COALESCE(AttemptRow.leased_at, slot("now"))
         self._leased = Command(database, AttemptRow.update({AttemptRow.leased_at: leased_at}).where(of_job, unfinished))
-        exited_at = peewee.fn.COALESCE(AttemptRow.exited_at, slot("now"))
+        exited_at = peewee.fn.COALESCE(AttemptRow.exited_at, slot("at"))
         self._over = Command(database, AttemptRow.update({AttemptRow.exited_at: exited_at}).where(of_job, unfinished))
+        self._exited_at = Query(database, AttemptRow.select(AttemptRow.exited_at).where(of_job, unfinished), first)
         self._start = Command(
             database,
             AttemptRow.update({AttemptRow.state: JobState.RUNNING, AttemptRow.started_at: slot("now")}).where(
@@ -115,13 +116,16 @@ class Attempts:
         """Note that the open attempt's command runs."""
         self._start.run(job_id=job_id, now=now)
 
-    def over(self, job_id: int) -> None:
-        """Note that the open attempt's command has ended, unless that is known already."""
-        with self._database.write():
-            self._over.run(job_id=job_id, now=self._database.now())
+    def over(self, job_id: int, at: int) -> None:
+        """Note when the open attempt's command ended, unless that is known already."""
+        self._over.run(job_id=job_id, at=at)
+
+    def exited_at(self, job_id: int) -> int | None:
+        """Return when the open attempt's command ended, in microseconds; None where there is no such end."""
+        return self._exited_at.one(job_id=job_id)
 
     def exited(self, job_id: int, exit_code: int) -> None:
-        """Note the exit code of the open attempt's command, while what follows from it is not settled yet."""
+        """Note the exit code of the open attempt's command before its VM may go, which alone knows it else."""
         with self._database.write():
             self._exited.run(job_id=job_id, exit_code=exit_code)
 

@@ -151,8 +151,9 @@ class Jobs:
     ) -> bool:
         """Take a job from one state to another; False and no change where it is not in the first (any more).
 
-        The first ``scheduled``, the first ``running`` and a terminal state set their instants. A terminal state also
-        closes the open attempt and writes the debit of a job whose command ever ran.
+        The first ``scheduled``, the first ``running`` and a terminal state set their instants; the last is that of the
+        command's end, where it came to one. A terminal state also closes the open attempt and writes the debit of a job
+        whose command ever ran.
         """
         with self._database.write():
             if not self._changed(job_id, frm, to, outcome):
@@ -223,6 +224,7 @@ class Jobs:
     ) -> bool:
         """Compare and set a job's state, with the instants that belong to it, inside the caller's transaction."""
         now = self._database.now()
+        exited_at = self._attempts.exited_at(job_id) if to.terminal else None
         changed = self._change.run(
             id=job_id,
             frm=frm,
@@ -231,7 +233,7 @@ class Jobs:
             scheduled_at=now if to is JobState.SCHEDULED else None,
             queued_at=(not_before or now) if to is JobState.SCHEDULED else None,
             started_at=now if to is JobState.RUNNING else None,
-            finished_at=now if to.terminal else None,
+            finished_at=(exited_at or now) if to.terminal else None,
             **asdict(outcome),
         )
         return changed == 1

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.clock import boot_id
+from storage.instants import SECOND, to_micros
 from storage.models import BuildRow, JobRow, LeaseRow
 from storage.records import JobState, Lease, LeaseState, Shape
-from storage.statements import Columns, Command, Query, insert_into, slot, written
+from storage.statements import Columns, Command, Query, first, insert_into, slot, written
 
 if TYPE_CHECKING:
     from storage.attempts import Attempts
     from storage.database import Database
     from storage.jobs import Jobs
+    from storage.metering import Meter
 
 __all__ = ["Leases"]
 
@@ -42,10 +44,11 @@ _LEASE = Columns(
 class Leases:
     """The VMs that jobs run on, and the warm ones that wait for a job. Safe in any thread."""
 
-    def __init__(self, database: Database, jobs: Jobs, attempts: Attempts) -> None:
+    def __init__(self, database: Database, jobs: Jobs, attempts: Attempts, meter: Meter) -> None:
         self._database = database
         self._jobs = jobs
         self._attempts = attempts
+        self._meter = meter
         leases = LeaseRow.select(*_LEASE.selected)
         this = LeaseRow.id == slot("id")
         live = LeaseRow.state != LeaseState.ENDED
@@ -57,7 +60,8 @@ class Leases:
         )
         self._live = Query(database, leases.where(live).order_by(LeaseRow.id), _LEASE)
         self._insert = Command(
-            database, insert_into(LeaseRow, "started_at", "finished_at", "boot", "started_uptime", "killed_by")
+            database,
+            insert_into(LeaseRow, "started_at", "finished_at", "boot", "started_uptime", "killed_by", "seen_at"),
         )
         self._move = Command(
             database, LeaseRow.update({LeaseRow.state: slot("to")}).where(this, LeaseRow.state == slot("frm"))
@@ -85,6 +89,10 @@ class Leases:
             ).where(this, LeaseRow.started_at.is_null()),
         )
         self._kill = Command(database, LeaseRow.update({LeaseRow.killed_by: slot("by")}).where(this, live))
+        self._seen_at = Query(
+            database, LeaseRow.select(coalesce(LeaseRow.seen_at, LeaseRow.started_at)).where(this), first
+        )
+        self._seen = Command(database, LeaseRow.update({LeaseRow.seen_at: slot("now")}).where(this))
         self._end = Command(
             database,
             LeaseRow.update(
@@ -221,6 +229,25 @@ class Leases:
         with self._database.write():
             self._kill.run(id=lease_id, by=by)
 
+    def seen(self, lease_id: int) -> float:
+        """Note that a lease's command runs; return for how many seconds it has."""
+        with self._database.write():
+            now = self._meter.now(lease_id)
+            self._seen.run(id=lease_id, now=now)
+            return self._seconds(lease_id, now)
+
+    def stopped(self, lease_id: int, job_id: int, seconds_ago: float | None) -> float:
+        """Note that a lease's command ended so many seconds ago, or just now; return for how many seconds it ran.
+
+        Its VM says when that was, and may lie: it cannot have been before the command was last known to run.
+        """
+        with self._database.write():
+            now = self._meter.now(lease_id)
+            ago = 0 if seconds_ago is None else round(min(seconds_ago * SECOND, now))
+            at = max(now - ago, self._seen_at.one(id=lease_id) or now)
+            self._attempts.over(job_id, at)
+            return self._seconds(lease_id, at)
+
     def end(self, lease_id: int) -> None:
         """Note that a VM is gone. Idempotent."""
         with self._database.write():
@@ -230,6 +257,10 @@ class Leases:
         """End the lease of a VM that no job has; False where one has taken it, or it has ended."""
         with self._database.write():
             return self._end_unclaimed.run(id=lease_id, now=self._database.now()) == 1
+
+    def _seconds(self, lease_id: int, until: int) -> float:
+        started_at = written(self.get(lease_id)).started_at
+        return 0.0 if started_at is None else (until - to_micros(started_at)) / SECOND
 
     def _moved(self, lease_id: int, frm: LeaseState, to: LeaseState) -> bool:
         with self._database.write():

@@ -1,13 +1,15 @@
-"""From a VM's seconds to cents (wire-decisions.md, "Billing")."""
+"""A lease's time, and from its seconds to cents (wire-decisions.md, "Billing")."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import peewee
+
 from storage.billing import BillingSettings, cost_cents
 from storage.clock import boot_id
 from storage.instants import SECOND
-from storage.models import LeaseRow
+from storage.models import AttemptRow, LeaseRow
 from storage.records import Shape
 from storage.statements import Columns, Command, Query, slot, written
 
@@ -18,19 +20,28 @@ __all__ = ["Meter"]
 
 
 class Meter:
-    """Prices leases, inside the transactions that end jobs and attempts."""
+    """Measures and prices leases, inside the transactions of jobs and leases.
+
+    A lease's time begins and ends with its command, whenever the end is noticed.
+    """
 
     def __init__(self, database: Database, billing: BillingSettings) -> None:
         self._database = database
         self._billing = billing
         this = LeaseRow.id == slot("id")
         shape = Columns(Shape, LeaseRow.cpu, LeaseRow.memory_gb, LeaseRow.disk_gb)
+        attempt = (AttemptRow.job == LeaseRow.job) & (AttemptRow.number == LeaseRow.attempt)
         self._lease = Query(
             database,
-            LeaseRow.select(
-                *shape.selected, LeaseRow.started_at, LeaseRow.finished_at, LeaseRow.boot, LeaseRow.started_uptime
-            ).where(this),
+            LeaseRow.select(*shape.selected, LeaseRow.started_at, AttemptRow.exited_at, LeaseRow.finished_at)
+            .join(AttemptRow, peewee.JOIN.LEFT_OUTER, on=attempt)
+            .where(this),
             lambda row: (shape(row[:3]), *row[3:]),
+        )
+        self._start = Query(
+            database,
+            LeaseRow.select(LeaseRow.started_at, LeaseRow.boot, LeaseRow.started_uptime).where(this),
+            tuple,
         )
         self._close = Command(
             database,
@@ -39,16 +50,28 @@ class Meter:
             ).where(this),
         )
 
-    def close(self, lease_id: int, *, billable: bool) -> None:
-        """End a lease's time, now unless its VM is gone already, and write its price.
+    def now(self, lease_id: int) -> int:
+        """Return the instant that it is for a lease, in microseconds.
 
-        The price is 0 where the lease never ran a command, or is the service's to pay. A wall clock that jumped ahead
-        meanwhile adds nothing, unless the host was booted since, when nobody knows.
+        A wall clock that jumped ahead since its start is not believed, unless the host was booted since, when nobody
+        knows.
         """
-        shape, started_at, ended_at, boot, started_uptime = written(self._lease.one(id=lease_id))
-        finished_at = self._database.now() if ended_at is None else ended_at
-        if ended_at is None and started_at is not None and boot == boot_id():
-            finished_at = min(finished_at, started_at + self._database.uptime() - started_uptime)
+        now = self._database.now()
+        started_at, boot, uptime = written(self._start.one(id=lease_id))
+        if started_at is None or uptime is None or boot != boot_id():
+            return now
+        by_uptime: int = started_at + self._database.uptime() - uptime
+        return min(now, by_uptime)
+
+    def close(self, lease_id: int, *, billable: bool) -> None:
+        """End a lease's time, with its command's end where that is known, else now, and write its price.
+
+        The price is 0 where the lease never ran a command, or is the service's to pay.
+        """
+        shape, started_at, exited_at, ended_at = written(self._lease.one(id=lease_id))
+        finished_at = ended_at if exited_at is None else exited_at
+        if finished_at is None:
+            finished_at = self.now(lease_id)
         amount_cents = 0
         if billable and started_at is not None:
             amount_cents = cost_cents(self._billing, shape, max(0, finished_at - started_at) // SECOND)

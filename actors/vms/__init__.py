@@ -5,12 +5,13 @@ from __future__ import annotations
 from actors.vms.collect import Garbled, Packed, list_files, pack
 from actors.vms.command import (
     CommandSpec,
+    CommandState,
     Exited,
     GuestLost,
     NotStarted,
     follow,
+    inspect,
     start,
-    started,
     terminate,
 )
 from actors.vms.connection import Completed, Connection, HostKeyMismatch, OutputTooLong
@@ -26,6 +27,7 @@ from actors.vms.stream import CommandTimeout, ConnectionLost
 
 __all__ = [
     "CommandSpec",
+    "CommandState",
     "CommandTimeout",
     "Completed",
     "Connection",
@@ -54,11 +56,11 @@ __all__ = [
     "Window",
     "check_source",
     "follow",
+    "inspect",
     "lay_source",
     "list_files",
     "pack",
     "script",
     "start",
-    "started",
     "terminate",
 ]

@@ -1,7 +1,7 @@
 """The one command of a VM, which belongs to no connection: started, followed from any byte, ended.
 
-Under a supervisor in the VM (``guest/supervise.sh``) it outlives dropped connections and the daemon itself (engine.md,
-"A job attempt").
+Under a supervisor in the VM (``guest/supervise.sh``) it outlives dropped connections and the daemon itself, and so does
+its time-out (engine.md, "A job attempt").
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass, field
+from enum import Enum, auto
+from math import ceil, isfinite
 from typing import TYPE_CHECKING
 
 from actors.vms.guest import script
@@ -22,13 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CommandSpec",
+    "CommandState",
     "Exited",
     "Following",
     "GuestLost",
     "NotStarted",
     "follow",
+    "inspect",
     "start",
-    "started",
     "terminate",
 ]
 
@@ -42,18 +45,19 @@ _KILLED = 137
 _EXIT_CODES = range(256)
 
 
-class NotStarted(VmError):
-    """No command was started in this VM."""
-
-
 class GuestLost(VmLost):
     """The command's supervisor is gone, and with it the rest of the output and the exit code."""
+
+
+class NotStarted(GuestLost):
+    """No command was started in this VM, or it hides that."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandSpec:
     """What to run: ``bash -c command``, or ``sh`` where there is no bash, as root with just this environment.
 
+    The VM itself ends it after ``seconds``: TERM to it and all that came from it, KILL after ``grace`` seconds more.
     Of the combined output ``output_limit`` bytes are kept, rounded up to 512. ``processes`` bounds its processes and
     threads where it runs in a user namespace, so that room is left to end it. Raises ValueError for text that no
     program can be given.
@@ -62,6 +66,8 @@ class CommandSpec:
     command: str
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str = "/workspace"
+    seconds: float = 3600.0
+    grace: float = 10.0
     output_limit: int = 100 << 20
     processes: int = 4000
 
@@ -74,13 +80,27 @@ class CommandSpec:
             raise ValueError(message)
 
 
+class CommandState(Enum):
+    """How far a VM is with its one command."""
+
+    NOT_STARTED = auto()
+    RUNNING = auto()
+    ENDED = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """How a command ended: a signal N is 128 + N. ``size`` bytes of output were kept; ``truncated``: there was more."""
+    """How a command ended, by the VM's word: a signal N is 128 + N.
+
+    ``size`` bytes of output were kept; ``truncated``: there was more. ``timed_out``: the VM ended it for its time.
+    ``seconds_ago`` counts from the command's end to this answer; None from the supervisor of an older release.
+    """
 
     exit_code: int
     size: int
     truncated: bool
+    timed_out: bool = False
+    seconds_ago: float | None = field(default=None, compare=False)
 
 
 def start(connection: Connection, spec: CommandSpec) -> None:
@@ -89,9 +109,14 @@ def start(connection: Connection, spec: CommandSpec) -> None:
     Raises VmError where the VM cannot run it, ConnectionLost or CommandTimeout where it may or may not have started.
     """
     said = b""
-    with connection.stream(
-        script("supervise", limit=spec.output_limit), stdin=_init(spec).encode(), timeout=_ANSWER
-    ) as answer:
+    supervise = script(
+        "ending",
+        "supervise",
+        limit=spec.output_limit,
+        allowed=max(1, ceil(spec.seconds * 100)),
+        grace=round(spec.grace * 100),
+    )
+    with connection.stream(supervise, stdin=_init(spec).encode(), timeout=_ANSWER) as answer:
         for block in answer:
             said += block
             if said.startswith(b"started\n"):
@@ -100,10 +125,13 @@ def start(connection: Connection, spec: CommandSpec) -> None:
     raise VmError(message)
 
 
-def started(connection: Connection) -> bool:
-    """Tell whether the VM's command was started, whether or not it has ended since."""
-    done = connection.run("[ -e /run/ci-daemon/command ]", timeout=_ANSWER)
-    return done.exit_code == 0
+def inspect(connection: Connection) -> CommandState:
+    """Ask whether the VM's command was started and has ended; one whose supervisor is gone has."""
+    done = connection.run(script("locate", "inspect"), timeout=_ANSWER)
+    if done.exit_code == _NEVER_STARTED:
+        return CommandState.NOT_STARTED
+    over = done.exit_code == _SUPERVISOR_GONE or done.stdout == b"ended\n"
+    return CommandState.ENDED if over else CommandState.RUNNING
 
 
 class Following:
@@ -145,9 +173,10 @@ def follow(connection: Connection, offset: int = 0) -> Following:
 def terminate(connection: Connection, grace: float = 10.0) -> None:
     """End the command: TERM to it and all that came from it, after ``grace`` seconds KILL. Returns when all is dead.
 
-    What was never started or has ended is fine. Raises VmError where this cannot be done: then only the VM's end helps.
+    Once asked, the VM does it, whatever becomes of the connection. What was never started or has ended is fine. Raises
+    VmError where this cannot be done: then only the VM's end helps.
     """
-    ending = script("locate", "terminate", grace=f"{grace:.3f}")
+    ending = script("ending", "locate", "terminate", grace=round(grace * 100))
     try:
         done = connection.run(ending, timeout=grace + _ANSWER)
     except CommandTimeout as error:
@@ -173,10 +202,21 @@ def _outcome(status: int, told: bytes) -> Exited:
         (exit_code,) = map(int, facts.get("exit", [_KILLED]))
         if exit_code not in _EXIT_CODES:
             raise ValueError(exit_code)
+        seconds_ago = _seconds_ago(facts)
     except (KeyError, ValueError) as error:
         message = "the supervisor of the VM's command is gone"
         raise GuestLost(message) from error
-    return Exited(exit_code, size, truncated=dropped > 0)
+    return Exited(exit_code, size, dropped > 0, "timed-out" in facts, seconds_ago)
+
+
+def _seconds_ago(facts: Mapping[str, list[str]]) -> float | None:
+    """Return how long ago the command ended. Raises KeyError and ValueError where the VM talks nonsense."""
+    if "ended" not in facts:
+        return None
+    (ended,), (now,) = map(float, facts["ended"]), map(float, facts["now"])
+    if not isfinite(now - ended):
+        raise ValueError(now, ended)
+    return max(0.0, now - ended)
 
 
 def _init(spec: CommandSpec) -> str:
@@ -198,7 +238,8 @@ for shell in /bin/bash /usr/bin/bash /usr/local/bin/bash /bin/sh; do
 done
 set -- "$(command -v setsid)" "$shell"
 exec 2>/dev/null
-echo started >&4
+read -r uptime _ </proc/uptime
+echo "started $uptime" >&4
 echo started >&8
 (
 unset LC_ALL PATH PWD OLDPWD SHLVL

@@ -36,6 +36,7 @@ class LeaseRow(peewee.Model):
     boot = peewee.TextField(null=True)
     started_uptime = peewee.BigIntegerField(null=True)
     killed_by = peewee.TextField(null=True)
+    seen_at = InstantField(null=True)
 
     class Meta:
         table_name = "leases"

@@ -37,8 +37,8 @@ def lose(host: Host, build: Build, attempt: int) -> None:
     ],
 )
 def test_neither_kind_of_retry_eats_the_others(host: Host, plays: str, state: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(host.storage.jobs._meter, "_rates", PRICE)
-    monkeypatch.setattr(host.storage, "rates", PRICE)
+    monkeypatch.setattr(host.storage.jobs._meter, "_billing", PRICE)
+    monkeypatch.setattr(host.storage, "billing", PRICE)
     script = plays.split()
     lost = " ".join(str(number) for number, play in enumerate(script, 1) if play == "lost")
     passed = " ".join(str(number) for number, play in enumerate(script, 1) if play == "passed")

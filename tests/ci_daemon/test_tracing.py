@@ -50,7 +50,7 @@ def run(world: World, build: Build, position: int, to: JobState = JobState.PASSE
     clock.turn(seconds=3)
     world.storage.leases.start(lease.id, job.id)
     clock.turn(seconds=4)
-    world.storage.attempts.over(job.id)
+    world.storage.leases.stopped(lease.id, job.id, None)
     clock.turn(seconds=5)
     world.finish(job, lease, to=to, **outcome)
     world.storage.leases.end(lease.id)

@@ -165,3 +165,57 @@ def test_a_clock_that_jumps_costs_nothing_within_one_boot(
     assert over.amount_cents == seconds * 42_000 // 1_000_000
     window = (lease.created_at - timedelta(days=1), lease.created_at + timedelta(days=1))
     assert storage.usage.total(world.pipeline.organization_id, *window).cpu_seconds == 2 * seconds
+
+
+class TestTheEndOfACommand:
+    """By its VM's word it was so many seconds ago: that is what is billed, in the bounds of what the service knows."""
+
+    @pytest.mark.parametrize(
+        ("told", "ran"),
+        [(None, 100.0), (0.0, 100.0), (40.0, 60.0), (95.0, 30.0), (1e300, 30.0)],
+        ids=["not told", "now", "a while ago", "before it was seen", "before all time"],
+    )
+    def test_it_is_between_when_it_was_last_seen_and_now(
+        self, storage: Storage, world: World, clock: HandClock, told: float | None, ran: float
+    ):
+        lease = world.start(job := world.job(world.build()))
+        clock.turn(seconds=30)
+        assert storage.leases.seen(lease.id) == 30
+        clock.turn(seconds=70)
+        assert storage.leases.stopped(lease.id, job.id, told) == ran
+        clock.turn(seconds=3600)
+        assert world.finish(job, lease, to=JobState.TIMED_OUT, frm=JobState.RUNNING)
+        storage.leases.end(lease.id)
+        over, ended = storage.leases.get(lease.id), storage.jobs.get(job.id)
+        assert over is not None
+        assert ended is not None
+        assert over.finished_at == ended.finished_at
+        assert over.amount_cents == int(ran) * 42_000 // 1_000_000
+        assert storage.ledger.verify() == []
+
+    def test_it_was_not_before_its_start(self, storage: Storage, world: World, clock: HandClock):
+        lease = world.start(job := world.job(world.build()))
+        clock.turn(seconds=100)
+        assert storage.leases.stopped(lease.id, job.id, 200.0) == 0
+
+    def test_the_first_word_of_it_counts(self, storage: Storage, world: World, clock: HandClock):
+        lease = world.start(job := world.job(world.build()))
+        first = clock.turn(seconds=10)
+        storage.leases.stopped(lease.id, job.id, 0.0)
+        clock.turn(seconds=10)
+        storage.leases.stopped(lease.id, job.id, 0.0)
+        world.finish(job, lease)
+        over = storage.leases.get(lease.id)
+        assert over is not None
+        assert over.finished_at == first
+
+    def test_a_clock_that_jumped_moves_nothing(
+        self, storage: Storage, world: World, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    ):
+        lease = world.start(job := world.job(world.build()))
+        clock.turn(seconds=50)
+        uptime = clock.monotonic()
+        monkeypatch.setattr(clock, "monotonic", lambda: uptime)
+        clock.turn(days=3)
+        assert storage.leases.seen(lease.id) == 50
+        assert storage.leases.stopped(lease.id, job.id, 0.0) == 50

@@ -1,12 +1,14 @@
-# Runs the VM's one command, keeps its output and exit code, and holds them until the VM ends.
+# Runs the VM's one command, ends it when its time is over, and keeps its output and exit code until the VM ends.
 #
-# Set before: limit, the most bytes of output to keep, rounded up to blocks of 512. stdin: the script of the command's
-# init, see command.py. When the command has started this says `started` on stdout (descriptor 8), and where it cannot,
-# why. sshd makes it the leader of a session without a terminal and leaves it alone when its channel or connection ends.
+# Set before: limit, the most bytes of output to keep, rounded up to blocks of 512; allowed, the hundredths of a second that
+# the command may take; grace, those that it has after TERM. stdin: the script of the command's init, see command.py. When
+# the command has started this says `started` on stdout (descriptor 8), and where it cannot, why. sshd makes it the leader
+# of a session without a terminal and leaves it alone when its channel or connection ends.
 #
 # Others read what this process holds open, so that nothing is lost when the command, which is root, removes files:
 #   3  the combined output
-#   4  lines: `namespace PID`, `started`, `exit CODE`, `output SIZE DROPPED`; locked until all of them are there
+#   4  lines: `namespace PID`, `started UPTIME`, `timed-out`, `exit CODE`, `output SIZE DROPPED`, `ended UPTIME`; the third
+#      where its time was over, the fourth unless its init was killed; locked until all of them are there
 
 PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 export PATH LC_ALL
@@ -30,6 +32,24 @@ if ! echo "$$" >"$dir/command"; then
     exit 1
 fi
 set +C
+rm -f "$dir/ending"
+
+# The limit is enforced here, where it outlives every connection and the daemon. The time counts from the command's start.
+# Nobody waits for this process, so it is made init's: the last thing that this shell becomes takes in no child.
+(
+    (
+        exec 5<&- 8>&- 9<&-
+        left=$allowed
+        while [ "$left" -gt 0 ]; do
+            ended_within "$left" && exit
+            uptime=$(sed -n 's/^started //p' "/proc/self/fd/4")
+            [ -n "$uptime" ] && left=$(($(hundredths "$uptime") + allowed - $(now)))
+        done
+        read -r _ namespace <"/proc/self/fd/4"
+        is_first && echo timed-out >&4 && signal TERM
+        kill_after_grace
+    ) &
+)
 
 # The command has a PID namespace of its own: when its init ends, the kernel kills whatever the command left behind.
 (
@@ -43,7 +63,8 @@ set +C
         dropped=$(($(wc -c) + 1))
     fi
     size=$(wc -c <"/proc/self/fd/3")
-    echo "output $size $dropped" >&4
+    read -r uptime _ </proc/uptime
+    printf 'output %s %s\nended %s\n' "$size" "$dropped" "$uptime" >&4
 )
 
 while read -r word _; do

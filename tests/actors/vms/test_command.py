@@ -14,6 +14,7 @@ import pytest
 
 from actors.vms import (
     CommandSpec,
+    CommandState,
     Connection,
     ConnectionLost,
     Exited,
@@ -21,17 +22,19 @@ from actors.vms import (
     NotStarted,
     VmError,
     follow,
+    inspect,
     start,
-    started,
     terminate,
 )
 from actors.vms import (
     command as command_module,
 )
 from tests.actors.vms.conftest import Vm
+from tests.sleeper import Sleeper
 
 PATIENCE = 20.0
 SUPERVISOR = "read -r pid </run/ci-daemon/command"
+ENDING = "/run/ci-daemon/ending"
 
 
 def output_of(connection: Connection, command: str, **settings: object) -> bytes:
@@ -144,25 +147,27 @@ class TestStarting:
                 thread.join()
         assert b"".join(follow(connection)) == b"once\n"
 
-    def test_whether_a_command_was_started_can_be_asked(self, connection: Connection):
-        assert not started(connection)
-        start(connection, CommandSpec("true"))
-        assert started(connection)
-        ended(connection)
-        assert started(connection)
+    def test_how_far_a_command_is_can_be_asked(self, vm: Vm, connection: Connection):
+        assert inspect(connection) is CommandState.NOT_STARTED
+        start(connection, CommandSpec("sleep 60"))
+        assert inspect(connection) is CommandState.RUNNING
+        terminate(connection)
+        assert inspect(connection) is CommandState.ENDED
+        connection.run(f"{SUPERVISOR}; kill -KILL $pid", timeout=PATIENCE)
+        assert inspect(connection) is CommandState.ENDED
 
     def test_what_cannot_be_started_says_why_and_may_be_tried_again(self, connection: Connection):
         with pytest.raises(VmError, match="can't cd to /nowhere"):
             start(connection, CommandSpec("true", cwd="/nowhere"))
-        assert not started(connection)
+        assert inspect(connection) is CommandState.NOT_STARTED
         assert output_of(connection, "echo fine") == b"fine\n"
 
     def test_a_start_of_which_only_a_part_arrives_runs_nothing(self, vm: Vm, connection: Connection):
         half = command_module._init(CommandSpec("touch /tmp/ran; echo $X", env={"X": "y" * 100}))[:-20]
-        script = command_module.script("supervise", limit=1000)
+        script = command_module.script("ending", "supervise", limit=1000, allowed=100, grace=0)
         assert b"yntax error" in connection.run(script, stdin=half.encode(), timeout=PATIENCE).stdout
         assert connection.run("[ -e /tmp/ran ]", timeout=PATIENCE).exit_code == 1
-        assert not started(connection)
+        assert inspect(connection) is CommandState.NOT_STARTED
 
     @pytest.mark.parametrize(
         "wrong",
@@ -379,6 +384,92 @@ class TestTerminating:
         ended(connection)
         terminate(connection)
         assert ended(connection) == Exited(5, 0, truncated=False)
+
+    def test_a_vm_ends_what_it_was_asked_to_though_the_connection_ends(self, vm: Vm, connection: Connection):
+        sleeper = Sleeper()
+        start(connection, CommandSpec(f"trap '' TERM; {sleeper.command}"))
+        sleeper.wait_for(runs=True)
+        with vm.connect() as asking:
+
+            def ask() -> None:
+                with suppress(VmError):
+                    terminate(asking, grace=1.0)
+
+            asked = threading.Thread(target=ask)
+            asked.start()
+            connection.run(f"until [ -e {ENDING} ]; do sleep 0.01; done", timeout=PATIENCE)
+        asked.join()
+        connection.close()
+        assert sleeper.runs
+        sleeper.wait_for(runs=False)
+        with vm.connect() as another:
+            assert (ended(another).exit_code, ended(another).timed_out) == (137, False)
+
+
+class TestTimeOut:
+    def test_a_vm_ends_its_command_in_time_though_nobody_is_there(self, vm: Vm, connection: Connection):
+        sleeper = Sleeper()
+        start(connection, CommandSpec(sleeper.command, seconds=2.0))
+        connection.close()
+        began = time.monotonic()
+        sleeper.wait_for(runs=True)
+        sleeper.wait_for(runs=False)
+        over = time.monotonic()
+        assert 1.5 < over - began < 6
+        with vm.connect() as another:
+            exited = ended(another)
+            again = ended(another)
+        assert exited == Exited(143, 0, truncated=False, timed_out=True)
+        assert exited.seconds_ago is not None
+        assert again.seconds_ago is not None
+        assert 0 <= exited.seconds_ago <= again.seconds_ago < time.monotonic() - over + 1
+
+    def test_a_command_that_ignores_its_time_out_is_killed(self, connection: Connection):
+        began = time.monotonic()
+        start(connection, CommandSpec("trap '' TERM; while :; do sleep 0.1; done", seconds=0.5, grace=0.5))
+        assert ended(connection) == Exited(137, 0, truncated=False, timed_out=True)
+        assert 0.9 < time.monotonic() - began < 6
+        assert left_running(connection) == []
+
+    def test_without_a_grace_a_command_is_killed_at_once(self, connection: Connection):
+        start(connection, CommandSpec("trap '' TERM; while :; do sleep 0.1; done", seconds=0.3, grace=0.0))
+        assert ended(connection) == Exited(137, 0, truncated=False, timed_out=True)
+
+    def test_a_command_without_time_left_is_ended_as_it_starts(self, connection: Connection):
+        start(connection, CommandSpec("sleep 600", seconds=-3.0, grace=0.0))
+        assert ended(connection).timed_out
+
+    def test_a_command_may_use_its_grace_to_clean_up(self, connection: Connection):
+        tidy = "trap 'echo tidied; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+        start(connection, CommandSpec(tidy, seconds=0.5))
+        assert b"".join(follow(connection)).endswith(b"tidied\n")
+        assert (ended(connection).exit_code, ended(connection).timed_out) == (0, True)
+
+    def test_a_command_that_ends_in_time_is_not_noted(self, connection: Connection):
+        start(connection, CommandSpec("sleep 0.2; exit 3", seconds=30))
+        assert ended(connection) == Exited(3, 0, truncated=False, timed_out=False)
+        connection.run("while pgrep -x timeout; do sleep 0.01; done", timeout=PATIENCE)
+
+    def test_two_who_end_a_command_send_one_term(self, connection: Connection):
+        count = "trap 'echo TERM' TERM; echo up; while :; do sleep 0.05; done"
+        start(connection, CommandSpec(count, seconds=0.3, grace=1.0))
+        connection.run(f"until [ -e {ENDING} ]; do sleep 0.01; done", timeout=PATIENCE)
+        terminate(connection, grace=1.0)
+        assert b"".join(follow(connection)).count(b"TERM\n") == 1
+        assert ended(connection).timed_out
+
+    def test_a_command_that_is_being_canceled_does_not_time_out(self, connection: Connection):
+        start(connection, CommandSpec("trap '' TERM; echo up; while :; do sleep 0.05; done", seconds=1.0, grace=0.1))
+        assert next(iter(follow(connection))) == b"up\n"
+        terminate(connection, grace=2.0)
+        assert (ended(connection).exit_code, ended(connection).timed_out) == (137, False)
+
+    @pytest.mark.parametrize("said", ["ended x", "ended", "ended 1 2", "ended nan", "ended inf"])
+    def test_an_end_at_no_time_is_not_taken_from_a_command(self, connection: Connection, said: str):
+        forge = f"umount /run/ci-daemon && echo '\n{said}' | dd oflag=seek_bytes seek=300 conv=notrunc"
+        start(connection, CommandSpec(f"echo; {forge} of=$(echo /run/ci-daemon/result.*) status=none"))
+        with pytest.raises(GuestLost):
+            ended(connection)
 
 
 def asdict_of(endpoint: object) -> dict[str, object]:
