@@ -1,4 +1,7 @@
-"""What jobs left: lists, and downloads by ranges (wire-decisions.md, "Logs and artifacts")."""
+"""What jobs left: lists, and downloads by ranges (wire-decisions.md, "Logs and artifacts").
+
+Members alone read artifacts: of a public pipeline only builds, jobs and logs are public.
+"""
 
 from __future__ import annotations
 
@@ -70,11 +73,10 @@ class Artifacts:
         Answer(200, "A page of artifacts.", PageRecord[ArtifactRecord]),
         errors=(*_BUILD_ERRORS, *PAGE_ERRORS),
         parameters=PAGE_PARAMETERS,
-        security="optional",
     )
     def on_get_of_build(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
         """List what a build's jobs have left, each job's files together, the job first that ended first."""
-        build = self._access.readable_build(req, org, pipeline, number)
+        build = self._access.build(req, org, pipeline, number)
         page = partial(self._artifacts.page_of_build, build.id)
         self._pager.answer(req, resp, f"artifacts/{build.id}", page, self._recorder(build))
 
@@ -83,13 +85,12 @@ class Artifacts:
         Answer(200, "A page of artifacts.", PageRecord[ArtifactRecord]),
         errors=(*_BUILD_ERRORS, "job_not_found", *PAGE_ERRORS),
         parameters=PAGE_PARAMETERS,
-        security="optional",
     )
     def on_get_of_job(
         self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str, job_id: str
     ) -> None:
         """List what a job has left. They appear when its command has ended, before the job itself has."""
-        build = self._access.readable_build(req, org, pipeline, number)
+        build = self._access.build(req, org, pipeline, number)
         job = job_in_build(self._storage, build, job_id)
         page = partial(self._artifacts.page_of_job, job.id)
         self._pager.answer(req, resp, f"artifacts/{build.id}/{job.id}", page, self._recorder(build))
@@ -107,7 +108,6 @@ class Artifacts:
         parameters=(
             Parameter("Range", "One range of bytes.", {"type": "string", "examples": ["bytes=0-65535"]}, "header"),
         ),
-        security="optional",
     )
     def on_get_download(
         self,
@@ -122,7 +122,7 @@ class Artifacts:
 
         It comes as bytes to be saved, whatever it is: a browser never shows what a job has written as a page.
         """
-        build = self._access.readable_build(req, org, pipeline, number)
+        build = self._access.build(req, org, pipeline, number)
         artifact, file = self._there(build, id)
         wanted = parse_range(req.get_header("Range"))
         span = (0, artifact.file_size) if wanted is None else wanted.within(artifact.file_size)

@@ -135,7 +135,8 @@ class Builds:
         """Create a build of the pipeline that a repository has by a name; any member may.
 
         `repo_name` is compared without regard to case, `source_slug` exactly; of several pipelines the oldest is meant.
-        Where there is none, and the source in the body declares it, it is made.
+        Where there is none, and the source in the body declares it, it is made, with the slug
+        `<owner>-<repo>-<source_slug>`.
         """
         member = self._access.member(req, org)
         submission = Submission.read(req, member)

@@ -154,12 +154,15 @@ def test_only_who_may_read_the_build_reads_what_it_left(world: World, bob: Accou
         assert (refused.status_code, refused.json["error"]["code"]) == (404, "organization_not_found")
 
 
-def test_everyone_reads_what_a_public_pipelines_builds_left(world: World, ada: Account):
+def test_artifacts_of_a_public_pipeline_are_for_members_alone(world: World, ada: Account, bob: Account):
     build = ada.pipeline("open", visibility="public").build()
-    (left,) = leave(build.job(), f=b"free")
+    job = build.job()
+    (left,) = leave(job, f=b"ours")
 
-    assert len(world.anonymous.simulate_get(f"{build.path}/artifacts").json["data"]) == 1
-    assert world.anonymous.simulate_get(f"{build.path}/artifacts/{left.uuid}/download").content == b"free"
+    for path in (f"{build.path}/artifacts", f"{job.path}/artifacts", f"{build.path}/artifacts/{left.uuid}/download"):
+        assert world.anonymous.simulate_get(path).status_code == 401
+        assert bob.client.simulate_get(path).json["error"]["code"] == "organization_not_found"
+        assert ada.client.simulate_get(path).status_code == 200
 
 
 def test_another_builds_artifact_and_what_is_no_id_are_not_found(pipeline: PipelinePath, build: BuildPath):
@@ -198,4 +201,4 @@ def test_a_file_that_is_gone_from_the_disk_or_not_whole_is_gone_and_the_operator
 def test_a_token_that_is_no_good_is_refused_even_where_none_is_needed(world: World, ada: Account):
     build = ada.pipeline("open", visibility="public").build()
     client = testing.TestClient(world.app, headers={"Authorization": "Bearer nonsense"})
-    assert client.simulate_get(f"{build.path}/artifacts").status_code == 401
+    assert client.simulate_get(f"{build.path}/jobs").status_code == 401

@@ -18,12 +18,9 @@ READABLE = {
     "getJobLog",
     "streamJobLog",
     "getRenderLog",
-    "listBuildArtifacts",
-    "listJobArtifacts",
-    "downloadArtifact",
 }
 
-NOTHING_THERE = {"artifact_not_found", "render_log_not_found"}
+NOTHING_THERE = {"render_log_not_found"}
 
 
 @pytest.fixture
