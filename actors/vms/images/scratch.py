@@ -1,4 +1,4 @@
-"""A folder open to the VMs' ids, for programs that find their files by name; it goes even where they are killed."""
+"""A folder open to the VMs' root, for programs that find their files by name; it goes even where they are killed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.vms.images.tree import Tree
+from actors.vms.sandbox.userns import run_mapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +26,9 @@ def scratch(making: Path, idmap: IdMap) -> Iterator[Path]:
     """Give such a folder, whose name is in a file of ``making`` for as long as it may be there."""
     folder = _PLACE / f"ci-daemon-image-{secrets.token_hex(8)}"
     (making / _NOTE).write_text(str(folder), encoding="ascii")
-    folder.mkdir()
-    folder.chmod(0o755)
+    folder.mkdir(mode=0o700)
+    run_mapped(["chgrp", "0", folder.name], idmap=idmap.with_caller(), cwd=_PLACE)
+    folder.chmod(0o710)
     try:
         yield folder
     finally:

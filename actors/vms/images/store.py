@@ -18,6 +18,7 @@ from actors.vms.images.registry import Reference
 from actors.vms.images.scratch import scratch, sweep_scratch
 from actors.vms.images.tree import Tree, missing_programs
 from actors.vms.provider import ImageNotFound, VmError
+from actors.vms.sandbox.userns import close_to_others
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -63,8 +64,10 @@ class ImageStore:
     """
 
     def __init__(self, folder: Path, idmap: IdMap) -> None:
+        """Use ``folder``, which only its owner may enter: the trees hold setuid programs of the VMs' root."""
         self._folder = folder
         self._idmap = idmap
+        close_to_others(folder)
 
     def names(self) -> list[str]:
         """Name every image."""
@@ -250,7 +253,8 @@ class ImageStore:
     def _locked(self, name: str) -> Iterator[None]:
         """Hold a name: whoever else makes or removes that image waits. Removes what the dead have left behind."""
         check_name(name)
-        (self._folder / _LOCKS).mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self._folder / _LOCKS).mkdir(exist_ok=True)
         with self._lock(folder_of(name), fcntl.LOCK_EX):
             left = self._folder / f"{_MAKING}{folder_of(name)}"
             if left.exists():

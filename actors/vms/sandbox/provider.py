@@ -17,6 +17,7 @@ from actors.vms.sandbox.limits import Limits
 from actors.vms.sandbox.measuring import measure
 from actors.vms.sandbox.network import RESOLVER, NetworkSettings, plan_network
 from actors.vms.sandbox.nursery import Nursery
+from actors.vms.sandbox.userns import close_to_others
 from actors.vms.sandbox.vm import Record, Vm
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class SandboxProvider:
         """
         self.limits = Limits.of_host(settings.processes)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        close_to_others(folder)
         self._vms = folder / "vms"
         self._vms.mkdir(exist_ok=True)
         self._nursery = Nursery()

@@ -10,6 +10,7 @@ import pwd
 import shlex
 import shutil
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -20,7 +21,7 @@ from actors.vms.sandbox.program import command
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Extent", "IdMap", "MappedFailed", "NoSubIds", "run_mapped"]
+__all__ = ["Extent", "IdMap", "MappedFailed", "NoSubIds", "close_to_others", "run_mapped"]
 
 SIZE = 65536
 """Ids of a VM's outer user namespace; root and all other users of the VM are among them (``launcher/shares.py``)."""
@@ -29,6 +30,7 @@ CALLER = SIZE
 """The id by which a program in ``IdMap.with_caller()`` sees what belongs to the caller."""
 
 _FIRST_FREE = 100_000
+_FOR_OTHERS = 0o077
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/",
@@ -137,6 +139,17 @@ def run_mapped(
         message = f"`{shlex.join(argv)}` ended with {done.returncode}: {reason or 'no message'}"
         raise MappedFailed(message)
     return done.stdout
+
+
+def close_to_others(folder: Path) -> None:
+    """Let nobody but its owner enter a folder with files of the VMs' ids. It may be another user's, or not there.
+
+    Programs of the VMs get into it by their working directory or a descriptor.
+    """
+    with suppress(FileNotFoundError):
+        found = folder.stat()
+        if found.st_uid == os.geteuid() and found.st_mode & _FOR_OTHERS:
+            folder.chmod(found.st_mode & ~_FOR_OTHERS & 0o7777)
 
 
 @dataclass(frozen=True, slots=True)

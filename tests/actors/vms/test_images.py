@@ -372,7 +372,7 @@ def test_the_folder_that_a_dead_build_worked_in_is_swept(tmp_path: Path, idmap: 
     (tmp_path / ".locks").mkdir()
     with ExitStack() as alive:
         folder = alive.enter_context(scratch(making, idmap))
-        assert folder.stat().st_mode & 0o777 == 0o755
+        assert folder.stat().st_mode & 0o777 == 0o710
         run_mapped(["mkdir", "inside"], idmap=idmap.with_caller(), cwd=folder)
         ImageStore(tmp_path, idmap).sweep()
         assert not folder.exists()
