@@ -128,3 +128,11 @@ def test_two_repositories_never_meet_in_one_pipeline(storage: Storage, world: Wo
     ]
     assert slugs == ["acme-one-ci", "acme-two-ci", "other-one-ci", "acme-one-ci"]
     assert storage.pipelines.by_slug(organization_id, "ci") is None
+
+
+def test_a_pipeline_that_is_known_keeps_its_slug(storage: Storage, world: World):
+    organization_id = world.pipeline.organization_id
+    storage.pipelines.update(world.pipeline.id, repo_name="Acme/One", source_slug="ci")
+    declared = Declaration("CI", allow_manual=True, triggers=())
+    found = storage.declarations.register(organization_id, "acme/one", "ci", "main", declared)
+    assert (found.id, found.slug) == (world.pipeline.id, world.pipeline.slug)
