@@ -6,7 +6,7 @@ namespace to the host and to other VMs.
 
 A filter sees numbers, never what a pointer leads to. So ``clone3`` fails as on kernels without it, unless nested user
 namespaces are allowed, and libraries fall back to ``clone``. ``socketcall``, a call of 32-bit x86, makes no socket:
-musl and static Go programs make theirs by ``socket``; programs with glibc for i386 have none.
+programs with musl make theirs by ``socket``, programs with glibc or of Go have none.
 """
 
 from __future__ import annotations
