@@ -16,6 +16,7 @@ from actors.assignment import spec_of
 from actors.environment import job_environment
 from actors.link import Abandoned, Link
 from actors.outcome import DiskUse, Limit, limit_of, may_have_filled
+from actors.workspace import lay_source
 from storage import Masker
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from actors.assignment import Assignment
     from actors.runtime import Runtime
-    from storage import LogWriter
+    from storage import LogWriter, Snapshot
 
 __all__ = ["Attempt", "Prepared"]
 
@@ -83,7 +84,8 @@ class Attempt:
     def prepare(self) -> Prepared:
         """Lay the source into the VM and start the command, unless it was started before.
 
-        Raises SecretNotFound and EnvironmentTooLarge before anything is laid there, SourceError, VmError and VmLost.
+        Raises SecretNotFound and EnvironmentTooLarge before anything is laid there, SourceError, SnapshotNotFound,
+        VmError and VmLost.
         """
         connection = self._link.connected()
         state = vms.CommandState.NOT_STARTED if self._fresh else vms.inspect(connection)
@@ -108,7 +110,7 @@ class Attempt:
             of_build=self._runtime.storage.builds.env(self._build.id),
             secrets=secrets,
         )
-        self._lay_source(connection)
+        self._lay_source()
         self._link.check()
         self._notices()
         self._looked = DiskUse(written=0, free=self._free())
@@ -212,7 +214,7 @@ class Attempt:
         """
         self._link.disconnect()
         name, provider = self._lease.uuid, self._runtime.provider
-        self._runtime.storage.snapshots.add(name, self._job.id, provider.name, base=self._parent_disk())
+        self._runtime.storage.snapshots.add(name, self._job.id, provider.name, base=self._base())
         provider.snapshot(name, name)
 
     def release(self) -> None:
@@ -243,7 +245,7 @@ class Attempt:
     def _create(self) -> None:
         """Make the VM, again and again with pauses until the acquire time-out is over."""
         provider, clock = self._runtime.provider, self._runtime.clock
-        spec = spec_of(self._lease, self._parent_disk())
+        spec = spec_of(self._lease, self._base())
         deadline = clock.monotonic() + self._runtime.settings.jobs.acquire_timeout
         waits = iter(_ACQUIRE_WAITS)
         while True:
@@ -265,8 +267,8 @@ class Attempt:
     def _free(self) -> int:
         return shutil.disk_usage(self._runtime.storage.directory).free
 
-    def _parent_disk(self) -> str | None:
-        """Name the snapshot to start from, None for the image. Raises SnapshotNotFound."""
+    def _parent_disk(self) -> Snapshot | None:
+        """Return the snapshot to start from, None for the image. Raises SnapshotNotFound."""
         parent = self._assignment.parent
         if parent is None:
             return None
@@ -274,13 +276,15 @@ class Attempt:
         if snapshot is None:
             message = f'the step "{parent.name}" left no disk to build in'
             raise vms.SnapshotNotFound(message)
-        return snapshot.name
+        return snapshot
 
-    def _lay_source(self, connection: vms.Connection) -> None:
-        if self._build.has_source:
-            archive = self._runtime.storage.sources.path(self._build.uuid)
-            vms.check_source(archive, max_bytes=self._lease.shape.disk_gb * 2**30, sha256=self._build.source_sha256)
-            vms.lay_source(connection, archive, timeout=self._runtime.settings.jobs.source_timeout)
+    def _base(self) -> str | None:
+        """Name the snapshot to start from, None for the image. Raises SnapshotNotFound."""
+        disk = self._parent_disk()
+        return None if disk is None else disk.name
+
+    def _lay_source(self) -> None:
+        lay_source(self._runtime, self._build, self._lease, self._parent_disk(), self._link)
 
     def _notices(self) -> None:
         """Say in the log what a user would wonder about before the first line of output. Nothing in the common case.

@@ -9,7 +9,8 @@ from actors.eviction import Forest
 from actors.messages import Stirred
 from actors.runtime import Runtime, post
 from actors.states import JobEvent, next_state
-from actors.vms import VmError
+from actors.vms import SnapshotNotFound, VmError
+from actors.workspace import maker_of, manifest_held
 from storage import CacheName
 
 if TYPE_CHECKING:
@@ -44,16 +45,34 @@ def take_hit(runtime: Runtime, job_id: int) -> bool:
 
 
 def cached_disk(runtime: Runtime, build: Build, job: Job) -> CacheEntry | None:
-    """Return what the cache has of a job. An entry whose disk is gone, or whose image was replaced, is forgotten."""
+    """Return what the cache has of a job. An entry of no use is forgotten: see `_is_usable`."""
     if job.cache_key is None or not runtime.settings.cache.max_bytes:
         return None
     image = runtime.images.resolve(job.image)
     entry = runtime.storage.cache.find(CacheName(build.pipeline_id, image, job.cache_key))
-    if entry is None or runtime.provider.snapshot_image(entry.snapshot) == image:
+    if entry is None or _is_usable(runtime, build, entry):
         return entry
     _log.warning("the cached disk %s cannot be used any more and is forgotten", entry.snapshot)
     runtime.storage.cache.drop([entry])
     return None
+
+
+def _is_usable(runtime: Runtime, build: Build, entry: CacheEntry) -> bool:
+    """Tell whether a build's jobs can start from a cached disk.
+
+    Not where the disk is gone, or its image was replaced; where nobody knows which source lies on it; and where the
+    clock was set back, so that its files would seem newer than any source.
+    """
+    if runtime.provider.snapshot_image(entry.snapshot) != entry.name.image or entry.created_at > runtime.clock.now():
+        return False
+    maker = maker_of(runtime.storage, entry.job_id)
+    if maker is not None and maker.id == build.id:
+        return True
+    try:
+        manifest_held(runtime.storage, maker)
+    except SnapshotNotFound:
+        return False
+    return True
 
 
 def keep_disk(runtime: Runtime, build: Build, job: Job, snapshot: str) -> None:

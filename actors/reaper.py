@@ -22,7 +22,7 @@ from storage import DatabaseUnavailable, JobState, LeaseState
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from storage import Lease
+    from storage import Lease, Storage
 
 __all__ = ["expire", "let_go", "make_room", "reap", "reap_unborn", "sweep"]
 
@@ -59,14 +59,16 @@ def let_go(runtime: Runtime) -> None:
 
 
 def sweep(runtime: Runtime) -> None:
-    """Free the disks and source archives of builds that are over, and what the cache holds beyond its budget."""
+    """Free the disks and sources of builds that are over, and what the cache holds beyond its budget."""
     storage = runtime.storage
     evict(storage, runtime.provider, runtime.settings.cache.max_bytes)
     free_disks(storage, runtime.provider)
     for build_uuid in storage.sources.all():
-        build = storage.builds.by_uuid(build_uuid)
-        if build is not None and build.state.terminal:
+        if _is_finished(storage, build_uuid):
             storage.sources.remove(build_uuid)
+    finished = {uuid for uuid in storage.sources.manifests() if _is_finished(storage, uuid)}
+    for build_uuid in finished - storage.snapshots.builds():
+        storage.sources.remove_manifest(build_uuid)
 
 
 def make_room(runtime: Runtime, lacking: int) -> None:
@@ -87,6 +89,11 @@ def expire(runtime: Runtime) -> None:
         _log.warning("the logs of build %s, which is not in the database, are removed", name)
     if strays := storage.artifact_retention.remove_strays(now - _SETTLED):
         _log.warning("%d files of artifacts belonged to no job and were removed", strays)
+
+
+def _is_finished(storage: Storage, build_uuid: str) -> bool:
+    build = storage.builds.by_uuid(build_uuid)
+    return build is not None and build.state.terminal
 
 
 def _reap_vms(runtime: Runtime) -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "KeyUnreadable",
     "KeyUsed",
     "LastOwner",
+    "ManifestUnreadable",
     "MemberNotFound",
     "MigrationFailed",
     "NameUnusable",
@@ -77,6 +78,10 @@ class MigrationFailed(StorageError):
 
 class DatabaseUnreadable(StorageError):
     """The database file cannot be opened, or is no database of this service."""
+
+
+class ManifestUnreadable(StorageError):
+    """The manifest of a source archive is not there, or damaged."""
 
 
 class DatabaseUnavailable(StorageError):

@@ -43,6 +43,10 @@ class Snapshots:
             _SNAPSHOT,
         )
         self._all = Query(database, snapshots.order_by(SnapshotRow.id), _SNAPSHOT)
+        makers = (
+            SnapshotRow.select(BuildRow.uuid).join(JobRow, on=JobRow.id == SnapshotRow.job).join(BuildRow).distinct()
+        )
+        self._builds = Query(database, makers, lambda row: str(row[0]))
         self._in_use = Query(database, disks_in_use, lambda row: str(row[0]))
         self._unneeded = Query(
             database,
@@ -91,6 +95,10 @@ class Snapshots:
     def all(self) -> list[Snapshot]:
         """Return every snapshot, oldest first."""
         return self._all.all()
+
+    def builds(self) -> set[str]:
+        """Return the UUIDs of the builds whose jobs left the snapshots."""
+        return set(self._builds.all())
 
     def in_use(self) -> set[str]:
         """Name the disks of the jobs of unfinished builds."""

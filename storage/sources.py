@@ -1,4 +1,4 @@
-"""Source archives: one file a build."""
+"""Source archives: one file a build, and beside it the manifest, which stays as long as a disk holds the source."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-__all__ = ["ARCHIVE", "PARTIAL", "Sources"]
+__all__ = ["ARCHIVE", "MANIFEST", "PARTIAL", "PARTIAL_MANIFEST", "Sources"]
 
 _SUFFIX = ".tar.gz"
+_MANIFEST = ".manifest"
 
 ARCHIVE = FileKind(
     SOURCES,
@@ -26,12 +27,15 @@ ARCHIVE = FileKind(
     always=True,
 )
 PARTIAL = FileKind(SOURCES, "{build}.partial")
+MANIFEST = FileKind(SOURCES, f"{{build}}{_MANIFEST}")
+"""Without rows: it is of use only with disks, which no backup has."""
 
+PARTIAL_MANIFEST = FileKind(SOURCES, f"{{build}}{_MANIFEST}.{{token}}.partial")
 _FOR_A_WHILE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 class Sources:
-    """The archives that callers sent along with their builds. Safe in any thread."""
+    """The archives that callers sent along with their builds, and their manifests. Safe in any thread."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -40,12 +44,18 @@ class Sources:
         """Return where a build's archive lies, whether it is there or not."""
         return self._directory / ARCHIVE.name(build_uuid)
 
+    def manifest(self, build_uuid: str) -> Path:
+        """Return where the manifest of a build's archive lies, whether it is there or not."""
+        return self._directory / MANIFEST.name(build_uuid)
+
     def store(self, build_uuid: str, archive: bytes | Iterable[bytes]) -> None:
         """Write an archive, whole or in blocks; its file appears whole or not at all.
 
-        Raises DatabaseUnavailable where the disk is full or read-only.
+        The manifest of one that was there before is removed. Raises DatabaseUnavailable where the disk is full or
+        read-only.
         """
         path = self.path(build_uuid)
+        self.remove_manifest(build_uuid)
         partial = self._directory / PARTIAL.name(build_uuid)
         try:
             with partial.open("wb") as file:
@@ -62,7 +72,11 @@ class Sources:
 
     def all(self) -> list[str]:
         """Return the UUIDs of the builds that have an archive."""
-        return sorted(path.name.removesuffix(_SUFFIX) for path in self._directory.glob(f"*{_SUFFIX}"))
+        return self._builds_with(_SUFFIX)
+
+    def manifests(self) -> list[str]:
+        """Return the UUIDs of the builds whose archive has a manifest."""
+        return self._builds_with(_MANIFEST)
 
     def remove_strays(self, before: datetime, build: Callable[[str], object | None]) -> list[str]:
         """Remove the files from before an instant that belong to no build, as ``build`` finds it; return their names.
@@ -71,8 +85,8 @@ class Sources:
         """
         removed = []
         for path in self._directory.iterdir():
-            whole = path.name.endswith(_SUFFIX)
-            if whole and build(path.name.removesuffix(_SUFFIX)) is not None:
+            build_uuid = path.name.removesuffix(_SUFFIX).removesuffix(_MANIFEST)
+            if build_uuid != path.name and build(build_uuid) is not None:
                 continue
             with suppress(FileNotFoundError):
                 if path.stat().st_mtime < before.timestamp():
@@ -83,3 +97,10 @@ class Sources:
     def remove(self, build_uuid: str) -> None:
         """Delete a build's archive, where there is one."""
         self.path(build_uuid).unlink(missing_ok=True)
+
+    def remove_manifest(self, build_uuid: str) -> None:
+        """Delete the manifest of a build's archive, where there is one."""
+        self.manifest(build_uuid).unlink(missing_ok=True)
+
+    def _builds_with(self, suffix: str) -> list[str]:
+        return sorted(path.name.removesuffix(suffix) for path in self._directory.glob(f"*{suffix}"))

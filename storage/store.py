@@ -42,7 +42,7 @@ from storage.schema import migrate, migrations, version
 from storage.secrets import Secrets
 from storage.settlement import Settlement
 from storage.snapshots import Snapshots
-from storage.sources import ARCHIVE, PARTIAL, Sources
+from storage.sources import ARCHIVE, MANIFEST, PARTIAL, PARTIAL_MANIFEST, Sources
 from storage.switches import Switches
 from storage.tokens import Tokens
 from storage.traces import TracesSent
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FILE_KINDS", "Storage"]
 
-FILE_KINDS = (ARCHIVE, PARTIAL, INDEX, LOG, ARTIFACT)
+FILE_KINDS = (ARCHIVE, PARTIAL, MANIFEST, PARTIAL_MANIFEST, INDEX, LOG, ARTIFACT)
 """All kinds of files that the storage keeps beside its database and key, in the order in which they may be copied."""
 
 

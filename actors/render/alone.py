@@ -65,10 +65,13 @@ def render_alone(
 
     The archive is laid into the VM over SSH. Raises RenderFailed and VmError.
     """
-    steps.check(archive, settings.shape.disk_gb * 2**30, "")
-    lease = storage.leases.reserve_warm(str(uuid.uuid4()), provider.name, image, settings.shape)
-    link = Link(provider, clock, lease.uuid)
-    with running(storage, provider, lease, link) as connection:
-        vms.lay_source(connection, archive, timeout=settings.fetch_timeout)
-        with held_to_disk(storage, provider, lease, link, min_free=min_free):
-            return steps.load(connection, organization, slug, settings)
+    with tempfile.TemporaryDirectory() as temporary:
+        manifest = Path(temporary, "manifest")
+        steps.describe(archive, manifest, settings.shape.disk_gb * 2**30, "")
+        lease = storage.leases.reserve_warm(str(uuid.uuid4()), provider.name, image, settings.shape)
+        link = Link(provider, clock, lease.uuid)
+        with running(storage, provider, lease, link) as connection:
+            now = int(clock.now().timestamp())
+            vms.lay_source(connection, archive, manifest, time=now, timeout=settings.fetch_timeout)
+            with held_to_disk(storage, provider, lease, link, min_free=min_free):
+                return steps.load(connection, organization, slug, settings)

@@ -86,7 +86,13 @@ class Rendering:
         """Bring the source into the VM's workspace; return the archive, which the host has from here on."""
         storage, settings = self._runtime.storage, self._runtime.settings.render
         archive, url = storage.sources.path(build.uuid), self._render.source_url
-        disk = settings.shape.disk_gb * 2**30
+        describe = partial(
+            steps.describe,
+            archive,
+            storage.sources.manifest(build.uuid),
+            settings.shape.disk_gb * 2**30,
+            build.source_sha256,
+        )
         deadline = self._runtime.clock.monotonic() + settings.fetch_timeout
 
         def left() -> float:
@@ -95,19 +101,19 @@ class Rendering:
         connection = link.connected()
         fetch = partial(steps.fetch, connection, sha256=build.source_sha256)
         if url is None:
-            steps.check(archive, disk, build.source_sha256)
+            describe()
             token = storage.runner_tokens.mint(build.id)
             try:
                 with connection.forward(self._runtime.settings.api_address) as port:
                     internal = f"http://127.0.0.1:{port}/api/v0/internal/builds/{build.uuid}/source.tar.gz"
-                    fetch(internal, token=token, max_bytes=disk, timeout=left())
+                    fetch(internal, token=token, max_bytes=settings.shape.disk_gb * 2**30, timeout=left())
             finally:
                 storage.runner_tokens.revoke(build.id)
         else:
             max_bytes = settings.max_source_mb * 2**20
             fetch(url, token=None, max_bytes=max_bytes, timeout=left())
             storage.sources.store(build.uuid, steps.take_back(connection, max_bytes, left()))
-            steps.check(archive, disk, build.source_sha256)
+            describe()
         steps.unpack(connection, left())
         return archive
 

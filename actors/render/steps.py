@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from actors.render.settings import RenderSettings
 
-__all__ = ["check", "fetch", "load", "take_back", "unpack"]
+__all__ = ["describe", "fetch", "load", "take_back", "unpack"]
 
 _ARCHIVE = "/var/tmp/ci-daemon-source/source.tar.gz"  # noqa: S108 - in the VM, before anybody else is there
 _WORKSPACE = "/workspace"
@@ -63,16 +63,16 @@ def take_back(connection: vms.Connection, max_bytes: int, timeout: float) -> Ite
 
 def unpack(connection: vms.Connection, timeout: float) -> None:
     """Unpack the archive that the VM has fetched, and the host has checked, and remove it. Raises as `fetch` does."""
-    lay = vms.script("lay", workspace=_WORKSPACE)
-    done = connection.run(f"exec <{_ARCHIVE}; rm -f {_ARCHIVE}\n{lay}", timeout=timeout)
+    program = vms.script("confined", workspace=_WORKSPACE, program="exec tar -xzmof -")
+    done = connection.run(f"exec <{_ARCHIVE}; rm -f {_ARCHIVE}\n{program}", timeout=timeout)
     if done.exit_code != 0:
         raise RenderFailed.exited("source fetch", done.exit_code, done.stderr.decode(errors="replace"))
 
 
-def check(archive: Path, max_bytes: int, sha256: str) -> None:
-    """Look through an archive on the host, as is done for jobs. Raises RenderFailed."""
+def describe(archive: Path, manifest: Path, max_bytes: int, sha256: str) -> None:
+    """Look through an archive on the host and write its manifest, as is done for jobs. Raises RenderFailed."""
     try:
-        vms.check_source(archive, max_bytes=max_bytes, sha256=sha256)
+        vms.describe_source(archive, manifest, max_bytes=max_bytes, sha256=sha256)
     except vms.SourceError as error:
         raise RenderFailed.exited("source fetch", 1, str(error)) from error
 

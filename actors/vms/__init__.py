@@ -21,7 +21,7 @@ from actors.vms.images import ImageError, Images, ImageStore
 from actors.vms.provider import Endpoint, ImageNotFound, Provider, SnapshotNotFound, VmError, VmLost, VmSpec, VmUse
 from actors.vms.sandbox.provider import SandboxProvider
 from actors.vms.source import SourceError
-from actors.vms.source import check as check_source
+from actors.vms.source import describe as describe_source
 from actors.vms.source import lay as lay_source
 from actors.vms.stream import CommandTimeout, ConnectionLost
 
@@ -54,7 +54,7 @@ __all__ = [
     "VmSpec",
     "VmUse",
     "Window",
-    "check_source",
+    "describe_source",
     "follow",
     "inspect",
     "lay_source",

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.vms import Connection, SourceError, check_source, lay_source, source
+from actors.vms import Connection, SourceError, describe_source, script
+from actors.vms import lay_source as lay
+from actors.vms.source import reading
 
 ROOM = 10 << 20
 PATIENCE = 20.0
@@ -39,6 +41,18 @@ def pack(path: Path, *members: tarfile.TarInfo | tuple[str, bytes]) -> Path:
             else:
                 tar.addfile(each)
     return path
+
+
+def check_source(archive: Path, max_bytes: int, sha256: str = "") -> Path:
+    """Look through an archive; return its manifest."""
+    manifest = archive.with_suffix(".manifest")
+    describe_source(archive, manifest, max_bytes, sha256)
+    return manifest
+
+
+def lay_source(connection: Connection, archive: Path, workspace: str = "/workspace") -> None:
+    """Lay an archive on a disk that held none."""
+    lay(connection, archive, check_source(archive, 10 * ROOM), time=int(time.time()), workspace=workspace)
 
 
 @pytest.fixture
@@ -128,7 +142,7 @@ class TestChecking:
             check_source(pack(archive, ("n" * 4097, b"")), ROOM)
 
     def test_too_many_members_are_refused(self, archive: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(source, "MAX_MEMBERS", 50)
+        monkeypatch.setattr(reading, "MAX_MEMBERS", 50)
         check_source(pack(archive, *((str(number), b"") for number in range(50))), ROOM)
         with pytest.raises(SourceError, match="more than 50 members"):
             check_source(pack(archive, *((str(number), b"") for number in range(51))), ROOM)
@@ -195,26 +209,34 @@ class TestLaying:
         lay_source(connection, pack(archive, HELLO, ("src/link", b"a file now")))
         assert shown(connection, "cat src/hello.txt src/other src/link") == "hellokept\na file now"
 
-    @pytest.mark.parametrize("place", ["/etc", "/tmp", "/run", "/dev/shm", "/run/ci-daemon", "/"])
-    def test_links_that_wait_in_the_workspace_lead_nowhere(self, connection: Connection, archive: Path, place: str):
-        shown(connection, f"ln -s {place} trap")
-        with pytest.raises(SourceError, match="Read-only file system"):
-            lay_source(connection, pack(archive, ("trap/evil", b"bad")))
-        assert connection.run(f"[ -e {place}/evil ]", timeout=PATIENCE).exit_code == 1
+    @pytest.mark.parametrize("place", ["/etc", "/tmp", "/run", "/dev/shm", "/run/ci-daemon", "/", "real"])
+    def test_links_in_the_place_of_folders_give_way(self, connection: Connection, archive: Path, place: str):
+        shown(connection, f"mkdir real; ln -s {place} trap")
+        lay_source(connection, pack(archive, ("trap/evil", b"fine")))
+        assert shown(connection, f"cat trap/evil; [ ! -e {place}/evil ]") == "fine"
 
-    def test_links_within_the_workspace_are_followed(self, connection: Connection, archive: Path):
-        shown(connection, "mkdir real; ln -s real trap")
-        lay_source(connection, pack(archive, ("trap/file", b"fine")))
-        assert shown(connection, "cat real/file") == "fine"
+    @pytest.mark.parametrize("place", ["/etc", "/tmp", "/run", "/dev/shm", "/run/ci-daemon", "/"])
+    def test_all_but_the_workspace_is_read_only_to_what_lays(self, connection: Connection, place: str):
+        program = script("confined", workspace="/workspace", program=f"ln -s {place} trap; echo bad >trap/evil")
+        assert b"Read-only file system" in connection.run(program, timeout=PATIENCE).stderr
+        assert connection.run(f"[ -e {place}/evil ]", timeout=PATIENCE).exit_code == 1
 
     def test_the_workspace_may_be_elsewhere(self, connection: Connection, archive: Path):
         lay_source(connection, pack(archive, HELLO), workspace="/srv/it's here")
         assert connection.run("cat '/srv/it'\"'\"'s here/src/hello.txt'", timeout=PATIENCE).stdout == b"hello"
 
     def test_what_tar_refuses_is_told(self, connection: Connection, archive: Path):
-        archive.write_bytes(b"no archive")
-        with pytest.raises(SourceError, match="not in gzip format"):
+        pack(archive, ("n" * 300, b""))
+        with pytest.raises(SourceError, match="File name too long"):
             lay_source(connection, archive)
+
+    def test_an_archive_that_is_not_as_its_manifest_says_is_refused(self, connection: Connection, archive: Path):
+        manifest = check_source(pack(archive, HELLO), ROOM)
+        with pytest.raises(SourceError, match="was changed"):
+            lay(connection, pack(archive, (HELLO[0], b"world")), manifest, time=0)
+        archive.write_bytes(b"")
+        with pytest.raises(SourceError, match="ends too early"):
+            lay(connection, archive, manifest, time=0)
 
     def test_a_large_source_takes_seconds(self, connection: Connection, archive: Path):
         pack(archive, *((f"f{number}", random.randbytes(1_000_000)) for number in range(30)))

@@ -1,0 +1,9 @@
+# Set before: empty. Unpacks the tar from stdin in the working directory. Where that is to be empty (set to anything) and
+# is not, ends with 69 and does nothing.
+
+if [ -n "$empty" ]; then
+    for each in ./* ./.[!.]* ./..?*; do
+        if [ -e "$each" ] || [ -L "$each" ]; then exit 69; fi
+    done
+fi
+exec tar -xof -

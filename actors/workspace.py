@@ -1,0 +1,99 @@
+"""The workspace of a job, made what its build's source archive says (engine.md, "A job attempt", step 2).
+
+A disk always holds the source of the build whose job left it. So the row of a snapshot, by its job, tells which source
+lies there. Nothing in the VM does, where whoever has run could have changed it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from actors import vms
+from storage import ManifestUnreadable
+from storage.manifests import content_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actors.link import Link
+    from actors.runtime import Runtime
+    from storage import Build, Lease, Snapshot, Storage
+
+__all__ = ["lay_source", "maker_of", "manifest_held"]
+
+_SECOND = timedelta(seconds=1)
+
+
+def lay_source(runtime: Runtime, build: Build, lease: Lease, disk: Snapshot | None, link: Link) -> None:
+    """Make the workspace in a lease's VM what a build's archive says; the VM started from the snapshot ``disk``.
+
+    Raises SourceError, SnapshotNotFound where nobody knows any more what lies on the disk, VmError and Abandoned.
+    """
+    storage = runtime.storage
+    held = None
+    if disk is not None:
+        maker = maker_of(storage, disk.job_id)
+        if maker is not None and maker.id == build.id:
+            return
+        held = manifest_held(storage, maker)
+        _await_next_second(runtime, disk, link)
+    vms.lay_source(
+        link.connected(),
+        storage.sources.path(build.uuid),
+        _described(storage, build, lease.shape.disk_gb * 2**30) if build.has_source else None,
+        held,
+        time=int(runtime.clock.now().timestamp()),
+        timeout=runtime.settings.jobs.source_timeout,
+    )
+
+
+def maker_of(storage: Storage, job_id: int) -> Build | None:
+    """Return the build of a job."""
+    job = storage.jobs.get(job_id)
+    return None if job is None else storage.builds.get(job.build_id)
+
+
+def manifest_held(storage: Storage, maker: Build | None) -> Path | None:
+    """Return the manifest of what lies on a disk that a job of ``maker`` left, None where it had no source.
+
+    Raises SnapshotNotFound where the manifest is not there, or damaged.
+    """
+    if maker is not None and not maker.has_source:
+        return None
+    try:
+        if maker is not None:
+            manifest = storage.sources.manifest(maker.uuid)
+            content_bytes(manifest)
+            return manifest
+    except ManifestUnreadable:
+        pass
+    message = "it is not known any more which source lies on the disk to build in: start the build again"
+    raise vms.SnapshotNotFound(message)
+
+
+def _described(storage: Storage, build: Build, max_bytes: int) -> Path:
+    """Return the manifest of a build's archive, made where it is not there yet. Raises SourceError."""
+    manifest = storage.sources.manifest(build.uuid)
+    try:
+        size = content_bytes(manifest)
+    except ManifestUnreadable:
+        archive = storage.sources.path(build.uuid)
+        vms.describe_source(archive, manifest, max_bytes=max_bytes, sha256=build.source_sha256)
+        return manifest
+    if size > max_bytes:
+        message = f"the source unpacks to {size} bytes and the disk has {max_bytes}: ask for more with disk_gb"
+        raise vms.SourceError(message)
+    return manifest
+
+
+def _await_next_second(runtime: Runtime, disk: Snapshot, link: Link) -> None:
+    """Wait until files that are written have a later second than all on a disk.
+
+    They get their time in whole seconds, and some tools know no finer ones: to Python, byte code belongs to any source
+    of the same size and second.
+    """
+    now = runtime.clock.now()
+    later = disk.created_at.replace(microsecond=0) + _SECOND
+    if disk.created_at <= now < later:
+        link.pause((later - now).total_seconds())

@@ -1,0 +1,200 @@
+"""Manifests: the entries of a source archive, in a file of their own (engine.md, "A job attempt", step 2).
+
+A manifest is a small SQLite file, so that archives of any size are compared in little memory. Its keys are paths with a
+NUL for each slash: in their order a folder comes right before everything below it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import closing, contextmanager, suppress
+from dataclasses import astuple, dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import apsw
+
+from storage.errors import DatabaseUnavailable, ManifestUnreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["Difference", "Entry", "EntryKind", "ManifestWriter", "content_bytes", "differences", "writing", "written"]
+
+_SCHEMA = """
+CREATE TABLE {schema}.entries (
+    path BLOB PRIMARY KEY,
+    kind TEXT NOT NULL,
+    mode INTEGER NOT NULL,
+    content BLOB NOT NULL,
+    size INTEGER NOT NULL,
+    start INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE {schema}.archive (bytes INTEGER NOT NULL) STRICT;
+"""
+_DIFFERS = "(old.kind, old.mode, old.content) IS NOT (new.kind, new.mode, new.content)"
+_WANTED = f"(new.kind IS NOT NULL AND :everything OR {_DIFFERS})"
+_DIFFERENCES = f"""
+SELECT path, old.kind, new.kind FROM new.entries AS new FULL JOIN old.entries AS old USING (path)
+WHERE {_WANTED} ORDER BY path
+"""  # noqa: S608 - made of constants
+_WRITTEN = f"""
+SELECT path, new.kind, new.mode, new.content, new.size, new.start
+FROM new.entries AS new LEFT JOIN old.entries AS old USING (path) WHERE {_WANTED}
+ORDER BY new.kind = :folder, new.start, path DESC
+"""  # noqa: S608 - made of constants
+
+
+class EntryKind(StrEnum):
+    """The kinds of entries that a source may have."""
+
+    FILE = "file"
+    FOLDER = "folder"
+    LINK = "link"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file, folder or symbolic link of an archive, with permission bits.
+
+    ``path`` is relative and has no ``.`` or ``..``. ``content`` is the SHA-256 of a file or the target of a link;
+    ``size`` bytes from ``start`` of the unpacked archive are a file's content. Hard links to one file share a start.
+    """
+
+    path: bytes
+    kind: EntryKind
+    mode: int
+    content: bytes = b""
+    size: int = 0
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A path at which two manifests differ; None is nothing."""
+
+    path: bytes
+    before: EntryKind | None
+    after: EntryKind | None
+
+
+class ManifestWriter:
+    """A manifest in the making. Made by `writing`."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self.bytes = 0
+        """Bytes of all contents in the archive."""
+
+    def get(self, path: bytes) -> Entry | None:
+        """Return the entry at a path."""
+        found = self._connection.execute("SELECT * FROM entries WHERE path = ?", (_key(path),))
+        return next(map(_entry, found), None)
+
+    def put(self, entry: Entry) -> None:
+        """Add an entry, in the place of one with the same path."""
+        _, *fields = astuple(entry)
+        self._connection.execute("REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?)", (_key(entry.path), *fields))
+
+    def has_entries_below(self, path: bytes) -> bool:
+        """Tell whether a folder has any entry in it."""
+        key = _key(path)
+        below = self._connection.execute(
+            "SELECT 1 FROM entries WHERE path > ? AND path < ?", (key + b"\0", key + b"\1")
+        )
+        return next(below, None) is not None
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[ManifestWriter]:
+    """Make a manifest's file, which appears whole at the end, or not at all.
+
+    Raises DatabaseUnavailable where the disk is full or read-only.
+    """
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
+    try:
+        with _telling_of_the_disk(), closing(apsw.Connection(str(partial))) as connection:
+            connection.pragma("journal_mode", "off")
+            connection.pragma("synchronous", "off")
+            connection.execute("BEGIN")
+            connection.execute(_SCHEMA.format(schema="main"))
+            writer = ManifestWriter(connection)
+            yield writer
+            connection.execute("INSERT INTO archive VALUES (?)", (writer.bytes,))
+            connection.execute("COMMIT")
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
+
+
+def content_bytes(manifest: Path) -> int:
+    """Return the bytes of all contents of an archive. Raises ManifestUnreadable."""
+    with _telling_what_is_wrong(), closing(_compared(manifest, None)) as connection:
+        return int(next(iter(connection.execute("SELECT bytes FROM new.archive")))[0])
+
+
+def differences(new: Path | None, old: Path | None, *, everything: bool = False) -> Iterator[Difference]:
+    """Yield the paths at which a manifest differs from an older one, each folder right before what is below it.
+
+    With ``everything`` all entries of the new one are among them. None is a manifest without entries. Raises
+    ManifestUnreadable.
+    """
+    with _telling_what_is_wrong(), closing(_compared(new, old)) as connection:
+        for path, before, after in connection.execute(_DIFFERENCES, {"everything": everything}):
+            yield Difference(_path(path), before and EntryKind(before), after and EntryKind(after))
+
+
+def written(new: Path | None, old: Path | None, *, everything: bool = False) -> Iterator[Entry]:
+    """Yield the entries of a manifest that an older one lacks or has otherwise, in the order of unpacking.
+
+    Links come first, then files by start, then folders with the deepest first, so that they keep their times. The
+    arguments and what is raised are those of `differences`.
+    """
+    with _telling_what_is_wrong(), closing(_compared(new, old)) as connection:
+        yield from map(_entry, connection.execute(_WRITTEN, {"everything": everything, "folder": EntryKind.FOLDER}))
+
+
+def _compared(new: Path | None, old: Path | None) -> apsw.Connection:
+    connection = apsw.Connection(":memory:", flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
+    for schema, path in (("new", new), ("old", old)):
+        uri = ":memory:" if path is None else f"file:{quote(str(path))}?mode=ro&immutable=1"
+        connection.execute(f"ATTACH ? AS {schema}", (uri,))
+        if path is None:
+            connection.execute(_SCHEMA.format(schema=schema))
+    return connection
+
+
+def _key(path: bytes) -> bytes:
+    return path.replace(b"/", b"\0")
+
+
+def _path(key: bytes) -> bytes:
+    return key.replace(b"\0", b"/")
+
+
+def _entry(row: tuple[bytes, str, int, bytes, int, int]) -> Entry:
+    path, kind, mode, content, size, start = row
+    return Entry(_path(path), EntryKind(kind), mode, content, size, start)
+
+
+@contextmanager
+def _telling_of_the_disk() -> Iterator[None]:
+    try:
+        yield
+    except (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError) as error:
+        raise DatabaseUnavailable(f"the manifest of a source archive cannot be kept now: {error}") from error
+
+
+@contextmanager
+def _telling_what_is_wrong() -> Iterator[None]:
+    try:
+        yield
+    except apsw.Error as error:
+        raise ManifestUnreadable(f"the manifest of a source archive cannot be read: {error}") from error
