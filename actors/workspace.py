@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lay_source", "maker_of", "manifest_held"]
 
+_GB = 2**30
 _SECOND = timedelta(seconds=1)
 
 
@@ -41,7 +42,7 @@ def lay_source(runtime: Runtime, build: Build, lease: Lease, disk: Snapshot | No
     vms.lay_source(
         link.connected(),
         storage.sources.path(build.uuid),
-        _described(storage, build, lease.shape.disk_gb * 2**30) if build.has_source else None,
+        _described(storage, build, lease.shape.disk_gb * _GB) if build.has_source else None,
         held,
         time=int(runtime.clock.now().timestamp()),
         timeout=runtime.settings.jobs.source_timeout,

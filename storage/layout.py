@@ -26,8 +26,9 @@ class FileKind:
     they accept. So no file is written that a backup does not know.
 
     ``folder`` is one of the state directory's. ``template`` is the path below it, with parts that vary in braces.
-    ``rows`` is a SELECT of these parts, in their order, for all files that belong to rows; None where no backup has
-    them: they are only there while others are written, or of use only with what no backup has. ``always`` says that each file of ``rows`` exists.
+    ``rows`` is a SELECT of these parts, in their order, for all files that belong to rows. It is None where no backup
+    has them: they are only there while others are written, or of use only with what no backup has. ``always`` says that
+    each file of ``rows`` exists.
     """
 
     folder: str

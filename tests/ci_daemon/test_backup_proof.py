@@ -150,7 +150,7 @@ def test_without_the_key_it_is_proved_by_the_one_that_is_here(world: World, dire
 
 def test_files_that_nothing_declares_are_named(world: World, directory: Path, tmp_path: Path):
     build = world.build(source_archive=b"an archive")
-    (directory / "sources" / f"{build.uuid}.manifest").write_bytes(b"of a release to come")
+    (directory / "sources" / f"{build.uuid}.summary").write_bytes(b"of a release to come")
     os.mkfifo(directory / "logs" / "pipe")
     (directory / "artifacts" / os.fsdecode(b"odd\xff\n\x1b[31m")).write_bytes(b"")
     (directory / "images").mkdir()

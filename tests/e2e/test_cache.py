@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e.daemon import Build, Client, Daemon, Pipeline, until
 from tests.e2e.pipelines import Graph, one
+from tests.e2e.sources import archive
 
 EXAMPLE = Path(__file__).parents[1] / "data" / "ir" / "03-cache.json"
 COMMANDS = {
@@ -153,6 +154,20 @@ def test_a_crash_while_a_job_passes_by_the_cache_stops_no_build(daemon: Daemon, 
     assert build.finish()["state"] == "passed"
     assert hits(build) == {"deps"}
     assert build.log("test") == "deps\n"
+    nothing_is_left_over(daemon)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_crash_while_a_source_is_laid_leaves_the_workspace_right(daemon: Daemon, pipeline: Pipeline, when: str):
+    ir = Graph().step("deps", "touch made", **cached(when)).step("test", "ls; cat f", builds_in="deps").ir()
+    pipeline.build(ir, source=archive({"f": "one\n", "gone": ""})).finish()
+    daemon.stop()
+    crash(daemon, "source.lay", when)
+    build = pipeline.build(ir, source=archive({"f": "two\n", "new": ""}))
+    died(daemon)
+    daemon.start()
+    assert build.finish()["state"] == "passed"
+    assert build.log("test") == "f\nmade\nnew\ntwo\n"
     nothing_is_left_over(daemon)
 
 

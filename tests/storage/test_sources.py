@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,21 @@ def test_an_archive_that_could_not_be_written_whole_leaves_nothing(tmp_path: Pat
     with pytest.raises(IsADirectoryError):
         sources.store("b", b"archive")
     assert [path.name for path in tmp_path.iterdir()] == ["b.tar.gz"]
+
+
+def test_a_manifest_goes_when_another_archive_comes(tmp_path: Path):
+    sources = Sources(tmp_path)
+    sources.manifest("b").touch()
+    assert sources.manifests() == ["b"]
+    assert sources.all() == []
+    sources.store("b", b"another archive")
+    assert sources.manifests() == []
+
+
+def test_a_manifest_of_no_build_is_a_stray_and_so_is_half_of_one(tmp_path: Path):
+    sources = Sources(tmp_path)
+    for name in ("b.manifest", "gone.manifest", "b.manifest.0123.partial", "b.partial"):
+        (tmp_path / name).touch()
+    later = datetime.now(UTC) + timedelta(hours=1)
+    removed = sources.remove_strays(later, lambda build: "a build" if build == "b" else None)
+    assert sorted(removed) == ["b.manifest.0123.partial", "b.partial", "gone.manifest"]

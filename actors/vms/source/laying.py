@@ -60,7 +60,7 @@ def lay(
     """
     laying = _Laying(connection, archive, manifest, held, time, workspace, timeout)
     if held is None:
-        if manifest is None or laying.write(everything=True, empty=True):
+        if laying.write(everything=True, empty=True):
             return
     elif next(differences(manifest, held), None) is None:
         return
@@ -91,6 +91,8 @@ class _Laying:
 
     def write(self, *, everything: bool, empty: bool = False) -> bool:
         """Write what differs; False, and nothing is written, where the workspace is to be ``empty`` and is not."""
+        if self.manifest is None:
+            return True
         entries = written(self.manifest, self.held, everything=everything)
         program = script("unpack", empty="yes" if empty else "")
         return self._run(program, _tar(self.archive, entries, self.time), may_refuse=empty)
