@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Archive", "PackError", "pack"]
 
-_MTIME = 315532800
-"""1980-01-01: one time for every file keeps archives equal, and zip-based tools know no earlier one."""
-
-
 _LARGEST = 2**30
 """Far more than any service takes: an archive is made in memory."""
 
@@ -82,7 +78,8 @@ def pack(tree: Path) -> Archive:
     """Pack the files and links below ``tree`` but ``.git`` and what ``.gitignore`` files exclude.
 
     The ``.gitignore`` files of the folders above count too, up to the repository's top. Owners, times and modes are
-    levelled: only the executable bit is kept. Sockets, pipes and devices are left out, as git leaves them out.
+    levelled, so that equal trees make equal archives: only the executable bit is kept. Files in a VM get the time at
+    which they are laid there. Sockets, pipes and devices are left out, as git leaves them out.
 
     Raises:
         PackError: a link leads out of the tree, a file cannot be read, or it is all too large.
@@ -133,7 +130,6 @@ def _kept(folder: Path, above: _Rules) -> Iterator[Path]:
 def _add(tar: tarfile.TarFile, path: Path, top: Path) -> bool:
     """Add a file or a link; return whether there was one to add."""
     info = tarfile.TarInfo(path.relative_to(top).as_posix())
-    info.mtime = _MTIME
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):
         info.type, info.mode, info.linkname = tarfile.SYMTYPE, 0o777, str(path.readlink())
