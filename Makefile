@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 RUN := .run
 STATE := $(RUN)/state
 CI_DAEMON := $(BIN)/ci-daemon --state-dir $(STATE)
+TEST_PROGRAMS := $(RUN)/test-programs
 
 # Images are large and the same for everyone: they may be shared by setting this elsewhere.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
@@ -36,12 +37,17 @@ $(VENV)/.complete: setup.cfg pyproject.toml .ci/venv
 # Every Python process below pytest is measured, daemons too: coverage's own start-up hook reads COVERAGE_PROCESS_START,
 # and each process writes a file of its own beside COVERAGE_FILE, where `combine` finds them all.
 test: export COVERAGE_FILE := $(CURDIR)/$(RUN)/coverage/data
-test: setup lint types
+test: setup lint types $(TEST_PROGRAMS)/.complete
 	@rm -rf $(RUN)/coverage && mkdir -p $(RUN)/coverage
 	COVERAGE_PROCESS_START=$(CURDIR)/setup.cfg $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --include='ci_daemon/*'
 	@$(BIN)/coverage report --include='storage/*,api/*,actors/*' --fail-under=90
+
+# A registry to pull images from, and the smallest system there is to make one of.
+$(TEST_PROGRAMS)/.complete: .ci/unpack
+	@.ci/unpack $(TEST_PROGRAMS) docker-registry busybox-static
+	@touch $@
 
 # Minutes of `kill -9`. It prints the seed of its schedule; CI_DAEMON_CRASH_SEED=… takes up an earlier one.
 test-crash: export CRASH_KILLS ?= 200

@@ -295,10 +295,16 @@ class Attempt:
         lines: list[str] = []
         if self._job.attempt > 1:
             lines.append(f"attempt {self._job.attempt}")
-        if self._assignment.parent is None and wanted is not None and wanted != used:
-            lines.append(f'image "{wanted}" is mapped to "{used}"')
+        if self._assignment.parent is None and wanted and used and self._stands_in_first(wanted, used):
+            lines.append(f'the image "{wanted}" is not on this host: "{used}" stands in for it in this build')
         if lines and not self._opened_log().size:
             self.notice("\n".join(lines))
+
+    def _stands_in_first(self, wanted: str, used: str) -> bool:
+        """Tell whether another image stands in for the job's, and its build has not been told by an earlier attempt."""
+        if not self._runtime.images.stands_in(wanted, used):
+            return False
+        return self._runtime.storage.attempts.is_first_of_image(self._job.id, self._job.attempt)
 
     def _opened_log(self) -> LogWriter:
         with self._lock:

@@ -18,6 +18,7 @@ from actors.messages import (
     ForBuild,
     Granted,
     Idle,
+    ImageFailed,
     JobChanged,
     QueueTimedOut,
     Stirred,
@@ -98,6 +99,9 @@ class BuildSupervisor(Supervised):
                 self._follow_up()
             case QueueTimedOut(_, job_id, why):
                 self._move(job_id, JobEvent.QUEUE_TIMEOUT, Fault("lease_failed", why))
+                self._follow_up()
+            case ImageFailed(_, job_id, why):
+                self._move(job_id, JobEvent.IMAGE_NOT_FOUND, Fault("image_not_found", why))
                 self._follow_up()
             case JobChanged(job_id, progress):
                 self._job_changed(job_id, progress)
@@ -199,7 +203,7 @@ class BuildSupervisor(Supervised):
         if target is None or node.progress.state in WITH_VM:
             return
         fault = build_timeout(self._build) if event is JobEvent.BUILD_TIMEOUT else fault
-        soft = event is JobEvent.QUEUE_TIMEOUT and forgiven(node.job)
+        soft = event in {JobEvent.QUEUE_TIMEOUT, JobEvent.IMAGE_NOT_FOUND} and forgiven(node.job)
         outcome = outcome_of(fault, soft_failed=soft)
         if not self._runtime.storage.jobs.move(job_id, node.progress.state, target, outcome):
             self._runtime.drops.note(node.job.uuid, node.progress.state, event)

@@ -16,7 +16,7 @@ from actors.runtime import Configuration, Crew, Images, Runtime, Settings, post
 from actors.standstill import standstill
 from actors.timer import Timer
 from actors.vms import VmError
-from actors.waiting import back_off
+from actors.waiting import awaits_image, back_off
 from storage import Clock, Job, JobState, Storage
 
 if TYPE_CHECKING:
@@ -157,6 +157,8 @@ class Engine:
         match job.state:
             case JobState.PENDING:
                 return "waiting for the jobs that it depends on"
+            case JobState.SCHEDULED if job.awaited_image is not None:
+                return awaits_image(job.awaited_image, self._runtime.board.pulls.get(job.awaited_image))
             case JobState.SCHEDULED:
                 now = self._runtime.clock.now()
                 return back_off(job, now) or self._runtime.board.waiting.reason(job.id, job.organization_id)

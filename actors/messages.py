@@ -23,6 +23,8 @@ __all__ = [
     "ForBuild",
     "Granted",
     "Idle",
+    "ImageFailed",
+    "ImagesAwaited",
     "JobChanged",
     "Look",
     "MakeRoom",
@@ -94,6 +96,20 @@ class QueueTimedOut:
 
 
 @dataclass(frozen=True, slots=True)
+class ImagesAwaited:
+    """Pool to image puller: more jobs wait for images than before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFailed:
+    """Image puller to root to build supervisor: this job's image cannot be had; ``why`` is a sentence."""
+
+    build_id: int
+    job_id: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class CacheHit:
     """Pool to root to build supervisor: this job has passed by what an earlier build left, and needs no VM."""
 
@@ -123,7 +139,7 @@ class BuildTimedOut:
     build_id: int
 
 
-ForBuild = Granted | QueueTimedOut | CacheHit | CancelBuild | BuildTimedOut
+ForBuild = Granted | QueueTimedOut | ImageFailed | CacheHit | CancelBuild | BuildTimedOut
 """What root passes on to the supervisor of the build that it is about."""
 
 

@@ -32,7 +32,7 @@ _SECONDS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400)
 _MAKING_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 120)
 _NO_ERROR = "-"
 _TO_BLAME = ("internal_error", "lease_failed", "vm_lost")
-_ACTORS = ("BuildSupervisor", "JobActor", "LeasePool", "LogHub", "RenderPool")
+_ACTORS = ("BuildSupervisor", "ImagePuller", "JobActor", "LeasePool", "LogHub", "RenderPool")
 
 
 class Observations(Collector):
@@ -89,6 +89,11 @@ class Observations(Collector):
         )
         self._hits = Counter("ci_daemon_cache_hits", "Jobs that passed by what an earlier build left.", registry=None)
         self._stored = Counter("ci_daemon_cache_stored", "Results kept for later builds.", registry=None)
+        self._pulls = Counter(
+            "ci_daemon_image_pulls", "Images that jobs waited for, by what came of it.", ("result",), registry=None
+        )
+        for result in ("pulled", "failed"):
+            self._pulls.labels(result)
         self._renders = Counter(
             "ci_daemon_renders", "Builds rendered: planned, or refused by an error code.", ("error",), registry=None
         )
@@ -116,6 +121,10 @@ class Observations(Collector):
                 self._not_made.inc()
             raise
         self._making.observe(time.perf_counter() - began)
+
+    def image(self, *, pulled: bool) -> None:
+        """Count an image that jobs waited for."""
+        self._pulls.labels("pulled" if pulled else "failed").inc()
 
     def granted(self, waited: float) -> None:
         """Note how many seconds a job waited for the VM that it gets."""

@@ -16,6 +16,7 @@ from actors.messages import (
     Demand,
     Drain,
     Granted,
+    ImagesAwaited,
     Look,
     MakeRoom,
     QueueTimedOut,
@@ -132,6 +133,8 @@ class LeasePool(Supervised):
         """Do what is due: end back-offs, grant, end what waited too long, refill; then wait for what is due next."""
         soonest = self._runtime.storage.queue.wake()
         obstacle = self._obstacle()
+        if obstacle is None:
+            self._await_images()
         waiting = Waiting(everyone=obstacle) if obstacle else self._grant()
         self._runtime.board.waiting = waiting
         if self._draining:
@@ -166,6 +169,15 @@ class LeasePool(Supervised):
     def _is_drained(self) -> bool:
         return self._runtime.storage.switches.drained_since() is not None
 
+    def _await_images(self) -> None:
+        """Have the jobs whose image is not there wait for that, and not for VMs, which others can have meanwhile."""
+        queue = self._runtime.storage.queue
+        if not (named := queue.images()):
+            return
+        for name, image in self._runtime.images.missing(named).items():
+            if queue.await_image(name, image):
+                post(self._runtime.crew.images, ImagesAwaited())
+
     def _grant(self) -> Waiting:
         """Give VMs to jobs in their turns for as long as the very next one fits; say what then keeps it from one."""
         queue, now = self._runtime.storage.queue, self._runtime.clock.monotonic()
@@ -192,6 +204,9 @@ class LeasePool(Supervised):
             post(runtime.crew.root, CacheHit(job.build_id, job.job_id))
             return
         image = runtime.images.resolve(job.image)
+        if not runtime.images.use(image) and job.image is not None and job.parent_snapshot_job_id is None:
+            self._await_images()  # it was removed since the queue was looked through
+            return
         warm = self._warm.fitting(job, image)
         lease = runtime.storage.leases.assign(
             job.job_id,

@@ -33,6 +33,9 @@ _GB = 2**30
 _SETTLED = timedelta(hours=1)
 """An age at which nobody is still at work on what has no row yet, or on a VM that no job waits for."""
 
+_UNUSED = timedelta(hours=3)
+"""Longer than the services of one image store take to note what each of them uses (see `expire`)."""
+
 
 def reap(runtime: Runtime) -> None:
     """Take every VM, snapshot, file and row that nothing names; what cannot be taken is for the next round."""
@@ -76,10 +79,12 @@ def make_room(runtime: Runtime, lacking: int) -> None:
     _log.info("the host's disk lacks %.1f GB: what is not needed goes", lacking / _GB)
     evict(runtime.storage, runtime.provider, runtime.settings.cache.max_bytes, room=lacking)
     sweep(runtime)
+    _retire_images(runtime, _UNUSED)
 
 
 def expire(runtime: Runtime) -> None:
     """Remove the logs and artifacts that are kept no longer, and those that the storage knows nothing of."""
+    _retire_images(runtime)
     storage, now = runtime.storage, runtime.clock.now()
     gone = retention.expire(storage, runtime.settings.retention, now)
     for what, share in (("logs", gone.logs), ("artifacts", gone.artifacts)):
@@ -155,6 +160,16 @@ def _reap_sources(runtime: Runtime, settled: timedelta = _SETTLED) -> None:
 def _reap_images(runtime: Runtime) -> None:
     """Remove what dead processes left in the image store."""
     runtime.images.sweep()
+
+
+def _retire_images(runtime: Runtime, unused: timedelta | None = None) -> None:
+    """Remove the images that were pulled for jobs and that nobody has used for long, or for ``unused``."""
+    in_use = {lease.image for lease in runtime.storage.leases.live() if lease.image is not None}
+    for snapshot in runtime.storage.snapshots.all():
+        if (image := runtime.provider.snapshot_image(snapshot.name)) is not None:
+            in_use.add(image)
+    for name in runtime.images.retire(in_use, runtime.clock.now(), unused):
+        _log.info("the image %s was not used for long and is removed; a job that names it has it pulled again", name)
 
 
 def _is_over(runtime: Runtime, lease_id: int, job_id: int, attempt: int) -> bool:

@@ -12,6 +12,7 @@ from actors.bookkeeping import verify_ledger
 from actors.build import BuildSupervisor
 from actors.giving_up import give_up_build
 from actors.hub import LogHub
+from actors.images import ImagePuller
 from actors.messages import (
     CancelBuild,
     ChildStopped,
@@ -94,6 +95,7 @@ class RootSupervisor(Supervised):
                 self._visit(build.id)
         for build_id in self._runtime.storage.cache.begun():
             self._visit(build_id)
+        crew.images = ImagePuller.start(self._runtime)
         self._start_pool()
         crew.renders = RenderPool.start(self._runtime)
         post(self.actor_ref, Reap())
@@ -104,7 +106,7 @@ class RootSupervisor(Supervised):
         """Stop the others, last started first. VMs and their commands run on."""
         crew = self._runtime.crew
         supervisors = (*(child.address for child in self._builds.values()), *self._leaving.values())
-        for address in (crew.renders, crew.pool, *supervisors, crew.hub):
+        for address in (crew.renders, crew.pool, crew.images, *supervisors, crew.hub):
             if address is not None and address.is_alive():
                 address.stop(block=True)
 
@@ -163,6 +165,7 @@ class RootSupervisor(Supervised):
     def _look(self) -> None:
         """Begin the cancels that the owner asks for with `ci-daemon build cancel`, end holds, and look again soon."""
         post(self._runtime.crew.pool, Look())
+        post(self._runtime.crew.images, Look())
         post(self._runtime.crew.renders, Look())
         self._go_round()
         for build_id in self._runtime.storage.builds.to_cancel():
@@ -259,6 +262,9 @@ class RootSupervisor(Supervised):
         elif crew.pool is not None and crew.pool.actor_urn == urn:
             self._count_restart(LeasePool, held_up=held_up)
             self._start_pool()
+        elif crew.images is not None and crew.images.actor_urn == urn:
+            self._count_restart(ImagePuller, held_up=held_up)
+            crew.images = ImagePuller.start(self._runtime)
         elif crew.renders is not None and crew.renders.actor_urn == urn:
             self._count_restart(RenderPool, held_up=held_up)
             crew.renders = RenderPool.start(self._runtime)

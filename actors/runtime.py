@@ -18,8 +18,8 @@ from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSe
 from actors.waiting import Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
+    from collections.abc import Callable, Collection, Iterable, Mapping
+    from datetime import datetime, timedelta
     from pathlib import Path
 
     from actors.timer import Timer
@@ -32,10 +32,33 @@ Address = pykka.ActorRef[Any]
 
 
 class Images(Protocol):
-    """Says which image a job starts from and what its maker gave it, and keeps the store tidy."""
+    """Says which image a job starts from and what its maker gave it, pulls it, and keeps the store tidy."""
 
     def resolve(self, name: str | None) -> str:
         """Return the image of the store that a job's image stands for; of no image, the default."""
+        ...
+
+    def stands_in(self, name: str, used: str) -> bool:
+        """Tell whether ``used`` is another image than the one that a job names."""
+        ...
+
+    def missing(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Return the images that jobs of these names get and that are not there, by name."""
+        ...
+
+    def use(self, name: str) -> bool:
+        """Note that a job is to start from an image, which then stays for a while; False where it is not there."""
+        ...
+
+    def fetch(self, name: str, *, keep_free: int, progress: Callable[[str], None], check: Callable[[], None]) -> None:
+        """Pull an image that a job waits for; see `vms.Images.fetch`.
+
+        Raises vms.NoRoom, vms.VmError, and what ``check`` raises.
+        """
+        ...
+
+    def retire(self, in_use: Collection[str], now: datetime, unused: timedelta | None = None) -> list[str]:
+        """Remove images that were pulled for jobs and not used for long, but those in use; return their names."""
         ...
 
     def path(self, name: str) -> Path:
@@ -57,15 +80,20 @@ class Crew:
 
     root: Address | None = None
     pool: Address | None = None
+    images: Address | None = None
     renders: Address | None = None
     hub: Address | None = None
 
 
 @dataclass(slots=True)
 class Board:
-    """Why scheduled jobs wait, for everyone to read without asking. The lease pool alone writes here."""
+    """Why scheduled jobs wait, for everyone to read without asking.
+
+    The lease pool alone writes ``waiting``, the image puller alone ``pulls``: how far each is, by image.
+    """
 
     waiting: Waiting = field(default_factory=Waiting)
+    pulls: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

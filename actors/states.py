@@ -37,6 +37,8 @@ class JobEvent(Enum):
     """The command ended otherwise, or the service could not run it."""
     QUEUE_TIMEOUT = auto()
     """It has waited for a VM too long."""
+    IMAGE_NOT_FOUND = auto()
+    """Its image is not there and cannot be pulled."""
     STEP_TIMEOUT = auto()
     """The step's time is up."""
     BUILD_TIMEOUT = auto()
@@ -63,6 +65,7 @@ _TABLE: dict[tuple[JobState, JobEvent], JobState] = {
     (_S.SCHEDULED, _E.CANCEL): _S.CANCELED,
     (_S.SCHEDULED, _E.BUILD_TIMEOUT): _S.TIMED_OUT,
     (_S.SCHEDULED, _E.QUEUE_TIMEOUT): _S.TIMED_OUT,
+    (_S.SCHEDULED, _E.IMAGE_NOT_FOUND): _S.FAILED,
     (_S.SCHEDULED, _E.CACHE_HIT): _S.PASSED,
     (_S.SCHEDULED, _E.GRANTED): _S.ASSIGNED,
     (_S.ASSIGNED, _E.STARTED): _S.RUNNING,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from actors.capacity import Shortage
     from storage import Job
 
-__all__ = ["Blocked", "Waiting", "back_off"]
+__all__ = ["Blocked", "Waiting", "awaits_image", "back_off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,11 @@ class Waiting:
         if self.host is not None:
             return f"waiting for a VM: {_of_host(self.host, job_id)}"
         return "waiting for a VM"
+
+
+def awaits_image(image: str, progress: str | None = None) -> str:
+    """Say that a job waits for its image, and how far that is."""
+    return f'waiting for the image "{image}"{f": {progress}" if progress else ""}'
 
 
 def back_off(job: Job, now: datetime) -> str | None:

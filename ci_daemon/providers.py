@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.vms.images import Images, ImageStore
+from actors.vms.images import Images, ImageStore, OnDemand
 from actors.vms.sandbox.provider import SandboxProvider
 from actors.vms.sandbox.userns import IdMap
 
@@ -25,7 +25,8 @@ VMS = "sandbox"
 def open_images(state_dir: Path, config: Config) -> Images:
     """Return the image store. Raises NoSubIds."""
     store = ImageStore(config.images.dir or state_dir / IMAGES, IdMap.of_caller())
-    return Images(store, config.images.default, config.images.map)
+    on_demand = OnDemand(config.images, config.sandbox)
+    return Images(store, config.images.default, config.images.map, on_demand)
 
 
 def open_provider(state_dir: Path, config: Config, images: Images, clock: Clock) -> Provider:

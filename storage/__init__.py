@@ -54,6 +54,7 @@ from storage.masking import Masker
 from storage.records import (
     Artifact,
     Attempt,
+    AwaitingJob,
     Build,
     BuildState,
     BuildUsage,
@@ -117,6 +118,7 @@ __all__ = [
     "Artifact",
     "ArtifactFiles",
     "Attempt",
+    "AwaitingJob",
     "BillingSettings",
     "Build",
     "BuildFinished",

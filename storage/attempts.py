@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.models import AttemptRow
-from storage.records import Attempt, JobState
+from storage.models import AttemptRow, EdgeRow, JobRow
+from storage.records import Attempt, EdgeKind, JobState
 from storage.statements import Columns, Command, Query, first, insert_into, slot
 
 if TYPE_CHECKING:
@@ -49,6 +49,27 @@ class Attempts:
             AttemptRow.select(peewee.fn.COUNT(AttemptRow.number)).where(
                 of_job, AttemptRow.error_code.is_null(is_null=False)
             ),
+            first,
+        )
+        own, other = AttemptRow.alias(), JobRow.alias()
+        began = peewee.Tuple(own.created_at, own.job)
+        before = (
+            AttemptRow.select(AttemptRow.number)
+            .join(other, on=other.id == AttemptRow.job)
+            .where(
+                other.build == JobRow.build,
+                other.image == JobRow.image,
+                ~peewee.fn.EXISTS(
+                    EdgeRow.select().where(EdgeRow.to_job == other.id, EdgeRow.kind == EdgeKind.BUILDS_IN)
+                ),
+                peewee.Tuple(AttemptRow.created_at, AttemptRow.job) < began,
+            )
+        )
+        self._first_of_image = Query(
+            database,
+            own.select(own.number)
+            .join(JobRow, on=JobRow.id == own.job)
+            .where(own.job == slot("job_id"), own.number == slot("number"), ~peewee.fn.EXISTS(before)),
             first,
         )
         self._open = Command(
@@ -102,6 +123,10 @@ class Attempts:
     def lost(self, job_id: int) -> int:
         """Count the attempts that were lost to the service's own faults: those that closed with an error code."""
         return self._lost.one(job_id=job_id) or 0
+
+    def is_first_of_image(self, job_id: int, number: int) -> bool:
+        """Tell whether an attempt was the first in its build of a job that starts from this image."""
+        return self._first_of_image.one(job_id=job_id, number=number) is not None
 
     def open(self, job_id: int, number: int, now: int) -> None:
         """Write a job's next attempt."""

@@ -65,6 +65,7 @@ def _columns() -> Columns[Job]:
         JobRow.created_at,
         JobRow.scheduled_at,
         JobRow.not_before,
+        JobRow.awaited_image,
         JobRow.started_at,
         JobRow.finished_at,
     )
@@ -115,6 +116,7 @@ class Jobs:
                     JobRow.cache_hit: coalesce(slot("cache_hit"), JobRow.cache_hit),
                     JobRow.scheduled_at: coalesce(JobRow.scheduled_at, slot("scheduled_at")),
                     JobRow.not_before: slot("not_before"),
+                    JobRow.awaited_image: None,
                     JobRow.queued_at: coalesce(slot("queued_at"), JobRow.queued_at),
                     JobRow.started_at: coalesce(JobRow.started_at, slot("started_at")),
                     JobRow.finished_at: slot("finished_at"),

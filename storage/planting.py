@@ -25,7 +25,15 @@ class JobPlanter:
         self._insert_job = Command(
             database,
             insert_into(
-                JobRow, "disk", "exit_code", "error_code", "error_message", "not_before", "started_at", "finished_at"
+                JobRow,
+                "disk",
+                "exit_code",
+                "error_code",
+                "error_message",
+                "not_before",
+                "awaited_image",
+                "started_at",
+                "finished_at",
             ),
         )
         self._insert_edge = Command(database, insert_into(EdgeRow))

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.instants import SECOND, to_micros
-from storage.models import EdgeRow, JobRow, LeaseRow, OrganizationRow
-from storage.records import EdgeKind, JobState, PastUse, QueuedJob, Shape
+from storage.models import BuildRow, EdgeRow, JobRow, LeaseRow, OrganizationRow
+from storage.records import AwaitingJob, EdgeKind, JobState, PastUse, QueuedJob, Shape
 from storage.statements import Columns, Command, Query, first, slot
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime, timedelta
 
     from storage.database import Database
@@ -35,6 +36,7 @@ _QUEUED = Columns(
     JobRow.scheduled_at,
     JobRow.position,
 )
+_AWAITING = Columns(AwaitingJob, JobRow.id, JobRow.build, JobRow.uuid, BuildRow.uuid, JobRow.attempt)
 _USE = Columns(PastUse, LeaseRow.organization, LeaseRow.cpu, LeaseRow.started_at, LeaseRow.finished_at)
 
 
@@ -47,8 +49,9 @@ class _BackOff:
 
 
 class Queue:
-    """Jobs that wait for a VM. A job that backs off before its next attempt is not in the queue until that is over.
+    """Jobs that wait for a VM.
 
+    A job that backs off before its next attempt, or that waits for its image, is not in the queue until that is over.
     Every look costs the same however long the queue is, but `length` and the positions, which count. Safe in any
     thread.
     """
@@ -56,7 +59,7 @@ class Queue:
     def __init__(self, database: Database) -> None:
         self._database = database
         scheduled = JobRow.state == JobState.SCHEDULED
-        waits = scheduled & JobRow.not_before.is_null()
+        waits = scheduled & JobRow.not_before.is_null() & JobRow.awaited_image.is_null()
         backs_off = scheduled & JobRow.not_before.is_null(is_null=False)
         of_organization = JobRow.organization == slot("organization_id")
         turn = (JobRow.scheduled_at, JobRow.position, JobRow.id)
@@ -113,6 +116,36 @@ class Queue:
             queued.where(waits, JobRow.queued_at <= slot("before")).order_by(JobRow.queued_at).limit(slot("limit")),
             _QUEUED,
         )
+        awaits = scheduled & JobRow.awaited_image.is_null(is_null=False)
+        this_image = awaits & (JobRow.awaited_image == slot("awaited"))
+        self._image_after = Query(
+            database,
+            JobRow.select(JobRow.image).where(waits, JobRow.image > slot("after")).order_by(JobRow.image).limit(1),
+            _text,
+        )
+        self._await = Command(
+            database,
+            JobRow.update({JobRow.awaited_image: slot("awaited")}).where(
+                waits, JobRow.image == slot("image"), ~peewee.fn.EXISTS(_PARENT)
+            ),
+        )
+        self._awaited_after = Query(
+            database,
+            JobRow.select(JobRow.awaited_image)
+            .where(awaits, JobRow.awaited_image > slot("after"))
+            .order_by(JobRow.awaited_image)
+            .limit(1),
+            _text,
+        )
+        self._awaiting = Query(
+            database,
+            JobRow.select(*_AWAITING.selected).join(BuildRow).where(this_image).order_by(JobRow.scheduled_at),
+            _AWAITING,
+        )
+        self._awaits = Query(database, JobRow.select(JobRow.id).where(this_image).limit(1), first)
+        self._arrived = Command(
+            database, JobRow.update({JobRow.awaited_image: None, JobRow.queued_at: slot("now")}).where(this_image)
+        )
         self._past_use = Query(
             database,
             LeaseRow.select(*_USE.selected)
@@ -143,6 +176,41 @@ class Queue:
     def backing_off(self, limit: int) -> list[int]:
         """Return the row ids of jobs that back off and so are not in the queue, whose next attempt is soonest first."""
         return self._backing_off.all(limit=limit)
+
+    def images(self) -> list[str]:
+        """Return the images that jobs in the queue name."""
+        found = [""]
+        while (image := self._image_after.one(after=found[-1])) is not None:
+            found.append(image)
+        return found[1:]
+
+    def await_image(self, image: str, awaited: str) -> bool:
+        """Take the jobs that name an image, and start from it, out of the queue until the image ``awaited`` is there.
+
+        Tells whether there are any.
+        """
+        with self._database.write():
+            return self._await.run(image=image, awaited=awaited) > 0
+
+    def awaited_images(self) -> list[str]:
+        """Return the images that jobs wait for."""
+        found = [""]
+        while (image := self._awaited_after.one(after=found[-1])) is not None:
+            found.append(image)
+        return found[1:]
+
+    def awaiting(self, awaited: str) -> list[AwaitingJob]:
+        """Return the jobs that wait for an image, longest first."""
+        return self._awaiting.all(awaited=awaited)
+
+    def is_awaited(self, awaited: str) -> bool:
+        """Tell whether any job waits for an image."""
+        return self._awaits.one(awaited=awaited) is not None
+
+    def image_arrived(self, awaited: str) -> None:
+        """Put the jobs that wait for an image into the queue, as if they came only now as far as time-outs go."""
+        with self._database.write():
+            self._arrived.run(awaited=awaited, now=self._database.now())
 
     def length(self) -> int:
         """Count the jobs in the queue."""
@@ -196,3 +264,7 @@ class Queue:
     def past_use(self, span: timedelta) -> list[PastUse]:
         """Return what organizations had of VMs that went within the last ``span``, in the order in which they went."""
         return self._past_use.all(since=self._database.now() - int(span.total_seconds() * SECOND))
+
+
+def _text(row: Sequence[str]) -> str:
+    return row[0]

@@ -17,7 +17,7 @@ from actors.vms.command import (
 from actors.vms.connection import Completed, Connection, HostKeyMismatch, OutputTooLong
 from actors.vms.dialog import Dialog, Window
 from actors.vms.guest import script
-from actors.vms.images import ImageError, Images, ImageStore
+from actors.vms.images import ImageError, Images, ImageSettings, ImageStore, NoRoom
 from actors.vms.provider import Endpoint, ImageNotFound, Provider, SnapshotNotFound, VmError, VmLost, VmSpec, VmUse
 from actors.vms.sandbox.provider import SandboxProvider
 from actors.vms.source import SourceError
@@ -40,8 +40,10 @@ __all__ = [
     "HostKeyMismatch",
     "ImageError",
     "ImageNotFound",
+    "ImageSettings",
     "ImageStore",
     "Images",
+    "NoRoom",
     "NotStarted",
     "OutputTooLong",
     "Packed",

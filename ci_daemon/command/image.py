@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from actors.vms.images import is_name
+from actors.vms.images import PullOptions, Reference, is_name
 from ci_daemon.command.instants import on_the_wire
 from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import Group
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["image"]
 
-_COLUMNS = ("name", "default", "mib", "users", "source", "created_at")
+_COLUMNS = ("name", "default", "mib", "users", "source", "last_used_at")
 _MIB = 2**20
-_COLUMNS = ("name", "default", "mib", "users", "source", "created_at")
+_GB = 2**30
 
 
 @click.group(cls=Group)
@@ -34,7 +34,11 @@ def image() -> None:
 @image.command(name="list", short_help="List the images there are, and what stands on them.")
 @pass_session
 def list_images(session: Session) -> None:
-    """List the images of the store, which several state directories may share; what uses them is of this one."""
+    """List the images of the store, which several state directories may share; what uses them is of this one.
+
+    SOURCE says where an image came from. What was pulled on demand, for a job, goes when it is not used for
+    images.unused_days.
+    """
     images, users = open_images(session.state_dir, session.config()), _users(session)
     documents = [
         {
@@ -89,15 +93,25 @@ def build(session: Session, *, name: str | None, mirror: str | None) -> None:
 def pull(session: Session, *, reference: str, name: str | None) -> None:
     """Make an image of REF, such as debian:12-slim or ghcr.io/team/base:1, by skopeo and umoci.
 
+    Images that jobs name are pulled by themselves (images.on_demand), a tag once: this pulls it again, from any
+    registry, and keeps it. A digest (NAME@sha256:...) is the same image for ever.
+
     What it lacks of what a VM needs, sshd above all, its own apt-get or apk installs. Commands in it get the variables
     that it sets; its user, folder and entry point count for nothing. `skopeo login HOST` signs in.
     """
     config = session.config()
-    name = name or reference.removeprefix("docker://")
+    wanted = Reference.parse(reference)
+    name = name or wanted.short
     if not is_name(name):
         raise Failure(f"{name} cannot be the name of an image here: give it one with --as NAME")
     store = open_images(session.state_dir, config).store
-    made = store.pull(reference, name, config.sandbox, lambda line: click.echo(line, err=True))
+    options = PullOptions(
+        max_bytes=config.images.max_bytes,
+        keep_free=int(config.pool.low_disk_gb * _GB),
+        timeout=config.images.timeout,
+        progress=lambda line: click.echo(line, err=True),
+    )
+    made = store.pull(wanted, name, config.sandbox, options, users=lambda: _users(session, cached=False)[name])
     session.answer(_document(made), f"pulled {_told(made)}")
 
 
@@ -131,19 +145,19 @@ def remove(session: Session, *, name: str) -> None:
     session.answer({"removed": name}, f"removed {name}")
 
 
-def _users(session: Session) -> Mapping[str | None, list[str]]:
-    """Name the leases and disks that stand on each image."""
+def _users(session: Session, *, cached: bool = True) -> Mapping[str | None, list[str]]:
+    """Name the leases and disks that stand on each image; without ``cached`` ones, which builds can do without."""
     users: defaultdict[str | None, list[str]] = defaultdict(list)
     try:
         with session.storage() as storage:
             for lease in storage.leases.live():
                 users[lease.image].append(f"lease {lease.uuid}")
-            cached = {entry.snapshot: entry.name.image for entry in storage.cache.entries()}
+            entries = {entry.snapshot: entry.name.image for entry in storage.cache.entries()}
             for snapshot in storage.snapshots.all():
                 left = storage.leases.of_job(snapshot.job_id)
-                if snapshot.name not in cached and left is not None:
+                if snapshot.name not in entries and left is not None:
                     users[left.image].append(f"snapshot {snapshot.name}")
-            for name, count in Counter(cached.values()).items():
+            for name, count in Counter(entries.values() if cached else ()).items():
                 users[name].append(f"{count} cached disks (`ci-daemon cache clear` frees them)")
     except NotInitialized:
         pass
@@ -155,8 +169,10 @@ def _document(made: Image) -> dict[str, object]:
         "name": made.name,
         "bytes": made.size,
         "mib": made.size // _MIB,
-        "source": made.source,
+        "source": f"{made.source}, on demand" if made.on_demand else made.source,
+        "on_demand": made.on_demand,
         "created_at": on_the_wire(made.created),
+        "last_used_at": on_the_wire(made.used) if made.used else None,
         "environment": dict(made.environment),
     }
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003 - pydantic reads the annotations
 from dataclasses import dataclass, field
-from pathlib import Path  # noqa: TC003
-from types import MappingProxyType
 
 from pydantic import ConfigDict, with_config
 
 from actors import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
 from actors.ir import Limits
 from actors.render import RenderSettings
+from actors.vms.images import ImageSettings
 from actors.vms.sandbox.provider import SandboxSettings
 from api import HttpSettings, RateLimitSettings
 from ci_daemon.journal import JournalSettings
@@ -20,20 +18,6 @@ from ci_daemon.tracing import TracingSettings
 from storage import BillingSettings
 
 __all__ = ["Config", "ImageSettings"]
-
-
-@dataclass(frozen=True, slots=True)
-class ImageSettings:
-    """Section ``[images]``: where images are kept, and which one a step gets.
-
-    ``dir`` may be shared by several state directories; by default it is ``images`` in the state directory. ``default``
-    is for steps that name none; where it is not set, ``ci-daemon image default`` says it. ``map`` says which image
-    stands in for a name that pipelines use and this host does not have; ``"default"`` is the default one.
-    """
-
-    dir: Path | None = field(default=None, metadata={"example": "/var/lib/ci-daemon/images"})
-    default: str | None = field(default=None, metadata={"example": "debian:12"})
-    map: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({"ubuntu:24.04": "default"}))
 
 
 @with_config(ConfigDict(extra="forbid", strict=True))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from actors.recollection import recollect
 from actors.standstill import standstill
 from actors.turns import in_turn, next_turn
-from actors.waiting import Waiting, back_off
+from actors.waiting import Waiting, awaits_image, back_off
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,9 +24,10 @@ _STOPPED = "waiting for a VM: the service does not run"
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A job that waits; ``position`` counts from 1 over all organizations, None while the job backs off.
+    """A job that waits; ``position`` counts from 1 over all organizations.
 
-    ``build`` is ORG/PIPELINE/NUMBER; ``since`` is when it was ready for a VM.
+    It is None while the job backs off, or waits for its image. ``build`` is ORG/PIPELINE/NUMBER; ``since`` is when it
+    was ready for a VM.
     """
 
     position: int | None
@@ -49,6 +50,9 @@ def waiting(storage: Storage, settings: PoolSettings, clock: Clock, limit: int, 
     for position, queued in enumerate(in_turn(queues, holdings, now, limit), 1):
         reason = why.reason(queued.job_id, queued.organization_id) if served else _STOPPED
         found += _told(storage, storage.jobs.get(queued.job_id), position, reason)
+    for image in storage.queue.awaited_images():
+        for awaiting in storage.queue.awaiting(image)[: limit - len(found)]:
+            found += _told(storage, storage.jobs.get(awaiting.job_id), None, awaits_image(image))
     for job_id in storage.queue.backing_off(limit - len(found)):
         job = storage.jobs.get(job_id)
         if job is not None and (pause := back_off(job, clock.now())) is not None:

@@ -81,6 +81,7 @@ class JobRow(peewee.Model):
     scheduled_at = InstantField(null=True)
     not_before = InstantField(null=True)
     queued_at = InstantField(null=True)
+    awaited_image = peewee.TextField(null=True)
     started_at = InstantField(null=True)
     finished_at = InstantField(null=True)
     env = JsonField()

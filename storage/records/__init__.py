@@ -24,7 +24,7 @@ from storage.records.builds import Build, BuildState, KeyUse, NewBuild, RequestK
 from storage.records.cache import CacheEntry, CacheName
 from storage.records.coupons import Coupon, NewCoupon, Redemption
 from storage.records.holds import Hold, HoldEnd
-from storage.records.jobs import Attempt, Edge, EdgeKind, Job, JobState, NewJob, Outcome, QueuedJob, Shape
+from storage.records.jobs import Attempt, AwaitingJob, Edge, EdgeKind, Job, JobState, NewJob, Outcome, QueuedJob, Shape
 from storage.records.leases import Lease, LeaseState, PastUse, Snapshot
 from storage.records.ledger import Discrepancy, LedgerEntry, LedgerSource
 from storage.records.pages import Page
@@ -37,6 +37,7 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
+    "AwaitingJob",
     "Build",
     "BuildState",
     "BuildUsage",

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-__all__ = ["Attempt", "Edge", "EdgeKind", "Job", "JobState", "NewJob", "Outcome", "QueuedJob", "Shape"]
+__all__ = ["Attempt", "AwaitingJob", "Edge", "EdgeKind", "Job", "JobState", "NewJob", "Outcome", "QueuedJob", "Shape"]
 
 
 class JobState(StrEnum):
@@ -81,7 +81,8 @@ class NewJob:
 class Job:
     """One node of a build's graph. ``position`` is its place in DAG creation order, from 0.
 
-    ``not_before`` is when a job that waits for another attempt may have one; None is now.
+    ``not_before`` is when a job that waits for another attempt may have one; None is now. ``awaited_image`` is what a
+    scheduled job waits for before it waits for a VM.
     """
 
     id: int
@@ -114,6 +115,7 @@ class Job:
     created_at: datetime
     scheduled_at: datetime | None
     not_before: datetime | None
+    awaited_image: str | None
     started_at: datetime | None
     finished_at: datetime | None
 
@@ -157,6 +159,17 @@ class QueuedJob:
     parent_snapshot_job_id: int | None
     scheduled_at: datetime
     position: int
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitingJob:
+    """A job that waits for its image."""
+
+    job_id: int
+    build_id: int
+    uuid: str
+    build_uuid: str
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import pytest
 from actors import Engine, JobSettings, PoolSettings, Settings, plan_jobs
 from actors.ir import Limits
 from actors.vms import Images, ImageStore, SandboxProvider
+from actors.vms.images import OnDemand
 from actors.vms.sandbox.userns import IdMap
 from storage import Build, Job, NewBuild, NewPipeline, Pipeline, Storage, SystemClock
 
@@ -22,7 +23,14 @@ T = TypeVar("T")
 class Host:
     """A state directory with its VMs, and one engine after the other over it."""
 
-    def __init__(self, directory: Path, images_dir: Path, hold_seconds: int = 600, **pool: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        images_dir: Path,
+        hold_seconds: int = 600,
+        on_demand: OnDemand | None = None,
+        **pool: Any,
+    ) -> None:
         self.settings = Settings(
             pool=PoolSettings(**{"max_vms": 4, "warm": 0} | pool),
             jobs=JobSettings(kill_grace=1.0, hold_seconds=hold_seconds),
@@ -30,7 +38,7 @@ class Host:
         self.clock = SystemClock()
         self.storage = Storage.create(directory / "state", self.clock)
         idmap = IdMap.of_caller()
-        self.images = Images(ImageStore(images_dir, idmap), "debian:12", {"ubuntu:24.04": "debian:12"})
+        self.images = Images(ImageStore(images_dir, idmap), "debian:12", {}, on_demand)
         self.provider = SandboxProvider(directory / "state" / "sandbox", self.images, idmap, self.clock)
         self.engine = self._engine()
         user = self.storage.users.create("ada@example.org", "Ada")

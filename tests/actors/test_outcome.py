@@ -58,6 +58,7 @@ def job(**changes: object) -> Job:
         created_at=datetime(2026, 1, 1, tzinfo=UTC),
         scheduled_at=None,
         not_before=None,
+        awaited_image=None,
         started_at=None,
         finished_at=None,
     )

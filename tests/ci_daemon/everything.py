@@ -202,6 +202,8 @@ class Everything:
             if build_state is not BuildState.SCHEDULED:
                 self.end(self.build(), build_state, error_code="internal_error", error_message="no reason")
         storage.builds.request_cancel(self.build().id)
+        self.build(step("waits", image="alpine:3"))
+        storage.queue.await_image("alpine:3", "alpine:3")
         storage.builds.create_rejected(self.pipeline, NewBuild("main", "c0ffee"), "ir_invalid", "no steps")
         expired = self.run()
         storage.log_retention.measure()

@@ -14,7 +14,7 @@ from actors.vms import ImageStore
 from actors.vms.sandbox.userns import IdMap
 from ci_daemon import command
 from storage import NewBuild, NewJob, NewPipeline, Shape, Storage, SystemClock
-from tests.actors.vms.registry import registry, small_system
+from tests.registry import registry, small_system
 
 ELSEWHERE = {
     "install": "tests/system",
@@ -137,7 +137,7 @@ def test_json_is_one_document(
     (tmp_path / "images" / "debian@12").symlink_to(images_dir / "debian@12")
     monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(tmp_path / "images"))
     called = set()
-    with registry() as served:
+    with registry(tmp_path / "registry") as served:
         words = {
             "reference": served.add("base:1", *layers),
             "tar": str(tmp_path / "root.tar"),

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tarfile
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,9 @@ def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path
     (image / "tree").mkdir(parents=True)
     facts = {"name": "mine:1", "size": 3 * 2**20, "source": "made up", "created": "2026-01-02T03:04:05+00:00"}
     (image / "image.json").write_text(json.dumps(facts))
+    (image / "used").touch()
+    used = datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC).timestamp()
+    os.utime(image / "used", (used, used))
     monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(store))
     return store
 
@@ -51,7 +56,7 @@ def test_the_images_of_the_store_are_listed_with_what_stands_on_them(
         "1",
         "made",
         "up",
-        "2026-01-02T03:04:05.000000Z",
+        "2026-02-03T04:05:06.000000Z",
     ]
     assert run("image", "list", "--json") == 0
     [image] = json.loads(capsys.readouterr().out)
@@ -100,7 +105,7 @@ def test_an_image_that_is_there_is_not_built_again(run: Run, capsys: pytest.Capt
         (["build", "plan9:4"], 'no recipe for an image "plan9:4"'),
         (["remove", "nothing:1"], 'no image "nothing:1" on this host'),
         (["remove", "../../etc"], "is no name for an image"),
-        (["pull", "localhost:1/any:1"], "localhost:1/any:1 cannot be the name of an image here: give it one with --as"),
+        (["pull", "[::1]:1/any:1"], "[::1]:1/any:1 cannot be the name of an image here: give it one with --as"),
         (["pull", "localhost:1/any:1", "--as", "any"], "any:1 cannot be pulled: the registry localhost:1 cannot be"),
     ],
 )

@@ -38,7 +38,8 @@ class Daemon:
         self.state = state
         self.url = ""
         self._prefix = prefix
-        self._environ = {**os.environ, **settings, "CI_DAEMON_HTTP_LISTEN": "127.0.0.1:0"}
+        alone = {"CI_DAEMON_IMAGES_ON_DEMAND": "false"}  # no test asks a registry of the world
+        self._environ = {**os.environ, **alone, **settings, "CI_DAEMON_HTTP_LISTEN": "127.0.0.1:0"}
         self._process: subprocess.Popen[bytes] | None = None
         self._already = 0
         self._log = state.with_name(f"{state.name}.log")

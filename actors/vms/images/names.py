@@ -1,4 +1,4 @@
-"""Names of images: which are names at all, and how they are called on disk."""
+"""Names of images: what may be a name, and the folder that an image of that name lies in."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from actors.vms.provider import VmError
 
 __all__ = ["check_name", "folder_of", "is_name", "name_of"]
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*(:[a-zA-Z0-9][a-zA-Z0-9._-]*)?")
+_PART = r"[a-z0-9][a-z0-9._-]*"
+_NAME = re.compile(
+    rf"({_PART}:[0-9]+/)?{_PART}(/{_PART})*(:[a-zA-Z0-9_][a-zA-Z0-9._-]*)?(@sha256:[0-9a-f]{{64}})?",
+)
 _MAX_NAME = 200
-_TO_FOLDER = str.maketrans({"/": "+", ":": "@"})
-_TO_NAME = str.maketrans({"+": "/", "@": ":"})
+_TO_FOLDER = str.maketrans({"/": "+", ":": "@", "@": "="})
+_TO_NAME = str.maketrans({"+": "/", "@": ":", "=": "@"})
 
 
 def is_name(name: str) -> bool:
-    """Tell whether an image may have this name, like ``debian:12`` or ``team/base``."""
+    """Tell whether an image may have this name: ``debian:12``, ``host:5000/team/base:1``, ``alpine@sha256:…``."""
     return len(name) <= _MAX_NAME and _NAME.fullmatch(name) is not None
 
 
@@ -24,13 +27,13 @@ def check_name(name: str) -> None:
     if not is_name(name):
         message = (
             f'"{name[:_MAX_NAME]}" is no name for an image: use lower-case letters, digits, ".", "_" and "-", parts '
-            'joined by "/", and a tag after ":"'
+            'joined by "/", a tag after ":" or a digest after "@sha256:"'
         )
         raise VmError(message)
 
 
 def folder_of(name: str) -> str:
-    """Return what an image's folder is called: mount options know ``:``, and paths know ``/``."""
+    """Return the name of an image's folder: overlay's mount options end at ``:``, paths have ``/``."""
     return name.translate(_TO_FOLDER)
 
 

@@ -1,4 +1,4 @@
-"""What a pulled image lacks of what a VM needs, installed by the image's own package manager.
+"""Installs, with a pulled image's own package manager, the programs that a VM needs and the image lacks.
 
 That runs in a VM of the tree itself, as closed in as any job. Until there is an sshd, a shell script answers in its
 place: it greets as an sshd does, and is a shell from then on.
@@ -6,26 +6,34 @@ place: it greets as an sshd does, and is a shell from then on.
 
 from __future__ import annotations
 
+import io
+import select
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from actors.vms.guest import script
 from actors.vms.images.host import apt_options
+from actors.vms.images.process import TICK
+from actors.vms.images.tree import has_program
 from actors.vms.provider import VmError, VmSpec
 from actors.vms.sandbox.provider import SandboxProvider, SandboxSettings
 from storage import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    import socket
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from actors.vms.images.room import Room
     from actors.vms.images.tree import Tree
     from actors.vms.sandbox.userns import IdMap
 
 __all__ = ["end_all", "outfitted"]
 
 _VM = "outfit"
+_MANAGERS = ("apt-get", "apk")
 _GREETER = b"#!/bin/sh\necho SSH-\nexec /bin/sh\n"
 _SILENCE_SECONDS = 600.0
 _LAST_LINES = 5
@@ -45,22 +53,24 @@ class _Only:
 
 @contextmanager
 def outfitted(
-    tree: Tree, packages: Iterable[str], folder: Path, settings: SandboxSettings, progress: Callable[[str], None]
+    tree: Tree, packages: Iterable[str], folder: Path, settings: SandboxSettings, room: Room
 ) -> Iterator[IO[bytes]]:
     """Give the tar of the tree with the packages installed; the VM keeps what it has in ``folder``.
 
-    Raises VmError where they cannot be installed.
+    Raises VmError where they cannot be installed, and what the room's check raises.
     """
+    if not any(has_program(tree.path, manager) for manager in _MANAGERS):
+        message = f"it has neither {' nor '.join(_MANAGERS)}"
+        raise VmError(message)
     tree.put("usr/sbin", "sshd", _GREETER)
     provider = SandboxProvider(folder, _Only(tree.path), tree.idmap, SystemClock(), settings)
     try:
         provider.create(VmSpec(_VM, _VM))
-        with provider.connect(_VM).socket as connection, connection.makefile("rb") as said:
-            connection.settimeout(_SILENCE_SECONDS)
+        with provider.connect(_VM).socket as connection, io.BufferedReader(_Answers(connection, room)) as said:
             said.readline()
             options = "\n".join(apt_options())
             connection.sendall(script("outfit", packages=" ".join(sorted(packages)), options=options).encode())
-            _await(said, progress)
+            _await(said, room)
             yield said
     finally:
         provider.destroy(_VM)
@@ -73,7 +83,29 @@ def end_all(folder: Path, idmap: IdMap) -> None:
         provider.destroy(vm_id)
 
 
-def _await(said: IO[bytes], progress: Callable[[str], None]) -> None:
+class _Answers(io.RawIOBase):
+    """Reads from a VM's socket, and checks meanwhile whether the pull is to go on."""
+
+    def __init__(self, connection: socket.socket, room: Room) -> None:
+        self._connection = connection
+        self._room = room
+
+    def readable(self) -> bool:
+        """Say yes."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # BufferedReader gives no other
+        """Read what comes next; 0 bytes are the end. Raises TimeoutError, and what the room's check raises."""
+        deadline = time.monotonic() + _SILENCE_SECONDS
+        while True:
+            self._room.check()
+            if select.select([self._connection], [], [], TICK)[0]:
+                return self._connection.recv_into(buffer)
+            if time.monotonic() > deadline:
+                raise TimeoutError
+
+
+def _await(said: IO[bytes], room: Room) -> None:
     """Return when the packages are installed and the tar follows. Raises VmError."""
     lines: list[str] = []
     try:
@@ -83,8 +115,8 @@ def _await(said: IO[bytes], progress: Callable[[str], None]) -> None:
                 return
             if text == "failed":
                 break
-            progress(text)
-            lines.append(text)
+            room.options.progress(text)
+            lines = [*lines, text][-_LAST_LINES:]
     except TimeoutError:
         lines.append(f"it said nothing for {_SILENCE_SECONDS:g} s")
-    raise VmError("; ".join(lines[-_LAST_LINES:]) or "it said nothing")
+    raise VmError("; ".join(lines) or "it said nothing")

@@ -2,50 +2,53 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
 import pwd
 import re
 import shutil
-import subprocess
-from collections import deque
-from dataclasses import dataclass
-from ipaddress import ip_address
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from actors.vms.images.process import run
+from actors.vms.images.room import megabytes
 from actors.vms.provider import VmError
-from actors.vms.sandbox.userns import MappedFailed, run_mapped
+from actors.vms.sandbox.program import ENVIRONMENT
+from actors.vms.sandbox.userns import run_mapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
+    from actors.vms.images.reference import Reference
+    from actors.vms.images.room import Room
     from actors.vms.images.tree import Tree
 
-__all__ = ["Pulled", "Reference"]
+__all__ = ["Pulled", "fetch"]
 
 _LAYOUT = "layout"
 _TAG = "image"
-_REFERENCE = re.compile(
-    r"((?P<host>localhost|[a-zA-Z0-9-]+(\.[a-zA-Z0-9-]+)+|[a-zA-Z0-9.-]+(?=:\d+/)|\[[0-9a-f:]+\])(?P<port>:\d+)?/)?"
-    r"(?P<path>[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*)(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]{64})?"
-)
-_LONGEST_REFERENCE = 500
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=([^\0]*)", re.ASCII)
 _MOST_JSON = 8 << 20
+_MOST_LAYERS = 500
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 _SAID = re.compile(r'level=fatal msg="(?P<message>(?:[^"\\]|\\.)*)"')
 _LAST_LINES = 5
+_PROGRESS_SECONDS = 2.0
 
 _CAUSES = (
+    (("toomanyrequests", "429"), "the registry {host} refuses more requests for now: sign in, or try again later"),
     (("manifest unknown", "name unknown", "not found"), "the registry has no such image: check its name and tag"),
     (
         ("unauthorized", "authentication required", "denied", "403 (Forbidden)", "invalid username"),
-        "the registry wants somebody to sign in, or has no such image: run `skopeo login {host}` as {user}",
+        "the registry wants a login, or has no such image: run `skopeo login --authfile {auth} {host}` as {user}",
     ),
-    (("no image found in",), "the registry has it, but not for this machine's architecture, {architecture}"),
     (
         ("no such host", "connection refused", "i/o timeout", "network is unreachable", "no route to host", "EOF"),
         "the registry {host} cannot be reached: check its name and this host's network",
@@ -58,71 +61,164 @@ _CAUSES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """An image in a registry, as in ``debian:12-slim`` or ``ghcr.io/team/base:1``."""
+class Pulled:
+    """An image's layers in a folder of the caller's, and the variables that its programs are to have."""
 
-    text: str
-    host: str
-    port: str
+    folder: Path
+    environment: Mapping[str, str]
 
-    @classmethod
-    def parse(cls, text: str) -> Reference:
-        """Read a reference, with or without ``docker://``. Raises VmError where it is none."""
-        bare = text.removeprefix("docker://")
-        found = _REFERENCE.fullmatch(bare) if len(bare) <= _LONGEST_REFERENCE else None
-        if found is None:
-            message = f'"{text[:_LONGEST_REFERENCE]}" names no image of a registry: write one like debian:12-slim'
+    def unpack(self, tree: Tree, room: Room) -> None:
+        """Make a tree in the folder of the layers, inside the mapping; the layers are gone then.
+
+        Raises VmError, and what the room's check raises.
+        """
+        around = tree.idmap.with_caller()
+        run_mapped(["chown", "-R", "0:0", _LAYOUT], idmap=around, cwd=self.folder)
+        argv = ["umoci", "raw", "unpack", "--image", f"{_LAYOUT}:{_TAG}", tree.path.name]
+        environment = {**ENVIRONMENT, "HOME": "/", "LC_ALL": "C.UTF-8"}
+        ended = run(tree.idmap.command(argv), cwd=self.folder, environment=environment, check=room.check)
+        if ended.status != 0:
+            message = f"the layers cannot be unpacked: {_last_lines(ended.said)}"
             raise VmError(message)
-        return cls(bare, found["host"] or "docker.io", found["port"] or "")
+        run_mapped(["rm", "-rf", _LAYOUT], idmap=around, cwd=self.folder)
+        room.measure()
 
-    def fetch(self, folder: Path, progress: Callable[[str], None]) -> Pulled:
-        """Copy the image for this machine's architecture into ``folder``. Raises VmError with what to do."""
-        for program in ("skopeo", "umoci"):
-            if shutil.which(program) is None:
-                message = f"{program} is not installed: run `sudo apt-get install -y skopeo umoci`"
-                raise VmError(message)
-        argv = ["skopeo", "--override-os=linux", "copy", "--remove-signatures"]
-        argv += ["--src-tls-verify=false"] if self._is_on_loopback else []
-        argv += [f"docker://{self.text}", f"oci:{_LAYOUT}:{_TAG}"]
-        with subprocess.Popen(
-            argv, cwd=folder, env={**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)},
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        ) as process:  # fmt: skip
-            assert process.stdout is not None  # noqa: S101 - a pipe
-            last: deque[str] = deque(maxlen=_LAST_LINES)
-            try:
-                for line in process.stdout:
-                    last.append(line.decode(errors="replace").strip())
-                    if "level=" not in last[-1]:
-                        progress(last[-1])
-            except BaseException:
-                process.terminate()
-                raise
-        if process.returncode != 0:
-            raise VmError(self._sentence("\n".join(last)))
-        return self._pulled(folder)
 
-    @property
-    def _is_on_loopback(self) -> bool:
-        """Whether the registry is this host's own, which may well speak plain HTTP, as for docker."""
+def fetch(reference: Reference, folder: Path, room: Room) -> Pulled:
+    """Copy the image for this machine's architecture into ``folder``.
+
+    Raises VmError with what to do, and what the room's check raises.
+    """
+    for program in ("skopeo", "umoci"):
+        if shutil.which(program) is None:
+            message = f"{program} is not installed: run `sudo apt-get install -y skopeo umoci`"
+            raise VmError(message)
+    return _Fetch(reference, folder, room).pulled()
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """One image on its way from its registry."""
+
+    reference: Reference
+    folder: Path
+    room: Room
+    _heard: float = field(default_factory=time.monotonic)
+    _told: float = field(default_factory=time.monotonic)
+    _bytes: int = 0
+
+    def pulled(self) -> Pulled:
+        wanted, size = self._find()
+        self.room.expect(size)
+        self.room.options.progress(f"pulling {self.reference.short}: {megabytes(size)} MB")
+        argv = ["copy", "--remove-signatures", f"docker://{wanted.text}", f"oci:{_LAYOUT}:{_TAG}"]
+        self._skopeo(argv, "--src-tls-verify=false", lambda: self._follow(size))
+        return self._layers()
+
+    def _find(self) -> tuple[Reference, int]:
+        """Return the manifest for this machine by its digest, and the bytes of what it names."""
+        wanted, manifest = self._manifest(self.reference)
+        if "manifests" in manifest:
+            wanted, manifest = self._manifest(self.reference.at(self._of_this_machine(manifest)))
         try:
-            return ip_address(self.host.strip("[]")).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+            parts = [manifest["config"], *manifest["layers"]]
+            size = sum(int(part["size"]) for part in parts)
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._no_image(error) from error
+        if len(parts) > _MOST_LAYERS:
+            message = f"{self.reference.short} cannot be pulled: it has more than {_MOST_LAYERS} layers"
+            raise VmError(message)
+        return wanted, size
+
+    def _manifest(self, reference: Reference) -> tuple[Reference, dict[str, Any]]:
+        with tempfile.TemporaryFile(dir=self.folder) as file:
+            argv = ["inspect", "--raw", f"docker://{reference.text}"]
+            self._skopeo(argv, "--tls-verify=false", self._listen, stdout=file)
+            file.seek(0)
+            raw = file.read(_MOST_JSON)
+        try:
+            manifest = json.loads(raw)
+            if not isinstance(manifest, dict):
+                raise TypeError(manifest)
+        except (TypeError, ValueError) as error:
+            raise self._no_image(error) from error
+        return reference.at(f"sha256:{hashlib.sha256(raw).hexdigest()}"), manifest
+
+    def _of_this_machine(self, manifest: Mapping[str, Any]) -> str:
+        """Return the digest of the image for this machine out of a list of images."""
+        try:
+            found = {
+                entry["platform"]["architecture"]: str(entry["digest"])
+                for entry in reversed(manifest["manifests"])
+                if entry["platform"]["os"] == "linux"
+            }
+        except (KeyError, TypeError) as error:
+            raise self._no_image(error) from error
+        digest = found.get(_architecture(), "")
+        if not _DIGEST.fullmatch(digest):
+            there = ", ".join(sorted(map(str, found))) or "none"
+            message = f"{self.reference.short} is for {there}, and this machine is {_architecture()}: pull another one"
+            raise VmError(message)
+        return digest
+
+    def _skopeo(
+        self,
+        argv: list[str],
+        insecure: str,
+        check: Callable[[], None],
+        stdout: Any = None,  # noqa: ANN401 - a file
+    ) -> None:
+        """Run skopeo. Raises VmError with what to do where it fails."""
+        insecurely = [insecure] if self.reference.on_loopback else []
+        environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(self.folder)}
+        command = ["skopeo", "--override-os=linux", argv[0], *insecurely, *argv[1:]]
+        self._heard = time.monotonic()
+        ended = run(command, cwd=self.folder, environment=environment, check=check, stdout=stdout)
+        if ended.status != 0:
+            raise VmError(self._sentence(ended.said))
+
+    def _listen(self) -> None:
+        """Give up a registry that says nothing."""
+        self.room.check()
+        timeout = self.room.options.timeout
+        if time.monotonic() - self._heard > timeout:
+            message = (
+                f"{self.reference.short} cannot be pulled: the registry {self.reference.registry} sent nothing for "
+                f"{timeout:g} s"
+            )
+            raise VmError(message)
+
+    def _follow(self, size: int) -> None:
+        """Look how much has come."""
+        now, came = time.monotonic(), _size(self.folder / _LAYOUT)
+        if came != self._bytes:
+            self._bytes, self._heard = came, now
+        if came > self.room.options.max_bytes:
+            self.room.expect(came)
+        if now - self._told >= _PROGRESS_SECONDS:
+            self._told = now
+            self.room.options.progress(
+                f"pulling {self.reference.short}: {megabytes(min(came, size))} of {megabytes(size)} MB"
+            )
+        self._listen()
 
     def _sentence(self, said: str) -> str:
-        """Turn what skopeo said at its end into what to do."""
+        """Turn the last words of skopeo into what to do."""
         found = _SAID.search(said)
-        reason = found["message"].replace('\\"', '"') if found else said
-        user = pwd.getpwuid(os.geteuid()).pw_name
-        facts = {"host": self.host + self.port, "architecture": _architecture(), "user": user}
+        reason = found["message"].replace('\\"', '"') if found else _last_lines(said)
+        account = pwd.getpwuid(os.geteuid())
+        facts = {
+            "host": self.reference.registry,
+            "user": account.pw_name,
+            "auth": f"{account.pw_dir}/.config/containers/auth.json",
+        }
         for fragments, sentence in _CAUSES:
             if any(fragment in reason for fragment in fragments):
-                return f"{self.text} cannot be pulled: {sentence.format(**facts)} ({reason})"
-        return f"{self.text} cannot be pulled: {reason}"
+                return f"{self.reference.short} cannot be pulled: {sentence.format(**facts)} ({reason})"
+        return f"{self.reference.short} cannot be pulled: {reason}"
 
-    def _pulled(self, folder: Path) -> Pulled:
-        layout = folder / _LAYOUT
+    def _layers(self) -> Pulled:
+        layout = self.folder / _LAYOUT
         try:
             (entry,) = _json(layout / "index.json")["manifests"]
             manifest = _json(_blob(layout, entry["digest"]))
@@ -131,37 +227,35 @@ class Reference:
             lines = (config.get("config") or {}).get("Env") or []
             variables = [found for line in lines if (found := _VARIABLE.fullmatch(line))]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            message = f"{self.text} is no image that a VM could start from: {error!r} in its manifest"
-            raise VmError(message) from error
+            raise self._no_image(error) from error
         if architecture != _architecture():
-            message = f"{self.text} is for {architecture}, and this machine is {_architecture()}: pull another one"
+            message = (
+                f"{self.reference.short} is for {architecture}, and this machine is {_architecture()}: pull another one"
+            )
             raise VmError(message)
-        return Pulled(folder, {found[1]: found[2] for found in variables})
+        return Pulled(self.folder, {found[1]: found[2] for found in variables})
 
-
-@dataclass(frozen=True, slots=True)
-class Pulled:
-    """An image's layers in a folder of the caller's, and the variables that its programs are to have."""
-
-    folder: Path
-    environment: Mapping[str, str]
-
-    def unpack(self, tree: Tree) -> None:
-        """Make a tree in the folder of the layers, inside the mapping; the layers are gone then. Raises VmError."""
-        around = tree.idmap.with_caller()
-        run_mapped(["chown", "-R", "0:0", _LAYOUT], idmap=around, cwd=self.folder)
-        try:
-            argv = ["umoci", "raw", "unpack", "--image", f"{_LAYOUT}:{_TAG}", tree.path.name]
-            run_mapped(argv, idmap=tree.idmap, cwd=self.folder)
-        except MappedFailed as error:
-            message = f"the layers cannot be unpacked: {error}"
-            raise VmError(message) from error
-        run_mapped(["rm", "-rf", _LAYOUT], idmap=around, cwd=self.folder)
+    def _no_image(self, error: Exception) -> VmError:
+        return VmError(f"{self.reference.short} is no image that a VM could start from: {error!r} in its manifest")
 
 
 def _architecture() -> str:
     machine = platform.machine()
     return _ARCHITECTURES.get(machine, machine)
+
+
+def _size(folder: Path) -> int:
+    """Return the bytes that skopeo has written so far, in blobs and in files that are to be blobs."""
+    size = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                size += Path(place, name).stat().st_size
+    return size
+
+
+def _last_lines(said: str) -> str:
+    return "; ".join(line.strip() for line in said.splitlines()[-_LAST_LINES:]) or "it said nothing"
 
 
 def _json(path: Path) -> Any:  # noqa: ANN401 - what a registry says, looked through by the caller

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -14,7 +15,9 @@ from typing import IO, TYPE_CHECKING
 from actors.vms.images.debian import Recipe
 from actors.vms.images.names import check_name, folder_of, name_of
 from actors.vms.images.outfit import end_all, outfitted
-from actors.vms.images.registry import Reference
+from actors.vms.images.process import TICK
+from actors.vms.images.registry import fetch
+from actors.vms.images.room import NoRoom, PullOptions, Room, TooLarge
 from actors.vms.images.scratch import scratch, sweep_scratch
 from actors.vms.images.tree import Tree, missing_programs
 from actors.vms.provider import ImageNotFound, VmError
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
+    from actors.vms.images.reference import Reference
     from actors.vms.sandbox.provider import SandboxSettings
     from actors.vms.sandbox.userns import IdMap
 
@@ -31,10 +35,12 @@ __all__ = ["Image", "ImageError", "ImageStore"]
 
 _TREE = "tree"
 _FACTS = "image.json"
+_USED = "used"
 _SANDBOX = "sandbox"
 _BARE = "bare"
 _MAKING = ".making-"
 _LOCKS = ".locks"
+_SWAP = ".swap"
 _DEFAULT = ".default"
 
 
@@ -46,7 +52,8 @@ class ImageError(VmError):
 class Image:
     """An image of the store: ``size`` in bytes on disk, ``source`` where it came from.
 
-    ``environment`` is what its maker wants every program in it to have.
+    ``environment`` is what its maker wants every program in it to have. ``on_demand`` ones were pulled for a job and
+    go when nobody uses them; ``used`` is when a job last started from it, as far as that was noted.
     """
 
     name: str
@@ -54,6 +61,8 @@ class Image:
     source: str
     created: datetime
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    on_demand: bool = False
+    used: datetime | None = None
 
 
 class ImageStore:
@@ -144,25 +153,54 @@ class ImageStore:
 
     def pull(
         self,
-        reference: str,
+        reference: Reference,
         name: str,
-        settings: SandboxSettings,
-        progress: Callable[[str], None] = lambda _: None,
+        sandbox: SandboxSettings,
+        options: PullOptions,
+        users: Callable[[], Collection[str]] = tuple,
     ) -> Image:
-        """Make an image of one in an OCI registry. Raises VmError with what to do.
+        """Make an image of one in an OCI registry, in the place of the image of that name, if any.
 
-        What a VM needs and it lacks is installed by its own package manager, in a VM of these settings.
+        What a VM needs and it lacks is installed by its own package manager, in a VM of these settings. ``users`` names
+        what stands on the image that is to be replaced, which then stays. Raises VmError with what to do, and what the
+        check of the options raises.
         """
-        wanted = Reference.parse(reference)
-        with self._locked(name):
-            self._must_be_free(name)
-            with self._making(name) as making:
-                pulled = wanted.fetch(making, progress)
-                bare = Tree(making / _BARE, self._idmap)
-                bare.make()
-                pulled.unpack(bare)
-                self._outfit(name, making, settings, progress)
-                return self._finish(making, name, f"pulled {wanted.text}", pulled.environment)
+        with self._locked(name, options.check):
+            return self._pull(reference, name, sandbox, options, users, on_demand=False)
+
+    def pull_missing(self, reference: Reference, name: str, sandbox: SandboxSettings, options: PullOptions) -> Image:
+        """Make an image of one in an OCI registry for a job, unless there is one of that name by now; see `pull`."""
+        with self._locked(name, options.check):
+            if name in self.names():
+                return self.get(name)
+            return self._pull(reference, name, sandbox, options, tuple, on_demand=True)
+
+    def use(self, name: str) -> bool:
+        """Note that a job is to start from an image, which then stays for a while; False where it is not there."""
+        try:
+            with self._swapping(fcntl.LOCK_SH):
+                (self._folder / folder_of(name) / _USED).touch()
+        except FileNotFoundError:
+            return False
+        except OSError:  # another user's store: there the note is missing
+            return name in self.names()
+        return True
+
+    def remove_unused(self, name: str, before: datetime) -> bool:
+        """Remove an image that was pulled for a job, and not used since ``before``; tell whether it went.
+
+        Returns False at once while somebody makes or removes it.
+        """
+        with suppress(BlockingIOError, ImageNotFound), self._lock(folder_of(name), fcntl.LOCK_EX | fcntl.LOCK_NB):
+            gone = self._folder / f"{_MAKING}{folder_of(name)}"
+            with self._swapping(fcntl.LOCK_EX):
+                image = self.get(name)
+                if not image.on_demand or (image.used or image.created) >= before:
+                    return False
+                (self._folder / folder_of(name)).rename(gone)
+            self._discard(gone)
+            return True
+        return False
 
     def remove(self, name: str, used_by: Collection[str] = ()) -> None:
         """Remove an image. Raises ImageNotFound, and ImageError where the caller knows of VMs or snapshots on it."""
@@ -180,6 +218,34 @@ class ImageStore:
         for place in self._folder.glob(f"{_MAKING}*"):
             with suppress(BlockingIOError), self._lock(place.name.removeprefix(_MAKING), fcntl.LOCK_EX | fcntl.LOCK_NB):
                 self._discard(place)
+
+    def _pull(
+        self,
+        reference: Reference,
+        name: str,
+        sandbox: SandboxSettings,
+        options: PullOptions,
+        users: Callable[[], Collection[str]],
+        *,
+        on_demand: bool,
+    ) -> Image:
+        with self._making(name) as making:
+            room = Room(making, self._idmap, options)
+            try:
+                pulled = fetch(reference, making, room)
+                options.progress(f"unpacking {reference.short}")
+                bare = Tree(making / _BARE, self._idmap)
+                bare.make()
+                pulled.unpack(bare, room)
+                self._outfit(name, making, sandbox, room)
+            except TooLarge as error:
+                message = f"{reference.short} is larger than allowed: {error}"
+                raise ImageError(message) from error
+            if used_by := users():
+                message = f'image "{name}" is in use by {", ".join(sorted(used_by))}: pull it again when that has ended'
+                raise ImageError(message)
+            source = f"pulled {reference.text}"
+            return self._finish(making, name, source, pulled.environment, on_demand=on_demand)
 
     def _must_be_free(self, name: str) -> None:
         if name in self.names():
@@ -202,7 +268,7 @@ class ImageStore:
         tree.make()
         tree.unpack(tar)
 
-    def _outfit(self, name: str, making: Path, settings: SandboxSettings, progress: Callable[[str], None]) -> None:
+    def _outfit(self, name: str, making: Path, settings: SandboxSettings, room: Room) -> None:
         """Turn the bare tree into one that has all a VM needs."""
         bare = Tree(making / _BARE, self._idmap)
         missing = missing_programs(bare.path)
@@ -213,10 +279,12 @@ class ImageStore:
         if "sh" in missing:
             message = f'"{name}" has no shell, so no VM can start from it: pull one that is made of a distribution'
             raise ImageError(message)
-        progress(f"installing what it lacks in it: {' '.join(packages)}")
+        room.options.progress(f"installing what it lacks in it: {' '.join(packages)}")
         try:
-            with outfitted(bare, packages, making / _SANDBOX, settings, progress) as tar:
+            with outfitted(bare, packages, making / _SANDBOX, settings, room) as tar:
                 self._unpack(making, tar)
+        except (TooLarge, NoRoom):
+            raise
         except VmError as error:
             message = (
                 f'"{name}" lacks {", ".join(missing)}, which a VM needs and which cannot be installed in it: '
@@ -227,21 +295,38 @@ class ImageStore:
         Tree(making / _SANDBOX, self._idmap).remove()
 
     def _finish(
-        self, making: Path, name: str, source: str, environment: Mapping[str, str] = MappingProxyType({})
+        self,
+        making: Path,
+        name: str,
+        source: str,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        *,
+        on_demand: bool = False,
     ) -> Image:
-        """Have the tree appear in the store with its facts."""
+        """Have the tree appear in the store with its facts, in the place of the one that has its name, if any."""
         tree = Tree(making / _TREE, self._idmap)
         _check_programs(name, tree.path)
-        image = Image(name, tree.size(), source, datetime.now(UTC), dict(environment))
+        image = Image(name, tree.size(), source, datetime.now(UTC), dict(environment), on_demand)
         facts = {**asdict(image), "created": image.created.isoformat()}
+        del facts["used"]
         (making / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
         tree.flush()
-        making.rename(self._folder / folder_of(name))
+        place, former = self._folder / folder_of(name), self._folder / f"{_MAKING}{folder_of(name)}~former"
+        with self._swapping(fcntl.LOCK_EX):
+            if place.exists():
+                place.rename(former)
+            making.rename(place)
+        if former.exists():
+            self._discard(former)
         return image
 
     def _facts(self, name: str) -> Image:
-        facts = json.loads((self._folder / folder_of(name) / _FACTS).read_text(encoding="utf-8"))
-        return Image(**{**facts, "created": datetime.fromisoformat(facts["created"])})
+        place = self._folder / folder_of(name)
+        facts = json.loads((place / _FACTS).read_text(encoding="utf-8"))
+        used = None
+        with suppress(FileNotFoundError):
+            used = datetime.fromtimestamp((place / _USED).stat().st_mtime, UTC)
+        return Image(**{**facts, "created": datetime.fromisoformat(facts["created"]), "used": used})
 
     def _discard(self, making: Path) -> None:
         if (making / _SANDBOX).exists():
@@ -250,12 +335,13 @@ class ImageStore:
         Tree(making, self._idmap).remove()
 
     @contextmanager
-    def _locked(self, name: str) -> Iterator[None]:
-        """Hold a name: whoever else makes or removes that image waits. Removes what the dead have left behind."""
+    def _locked(self, name: str, check: Callable[[], None] | None = None) -> Iterator[None]:
+        """Hold a name: whoever else makes or removes that image waits, and ``check`` may end that by raising.
+
+        Removes what the dead have left behind.
+        """
         check_name(name)
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (self._folder / _LOCKS).mkdir(exist_ok=True)
-        with self._lock(folder_of(name), fcntl.LOCK_EX):
+        with self._lock(folder_of(name), fcntl.LOCK_EX, check):
             left = self._folder / f"{_MAKING}{folder_of(name)}"
             if left.exists():
                 self._discard(left)
@@ -263,10 +349,33 @@ class ImageStore:
             yield
 
     @contextmanager
-    def _lock(self, folder: str, how: int) -> Iterator[None]:
-        with (self._folder / _LOCKS / folder).open("w") as file:
-            fcntl.flock(file, how)
+    def _swapping(self, how: int) -> Iterator[None]:
+        """Hold the places of all images, for no longer than a rename takes."""
+        with self._lock(_SWAP, how):
             yield
+
+    @contextmanager
+    def _lock(self, folder: str, how: int, check: Callable[[], None] | None = None) -> Iterator[None]:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (self._folder / _LOCKS).mkdir(exist_ok=True)
+        with (self._folder / _LOCKS / folder).open("w") as file:
+            if check is None:
+                fcntl.flock(file, how)
+            else:
+                _flock(file, how, check)
+            yield
+
+
+def _flock(file: IO[str], how: int, check: Callable[[], None]) -> None:
+    """Lock a file as soon as nobody else does, unless ``check`` raises before."""
+    while True:
+        try:
+            fcntl.flock(file, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            check()
+            time.sleep(TICK)
+        else:
+            return
 
 
 def _check_programs(name: str, root: Path) -> None:

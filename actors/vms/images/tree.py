@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["Tree", "missing_programs"]
+__all__ = ["Tree", "has_program", "missing_programs"]
 
 _BLOCK = 1 << 20
 _MAGIC = {
@@ -98,6 +98,12 @@ class Tree:
         """Return the bytes it takes on disk."""
         return int(run_mapped(["du", "--summarize", "--block-size=1", "."], idmap=self.idmap, cwd=self.path).split()[0])
 
+    def usage(self) -> tuple[int, int]:
+        """Return its bytes on disk and the number of its files, about, while others still write to it."""
+        script = "du --summarize --block-size=1 .; du --summarize --inodes .; :"
+        size, _, files, _ = run_mapped(["sh", "-c", script], idmap=self.idmap, cwd=self.path).split()
+        return int(size), int(files)
+
     def flush(self) -> None:
         """Return when all of it would survive a loss of power."""
         run_mapped(["sync", "--file-system", "."], idmap=self.idmap, cwd=self.path)
@@ -110,11 +116,12 @@ class Tree:
 
 def missing_programs(root: Path) -> dict[str, str]:
     """Return what a VM needs and a tree lacks: programs, and the Debian packages that have them."""
-    return {
-        program: package
-        for program, package in _PACKAGES.items()
-        if not any(_is_program(root, f"{folder}/{program}") for folder in _FOLDERS)
-    }
+    return {program: package for program, package in _PACKAGES.items() if not has_program(root, program)}
+
+
+def has_program(root: Path, program: str) -> bool:
+    """Tell whether a tree has a program in one of the usual folders."""
+    return any(_is_program(root, f"{folder}/{program}") for folder in _FOLDERS)
 
 
 def _pour(head: bytes, blocks: IO[bytes], tar: subprocess.Popen[bytes]) -> None:

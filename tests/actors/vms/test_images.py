@@ -104,18 +104,36 @@ class TestNames:
         assert name_of(folder_of(name)) == name
         assert not set(folder_of(name)) & set("/:,\\")
 
-    def test_a_job_gets_what_it_names_or_what_stands_in_for_it(self):
-        present, mapping = ["debian:12", "own"], {"ubuntu:24.04": "debian:12", "own": "other"}
+    @pytest.mark.parametrize(
+        ("named", "gets"),
+        [
+            (None, "debian:12"),
+            ("own", "own"),
+            ("docker.io/library/own:latest", "own:latest"),
+            ("mapped", "own"),
+            ("docker.io/mapped:latest", "own"),
+            ("to/default", "debian:12"),
+            ("to/hub", "alpine:3"),
+            ("unknown", "unknown:latest"),
+            ("index.docker.io/library/alpine:3", "alpine:3"),
+            ("ghcr.io/team/base", "ghcr.io/team/base:latest"),
+            ("127.0.0.1:5000/base:1", "127.0.0.1:5000/base:1"),
+            (f"alpine:3@sha256:{'a' * 64}", f"alpine@sha256:{'a' * 64}"),
+            ("No Name", "No Name"),
+        ],
+    )
+    def test_a_job_gets_what_it_names_or_what_stands_in_for_it(self, named: str | None, gets: str):
+        mapping = {
+            "mapped:latest": "own", "mapped": "own", "own": "other", "to/default": "default",
+            "to/hub": "docker.io/library/alpine:3",
+        }  # fmt: skip
+        assert resolve(named, ["debian:12", "own", "own:latest"], "debian:12", mapping) == gets
 
-        def get(name: str | None) -> str:
-            return resolve(name, present, "debian:12", mapping)
-
-        assert [get(name) for name in (None, "own", "ubuntu:24.04", "unknown")] == [
-            "debian:12",
-            "own",
-            "debian:12",
-            "unknown",
-        ]
+    @pytest.mark.parametrize("name", ["ubuntu:24.04", "docker.io/library/ubuntu:24.04"])
+    def test_the_default_stands_in_for_the_image_that_the_dsl_stamps(self, name: str):
+        assert resolve(name, ["debian:12"], "debian:12", {}) == "debian:12"
+        assert resolve(name, ["debian:12", "ubuntu:24.04"], "debian:12", {}) == "ubuntu:24.04"
+        assert resolve("ubuntu:22.04", ["debian:12"], "debian:12", {}) == "ubuntu:22.04"
 
     def test_an_image_that_is_there_is_never_mapped(self, store: ImageStore):
         images = Images(store, "debian:12", {"ubuntu:24.04": "debian:12"})

@@ -1,28 +1,35 @@
 from __future__ import annotations
 
-import io
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
+import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
 from actors.vms import Connection, ImageError, ImageStore, VmError, VmSpec
+from actors.vms.images import NoRoom, PullOptions, Reference
 from actors.vms.sandbox.processes import Identity
 from actors.vms.sandbox.provider import SandboxProvider, SandboxSettings
 from actors.vms.sandbox.userns import IdMap, run_mapped
 from storage import SystemClock
-from tests.actors.vms.registry import Registry, entry, layer, link, registry, small_system
+from tests.registry import HERE, Registry, busybox, entry, layer, link, registry, small_system, without_sshd
 
 NO_SSHD = layer(entry("usr/sbin/.wh.sshd"), entry("opt/.wh..wh..opq"))
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Registry]:
-    with registry() as served:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with registry(tmp_path_factory.mktemp("registry")) as served:
         yield served
 
 
@@ -55,10 +62,11 @@ def run_in(store: ImageStore, tmp_path: Path, idmap: IdMap) -> Iterator[Callable
     run_mapped(["rm", "-rf", "sandbox"], idmap=idmap.with_caller(), cwd=tmp_path)
 
 
-def pull(store: ImageStore, reference: str, name: str = "pulled:1") -> str:
+def pull(store: ImageStore, reference: str, name: str = "pulled:1", **options: Any) -> str:
     """Pull an image and return what was said meanwhile."""
     said: list[str] = []
-    store.pull(reference, name, SandboxSettings(), said.append)
+    terms = PullOptions(progress=said.append, **options)
+    store.pull(Reference.parse(reference), name, SandboxSettings(), terms)
     return "\n".join(said)
 
 
@@ -83,27 +91,17 @@ def test_layers_lie_one_over_the_other_and_a_vm_starts_from_them(
     assert run_in("pulled:1", "cat /etc/kept; stat -c ' %u %a' /etc/kept; cat /etc/gone /srv/data/old; id -u") == (
         "upper 42 4711\n0\n"
     )
-    with pytest.raises(ImageError, match='there is an image "pulled:1" already'):
-        pull(store, reference)
 
 
 def test_what_a_vm_needs_and_it_lacks_its_own_package_manager_installs(
     served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path, run_in: Callable[[str, str], str]
 ):
-    apk = '#!/bin/sh\necho "apk $*"\ncp /srv/sshd /usr/sbin/sshd\n[ -e /dev/null ] && echo it >/etc/apk-was-here\n'
-    kept = layer(entry("usr/sbin/apk", apk), (entry("srv/sshd")[0], sshd_of(system)))
-    reference = served.add("bare:1", *system, NO_SSHD, kept)
+    was_here = "[ -e /dev/null ] && echo it >/etc/apk-was-here"
+    reference = served.add("bare:1", *without_sshd(system, was_here))
     assert "apk add --no-cache openssh-server" in pull(store, reference)
     assert left_in(store, tmp_path) == ["pulled@1"]
     assert sorted(path.name for path in (tmp_path / "images" / "pulled@1").iterdir()) == ["image.json", "tree"]
     assert run_in("pulled:1", "cat /etc/apk-was-here; stat -c %a /root") == "it\n700\n"
-
-
-def sshd_of(system: list[bytes]) -> bytes:
-    with tarfile.open(fileobj=io.BytesIO(system[1])) as tar:
-        found = tar.extractfile("usr/sbin/sshd")
-        assert found is not None
-        return found.read()
 
 
 @pytest.mark.parametrize(
@@ -129,7 +127,6 @@ def test_what_cannot_be_made_fit_is_refused_and_leaves_nothing(
     ("reference", "said"),
     [
         ("{here}/nothing:1", "the registry has no such image"),
-        ("docker://{here}/private:1", "run `skopeo login {here}`"),
         ("127.0.0.1:1/any:1", "the registry 127.0.0.1:1 cannot be reached"),
         ("{here}/foreign:1", "is for s390x, and this machine is"),
         ("not a reference", "names no image of a registry"),
@@ -162,16 +159,17 @@ def test_a_layer_cannot_have_anything_written_outside_of_its_tree(
 def test_a_pull_that_is_ended_in_the_middle_leaves_nothing_by_the_next(
     served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path, end: signal.Signals
 ):
-    reference = served.add("slow:1", *system, NO_SSHD, layer(entry("usr/bin/apk", "#!/bin/sh\nexec sleep 1000\n")))
+    reference = served.add("slow:1", *without_sshd(system, "sleep 1000"))
     program = (
-        "import sys\nfrom pathlib import Path\nfrom actors.vms import ImageStore\n"
+        "import sys\nfrom functools import partial\nfrom pathlib import Path\nfrom actors.vms import ImageStore\n"
+        "from actors.vms.images import PullOptions, Reference\nsay = partial(print, flush=True)\n"
         "from actors.vms.sandbox.provider import SandboxSettings\nfrom actors.vms.sandbox.userns import IdMap\n"
         f"ImageStore(Path({str(tmp_path / 'images')!r}), IdMap.of_caller())"
-        f".pull({reference!r}, 'slow:1', SandboxSettings(), lambda line: print(line, flush=True))\n"
+        f".pull(Reference.parse({reference!r}), 'slow:1', SandboxSettings(), PullOptions(progress=say))\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
-        while "apk" not in (line := child.stdout.readline().decode()):
+        while "apk add" not in (line := child.stdout.readline().decode()):
             assert line
         (lock,) = tmp_path.glob("images/.making-slow@1/sandbox/vms/*/lock")
         processes = [Identity(*map(int, line.split())) for line in lock.read_text().splitlines()]
@@ -180,3 +178,167 @@ def test_a_pull_that_is_ended_in_the_middle_leaves_nothing_by_the_next(
     store.sweep()
     assert left_in(store, tmp_path) == []
     assert not any(process.alive for process in processes)
+
+
+def test_its_environment_applies_and_nothing_else_of_its_configuration(
+    served: Registry, system: list[bytes], store: ImageStore, run_in: Callable[[str, str], str]
+):
+    settings = {"User": "1000", "WorkingDir": "/srv", "Entrypoint": ["/bin/false"], "Cmd": ["/bin/false"]}
+    pull(store, served.add("service:1", *system, env={"NOTE": "kept"}, **settings))
+    assert store.get("pulled:1").environment == {"NOTE": "kept"}
+    assert run_in("pulled:1", "id -u; pwd") == "0\n/root\n"
+
+
+def test_busybox_alone_lacks_what_a_vm_needs_and_that_is_said(served: Registry, store: ImageStore, tmp_path: Path):
+    with pytest.raises(ImageError, match=r"lacks sshd.*, which a VM needs .* it has neither apt-get nor apk"):
+        pull(store, served.add("busybox:1", busybox()))
+    assert left_in(store, tmp_path) == []
+
+
+def test_of_a_list_the_image_for_this_machine_is_pulled(
+    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path
+):
+    foreign = [layer(entry("etc/foreign"))]
+    reference = served.add_list("many:1", {"s390x": foreign, HERE: [*system, layer(entry("etc/ours"))]})
+    pull(store, reference)
+    assert (store.path("pulled:1") / "etc" / "ours").exists()
+    pinned = reference.removesuffix(":1") + "@" + served.digest(reference)
+    pull(store, pinned, pinned)
+    assert (store.path(pinned) / "etc" / "ours").exists()
+    with pytest.raises(VmError, match=f"is for ppc64le, s390x, and this machine is {HERE}"):
+        pull(store, served.add_list("others:1", {"s390x": foreign, "ppc64le": foreign}))
+
+
+def test_a_registry_that_asks_for_a_login_gets_it_from_skopeos_own_file(
+    system: list[bytes], store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with registry(tmp_path / "registry", login="ada:lovelace") as closed:
+        reference = closed.add("secret:1", *system)
+        with pytest.raises(VmError, match=f"wants a login.*run `skopeo login --authfile /.* {closed.address}` as "):
+            pull(store, reference)
+        monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "auth.json"))
+        login = ["skopeo", "login", "--tls-verify=false", "-u", "ada", "-p", "lovelace", closed.address]
+        subprocess.run(login, check=True, capture_output=True)
+        pull(store, reference)
+    assert store.names() == ["pulled:1"]
+
+
+def test_a_registry_that_says_nothing_is_given_up(store: ImageStore, tmp_path: Path):
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        host = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(VmError, match=f"the registry {host} sent nothing for 0.5 s"):
+            pull(store, f"{host}/any:1", timeout=0.5)
+    assert left_in(store, tmp_path) == []
+
+
+def zeros(size: int) -> bytes:
+    return layer((entry("srv/zeros")[0], bytes(size)))
+
+
+@pytest.mark.parametrize(
+    ("layers", "max_bytes", "said"),
+    [
+        ([Random(1).randbytes(3_000_000)], 1_000_000, "is larger than allowed: it has .* GB packed"),
+        ([zeros(200_000_000)], 20_000_000, "is larger than allowed: it has more than .* GB unpacked"),
+    ],
+    ids=["packed", "unpacked"],
+)
+def test_more_than_is_allowed_is_refused_and_leaves_nothing(
+    served: Registry, store: ImageStore, tmp_path: Path, layers: list[bytes], max_bytes: int, said: str
+):
+    reference = served.add("large:1", *layers)
+    with pytest.raises(ImageError, match=said):
+        pull(store, reference, max_bytes=max_bytes)
+    assert left_in(store, tmp_path) == []
+
+
+def test_an_image_that_the_disk_has_no_room_for_is_not_fetched(served: Registry, store: ImageStore, tmp_path: Path):
+    with pytest.raises(NoRoom, match="the host's disk") as caught:
+        pull(store, served.add("roomy:1", zeros(1000)), keep_free=2**60)
+    assert caught.value.lacking > 2**50
+    assert left_in(store, tmp_path) == []
+
+
+def test_devices_of_a_layer_become_plain_files(
+    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path
+):
+    node = tarfile.TarInfo("srv/disk")
+    node.type, node.devmajor, node.devminor, node.mode = tarfile.BLKTYPE, 8, 0, 0o666
+    pull(store, served.add("devices:1", *system, layer(node)))
+    assert not (store.path("pulled:1") / "srv" / "disk").is_block_device()
+
+
+class Stopped(Exception):
+    """The pull is to end."""
+
+
+@pytest.mark.parametrize("at", ["pulling", "unpacking", "installing"])
+def test_a_pull_ends_at_once_when_nobody_wants_it(
+    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path, at: str
+):
+    reference = served.add("unwanted:1", *without_sshd(system, "sleep 1000"))
+    said: list[str] = []
+
+    def check() -> None:
+        if any(line.startswith(at) for line in said):
+            raise Stopped
+
+    begun = time.monotonic()
+    with pytest.raises(Stopped):
+        store.pull(Reference.parse(reference), "x", SandboxSettings(), PullOptions(progress=said.append, check=check))
+    assert time.monotonic() - begun < 30
+    assert left_in(store, tmp_path) == []
+
+
+def test_a_pull_again_replaces_the_image_unless_something_stands_on_it(
+    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path
+):
+    terms, sandbox = PullOptions(), SandboxSettings()
+    reference = Reference.parse(served.add("moving:1", *system, layer(entry("etc/old"))))
+    store.pull_missing(reference, "moving:1", sandbox, terms)
+    served.add("moving:1", *system, layer(entry("etc/new")))
+    assert store.pull_missing(reference, "moving:1", sandbox, terms).on_demand
+    assert (store.path("moving:1") / "etc" / "old").exists()
+    with pytest.raises(ImageError, match=r"is in use by lease 1: pull it again when that has ended"):
+        store.pull(reference, "moving:1", sandbox, terms, users=lambda: ["lease 1"])
+    assert (store.path("moving:1") / "etc" / "old").exists()
+    assert not store.pull(reference, "moving:1", sandbox, terms).on_demand
+    assert (store.path("moving:1") / "etc" / "new").exists()
+    assert left_in(store, tmp_path) == ["moving@1"]
+
+
+def test_two_who_miss_an_image_at_once_pull_it_once(
+    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path
+):
+    reference = Reference.parse(served.add("popular:1", *system))
+    said: list[str] = []
+    pullers = [
+        threading.Thread(
+            target=store.pull_missing,
+            args=(reference, "popular:1", SandboxSettings(), PullOptions(progress=said.append)),
+        )
+        for _ in range(3)
+    ]
+    for each in pullers:
+        each.start()
+    for each in pullers:
+        each.join()
+    assert sum(line.startswith("unpacking") for line in said) == 1
+
+
+def test_what_was_pulled_for_a_job_goes_when_nobody_uses_it(
+    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path
+):
+    reference = Reference.parse(served.add("seldom:1", *system))
+    store.pull_missing(reference, "seldom:1", SandboxSettings(), PullOptions())
+    store.pull(reference, "kept:1", SandboxSettings(), PullOptions())
+    long_ago, soon = datetime.now(UTC) - timedelta(days=1), datetime.now(UTC) + timedelta(days=1)
+    assert not store.remove_unused("seldom:1", long_ago)
+    assert store.use("seldom:1")
+    used = store.get("seldom:1").used
+    assert used is not None
+    assert not store.remove_unused("seldom:1", used)
+    assert not store.remove_unused("kept:1", soon)
+    assert store.remove_unused("seldom:1", soon)
+    assert not store.use("seldom:1")
+    assert left_in(store, tmp_path) == ["kept@1"]

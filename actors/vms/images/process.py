@@ -1,0 +1,80 @@
+"""Programs that make an image: looked after while they run, and ended with the thread that waits for them."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["TICK", "Ended", "run"]
+
+TICK = 0.2
+"""Seconds between two looks at a program."""
+
+_BLOCK = 1 << 16
+_LAST_BYTES = 1 << 16
+_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a program ended: its exit status, and the end of what it said."""
+
+    status: int
+    said: str
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    environment: Mapping[str, str],
+    check: Callable[[], None],
+    stdout: IO[bytes] | None = None,
+) -> Ended:
+    """Run a program to its end.
+
+    What ``check`` raises, called every `TICK`, ends the program and is raised from here. The program's own output goes
+    to ``stdout`` where that is given, else with its errors into what it said. It dies with the calling thread.
+    """
+    with subprocess.Popen(
+        [*_WITH_US, *argv], cwd=cwd, env=dict(environment), start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=stdout or subprocess.PIPE,
+        stderr=subprocess.PIPE if stdout else subprocess.STDOUT,
+    ) as process:  # fmt: skip
+        pipe = process.stderr if stdout else process.stdout
+        assert pipe is not None  # noqa: S101 - one of them is a pipe
+        try:
+            said = _read(pipe.fileno(), check)
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    return Ended(process.wait(TICK), said)
+                check()
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+
+
+def _read(pipe: int, check: Callable[[], None]) -> str:
+    """Return the end of what comes out of a pipe until it is closed."""
+    blocks: deque[bytes] = deque(maxlen=_LAST_BYTES // 64)
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while True:
+            check()
+            if not selector.select(TICK):
+                continue
+            block = os.read(pipe, _BLOCK)
+            if not block:
+                return b"".join(blocks)[-_LAST_BYTES:].decode(errors="replace")
+            blocks.append(block)

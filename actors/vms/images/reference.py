@@ -1,0 +1,69 @@
+"""References to images in registries, as docker reads them: short names are of docker.io."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from actors.vms.provider import VmError
+
+__all__ = ["Reference"]
+
+_PATTERN = re.compile(
+    r"((?P<host>(localhost|[a-z0-9-]+(\.[a-z0-9-]+)+|[a-z0-9.-]+(?=:\d+/)|\[[0-9a-f:]+\])(:\d{1,5})?)/)?"
+    r"(?P<path>[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
+    r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?P<digest>@sha256:[0-9a-f]{64})?"
+)
+_LONGEST = 500
+_HUB = "docker.io"
+_HUB_NAMES = {_HUB, "index.docker.io", "registry-1.docker.io"}
+_OFFICIAL = "library/"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An image in a registry.
+
+    ``registry`` is a host with its port, if any; ``version`` is ``:TAG``, or ``@sha256:DIGEST``, which beats a tag.
+    """
+
+    registry: str
+    path: str
+    version: str
+
+    @classmethod
+    def parse(cls, text: str) -> Reference:
+        """Read a reference, with or without ``docker://``. Raises VmError where it is none."""
+        found = _PATTERN.fullmatch(text.removeprefix("docker://")) if len(text) <= _LONGEST else None
+        if found is None:
+            message = f'"{text[:_LONGEST]}" names no image of a registry: write one like debian:12-slim'
+            raise VmError(message)
+        registry, path = found["host"] or _HUB, found["path"]
+        if registry in _HUB_NAMES:
+            registry, path = _HUB, path if "/" in path else f"{_OFFICIAL}{path}"
+        return cls(registry, path, found["digest"] or f":{found['tag'] or 'latest'}")
+
+    @property
+    def text(self) -> str:
+        """The whole reference; nothing in it is left to a default."""
+        return f"{self.registry}/{self.path}{self.version}"
+
+    @property
+    def short(self) -> str:
+        """The reference without what docker adds by itself: registry and folder of the well-known images."""
+        path = f"{self.registry}/{self.path}".removeprefix(f"{_HUB}/").removeprefix(_OFFICIAL)
+        return f"{path}{self.version}"
+
+    def at(self, digest: str) -> Reference:
+        """Return the image of this repository that has a digest, ``sha256:…``."""
+        return Reference(self.registry, self.path, f"@{digest}")
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether the registry is this host's own, which may speak plain HTTP, as for docker."""
+        host = self.registry.rpartition(":")[0] if self.registry.rpartition(":")[2].isdigit() else self.registry
+        try:
+            return ip_address(host.strip("[]")).is_loopback
+        except ValueError:
+            return host == "localhost"

@@ -1,0 +1,125 @@
+"""Bounds of what a pull may take of the host: bytes and files of the image, time, and the disk's last gigabytes."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from actors.vms.images.tree import Tree
+from actors.vms.provider import VmError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from actors.vms.sandbox.userns import IdMap
+
+__all__ = ["GB", "NoRoom", "PullOptions", "Room", "TooLarge", "megabytes"]
+
+GB = 2**30
+_MB = 10**6
+_MOST_FILES = 2_000_000
+_MOST_SECONDS = 3600.0
+_MEASURE_SECONDS = 1.0
+
+
+class TooLarge(VmError):
+    """An image has more bytes, or files, than the configuration allows."""
+
+
+class NoRoom(VmError):
+    """The host's disk lacks ``lacking`` bytes for an image."""
+
+    def __init__(self, message: str, lacking: int) -> None:
+        super().__init__(message)
+        self.lacking = lacking
+
+
+@dataclass(frozen=True, slots=True)
+class PullOptions:
+    """Terms of a pull.
+
+    ``max_bytes`` is the most that an image may have, packed or unpacked; ``keep_free`` bytes of the host's disk are not
+    for images. A registry may say nothing for ``timeout`` seconds. ``progress`` gets lines about the pull; ``check`` is
+    called several times a second, and ends the pull by raising.
+    """
+
+    max_bytes: int = 10 * GB
+    keep_free: int = 0
+    timeout: float = 60.0
+    progress: Callable[[str], None] = lambda _: None
+    check: Callable[[], None] = lambda: None
+
+
+@dataclass(slots=True)
+class Room:
+    """Holds one pull, which writes in ``folder`` alone, to its bounds.
+
+    To measure a tree takes long, to ask how much is free does not: so it is measured only when the disk has lost what
+    may be too much for the image.
+    """
+
+    folder: Path
+    idmap: IdMap
+    options: PullOptions
+    _began: float = field(default_factory=time.monotonic)
+    _measured_at: float = float("-inf")
+    _bytes: int = 0
+    _files: int = 0
+    _free: tuple[int, int] = (0, 0)
+
+    def __post_init__(self) -> None:
+        self._free = _free(self.folder)
+
+    def expect(self, packed: int) -> None:
+        """Raise TooLarge or NoRoom for an image of so many bytes, packed; unpacked it has about three times as many."""
+        if packed > self.options.max_bytes:
+            raise self._too_large(f"{packed / GB:.2f} GB packed")
+        lacking = self.options.keep_free + 4 * packed - _free(self.folder)[0]
+        if lacking > 0:
+            message = f"the host's disk lacks {lacking / GB:.1f} GB for it"
+            raise NoRoom(message, lacking)
+
+    def check(self) -> None:
+        """Raise what the caller of the pull raises, TooLarge, NoRoom, and VmError where it has taken too long."""
+        self.options.check()
+        now = time.monotonic()
+        if now - self._began > _MOST_SECONDS:
+            message = f"it took longer than {_MOST_SECONDS:g} s"
+            raise VmError(message)
+        free_bytes, free_files = _free(self.folder)
+        if free_bytes < self.options.keep_free:
+            message = f"the host's disk has only {free_bytes / GB:.1f} GB left"
+            raise NoRoom(message, self.options.keep_free - free_bytes)
+        bytes_, files = self._bytes + self._free[0] - free_bytes, self._files + self._free[1] - free_files
+        if bytes_ <= self.options.max_bytes and files <= _MOST_FILES:
+            return
+        if now - self._measured_at >= _MEASURE_SECONDS:
+            self.measure()
+            self._measured_at = now
+
+    def measure(self) -> None:
+        """Raise TooLarge where what was written is more than the image may have."""
+        self._free = _free(self.folder)
+        self._bytes, self._files = Tree(self.folder, self.idmap.with_caller()).usage()
+        if self._bytes > self.options.max_bytes:
+            raise self._too_large(f"more than {self.options.max_bytes / GB:g} GB unpacked")
+        if self._files > _MOST_FILES:
+            message = f"it has more than {_MOST_FILES} files"
+            raise TooLarge(message)
+
+    def _too_large(self, size: str) -> TooLarge:
+        return TooLarge(f"it has {size}, and images.max_gb allows {self.options.max_bytes / GB:g} GB")
+
+
+def megabytes(size: int) -> str:
+    """Return a size for a progress line."""
+    return f"{size / _MB:.1f}" if size < 10 * _MB else f"{size / _MB:.0f}"
+
+
+def _free(folder: Path) -> tuple[int, int]:
+    """Return the bytes and the files that the disk of a folder has room for."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize, found.f_favail

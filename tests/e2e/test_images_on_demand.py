@@ -1,0 +1,80 @@
+"""A step names an image that the host does not have: the daemon pulls it from a real registry, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.vms import ImageStore
+from actors.vms.sandbox.userns import IdMap
+from tests.e2e.daemon import Daemon, Pipeline
+from tests.e2e.pipelines import one
+from tests.registry import Registry, entry, layer, registry, small_system, store_beside, without_sshd
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with registry(tmp_path_factory.mktemp("registry")) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def system(images_dir: Path) -> list[bytes]:
+    idmap = IdMap.of_caller()
+    return small_system(ImageStore(images_dir, idmap).path("debian:12"), idmap)
+
+
+@pytest.fixture(scope="module")
+def store(images_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with store_beside(images_dir, tmp_path_factory.mktemp("store") / "images") as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def settings(served: Registry, store: Path) -> dict[str, str]:
+    return {
+        "CI_DAEMON_IMAGES_DIR": str(store),
+        "CI_DAEMON_IMAGES_ON_DEMAND": "true",
+        "CI_DAEMON_IMAGES_REGISTRIES": served.address,
+        "CI_DAEMON_POOL_WARM": "0",
+    }
+
+
+def test_a_step_names_an_image_of_a_registry_and_the_next_build_starts_at_once(
+    daemon: Daemon, pipeline: Pipeline, served: Registry, system: list[bytes]
+):
+    image = served.add("team/tools:1", *system, layer(entry("etc/tools", "ours")), env={"TOOLS": "1"})
+    build = pipeline.build(one('echo "$TOOLS $(cat /etc/tools)"', image=image))
+    assert build.finish()["state"] == "passed"
+    lines = build.log().splitlines()
+    assert lines[0] == f'the image "{image}" is not on this host yet: it is pulled first'
+    assert lines[-2:] == [f'the image "{image}" is here', "1 ours"]
+    again = pipeline.build(one("echo ran", image=image))
+    assert again.finish()["state"] == "passed"
+    assert again.log() == "ran\n"
+    assert served.times_asked(image) == 1
+    listed = {each["name"]: each for each in daemon.json("image", "list")}
+    assert listed[image]["source"] == f"pulled {image}, on demand"
+    assert listed[image]["last_used_at"]
+    assert listed[image]["bytes"] > 0
+
+
+def test_a_daemon_killed_in_the_middle_of_a_pull_pulls_again(
+    daemon: Daemon, pipeline: Pipeline, served: Registry, system: list[bytes], store: Path
+):
+    image = served.add("team/killed:1", *without_sshd(system, "sleep 1000"))
+    build = pipeline.build(one("echo ran", image=image))
+    build.says("apk add")
+    waits = build.jobs()["only"]
+    assert waits["state"] == "scheduled"
+    assert waits["pending_reason"].startswith(f'waiting for the image "{image}": ')
+    (queued,) = daemon.json("queue")
+    assert queued["reason"].startswith(f'waiting for the image "{image}"')
+    daemon.kill()
+    served.add("team/killed:1", *system)
+    daemon.start()
+    assert build.finish()["state"] == "passed"
+    assert build.log().endswith("ran\n")
+    assert list(store.glob(".making*")) == []

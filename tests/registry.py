@@ -1,0 +1,231 @@
+"""A real registry of OCI images on the loopback, and images small enough for it, cut out of the default image."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import bcrypt
+
+from actors.vms.sandbox.userns import IdMap, run_mapped
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_INDEX = "application/vnd.oci.image.index.v1+json"
+_UNPACKED = Path(__file__).parent.parent / ".run" / "test-programs"
+HERE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
+
+_PROGRAMS = (
+    "sh bash env tail tar gzip mount setsid unshare nsenter flock cat stat id cp rm mkdir sleep grep head wc sshd"
+)
+_CUT = f"""
+for name in {_PROGRAMS}; do command -v "$name"; done >/tmp/$$
+ldd $(cat /tmp/$$) | grep -o '/lib[^ ]*' | grep -v ':$' >>/tmp/$$
+while read -r file; do echo "$(readlink -f "${{file%/*}}")/${{file##*/}}"; done </tmp/$$ | sort -u >/tmp/$$.files
+tar -C / -chf - -T /tmp/$$.files 2>/dev/null
+rm /tmp/$$*
+"""
+_ACCOUNTS = {
+    "etc/passwd": "root:x:0:0::/root:/bin/sh\nsshd:x:105:65534::/run/sshd:/bin/false\n",
+    "etc/group": "root:x:0:\nnogroup:x:65534:\n",
+}
+
+
+def layer(*entries: tarfile.TarInfo | tuple[tarfile.TarInfo, bytes]) -> bytes:
+    """A layer's tar."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for entry in entries:
+            info, content = entry if isinstance(entry, tuple) else (entry, b"")
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def entry(name: str, content: str = "", uid: int = 0, mode: int = 0o755) -> tuple[tarfile.TarInfo, bytes]:
+    """A file of a layer."""
+    info = tarfile.TarInfo(name)
+    info.uid, info.gid, info.mode = uid, uid, mode
+    return info, content.encode()
+
+
+def link(name: str, target: str) -> tarfile.TarInfo:
+    """A symbolic link of a layer."""
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = tarfile.SYMTYPE, target
+    return info
+
+
+def small_system(image: Path, idmap: IdMap) -> list[bytes]:
+    """The layers of a system that a VM starts from, cut out of an image's tree."""
+    cut = run_mapped(["chroot", ".", "sh", "-c", _CUT], idmap=idmap, cwd=image)
+    links = [link(name, f"usr/{name}") for name in ("bin", "sbin", "lib", "lib64")]
+    folder = tarfile.TarInfo("root")
+    folder.type, folder.mode = tarfile.DIRTYPE, 0o700
+    return [layer(*links, folder, *(entry(name, text, mode=0o644) for name, text in _ACCOUNTS.items())), cut]
+
+
+def without_sshd(system: Sequence[bytes], before_installing: str = "true") -> list[bytes]:
+    """A system whose sshd its own package manager would install."""
+    with tarfile.open(fileobj=io.BytesIO(system[1])) as tar:
+        found = tar.extractfile("usr/sbin/sshd")
+        assert found is not None
+        kept = (entry("srv/sshd")[0], found.read())
+    apk = f"#!/bin/sh\necho apk $*\n{before_installing}\ncp /srv/sshd /usr/sbin/sshd\n"
+    return [*system, layer(entry("usr/sbin/.wh.sshd"), entry("usr/bin/apk", apk), kept)]
+
+
+def busybox() -> bytes:
+    """The layer of a system that has nothing but busybox."""
+    program = Path(_program("busybox")).read_bytes()
+    info = tarfile.TarInfo("bin/busybox")
+    info.mode = 0o755
+    names = subprocess.run([_program("busybox"), "--list"], check=True, capture_output=True, text=True).stdout.split()
+    return layer((info, program), *(link(f"bin/{name}", "busybox") for name in names if name != "busybox"))
+
+
+def _program(name: str) -> str:
+    """Return where a program of a package for tests is."""
+    found = shutil.which(name, path=f"{_UNPACKED}/usr/bin:{_UNPACKED}/bin:{os.environ['PATH']}")
+    assert found, f"there is no {name}: run `make .run/test-programs/.complete`"
+    return found
+
+
+@contextmanager
+def store_beside(images_dir: Path, folder: Path) -> Iterator[Path]:
+    """Make an image store of a test's own with the default image alone; it goes with all that is put into it."""
+    idmap, default = IdMap.of_caller(), images_dir / "debian@12"
+    ours = folder / default.name
+    ours.mkdir(parents=True)
+    (ours / "tree").symlink_to(default / "tree")
+    shutil.copy(default / "image.json", ours)
+    try:
+        yield folder
+        assert list(folder.glob(".making*")) == []
+    finally:
+        run_mapped(["rm", "-rf", folder.name], idmap=idmap.with_caller(), cwd=folder.parent)
+
+
+@dataclass
+class Registry:
+    """A registry that runs.
+
+    ``folder`` is for images on their way into it, ``login`` is ``USER:PASSWORD`` where it asks for one.
+    """
+
+    address: str
+    folder: Path
+    login: str | None = None
+
+    def add(
+        self, name: str, *layers: bytes, env: Mapping[str, str] = {}, architecture: str = HERE, **config: object
+    ) -> str:
+        """Have an image of these layers under ``NAME:TAG``, and return what it is pulled by."""
+        return self._push(name, [_image(self.folder, layers, env, architecture, config)])
+
+    def add_list(self, name: str, layers: Mapping[str, Sequence[bytes]]) -> str:
+        """Have a list of images, one for each architecture."""
+        return self._push(name, [_image(self.folder, each, {}, here, {}) for here, each in layers.items()])
+
+    def times_asked(self, reference: str) -> int:
+        """Count the requests for an image's manifest since its registry began."""
+        name, _, tag = reference.removeprefix(f"{self.address}/").rpartition(":")
+        return (self.folder / "log").read_text().count(f'"GET /v2/{name}/manifests/{tag} ')
+
+    def digest(self, reference: str) -> str:
+        """Return the digest of a manifest."""
+        argv = ["skopeo", "inspect", "--tls-verify=false", "--raw", f"docker://{reference}"]
+        return _digest(subprocess.run(argv, check=True, capture_output=True).stdout)
+
+    def _push(self, name: str, images: list[dict[str, object]]) -> str:
+        layout, reference = self.folder / "layout", f"{self.address}/{name}"
+        if len(images) == 1:
+            listed = images
+        else:
+            listed = [_blob(self.folder, json.dumps({"schemaVersion": 2, "manifests": images}).encode(), _INDEX)]
+        (layout / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+        (layout / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": listed}))
+        argv = ["skopeo", "copy", "--quiet", "--all", "--dest-tls-verify=false"]
+        argv += ["--dest-creds", self.login] if self.login else []
+        subprocess.run([*argv, f"oci:{layout}", f"docker://{reference}"], check=True, capture_output=True)
+        return reference
+
+
+def _image(
+    folder: Path, layers: Sequence[bytes], env: Mapping[str, str], architecture: str, config: Mapping[str, object]
+) -> dict[str, object]:
+    """Write the parts of an image, and return what names it."""
+    described = {
+        "architecture": architecture,
+        "os": "linux",
+        "config": {"Env": [f"{key}={value}" for key, value in env.items()], **config},
+        "rootfs": {"type": "layers", "diff_ids": [_digest(each) for each in layers]},
+    }
+    kind = "application/vnd.oci.image"
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": _blob(folder, json.dumps(described).encode(), f"{kind}.config.v1+json"),
+        "layers": [_blob(folder, _packed(each), f"{kind}.layer.v1.tar+gzip") for each in layers],
+    }
+    named = _blob(folder, json.dumps(manifest).encode(), MANIFEST)
+    return {**named, "platform": {"architecture": architecture, "os": "linux"}}
+
+
+def _blob(folder: Path, content: bytes, kind: str) -> dict[str, object]:
+    blobs = folder / "layout" / "blobs" / "sha256"
+    blobs.mkdir(parents=True, exist_ok=True)
+    (blobs / _digest(content).removeprefix("sha256:")).write_bytes(content)
+    return {"mediaType": kind, "digest": _digest(content), "size": len(content)}
+
+
+@lru_cache
+def _packed(layer: bytes) -> bytes:
+    return gzip.compress(layer, compresslevel=1, mtime=0)
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+@contextmanager
+def registry(folder: Path, login: str | None = None) -> Iterator[Registry]:
+    """Serve a registry that keeps what it has in ``folder``, for all or for who gives ``USER:PASSWORD``."""
+    program = _program("docker-registry")
+    folder.mkdir(exist_ok=True)
+    settings = {
+        "version": "0.1",
+        "log": {"formatter": "json"},
+        "storage": {"filesystem": {"rootdirectory": str(folder / "stored")}},
+        "http": {"addr": "127.0.0.1:0", "secret": "none"},
+    }
+    if login is not None:
+        user, _, password = login.partition(":")
+        hashed = bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
+        (folder / "htpasswd").write_text(f"{user}:{hashed}\n")
+        settings["auth"] = {"htpasswd": {"realm": "registry", "path": str(folder / "htpasswd")}}
+    (folder / "config.yml").write_text(json.dumps(settings))  # JSON is YAML
+    log, argv = folder / "log", [program, "serve", str(folder / "config.yml")]
+    with log.open("ab") as out, subprocess.Popen(argv, stdout=out, stderr=out) as process:
+        try:
+            deadline = time.monotonic() + 30
+            while (found := re.search(r"listening on ([0-9.:]+)", log.read_text())) is None:
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.02)
+            yield Registry(found[1], folder, login)
+        finally:
+            process.kill()
