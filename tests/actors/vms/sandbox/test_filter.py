@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -93,3 +95,10 @@ def test_numbers_are_those_that_libseccomp_knows(abi: str) -> None:
     assert {name: known[name] for name in agreed} == agreed
     assert len(agreed) > LEAST_KNOWN
     assert len(set(numbers(abi).values())) == len(numbers(abi))
+
+
+def test_without_a_list_for_the_machine_there_is_no_vm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="vax"))
+    calls.prepare()
+    with pytest.raises(OSError, match="no list of system calls for vax: VMs run on x86_64, aarch64"):
+        calls.install(user_namespaces=False)
