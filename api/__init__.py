@@ -8,12 +8,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from api.catalog import CATALOG
 from api.request_id import RequestIdFilter
 from api.settings import HttpSettings, RateLimitSettings
 
 if TYPE_CHECKING:
     from api.app import create_app
+    from api.catalog import CATALOG
     from api.server import CannotListen, Server, may_listen
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 _LATER = {
+    "CATALOG": "api.catalog",
     "CannotListen": "api.server",
     "Server": "api.server",
     "create_app": "api.app",

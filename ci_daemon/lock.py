@@ -8,7 +8,6 @@ import os
 import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from typing import TYPE_CHECKING, TextIO
 
 from storage import NotInitialized
@@ -51,6 +50,9 @@ class Lock:
 
     def note(self, url: str, watchdog: float | None = None) -> None:
         """Leave word for other processes where the service answers from this moment on."""
+        # Every command looks who serves, and takes longer to import this than to look.
+        from importlib.metadata import version  # noqa: PLC0415
+
         self._write(ServingProcess(os.getpid(), url, version("ci-daemon"), time.time(), watchdog))
 
     def _write(self, process: ServingProcess) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.vms.images import Images, ImageStore, OnDemand
-from actors.vms.sandbox.provider import SandboxProvider
 from actors.vms.sandbox.userns import IdMap
 
 if TYPE_CHECKING:
@@ -31,5 +30,8 @@ def open_images(state_dir: Path, config: Config) -> Images:
 
 def open_provider(state_dir: Path, config: Config, images: Images, clock: Clock) -> Provider:
     """Return what makes the VMs of a state directory, and finds those that are there. Raises NoSubIds."""
+    # Every command that shows VMs imports this module; making them takes far more than that.
+    from actors.vms.sandbox.provider import SandboxProvider  # noqa: PLC0415
+
     vms_at_once = config.pool.host().vms + config.render.vms
     return SandboxProvider(state_dir / VMS, images, IdMap.of_caller(), clock, config.sandbox, vms_at_once)

@@ -15,7 +15,7 @@ from actors.vms.sandbox.limits import Limits
 from api import Server, create_app
 from ci_daemon.dump import dump
 from ci_daemon.lock import serving
-from ci_daemon.mail import SmtpMailer
+from ci_daemon.mail.smtp import SmtpMailer
 from ci_daemon.open_files import allow_open_files
 from ci_daemon.providers import open_images, open_provider
 from ci_daemon.reload import Reloader

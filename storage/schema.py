@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import peewee
@@ -32,10 +32,7 @@ class Migration:
 
 def migrations() -> list[Migration]:
     """Return every migration of this release, in order."""
-    found = sorted(
-        (file for file in files("storage").joinpath("migrations").iterdir() if file.name.endswith(".sql")),
-        key=lambda file: file.name,
-    )
+    found = sorted(Path(__file__).with_name("migrations").glob("*.sql"))
     return [Migration(int(file.name[:4]), file.name, file.read_text("utf-8")) for file in found]
 
 

@@ -1,4 +1,9 @@
-"""Secrets at rest: sealed with AES-256-GCM under one key that lives in a file of its own."""
+"""Secrets at rest: sealed with AES-256-GCM under one key that lives in a file of its own.
+
+The cipher is imported when there is something to seal or to open: most commands only need the key to be there.
+"""
+
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
@@ -6,18 +11,16 @@ import base64
 import binascii
 import os
 import stat
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from storage.errors import KeyUnreadable, SealBroken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 __all__ = ["Vault"]
 
@@ -32,7 +35,12 @@ class Vault:
     def __init__(self, key: bytes) -> None:
         """Take the key, 32 bytes."""
         self._key = key
-        self._cipher = AESGCM(key)
+
+    @cached_property
+    def _cipher(self) -> AESGCM:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return AESGCM(self._key)
 
     @classmethod
     def create(cls, path: Path) -> Vault:
@@ -70,6 +78,8 @@ class Vault:
 
     def open(self, sealed: bytes, place: bytes = b"") -> bytes:
         """Return what was sealed; SealBroken where a bit of it was changed, or the key or the place is another one."""
+        from cryptography.exceptions import InvalidTag
+
         version, nonce, rest = sealed[:1], sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
         try:
             if version != _VERSION or len(nonce) != _NONCE_BYTES:
@@ -82,6 +92,9 @@ class Vault:
 
     def derive(self, purpose: bytes) -> bytes:
         """Return a key of 32 bytes for one purpose, the same at every start and of no use for any other."""
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
         return HKDF(algorithm=SHA256(), length=_KEY_BYTES, salt=None, info=b"ci-daemon " + purpose).derive(self._key)
 
 

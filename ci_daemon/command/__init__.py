@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.catalog import HEADINGS, Catalog
+from ci_daemon.command.catalog import Catalog
 from ci_daemon.command.session import DEFAULT_STATE_DIR, Session
 from ci_daemon.command.streams import prepare_streams
 from ci_daemon.command.style import RootGroup
@@ -36,7 +35,6 @@ def _command() -> RootGroup:
         callback=_begin,
         help=_begin.__doc__,
         commands=Catalog(),
-        headings=HEADINGS,
         params=[
             click.Option(
                 ["--state-dir"],
@@ -55,7 +53,7 @@ def _command() -> RootGroup:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0 done, 1 failed, 2 not understood; what went wrong is on stderr."""
     prepare_streams()
-    command = click.version_option(version("ci-daemon"), prog_name="ci-daemon")(_command())
+    command = click.version_option(package_name="ci-daemon", prog_name="ci-daemon")(_command())
     try:
         result = command.main(arguments, prog_name="ci-daemon", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -13,12 +13,12 @@ __all__ = ["audit"]
 _COLUMNS = ("at", "actor", "action", "subject", "note")
 
 
-@click.command(cls=Command, short_help="List what was done by hand.")
+@click.command(cls=Command)
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most.")
 @pass_session
 def audit(session: Session, *, limit: int) -> None:
     """List who forced what to end, and why, newest first."""
-    with session.storage() as storage:
+    with session.records() as storage:
         documents = [
             {
                 "id": entry.uuid,

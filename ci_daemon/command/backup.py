@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.progress import DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
 from ci_daemon import backup as backups
-from ci_daemon.command.session import DEFAULT_STATE_DIR, Failure, Session, on_one_line, pass_session
+from ci_daemon.command.session import DEFAULT_STATE_DIR, Failure, Session, pass_session
 from ci_daemon.command.style import CallersCommand
 from ci_daemon.config import file_of
+from ci_daemon.terminal.cells import on_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ _MIB = 2**20
 _STREAM = Path("-")
 
 
-@click.command(cls=CallersCommand, short_help="Save everything but VM disks in one file.")
+@click.command(cls=CallersCommand)
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--without-key", is_flag=True, help="Leave out secret.key, without which secrets cannot be opened.")
 @pass_session
@@ -68,7 +69,7 @@ def backup(session: Session, *, file: Path, without_key: bool) -> None:
     session.answer({"file": str(file), "bytes": size, **_proof_document(taken)}, text)
 
 
-@click.command(cls=CallersCommand, short_help="Make a state directory out of a backup.")
+@click.command(cls=CallersCommand)
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
     "--key",

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from actors.vms import VmError
 from ci_daemon.command.build_logs import logs
 from ci_daemon.command.instants import on_the_wire
 from ci_daemon.command.lookup import find_build, find_pipeline
-from ci_daemon.command.session import Failure, Session, on_one_line, pass_session
+from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import Group
 from ci_daemon.command.texts import note_option
 from ci_daemon.lock import served_by
-from ci_daemon.providers import open_images, open_provider
 from storage import BuildState, SystemClock
 
 if TYPE_CHECKING:
@@ -25,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["build"]
 
-_COLUMNS = ("number", "state", "branch", "commit", "created_at", "finished_at")
-_JOB_COLUMNS = ("key", "state", "attempt", "exit_code", "error_code", "error_message")
+_COLUMNS = ("number", "state", "branch", "commit", "created_at", "took_seconds")
+_JOB_COLUMNS = ("key", "name", "state", "took_seconds", "attempt", "exit_code", "error_code", "error_message")
 
 
 @click.group(cls=Group)
@@ -37,42 +35,41 @@ def build() -> None:
 build.add_command(logs)
 
 
-@build.command(name="list", short_help="List a pipeline's builds.")
+@build.command(name="list")
 @click.argument("name", metavar="ORG/PIPELINE")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most.")
 @pass_session
 def list_builds(session: Session, *, name: str, limit: int) -> None:
     """List the newest builds of a pipeline, newest first."""
     org, _, slug = name.partition("/")
-    with session.storage() as storage:
+    with session.records() as storage:
         page = storage.builds.page(find_pipeline(storage, org, slug).id, limit, None)
     session.table([_document(each) for each in page.rows], _COLUMNS, f"{name} has no build")
 
 
-@build.command(short_help="Show a build and its jobs.")
+@build.command()
 @click.argument("name", metavar="ORG/PIPELINE/NUMBER")
 @pass_session
 def show(session: Session, *, name: str) -> None:
     """Show a build and its jobs, in the order in which they were planned."""
-    with session.storage() as storage:
+    with session.records() as storage:
         found = find_build(storage, name)
         jobs = [_job_document(each) for each in storage.jobs.of_build(found.id)]
     document = _document(found)
     if session.json:
         session.answer({**document, "jobs": jobs}, "")
         return
-    click.echo(
-        "\n".join(f"{key:16} {on_one_line(value)}" for key, value in document.items() if value is not None) + "\n"
-    )
+    session.facts(document)
+    click.echo()
     session.table(jobs, _JOB_COLUMNS, "it has no jobs")
 
 
-@build.command(short_help="Cancel a build.")
+@build.command()
 @click.argument("name", metavar="ORG/PIPELINE/NUMBER")
 @pass_session
 def cancel(session: Session, *, name: str) -> None:
     """Have a build canceled. A service that runs begins with it within a second, another when it starts."""
-    with session.storage() as storage:
+    with session.records() as storage:
         found = find_build(storage, name)
         if not storage.builds.request_cancel(found.id):
             raise Failure(f"build {name} is {found.state} already: nothing to cancel")
@@ -82,7 +79,7 @@ def cancel(session: Session, *, name: str) -> None:
     session.answer(_document(found), f"build {name} {when}")
 
 
-@build.command(name="force-finish", short_help="End a build by hand, as a last resort.")
+@build.command(name="force-finish")
 @click.argument("name", metavar="ORG/PIPELINE/NUMBER")
 @click.option(
     "--state",
@@ -112,6 +109,10 @@ def _destroy(session: Session, storage: Storage, leases: Sequence[Lease]) -> str
     """Destroy the VMs of leases; return what kept some of them."""
     if not leases:
         return ""
+    # Only here are VMs touched, which takes more imports than all else that this group of commands does.
+    from actors.vms import VmError  # noqa: PLC0415
+    from ci_daemon.providers import open_images, open_provider  # noqa: PLC0415
+
     config = session.config()
     provider = open_provider(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
     reasons = []
@@ -138,6 +139,7 @@ def _document(each: Build) -> dict[str, object]:
         "created_at": on_the_wire(each.created_at),
         "started_at": _instant(each.started_at),
         "finished_at": _instant(each.finished_at),
+        "took_seconds": _seconds(each),
         "error_code": each.error_code,
         "error_message": each.error_message,
     }
@@ -147,6 +149,7 @@ def _job_document(each: Job) -> dict[str, object]:
     return {
         "id": each.uuid,
         "key": each.step_key,
+        "name": each.name,
         "state": each.state.value,
         "attempt": each.attempt,
         "exit_code": each.exit_code,
@@ -154,8 +157,16 @@ def _job_document(each: Job) -> dict[str, object]:
         "error_message": each.error_message,
         "started_at": _instant(each.started_at),
         "finished_at": _instant(each.finished_at),
+        "took_seconds": _seconds(each),
     }
 
 
 def _instant(at: datetime | None) -> str | None:
     return None if at is None else on_the_wire(at)
+
+
+def _seconds(each: Build | Job) -> float | None:
+    """Return the time from the start to the end, None where one of them has not come."""
+    if each.started_at is None or each.finished_at is None:
+        return None
+    return (each.finished_at - each.started_at).total_seconds()

@@ -28,7 +28,7 @@ _AT_ONCE = 2**20
 _LOOK_SECONDS = 0.3
 
 
-@click.command(cls=Command, name="logs", short_help="Show the logs of a build's jobs.")
+@click.command(cls=Command, name="logs")
 @click.argument("name", metavar="ORG/PIPELINE/NUMBER")
 @click.argument("step", metavar="[STEP]", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Go on with new lines until the build is over.")
@@ -41,7 +41,7 @@ def logs(session: Session, *, name: str, step: str | None, follow: bool) -> None
     """
     if follow and session.json:
         raise click.UsageError("--follow and --json do not go together: one document needs an end")
-    with session.storage() as storage:
+    with session.records() as storage:
         build = find_build(storage, name)
         if build.logs_expired_at is not None:
             raise Failure(f"the logs of build {name} were kept until {build.logs_expired_at:%Y-%m-%d} ([retention])")

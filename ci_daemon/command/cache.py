@@ -39,7 +39,7 @@ def cache() -> None:
     """Disks of jobs that are kept for later builds."""
 
 
-@cache.command(name="list", short_help="List what is cached.")
+@cache.command(name="list")
 @_of_whom
 @pass_session
 def list_entries(session: Session, *, org: str | None, pipeline: str | None) -> None:
@@ -54,7 +54,7 @@ def list_entries(session: Session, *, org: str | None, pipeline: str | None) -> 
     session.table(documents, _COLUMNS, "nothing is cached")
 
 
-@cache.command(short_help="Say what the cache takes and how often it served.")
+@cache.command()
 @_of_whom
 @pass_session
 def stats(session: Session, *, org: str | None, pipeline: str | None) -> None:
@@ -70,7 +70,7 @@ def stats(session: Session, *, org: str | None, pipeline: str | None) -> None:
     )
 
 
-@cache.command(short_help="Forget what is cached.")
+@cache.command()
 @_of_whom
 @pass_session
 def clear(session: Session, *, org: str | None, pipeline: str | None) -> None:

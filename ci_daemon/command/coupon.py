@@ -48,7 +48,7 @@ def coupon() -> None:
     """Coupons: credit that organizations claim by a code, each once."""
 
 
-@coupon.command(short_help="Make a coupon.")
+@coupon.command()
 @click.argument("code", callback=_code)
 @click.argument("cents", type=CENTS)
 @click.option(
@@ -67,7 +67,7 @@ def create(
     session: Session, *, code: str, cents: int, most: int | None, expires: datetime | None, note: str | None
 ) -> None:
     """Make the coupon CODE, which gives each organization that redeems it CENTS (whole cents), once."""
-    with session.storage() as storage:
+    with session.records() as storage:
         try:
             made = storage.coupons.create(NewCoupon(code, cents, most, expires, note))
         except CouponTaken as error:
@@ -75,21 +75,21 @@ def create(
     session.answer(_document(made), f"made the coupon {made.code}, which gives {made.credit_cents} cents")
 
 
-@coupon.command(name="list", short_help="List the coupons.")
+@coupon.command(name="list")
 @pass_session
 def list_coupons(session: Session) -> None:
     """List the coupons, oldest first, and how many organizations have redeemed each."""
-    with session.storage() as storage:
+    with session.records() as storage:
         documents = [_document(each) for each in storage.coupons.all()]
     session.table(documents, _COLUMNS, "there is no coupon: `ci-daemon coupon create` makes one")
 
 
-@coupon.command(short_help="Let a coupon expire at once.")
+@coupon.command()
 @click.argument("code")
 @pass_session
 def disable(session: Session, *, code: str) -> None:
     """Let the coupon CODE expire now. What was redeemed stays."""
-    with session.storage() as storage:
+    with session.records() as storage:
         try:
             ended = storage.coupons.disable(code)
         except CouponUnknown:

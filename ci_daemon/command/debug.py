@@ -38,7 +38,7 @@ class _WithCommand(Command):
         return super().parse_args(ctx, args[:at])
 
 
-@click.command(cls=_WithCommand, short_help="Open a shell in a job's VM.", options_metavar="[OPTIONS]")
+@click.command(cls=_WithCommand, options_metavar="[OPTIONS]")
 @click.argument("name", metavar="ORG/PIPELINE/NUMBER")
 @click.argument("step", metavar="[STEP] [-- COMMAND...]", required=False)
 @click.option("--release", is_flag=True, help="End the hold at once instead, and the VM with it.")

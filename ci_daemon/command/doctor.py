@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 
-@click.command(cls=CallersCommand, short_help="Say what this machine lacks, with the command that mends it.")
+@click.command(cls=CallersCommand)
 @click.option("--fix", is_flag=True, help="As root: run those commands, as far as they are safe to run.")
 @click.option("--quiet", is_flag=True, help="Say only what is lacking and needed.")
 @pass_session

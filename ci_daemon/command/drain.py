@@ -19,7 +19,7 @@ __all__ = ["drain", "resume"]
 _LOOK_SECONDS = 0.5
 
 
-@click.command(cls=Command, short_help="Start no more jobs on this host.")
+@click.command(cls=Command)
 @click.option("--wait", is_flag=True, help="Return when the jobs that run, and the renders, have ended.")
 @pass_session
 def drain(session: Session, *, wait: bool) -> None:
@@ -40,7 +40,7 @@ def drain(session: Session, *, wait: bool) -> None:
     )
 
 
-@click.command(cls=Command, short_help="Start jobs on this host again.")
+@click.command(cls=Command)
 @pass_session
 def resume(session: Session) -> None:
     """Give VMs to jobs again after `ci-daemon drain`. A service that runs does so within a second."""

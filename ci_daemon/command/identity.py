@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -38,6 +36,10 @@ def as_owner(state_dir: Path, ask: Callable[[], T]) -> T:
     """Return what a function returns where it is called as that user; it and its result go from process to process."""
     if _owner_to_become(state_dir) is None:
         return ask()
+    # Every command imports this module, and few start a process.
+    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
+    from multiprocessing import get_context  # noqa: PLC0415
+
     with ProcessPoolExecutor(1, get_context("fork"), initializer=become_owner, initargs=(state_dir,)) as other:
         return other.submit(ask).result()
 

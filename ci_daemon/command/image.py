@@ -31,7 +31,7 @@ def image() -> None:
     """Root file systems that VMs start from."""
 
 
-@image.command(name="list", short_help="List the images there are, and what stands on them.")
+@image.command(name="list")
 @pass_session
 def list_images(session: Session) -> None:
     """List the images of the store, which several state directories may share; what uses them is of this one.
@@ -52,7 +52,7 @@ def list_images(session: Session) -> None:
     session.table(documents, _COLUMNS, "no images yet: run `ci-daemon image build`")
 
 
-@image.command(short_help="Say which image is the default one, or choose it.")
+@image.command()
 @click.argument("name", required=False)
 @pass_session
 def default(session: Session, *, name: str | None) -> None:
@@ -70,7 +70,7 @@ def default(session: Session, *, name: str | None) -> None:
     session.answer({"default": images.default}, f"{images.default} {said} the default image")
 
 
-@image.command(short_help="Make an image of a Debian or Ubuntu release.")
+@image.command()
 @click.argument("name", required=False)
 @click.option("--mirror", metavar="URL", help="Where packages come from; by default where this host's come from.")
 @pass_session
@@ -86,7 +86,7 @@ def build(session: Session, *, name: str | None, mirror: str | None) -> None:
     session.answer(_document(made), f"the image {name} is there already" if before else f"made {_told(made)}")
 
 
-@image.command(short_help="Make an image of one in an OCI registry.")
+@image.command()
 @click.argument("reference", metavar="REF")
 @click.option("--as", "name", metavar="NAME", help="What it is called here; by default as there.")
 @pass_session
@@ -115,7 +115,7 @@ def pull(session: Session, *, reference: str, name: str | None) -> None:
     session.answer(_document(made), f"pulled {_told(made)}")
 
 
-@image.command(name="import", short_help="Make an image of a root file system's tar.")
+@image.command(name="import")
 @click.argument("name")
 @click.argument("tar", metavar="TAR", type=click.File("rb"))
 @pass_session
@@ -129,7 +129,7 @@ def import_image(session: Session, *, name: str, tar: IO[bytes]) -> None:
     session.answer(_document(made), f"imported {_told(made)}")
 
 
-@image.command(short_help="Remove an image.")
+@image.command()
 @click.argument("name")
 @pass_session
 def remove(session: Session, *, name: str) -> None:

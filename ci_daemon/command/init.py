@@ -19,7 +19,7 @@ _WELCOME = {"ci-daemon.toml", "ci-daemon.lock", "images", "lost+found"}
 """What may lie in a state directory before it is made one."""
 
 
-@click.command(cls=Command, short_help="Make the state directory: database, keys, folders.")
+@click.command(cls=Command)
 @pass_session
 def init(session: Session) -> None:
     """Make the state directory: the database, the key that secrets are sealed with, folders for logs and sources.

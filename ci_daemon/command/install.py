@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["install", "uninstall"]
 
 
-@click.command(cls=CallersCommand, short_help="Put the service onto this host, or bring it up to date.")
+@click.command(cls=CallersCommand)
 @click.option("--owner", type=email_address, metavar="EMAIL", help="Who gets the first organization and API key.")
 @click.option("--name", type=shown_name, metavar="NAME", help="The owner's name; by default what is before the @.")
 @click.option("--from", "origin", metavar="SOURCE", help="A checkout, a wheel, or what else pip takes as ci-daemon.")
@@ -93,7 +93,7 @@ def install(
         _hand_over(session, release.make(host, wanted), newcomer)
 
 
-@click.command(cls=CallersCommand, short_help="Take the service off this host.")
+@click.command(cls=CallersCommand)
 @click.option("--data", is_flag=True, help="Remove users, builds, logs, secrets and the configuration too.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_session

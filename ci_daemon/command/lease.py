@@ -10,8 +10,6 @@ from ci_daemon.command.instants import on_the_wire
 from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import Group
 from ci_daemon.lock import served_by
-from ci_daemon.overview import span
-from ci_daemon.providers import open_images, open_provider
 from storage import HoldEnd, SystemClock
 from storage.billing import MICRO_CENTS, cost_cents
 
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["lease"]
 
-_COLUMNS = ("id", "state", "age", "build", "job", "shape", "cents", "image")
+_COLUMNS = ("id", "state", "age_seconds", "build", "job", "shape", "cents", "image")
 _SHORT = 8
 _SHORTEST = 4
 
@@ -33,7 +31,7 @@ def lease() -> None:
     """VMs that jobs hold, and warm ones that wait for a job."""
 
 
-@lease.command(name="list", short_help="List the VMs that are there.")
+@lease.command(name="list")
 @pass_session
 def list_leases(session: Session) -> None:
     """List the leases whose VM may be there, oldest first, with what each has cost until now."""
@@ -43,7 +41,7 @@ def list_leases(session: Session) -> None:
     session.table(documents if session.json else [_row(each) for each in documents], _COLUMNS, "no VM is leased")
 
 
-@lease.command(short_help="End VMs at once.")
+@lease.command()
 @click.argument("lease_id", metavar="ID", required=False)
 @click.option("--all", "every", is_flag=True, help="Every VM, also those that no lease knows of.")
 @pass_session
@@ -54,6 +52,9 @@ def kill(session: Session, *, lease_id: str | None, every: bool) -> None:
     """
     if (lease_id is None) != every:
         raise click.UsageError("give either the ID of a lease or --all")
+    # Listing them makes none, so that it takes fewer imports.
+    from ci_daemon.providers import open_images, open_provider  # noqa: PLC0415
+
     config = session.config()
     with session.storage() as storage:
         provider = open_provider(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
@@ -123,7 +124,6 @@ def _row(document: Mapping[str, Any]) -> dict[str, object]:
     return {
         **document,
         "id": document["id"][:_SHORT],
-        "age": span(document["age_seconds"]),
         "shape": f"{document['cpu']} CPU, {document['memory_gb']} GB, {document['disk_gb']} GB disk",
     }
 

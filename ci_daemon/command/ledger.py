@@ -31,7 +31,7 @@ def ledger() -> None:
     """What organizations have to spend."""
 
 
-@ledger.command(short_help="Give an organization credit.")
+@ledger.command()
 @click.argument("org")
 @click.argument("cents", type=CENTS)
 @note_option("Why, as the organization's members read it in their transactions.")
@@ -41,7 +41,7 @@ def grant(session: Session, *, org: str, cents: int, note: str | None) -> None:
     _credit(session, org, cents, LedgerSource.ADMIN_GRANT, note, "granted")
 
 
-@ledger.command(short_help="Give an organization back what it paid.")
+@ledger.command()
 @click.argument("org")
 @click.argument("cents", type=CENTS)
 @note_option("What for, as the organization's members read it in their transactions.", required=True)
@@ -51,7 +51,7 @@ def refund(session: Session, *, org: str, cents: int, note: str) -> None:
     _credit(session, org, cents, LedgerSource.REFUND, note, "refunded")
 
 
-@ledger.command(short_help="Print an organization's whole ledger.")
+@ledger.command()
 @click.argument("org")
 @click.option("--csv", "as_csv", is_flag=True, help="Answer with CSV on stdout, a line of names first.")
 @pass_session
@@ -69,7 +69,7 @@ def export(session: Session, *, org: str, as_csv: bool) -> None:
             session.table(list(entries), _COLUMNS, f"{org} has no entries")
 
 
-@ledger.command(short_help="Prove that balances and debits are right.")
+@ledger.command()
 @pass_session
 def verify(session: Session) -> None:
     """Compare every balance with its entries, and every finished job's debit with what its VMs cost."""

@@ -24,7 +24,6 @@ _LINES = 100
 
 @click.command(
     cls=CallersCommand,
-    short_help="Show the service's own log.",
     json_help="A JSON document a line, as the journal has it.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")

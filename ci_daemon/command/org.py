@@ -28,16 +28,16 @@ def org() -> None:
     """Organizations: who owns pipelines, and how much of the host is theirs."""
 
 
-@org.command(name="list", short_help="List the organizations.")
+@org.command(name="list")
 @pass_session
 def list_organizations(session: Session) -> None:
     """List the organizations, oldest first."""
-    with session.storage() as storage:
+    with session.records() as storage:
         documents = [_document(each, storage) for each in storage.organizations.all()]
     session.table(documents, _COLUMNS, "there is no organization: make one with `ci-daemon org create`")
 
 
-@org.command(short_help="Create an organization.")
+@org.command()
 @click.argument("name", type=shown_name)
 @click.option("--owner", metavar="EMAIL", required=True, help="The user who owns it.")
 @click.option("--url", type=one_line(_LONGEST_URL), metavar="URL", help="Its web site, to show.")
@@ -47,7 +47,7 @@ def create(session: Session, *, name: str, owner: str, url: str | None) -> None:
 
     Its slug is made of NAME, with -2, -3 and so on where that is taken.
     """
-    with session.storage() as storage:
+    with session.records() as storage:
         user = find_user(storage, owner)
         try:
             made = storage.organizations.create(name, url or "", user.id)
@@ -58,7 +58,7 @@ def create(session: Session, *, name: str, owner: str, url: str | None) -> None:
     session.answer(document, f"created {made.slug}, owned by {user.email}")
 
 
-@org.command(name="set", short_help="Change an organization's settings.")
+@org.command(name="set")
 @click.argument("org")
 @click.option("--fail-fast/--no-fail-fast", default=None, help="Whether the first failure cancels the rest of a build.")
 @click.option(
@@ -71,25 +71,25 @@ def set_organization(session: Session, *, org: str, fail_fast: bool | None, weig
     """Change settings of the organization ORG. They hold at once, for builds that run too."""
     if fail_fast is None and weight is None:
         raise click.UsageError("say what to change: --fail-fast, --no-fail-fast or --weight")
-    with session.storage() as storage:
+    with session.records() as storage:
         storage.organizations.configure(find_organization(storage, org).id, fail_fast=fail_fast, weight=weight)
         document = _document(find_organization(storage, org), storage)
     on = "on" if document["fail_fast"] else "off"
     session.answer(document, f"{org}: weight {document['weight']}, fail fast {on}")
 
 
-@org.command(short_help="List who belongs to an organization.")
+@org.command()
 @click.argument("org")
 @pass_session
 def members(session: Session, *, org: str) -> None:
     """List the members of the organization ORG, owners first."""
-    with session.storage() as storage:
+    with session.records() as storage:
         found = storage.members.all(find_organization(storage, org).id)
     documents = [{"id": each.uuid, "email": each.email, "name": each.name, "role": each.role.value} for each in found]
     session.table(documents, ("email", "name", "role"), f"nobody belongs to {org}")
 
 
-@org.command(name="add-member", short_help="Make a user a member of an organization.")
+@org.command(name="add-member")
 @click.argument("org")
 @click.argument("email")
 @click.option(
@@ -102,7 +102,7 @@ def members(session: Session, *, org: str) -> None:
 @pass_session
 def add_member(session: Session, *, org: str, email: str, role: str) -> None:
     """Make the user with the address EMAIL a member of the organization ORG."""
-    with session.storage() as storage:
+    with session.records() as storage:
         organization = find_organization(storage, org)
         user = find_user(storage, email)
         if storage.organizations.role(organization.id, user.id) is not None:

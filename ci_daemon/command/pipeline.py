@@ -26,17 +26,17 @@ def pipeline() -> None:
     """Pipelines: the CI definitions of organizations."""
 
 
-@pipeline.command(name="list", short_help="List an organization's pipelines.")
+@pipeline.command(name="list")
 @click.argument("org")
 @pass_session
 def list_pipelines(session: Session, *, org: str) -> None:
     """List the pipelines of the organization ORG, oldest first."""
-    with session.storage() as storage:
+    with session.records() as storage:
         documents = [_document(each) for each in _all(storage, find_organization(storage, org).id)]
     session.table(documents, _COLUMNS, f"{org} has no pipeline")
 
 
-@pipeline.command(name="set", short_help="Change a pipeline's settings.")
+@pipeline.command(name="set")
 @click.argument("org")
 @click.argument("pipeline")
 @click.option(
@@ -45,7 +45,7 @@ def list_pipelines(session: Session, *, org: str) -> None:
 @pass_session
 def set_pipeline(session: Session, *, org: str, pipeline: str, fail_fast: bool) -> None:
     """Change settings of PIPELINE of the organization ORG. They hold at once, for builds that run too."""
-    with session.storage() as storage:
+    with session.records() as storage:
         storage.pipelines.update(find_pipeline(storage, org, pipeline).id, fail_fast=fail_fast)
         document = _document(find_pipeline(storage, org, pipeline))
     session.answer(document, f"{org}/{pipeline}: fail fast {'on' if fail_fast else 'off'}")

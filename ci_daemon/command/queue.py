@@ -10,6 +10,7 @@ import click
 from ci_daemon.command.instants import on_the_wire
 from ci_daemon.command.session import Session, pass_session
 from ci_daemon.command.style import Command
+from ci_daemon.command.texts import watch_option
 from ci_daemon.lock import served_by
 from ci_daemon.overview import waiting
 from storage import SystemClock
@@ -19,22 +20,31 @@ if TYPE_CHECKING:
 
 __all__ = ["queue"]
 
+_NOBODY = "no job waits for a VM"
 _COLUMNS = ("position", "build", "step", "since", "reason")
 
 
-@click.command(cls=Command, short_help="List the jobs that wait for a VM, with the reason.")
+@click.command(cls=Command)
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most.")
+@watch_option
 @pass_session
-def queue(session: Session, *, limit: int) -> None:
+def queue(session: Session, *, limit: int, watch: bool) -> None:
     """List the jobs that wait for a VM, in the order in which they get one, and say what keeps each from it.
 
     Organizations take turns by what they used of late over their weight, so that the order may change. Jobs that wait
     before another attempt come last and have no position.
     """
-    pool, served = session.config().pool, served_by(session.state_dir) is not None
-    with session.storage() as storage:
-        found = waiting(storage, pool, SystemClock(), limit, served=served)
-    session.table([_document(each) for each in found], _COLUMNS, "no job waits for a VM")
+    pool = session.config().pool
+    with session.records() as storage:
+
+        def look() -> list[dict[str, object]]:
+            served = served_by(session.state_dir) is not None
+            return [_document(each) for each in waiting(storage, pool, SystemClock(), limit, served=served)]
+
+        if watch:
+            session.watch_table(look, _COLUMNS, _NOBODY)
+        else:
+            session.table(look(), _COLUMNS, _NOBODY)
 
 
 def _document(each: WaitingJob) -> dict[str, object]:

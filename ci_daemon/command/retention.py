@@ -21,7 +21,7 @@ def retention() -> None:
     """What is kept of finished builds, and for how long."""
 
 
-@retention.command(short_help="Remove what is kept no longer, at once.")
+@retention.command()
 @click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
 @pass_session
 def run(session: Session, *, dry_run: bool) -> None:

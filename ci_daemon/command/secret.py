@@ -37,7 +37,7 @@ def secret() -> None:
     """Secrets of organizations and pipelines, for jobs that name them."""
 
 
-@secret.command(name="set", short_help="Set a secret to what stdin says.")
+@secret.command(name="set")
 @_of_whom
 @click.argument("name")
 @pass_session
@@ -47,7 +47,7 @@ def set_secret(session: Session, *, org: str, name: str, pipeline: str | None) -
     At a terminal the value is asked for, and not shown. Jobs that start from now on get it.
     """
     value = _value()
-    with session.storage() as storage:
+    with session.records() as storage:
         scope = _scope(storage, org, pipeline)
         try:
             made = storage.secrets.put(scope, name, value)
@@ -56,23 +56,23 @@ def set_secret(session: Session, *, org: str, name: str, pipeline: str | None) -
     session.answer(_document(made), f"set {made.name} for {_place(org, pipeline)}")
 
 
-@secret.command(name="list", short_help="List the names of secrets.")
+@secret.command(name="list")
 @_of_whom
 @pass_session
 def list_secrets(session: Session, *, org: str, pipeline: str | None) -> None:
     """List the names of the secrets of the organization ORG. Nothing shows their values."""
-    with session.storage() as storage:
+    with session.records() as storage:
         documents = [_document(each) for each in storage.secrets.names(_scope(storage, org, pipeline))]
     session.table(documents, _COLUMNS, f"{_place(org, pipeline)} has no secrets of its own")
 
 
-@secret.command(short_help="Delete a secret.")
+@secret.command()
 @_of_whom
 @click.argument("name")
 @pass_session
 def delete(session: Session, *, org: str, name: str, pipeline: str | None) -> None:
     """Delete the secret NAME of the organization ORG. Jobs that run with it go on."""
-    with session.storage() as storage:
+    with session.records() as storage:
         if not storage.secrets.remove(_scope(storage, org, pipeline), name):
             raise Failure(f"{_place(org, pipeline)} has no secret {name}: `ci-daemon secret list` shows those it has")
     session.answer({"deleted": name}, f"deleted {name} of {_place(org, pipeline)}")

@@ -1,45 +1,37 @@
-"""What one run of the command knows: its state directory, its configuration, and how to answer."""
+"""One run of the command: its state directory, its configuration, and its answers.
+
+Nothing is imported before it is used: most of the time that a small command takes is imports.
+"""
+
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
 import json
 import os
 import pwd
-import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
-from rich.console import Console
-from rich.table import Table
-
-from ci_daemon import config
-from storage import Storage, SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["DEFAULT_STATE_DIR", "Failure", "Session", "on_one_line", "pass_session"]
+    from rich.console import RenderableType
+
+    from ci_daemon.config import Config
+    from storage import Storage
+
+__all__ = ["DEFAULT_STATE_DIR", "Failure", "Session", "pass_session"]
 
 DEFAULT_STATE_DIR = Path("/var/lib/ci-daemon")
+T = TypeVar("T")
+
 _UNIT = Path("/usr/local/lib/systemd/system/ci-daemon.service")
 """Serves the default state directory, where the service is installed."""
-
-_WIDEST = 500
-
-
-def on_one_line(value: object) -> str:
-    """Return a value as a terminal shows it, which nothing that users name can make do anything else."""
-    match value:
-        case None:
-            text = ""
-        case bool():
-            text = "yes" if value else "no"
-        case _:
-            text = str(value)
-    return "".join(character if character.isprintable() else " " for character in text)
 
 
 class Failure(click.ClickException):
@@ -63,9 +55,11 @@ class Session:
     operator: str = field(default_factory=_operator)
     """Who runs the command, for the audit: found before root goes on as the service's user."""
 
-    def config(self) -> config.Config:
+    def config(self) -> Config:
         """Return the configuration. Raises ConfigError."""
-        return config.load(self.state_dir, os.environ)
+        from ci_daemon.config import load
+
+        return load(self.state_dir, os.environ)
 
     @property
     def starting(self) -> str:
@@ -75,12 +69,19 @@ class Session:
 
     @contextmanager
     def storage(self) -> Iterator[Storage]:
-        """Open the state directory's storage. Raises StorageError."""
-        storage = Storage.open(self.state_dir, SystemClock(), billing=self.config().billing)
-        try:
+        """Open the storage, with the prices of the configuration. Raises StorageError and ConfigError."""
+        from storage import Storage, SystemClock
+
+        with closing(Storage.open(self.state_dir, SystemClock(), billing=self.config().billing)) as storage:
             yield storage
-        finally:
-            storage.close()
+
+    @contextmanager
+    def records(self) -> Iterator[Storage]:
+        """Open the storage for what costs nobody anything, without the configuration. Raises StorageError."""
+        from storage import Storage, SystemClock
+
+        with closing(Storage.open(self.state_dir, SystemClock())) as storage:
+            yield storage
 
     def answer(self, document: object, text: str) -> None:
         """Print the document where JSON is wanted, else the text."""
@@ -93,14 +94,36 @@ class Session:
         elif not documents:
             click.echo(empty)
         else:
-            table = Table(box=None, pad_edge=False, header_style="bold")
-            for column in columns:
-                table.add_column(column.replace("_", " "), overflow="fold", no_wrap=column == columns[0])
-            for document in documents:
-                table.add_row(*(on_one_line(document[column]) for column in columns))
-            # A row is one line for whoever reads the output with another program.
-            width = None if sys.stdout.isatty() else _WIDEST
-            Console(width=width, highlight=False, markup=False, emoji=False).print(table)
+            from ci_daemon.terminal.tables import print_picture, table
+
+            print_picture(table(documents, columns))
+
+    def facts(self, document: Mapping[str, object]) -> None:
+        """Print one document, a line for each key that has a value."""
+        from ci_daemon.terminal.tables import facts, print_picture
+
+        print_picture(facts(document))
+
+    def watch_table(
+        self, look: Callable[[], Sequence[Mapping[str, object]]], columns: Sequence[str], empty: str
+    ) -> None:
+        """Print a table again and again."""
+
+        def draw(documents: Sequence[Mapping[str, object]]) -> RenderableType:
+            from ci_daemon.terminal.tables import table
+
+            return table(documents, columns) if documents else empty
+
+        self.watch(look, draw)
+
+    def watch(self, look: Callable[[], T], draw: Callable[[T], RenderableType]) -> None:
+        """Look and draw every second until Ctrl-C; with `--json` one document a line instead."""
+        from ci_daemon.terminal.watching import redraw, repeat
+
+        if self.json:
+            repeat(lambda: click.echo(json.dumps(look())))
+        else:
+            redraw(lambda: draw(look()))
 
 
 pass_session = click.make_pass_decorator(Session, ensure=True)

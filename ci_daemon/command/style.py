@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from ci_daemon.command.catalog import HEADINGS
 from ci_daemon.command.identity import become_owner
 from ci_daemon.command.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 __all__ = ["CallersCommand", "Command", "Group", "RootGroup"]
 
@@ -62,31 +60,23 @@ class Group(click.Group):
         super().__init__(*args, **kwargs)
         self.params.append(_json_option())
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the group's commands."""
+        own = f"{self.name} "
+        texts = {words: text for all_texts in HEADINGS.values() for words, text in all_texts.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(words.removeprefix(own), text) for words, text in texts.items() if words.startswith(own)]
+            )
+
 
 class RootGroup(Group):
-    """The command itself; its help lists the commands under headings, in the order a newcomer meets them."""
+    """The command itself; its help lists all commands under headings, and imports none of them."""
 
     group_class = Group
 
-    def __init__(self, *args: Any, headings: Mapping[str, Sequence[str]], **kwargs: Any) -> None:  # noqa: ANN401
-        super().__init__(*args, **kwargs)
-        self._headings = headings
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands heading by heading."""
-        for heading, names in self._headings.items():
-            rows = [
-                (f"{command.name} {name}", inner.get_short_help_str(limit=90))
-                if inner is not command
-                else (str(name), inner.get_short_help_str(limit=90))
-                for command in map(self.commands.__getitem__, names)
-                for name, inner in _leaves(ctx, command)
-            ]
+        for heading, texts in HEADINGS.items():
             with formatter.section(heading):
-                formatter.write_dl(rows)
-
-
-def _leaves(ctx: click.Context, command: click.Command) -> list[tuple[str | None, click.Command]]:
-    if not isinstance(command, click.Group):
-        return [(command.name, command)]
-    return [(name, command.commands[name]) for name in command.list_commands(ctx)]
+                formatter.write_dl(list(texts.items()))

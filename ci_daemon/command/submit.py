@@ -62,7 +62,7 @@ def _token(_context: click.Context, _parameter: click.Parameter, value: str | No
     return token or None
 
 
-@click.command(cls=CallersCommand, short_help="Run a pipeline over a tree and follow it.")
+@click.command(cls=CallersCommand)
 @click.argument("tree", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--pipeline", metavar="SLUG", help="By default named like DIR; made where there is none of that slug.")
 @click.option(

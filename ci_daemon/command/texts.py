@@ -9,7 +9,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["note_option", "one_line"]
+__all__ = ["note_option", "one_line", "watch_option"]
 
 F = TypeVar("F", bound="Callable[..., object]")
 
@@ -30,6 +30,12 @@ def one_line(most: int) -> Callable[[str], str]:
 def note_option(text: str, *, required: bool = False) -> Callable[[F], F]:
     """Have a command take ``--note``, with this help."""
     return click.option("--note", metavar="TEXT", callback=_note, required=required, help=text)
+
+
+def watch_option(command: F) -> F:
+    """Have a command take ``--watch``."""
+    text = "Show it again every second, in place, until q or Ctrl-C; with --json a document a line."
+    return click.option("--watch", is_flag=True, help=text)(command)
 
 
 def _note(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:

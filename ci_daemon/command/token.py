@@ -39,7 +39,7 @@ def token() -> None:
     """What people prove themselves with: API keys and sessions."""
 
 
-@token.command(short_help="Make an API key or a session.")
+@token.command()
 @click.argument("email")
 @click.option(
     "--kind",
@@ -64,7 +64,7 @@ def create(session: Session, *, email: str, kind: str, description: str, expires
     """Make a token for the user EMAIL. It is shown this once: only its hash is kept."""
     if kind == "session" and expires_at is not None:
         raise click.UsageError("a session ends after 30 days: leave --expires-at out")
-    with session.storage() as storage:
+    with session.records() as storage:
         user = find_user(storage, email)
         made, secret = (
             storage.tokens.create_session(user.id, description)
@@ -77,22 +77,22 @@ def create(session: Session, *, email: str, kind: str, description: str, expires
     )
 
 
-@token.command(name="list", short_help="List a user's tokens.")
+@token.command(name="list")
 @click.argument("email")
 @pass_session
 def list_tokens(session: Session, *, email: str) -> None:
     """List the tokens of the user EMAIL that nobody revoked, oldest first; those that ended by themselves too."""
-    with session.storage() as storage:
+    with session.records() as storage:
         documents = [_document(each) for each in storage.tokens.of_user(find_user(storage, email).id)]
     session.table(documents, _COLUMNS, f"{email} has no token")
 
 
-@token.command(short_help="Revoke a token.")
+@token.command()
 @click.argument("token_id", metavar="ID")
 @pass_session
 def revoke(session: Session, *, token_id: str) -> None:
     """Revoke the token ID, whoever's it is: from now on it is good for nothing."""
-    with session.storage() as storage:
+    with session.records() as storage:
         if not storage.tokens.revoke_named(token_id):
             raise Failure(f"there is no token {token_id}, or it is revoked: `ci-daemon token list EMAIL` shows what is")
     session.answer({"revoked": token_id}, f"revoked {token_id}")

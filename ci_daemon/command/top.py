@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import select
 import sys
-import termios
-import time
-import tty
-from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from ci_daemon.command.instants import on_the_wire
-from ci_daemon.command.session import Session, on_one_line, pass_session
+from ci_daemon.command.session import Session, pass_session
 from ci_daemon.command.style import Command
 from ci_daemon.lock import served_by
-from ci_daemon.overview import span, waiting, work
+from ci_daemon.overview import waiting, work
 from ci_daemon.providers import open_images, open_provider
+from ci_daemon.terminal.cells import on_one_line
+from ci_daemon.terminal.spans import span
+from ci_daemon.terminal.tables import print_picture
+from ci_daemon.terminal.watching import redraw
 from storage import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from datetime import datetime
 
     from rich.console import RenderableType
@@ -38,9 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["top"]
 
-_SECONDS = 1.0
 _QUEUED = 10
-_WIDEST = 500
 _MIB = 2**20
 
 
@@ -55,7 +51,7 @@ class _Picture:
     queued: int
 
 
-@click.command(cls=Command, short_help="Watch the jobs that run and those that wait.")
+@click.command(cls=Command)
 @click.option("--once", is_flag=True, help="Print it once and return.")
 @pass_session
 def top(session: Session, *, once: bool) -> None:
@@ -66,14 +62,12 @@ def top(session: Session, *, once: bool) -> None:
     config = session.config()
     provider = open_provider(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
     with session.storage() as storage:
-        if once or session.json or not sys.stdout.isatty():
-            _print(session, _look(session, storage, provider, config))
-            return
-        with suppress(KeyboardInterrupt), _key() as pressed, Live(auto_refresh=False, screen=True) as live:
-            while True:
-                live.update(_shown(_look(session, storage, provider, config)), refresh=True)
-                if pressed() in {"q", "Q"}:
-                    return
+        if session.json:
+            session.answer(_document(_look(session, storage, provider, config)), "")
+        elif once or not sys.stdout.isatty():
+            print_picture(_shown(_look(session, storage, provider, config)))
+        else:
+            redraw(lambda: _shown(_look(session, storage, provider, config)))
 
 
 def _look(session: Session, storage: Storage, provider: Provider, config: Config) -> _Picture:
@@ -81,15 +75,6 @@ def _look(session: Session, storage: Storage, provider: Provider, config: Config
     queue = waiting(storage, config.pool, clock, _QUEUED, served=served)
     at_work = [(each, provider.use(each.vm)) for each in work(storage)]
     return _Picture(clock.now(), served, at_work, queue, storage.queue.length())
-
-
-def _print(session: Session, picture: _Picture) -> None:
-    if session.json:
-        session.answer(_document(picture), "")
-        return
-    # A row is one line for whoever reads the output with another program.
-    width = None if sys.stdout.isatty() else _WIDEST
-    Console(width=width, highlight=False, markup=False, emoji=False).print(_shown(picture))
 
 
 def _shown(picture: _Picture) -> RenderableType:
@@ -140,22 +125,3 @@ def _document(picture: _Picture) -> dict[str, object]:
         "queued_jobs": picture.queued,
         "queue": [{**asdict(each), "since": on_the_wire(each.since)} for each in picture.queue],
     }
-
-
-def _nothing() -> str:
-    time.sleep(_SECONDS)
-    return ""
-
-
-@contextmanager
-def _key() -> Iterator[Callable[[], str]]:
-    """Yield what waits a second at most for a key and returns it, or nothing; Ctrl-C interrupts as ever."""
-    if not sys.stdin.isatty():
-        yield _nothing
-        return
-    before = termios.tcgetattr(sys.stdin)
-    try:
-        tty.setcbreak(sys.stdin)
-        yield lambda: sys.stdin.read(1) if select.select([sys.stdin], [], [], _SECONDS)[0] else ""
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

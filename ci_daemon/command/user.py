@@ -26,7 +26,7 @@ def user() -> None:
     """People who may use the service."""
 
 
-@user.command(short_help="Add a user with an organization and an API key.")
+@user.command()
 @click.argument("email", type=email_address)
 @click.option("--name", type=shown_name, metavar="NAME", required=True, help="The name to show.")
 @pass_session
@@ -35,7 +35,7 @@ def add(session: Session, *, email: str, name: str) -> None:
 
     The key is shown this once: only its hash is kept.
     """
-    with session.storage() as storage:
+    with session.records() as storage:
         added = storage.users.create(email, name)
         _, token = storage.tokens.create_api_key(added.id, "made with the user")
     session.answer(
@@ -49,16 +49,16 @@ def add(session: Session, *, email: str, name: str) -> None:
     )
 
 
-@user.command(name="list", short_help="List the users.")
+@user.command(name="list")
 @pass_session
 def list_users(session: Session) -> None:
     """List the users, oldest first."""
-    with session.storage() as storage:
+    with session.records() as storage:
         documents = [_document(each) for each in storage.users.all()]
     session.table(documents, _COLUMNS, "there is no user: `ci-daemon user add` makes one")
 
 
-@user.command(short_help="Close a user's account.")
+@user.command()
 @click.argument("email")
 @pass_session
 def remove(session: Session, *, email: str) -> None:

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 import tomllib
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
 from functools import reduce
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import to_json
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from _typeshed import DataclassInstance
     from pydantic_core import ErrorDetails
 
 __all__ = ["ConfigError", "Reader", "Setting"]
 
 Keys = tuple[str, ...]
 _SECTION_AND_KEY = 2
-T = TypeVar("T")
+T = TypeVar("T", bound="DataclassInstance")
 
 
 class ConfigError(Exception):
@@ -68,13 +67,13 @@ class Reader(Generic[T]):
     """Reads one dataclass of sections; its fields are dataclasses too, and their fields are the keys.
 
     Args:
-        sections: the dataclass. Unknown keys are refused where pydantic is told so by ``with_config`` on it.
+        sections: the dataclass. Unknown keys are refused where pydantic is told so by its ``__pydantic_config__``.
         prefix: what the names of environment variables begin with; section and key follow, in capitals.
         reserved: environment variables with that prefix that are not settings.
     """
 
     def __init__(self, sections: type[T], prefix: str, reserved: frozenset[str]) -> None:
-        self._adapter = TypeAdapter(sections)
+        self._sections = sections
         self._defaults = sections()
         self._prefix = prefix
         self._reserved = reserved
@@ -94,10 +93,7 @@ class Reader(Generic[T]):
         self._resolve_paths(given)
         self._overlay(given, environ)
         self._complete(given)
-        try:
-            return self._adapter.validate_json(to_json(given.tables))
-        except ValidationError as error:
-            raise ConfigError("\n".join(self._faults(error.errors(), given))) from None
+        return self._checked(given) if given.tables else self._defaults
 
     def explain(self, file: Path | None, environ: Mapping[str, str]) -> list[Setting]:
         """Return every key, in the order of the sections, with what it comes to and why. Raises ConfigError."""
@@ -113,6 +109,29 @@ class Reader(Generic[T]):
             )
             for keys in self._hints
         ]
+
+    def _checked(self, given: _Given) -> T:
+        """Return the defaults with the sections that are given in place of theirs. Raises ConfigError."""
+        # Pydantic is most of the time that a small command takes, and the search for its plugins most of pydantic's.
+        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+        from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415
+        from pydantic_core import to_json  # noqa: PLC0415
+
+        hints = get_type_hints(self._sections)
+        sections = make_dataclass(
+            self._sections.__name__,
+            [
+                (each.name, hints[each.name], field(default_factory=each.default_factory))
+                for each in fields(self._sections)
+                if each.name in given.tables
+            ],
+            namespace={"__pydantic_config__": getattr(self._sections, "__pydantic_config__", {})},
+        )
+        try:
+            checked: DataclassInstance = TypeAdapter(sections).validate_json(to_json(given.tables))
+        except ValidationError as error:
+            raise ConfigError("\n".join(self._faults(error.errors(), given))) from None
+        return replace(self._defaults, **{each.name: getattr(checked, each.name) for each in fields(checked)})
 
     def _resolve_paths(self, given: _Given) -> None:
         if given.file is None:
@@ -171,12 +190,14 @@ class Reader(Generic[T]):
         return f"{given.file}:{_line_of(keys, given.file)}" if given.file else "environment"
 
 
-def _keys(sections: type, above: Keys = ()) -> Iterator[tuple[Keys, Any]]:
-    for name, hint in get_type_hints(sections).items():
+def _keys(sections: type[DataclassInstance], above: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+    hints = get_type_hints(sections)
+    for each in fields(sections):
+        hint = hints[each.name]
         if isinstance(hint, type) and is_dataclass(hint):
-            yield from _keys(hint, (*above, name))
+            yield from _keys(hint, (*above, each.name))
         else:
-            yield (*above, name), hint
+            yield (*above, each.name), hint
 
 
 def _secrets(section: Any, above: Keys = ()) -> Iterator[Keys]:  # noqa: ANN401 - a dataclass, of any kind

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-
-from pydantic import ConfigDict, with_config
+from typing import ClassVar
 
 from actors import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
 from actors.ir import Limits
 from actors.render import RenderSettings
-from actors.vms.images import ImageSettings
-from actors.vms.sandbox.provider import SandboxSettings
+from actors.vms.images.settings import ImageSettings
+from actors.vms.sandbox.settings import SandboxSettings
 from api import HttpSettings, RateLimitSettings
 from ci_daemon.journal import JournalSettings
-from ci_daemon.mail import MailSettings
+from ci_daemon.mail.settings import MailSettings
 from ci_daemon.tracing import TracingSettings
 from storage import BillingSettings
 
 __all__ = ["Config", "ImageSettings"]
 
 
-@with_config(ConfigDict(extra="forbid", strict=True))
 @dataclass(frozen=True, slots=True)
 class Config:
     """The whole configuration; what nobody sets has the default of its section."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid", "strict": True}
 
     artifacts: ArtifactSettings = field(default_factory=ArtifactSettings)
     billing: BillingSettings = field(default_factory=BillingSettings)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ci_daemon.overview.spans import span
 from ci_daemon.overview.waiting import WaitingJob, waiting
 from ci_daemon.overview.work import Work, work
 
-__all__ = ["WaitingJob", "Work", "span", "waiting", "work"]
+__all__ = ["WaitingJob", "Work", "waiting", "work"]

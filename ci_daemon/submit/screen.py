@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ci_daemon.submit.events import Begun, BuildChanged, JobChanged, Line
+from ci_daemon.terminal.states import state_style
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["Screen"]
 
 _NAME_COLOURS = ("cyan", "magenta", "blue", "yellow", "bright_cyan", "bright_magenta", "bright_blue", "green")
-_STATE_STYLES = {"passed": "green", "failed": "bold red", "timed_out": "bold red", "running": "yellow"}
 _WIDEST_NAME = 32
 _BUILD = "build"
 
@@ -50,10 +50,10 @@ class Screen:
                 self._write(self._name(job), _coloured(text))
             case JobChanged(job=job):
                 if job.state != "pending":
-                    style = _STATE_STYLES.get(job.state, "dim")
+                    style = state_style(job.state)
                     self._write(self._name(job), Text(f"* {_clean(_story(job))}", style))
             case BuildChanged(build=build):
-                style = _STATE_STYLES.get(build.state, "dim")
+                style = state_style(build.state)
                 self._write(Text(_BUILD, "bold"), Text(f"* {build.state}", style))
 
     def summarize(self, summary: Summary) -> None:
@@ -64,7 +64,7 @@ class Screen:
         table.add_column("time", justify="right", no_wrap=True)
         table.add_column("cents", justify="right", no_wrap=True)
         for row in summary.rows:
-            state = Text(row.job.state, _STATE_STYLES.get(row.job.state, "dim"))
+            state = Text(row.job.state, state_style(row.job.state))
             table.add_row(_clean(row.job.name), state, _time(row.job.seconds), str(row.cents))
         self._console.print()
         self._console.print(table)
@@ -72,7 +72,7 @@ class Screen:
         self._console.print(
             Text.assemble(
                 f"build #{summary.build.number} ",
-                (summary.build.state, _STATE_STYLES.get(summary.build.state, "bold")),
+                (summary.build.state, state_style(summary.build.state)),
                 f" in {_time(summary.build.seconds) or 'no time'}, {summary.cents} cents",
                 _clean(f": {summary.build.error_message}" if summary.build.error_message else ""),
             ),

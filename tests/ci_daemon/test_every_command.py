@@ -13,6 +13,7 @@ import pytest
 from actors.vms import ImageStore
 from actors.vms.sandbox.userns import IdMap
 from ci_daemon import command
+from ci_daemon.command.catalog import HEADINGS
 from storage import NewBuild, NewJob, NewPipeline, Shape, Storage, SystemClock
 from tests.registry import registry, small_system
 
@@ -97,14 +98,18 @@ def commands(at: click.Command, *path: str) -> Iterator[tuple[str, click.Command
 
 
 COMMANDS = dict(commands(command._command()))
+LINES = {words: text for texts in HEADINGS.values() for words, text in texts.items()}
+
+
+def test_the_help_has_a_line_for_every_command_and_no_other():
+    assert sorted(LINES) == sorted(COMMANDS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_its_help_says_what_it_does_and_what_each_option_is_for(name: str):
     it = COMMANDS[name]
-    assert it.short_help is not None
-    assert it.short_help.endswith(".")
-    assert len(it.short_help) <= 80
+    assert LINES[name].endswith(".")
+    assert len(LINES[name]) <= 80
     assert it.help is not None
     assert it.help.split("\n\n")[0].endswith(".")
     options = [option for option in it.params if isinstance(option, click.Option) and not option.hidden]

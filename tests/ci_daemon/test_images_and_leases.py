@@ -49,15 +49,9 @@ def test_the_images_of_the_store_are_listed_with_what_stands_on_them(
     vm_id = str(uuid.uuid4())
     storage.leases.reserve_warm(vm_id, "sandbox", "mine:1", Shape())
     assert run("image", "list") == 0
-    assert capsys.readouterr().out.splitlines()[1].split() == [
-        "mine:1",
-        "no",
-        "3",
-        "1",
-        "made",
-        "up",
-        "2026-02-03T04:05:06.000000Z",
-    ]
+    row = capsys.readouterr().out.splitlines()[1].split()
+    assert row[:6] == ["mine:1", "no", "3", "1", "made", "up"]
+    assert row[-2:] == ["d", "ago"]
     assert run("image", "list", "--json") == 0
     [image] = json.loads(capsys.readouterr().out)
     assert (image["bytes"], image["default"], image["used_by"]) == (3 * 2**20, False, [f"lease {vm_id}"])

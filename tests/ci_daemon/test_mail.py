@@ -11,7 +11,8 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Message as MessageHandler
 
 from api.mailer import letter
-from ci_daemon.mail import MailSettings, SmtpMailer
+from ci_daemon.mail.settings import MailSettings
+from ci_daemon.mail.smtp import SmtpMailer
 
 
 class Inbox(MessageHandler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from pathlib import Path
 
@@ -70,8 +71,9 @@ def test_a_job_that_waits_before_another_attempt_comes_last_and_has_no_place(
 def test_status_tells_who_waits_and_what_went_wrong_last(run: Run, capsys: pytest.CaptureFixture[str]):
     assert run("status") == 3
     screen = capsys.readouterr().out
-    assert "queue    2 jobs wait, the oldest since 20" in screen
-    assert "Z: waiting for a VM: the service does not run\n" in screen
+    assert re.search(
+        r"queue    2 jobs wait, the oldest queued \d+ s ago: waiting for a VM: the service does not run\n", screen
+    )
     assert "acme/web/1 lost: vm_lost: the VM is [31m gone\n" in screen
     assert "money    0 cents on all accounts\n" in screen
 
@@ -116,7 +118,7 @@ def test_status_says_once_that_the_host_is_drained(run: Run, capsys: pytest.Capt
     assert run("drain") == 0
     assert run("status") == 3
     (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("queue"))
-    assert line.endswith("Z; the owner has drained this host: `ci-daemon resume` has jobs start again")
+    assert line.endswith(" ago; the owner has drained this host: `ci-daemon resume` has jobs start again")
 
 
 def test_the_queue_is_in_its_order_and_says_that_nobody_serves_it(run: Run, capsys: pytest.CaptureFixture[str]):

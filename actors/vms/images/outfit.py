@@ -18,7 +18,7 @@ from actors.vms.images.host import apt_options
 from actors.vms.images.process import TICK
 from actors.vms.images.tree import has_program
 from actors.vms.provider import VmError, VmSpec
-from actors.vms.sandbox.provider import SandboxProvider, SandboxSettings
+from actors.vms.sandbox.settings import SandboxSettings
 from storage import SystemClock
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from actors.vms.images.room import Room
     from actors.vms.images.tree import Tree
+    from actors.vms.sandbox.provider import SandboxProvider
     from actors.vms.sandbox.userns import IdMap
 
 __all__ = ["end_all", "outfitted"]
@@ -63,7 +64,7 @@ def outfitted(
         message = f"it has neither {' nor '.join(_MANAGERS)}"
         raise VmError(message)
     tree.put("usr/sbin", "sshd", _GREETER)
-    provider = SandboxProvider(folder, _Only(tree.path), tree.idmap, SystemClock(), settings)
+    provider = _provider(folder, tree.path, tree.idmap, settings)
     try:
         provider.create(VmSpec(_VM, _VM))
         with provider.connect(_VM).socket as connection, io.BufferedReader(_Answers(connection, room)) as said:
@@ -78,9 +79,16 @@ def outfitted(
 
 def end_all(folder: Path, idmap: IdMap) -> None:
     """End what a dead process has left running in a folder that it gave to `outfitted`."""
-    provider = SandboxProvider(folder, _Only(folder), idmap, SystemClock())
+    provider = _provider(folder, folder, idmap, SandboxSettings())
     for vm_id in provider.list():
         provider.destroy(vm_id)
+
+
+def _provider(folder: Path, root: Path, idmap: IdMap, settings: SandboxSettings) -> SandboxProvider:
+    # Few of those who look at images pull one.
+    from actors.vms.sandbox.provider import SandboxProvider  # noqa: PLC0415
+
+    return SandboxProvider(folder, _Only(root), idmap, SystemClock(), settings)
 
 
 class _Answers(io.RawIOBase):

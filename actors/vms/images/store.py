@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actors.vms.images.reference import Reference
-    from actors.vms.sandbox.provider import SandboxSettings
+    from actors.vms.sandbox.settings import SandboxSettings
     from actors.vms.sandbox.userns import IdMap
 
 __all__ = ["Image", "ImageError", "ImageStore"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import select
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,8 +14,9 @@ from actors.vms.sandbox.keys import KeyPair
 from actors.vms.sandbox.launch import launch
 from actors.vms.sandbox.limits import Limits
 from actors.vms.sandbox.measuring import measure
-from actors.vms.sandbox.network import RESOLVER, NetworkSettings, plan_network
+from actors.vms.sandbox.network import RESOLVER, plan_network
 from actors.vms.sandbox.nursery import Nursery
+from actors.vms.sandbox.settings import SandboxSettings
 from actors.vms.sandbox.userns import close_to_others
 from actors.vms.sandbox.vm import Record, Vm
 
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from actors.vms.sandbox.userns import IdMap
     from storage import Clock
 
-__all__ = ["ImageRoots", "SandboxProvider", "SandboxSettings"]
+__all__ = ["ImageRoots", "SandboxProvider"]
 
 _GB = 1 << 30
+_DEFAULTS = SandboxSettings()
 _CONNECT_SECONDS = 10.0
 _END_SECONDS = 30.0
 
@@ -40,21 +41,6 @@ class ImageRoots(Protocol):
     def path(self, name: str) -> Path:
         """Return the root of an unpacked image, owned by the VMs' ids. Raises ImageNotFound."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class SandboxSettings:
-    """Section ``[sandbox]``: the seconds that making a VM may take, and the most ``processes`` in one.
-
-    ``user_namespaces = true`` lets jobs nest user namespaces, which rootless Podman, Bubblewrap and the sandbox of
-    Chromium need. Root of a nested one has every capability in it: far more of the kernel, which all VMs share, is then
-    open to attack, nftables first.
-    """
-
-    create_seconds: float = 120.0
-    processes: int = 4096
-    user_namespaces: bool = False
-    network: NetworkSettings = field(default_factory=NetworkSettings)
 
 
 class SandboxProvider:
@@ -71,7 +57,7 @@ class SandboxProvider:
         images: ImageRoots,
         idmap: IdMap,
         clock: Clock,
-        settings: SandboxSettings = SandboxSettings(),
+        settings: SandboxSettings = _DEFAULTS,
         vms_at_once: int = 8,
     ) -> None:
         """Keep all VMs, disks and snapshots in ``folder``, which is made where it is not there yet. Raises VmError.

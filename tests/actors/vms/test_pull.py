@@ -19,7 +19,8 @@ import pytest
 from actors.vms import Connection, ImageError, ImageStore, VmError, VmSpec
 from actors.vms.images import NoRoom, PullOptions, Reference
 from actors.vms.sandbox.processes import Identity
-from actors.vms.sandbox.provider import SandboxProvider, SandboxSettings
+from actors.vms.sandbox.provider import SandboxProvider
+from actors.vms.sandbox.settings import SandboxSettings
 from actors.vms.sandbox.userns import IdMap, run_mapped
 from storage import SystemClock
 from tests.registry import HERE, Registry, busybox, entry, layer, link, registry, small_system, without_sshd
@@ -163,7 +164,7 @@ def test_a_pull_that_is_ended_in_the_middle_leaves_nothing_by_the_next(
     program = (
         "import sys\nfrom functools import partial\nfrom pathlib import Path\nfrom actors.vms import ImageStore\n"
         "from actors.vms.images import PullOptions, Reference\nsay = partial(print, flush=True)\n"
-        "from actors.vms.sandbox.provider import SandboxSettings\nfrom actors.vms.sandbox.userns import IdMap\n"
+        "from actors.vms.sandbox.settings import SandboxSettings\nfrom actors.vms.sandbox.userns import IdMap\n"
         f"ImageStore(Path({str(tmp_path / 'images')!r}), IdMap.of_caller())"
         f".pull(Reference.parse({reference!r}), 'slow:1', SandboxSettings(), PullOptions(progress=say))\n"
     )

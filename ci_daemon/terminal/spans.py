@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["span"]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = ["ago", "span"]
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
@@ -18,3 +23,10 @@ def span(seconds: float) -> str:
         if whole >= unit:
             return f"{whole // unit} {name} {whole % unit // part} {part_name}"
     return f"{whole} s"
+
+
+def ago(at: datetime, now: datetime) -> str:
+    """Return an instant as seen from ``now``, in its largest unit: 42 s ago, 3 min ago, in 2 h, 4 d ago."""
+    seconds = int((now - at).total_seconds())
+    largest = " ".join(span(abs(seconds)).split()[:2])
+    return f"{largest} ago" if seconds >= 0 else f"in {largest}"

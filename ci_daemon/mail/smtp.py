@@ -7,46 +7,20 @@ import queue
 import smtplib
 import ssl
 import threading
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
-
-from storage import EmailInvalid, email_address
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from email.message import EmailMessage
 
-__all__ = ["MailSettings", "SmtpMailer"]
+    from ci_daemon.mail.settings import MailSettings
+
+__all__ = ["SmtpMailer"]
 
 _log = logging.getLogger(__name__)
 
 _MOST_WAITING = 1000
 _TIMEOUT = 30.0
 _LAST_WORDS = 5.0
-_HIGHEST_PORT = 65535
-
-
-@dataclass(frozen=True, slots=True)
-class MailSettings:
-    """Section ``[mail]``: the mail server that letters are given to. Without a ``host`` none are sent.
-
-    ``security`` is "starttls", "tls" or "none". Without a ``user`` nobody signs in. ``sender`` is the address that
-    letters come from.
-    """
-
-    host: str = ""
-    port: int = 587
-    security: Literal["starttls", "tls", "none"] = "starttls"
-    user: str = ""
-    password: str = field(default="", repr=False)
-    sender: str = "ci-daemon@localhost"
-
-    def __post_init__(self) -> None:
-        if not 0 < self.port <= _HIGHEST_PORT:
-            raise ValueError(f"port must be from 1 to {_HIGHEST_PORT}")
-        try:
-            email_address(self.sender)
-        except EmailInvalid as error:
-            raise ValueError(f'sender must be an address such as "ci@example.org": {error}') from None
 
 
 class SmtpMailer:

@@ -1,0 +1,65 @@
+"""Pictures that are drawn again and again, until somebody has seen enough."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from rich.live import Live
+
+from ci_daemon.terminal.tables import print_picture
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import RenderableType
+
+__all__ = ["redraw", "repeat"]
+
+_SECONDS = 1.0
+
+
+def redraw(draw: Callable[[], RenderableType]) -> None:
+    """Draw in place every second until q or Ctrl-C. Where stdout cannot be drawn on, pictures follow each other."""
+    if not sys.stdout.isatty() or os.environ.get("TERM") in {None, "dumb"}:
+        repeat(lambda: print_picture(draw()))
+        return
+    with suppress(KeyboardInterrupt), _key() as pressed, Live(auto_refresh=False, screen=True) as live:
+        while True:
+            live.update(draw(), refresh=True)
+            if pressed() in {"q", "Q"}:
+                return
+
+
+def repeat(show: Callable[[], None]) -> None:
+    """Call a function every second until Ctrl-C."""
+    with suppress(KeyboardInterrupt):
+        while True:
+            show()
+            sys.stdout.flush()
+            time.sleep(_SECONDS)
+
+
+@contextmanager
+def _key() -> Iterator[Callable[[], str]]:
+    """Yield a function that waits a second at most for a key and returns it, or nothing; Ctrl-C interrupts it."""
+    if not sys.stdin.isatty():
+        yield _nothing
+        return
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        yield lambda: sys.stdin.read(1) if select.select([sys.stdin], [], [], _SECONDS)[0] else ""
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _nothing() -> str:
+    time.sleep(_SECONDS)
+    return ""

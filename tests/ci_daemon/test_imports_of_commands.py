@@ -1,0 +1,78 @@
+"""Imports are most of the time that a small command takes: none pays for what it does not use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage import NewPipeline, Storage
+
+NEVER = {"anyio", "cryptography", "email_validator", "falcon", "httpx", "paramiko", "pathspec", "prometheus_client"}
+NEVER |= {"pykka", "smtplib", "waitress", "multiprocessing", "importlib.metadata"}
+RECORDS = {"pydantic", "tomllib", "actors", "api", "ci_daemon.config"}
+"""What it takes to read the configuration, or to look at the live service."""
+
+SMALL = {
+    "--help": NEVER | RECORDS | {"storage", "peewee", "rich"},
+    "build --help": NEVER | RECORDS,
+    "user list": NEVER | RECORDS,
+    "user list --json": NEVER | RECORDS | {"rich"},
+    "org list": NEVER | RECORDS,
+    "org members ada-example-org": NEVER | RECORDS,
+    "audit": NEVER | RECORDS,
+    "token create ada@example.org": NEVER | RECORDS,
+    "token list ada@example.org": NEVER | RECORDS,
+    "pipeline list ada-example-org": NEVER | RECORDS,
+    "build list ada-example-org/web": NEVER | RECORDS,
+    "coupon list": NEVER | RECORDS,
+    "secret list ada-example-org": NEVER | RECORDS,
+    "queue": NEVER | {"pydantic"},
+    "lease list": NEVER | {"pydantic"},
+}
+"""Commands, and modules that none of them imports."""
+
+
+@pytest.fixture
+def state(state: Path, storage: Storage) -> Path:
+    ada = storage.users.create("ada@example.org", "Ada")
+    organization = storage.organizations.by_slug(ada.personal_org_slug)
+    assert organization is not None
+    storage.pipelines.create(organization.id, NewPipeline("web", "Web", "r", "main"))
+    return state
+
+
+def imported(state: Path, *arguments: str) -> set[str]:
+    """Return the names of all modules that a command has imported when it is done."""
+    script = (
+        "import sys\nfrom ci_daemon.command import main\ncode = main(sys.argv[1:])\n"
+        "print(*sys.modules, file=sys.stderr)\nsys.exit(code)"
+    )
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("CI_DAEMON_", "COVERAGE_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--state-dir", str(state), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environ,
+    )
+    assert done.returncode in {0, 3}, done.stderr
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("line", SMALL)
+def test_a_small_command_imports_little(state: Path, line: str):
+    assert sorted(imported(state, *line.split()) & SMALL[line]) == []
+
+
+def test_status_imports_nothing_that_makes_vms(state: Path):
+    found = imported(state, "status")
+    assert sorted(found & (NEVER - {"importlib.metadata"} | {"pydantic", "actors.vms.sandbox.provider"})) == []
+
+
+def test_a_configuration_costs_its_check_and_nothing_that_serves(state: Path):
+    (state / "ci-daemon.toml").write_text("[pool]\nmax_vms = 3\n")
+    assert sorted(imported(state, "queue") & (NEVER - {"importlib.metadata"})) == []

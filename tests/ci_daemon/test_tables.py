@@ -1,0 +1,86 @@
+"""Tables on terminals of any width, and in pipes."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from ci_daemon.terminal.spans import ago
+from ci_daemon.terminal.tables import print_picture, table
+
+COLUMNS = ("id", "state", "branch", "commit", "created_at", "took_seconds", "note")
+NOW = datetime.now(UTC)
+NOTE = "the disk of the host was nearly full when 测试报告🚀 of this build was written to it"
+
+
+def document(**fields: object) -> dict[str, object]:
+    return {
+        "id": "5f0c7c1e-9ad1-4b0e-8a44-2f1d3c6b7a90",
+        "state": "failed",
+        "branch": "feature/a-very-long-name-that-nobody-would-want-to-type-twice",
+        "commit": "0123456789abcdef0123456789abcdef01234567",
+        "created_at": (NOW - timedelta(minutes=3, seconds=9)).isoformat(),
+        "took_seconds": 187.4,
+        "note": NOTE,
+        **fields,
+    }
+
+
+def drawn(width: int, *documents: dict[str, object], columns: tuple[str, ...] = COLUMNS) -> list[str]:
+    screen = io.StringIO()
+    Console(file=screen, width=width, force_terminal=False, emoji=False, highlight=False).print(
+        table(documents, columns)
+    )
+    return screen.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 100, 132])
+def test_only_wide_columns_give_way_and_no_word_is_broken(width: int):
+    lines = drawn(width, document(), document(state="passed", note="fine"))
+    assert max(map(cell_len, lines)) <= width
+    text = " ".join(lines)
+    for whole in ("5f0c7c1e-9ad1-4b0e-8a44-2f1d3c6b7a90", "failed", "passed", "01234567", "3 min ago", "3 min 7 s"):
+        assert whole in text
+    known = set(f"{NOTE} fine id state branch commit created took note 3 min ago 7 s".split())
+    known |= {"5f0c7c1e-9ad1-4b0e-8a44-2f1d3c6b7a90", "failed", "passed", "01234567"}
+    broken = [word for word in text.split() if word not in known and not word.endswith("…")]
+    assert [word for word in broken if word.isascii()] == [], "Chinese may be broken anywhere"
+
+
+def test_a_commit_is_short_a_time_relative_and_a_length_of_time_said():
+    [heading, row] = drawn(200, document(branch="main", note=None))
+    assert heading.split() == ["id", "state", "branch", "commit", "created", "took", "note"]
+    assert row.split()[1:] == ["failed", "main", "01234567", "3", "min", "ago", "3", "min", "7", "s"]
+
+
+def test_what_is_no_text_stays_out_of_the_terminal():
+    [_, row] = drawn(200, document(branch="\x1b[31mred\x07\u202e", note="two\nlines"))
+    assert row.isprintable()
+
+
+def test_in_a_pipe_a_row_is_one_line_without_colours(capsys: pytest.CaptureFixture[str]):
+    print_picture(table([document(note="long " * 500)], COLUMNS))
+    [heading, row] = capsys.readouterr().out.splitlines()
+    assert row.endswith("long long")
+    assert "\x1b" not in row
+    assert "feature/a-very-long-name-that-nobody-would-want-to-type-twice" in row
+    assert heading == heading.rstrip()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0, "0 s ago"),
+        (42, "42 s ago"),
+        (3599, "59 min ago"),
+        (7300, "2 h ago"),
+        (90_000, "1 d ago"),
+        (-300, "in 5 min"),
+    ],
+)
+def test_an_instant_is_told_in_its_largest_unit(seconds: int, said: str):
+    assert ago(NOW - timedelta(seconds=seconds), NOW) == said
