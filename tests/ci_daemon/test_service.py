@@ -175,7 +175,7 @@ def running_job(
         with httpx.Client(headers={"Authorization": f"Bearer {user['token']}"}, timeout=PATIENCE * 2) as client:
             pipelines = f"{daemon.url}/api/v0/organizations/{user['personal_org_slug']}/pipelines"
             client.post(pipelines, json={"name": "demo", "repository": "demo", "default_branch": "main"})
-            step = {"type": "command", "key": "only", "cmd": f"echo begins; sleep {seconds}"}
+            step = {"type": "command", "key": "only", "label": "only", "cmd": f"echo begins; sleep {seconds}"}
             ir = json.dumps({"version": "0", "steps": [step]})
             body = {"branch": "main", "commit": "c0ffee", "pipeline_ir": ir}
             assert client.post(f"{pipelines}/demo/builds", json=body).status_code == 201
