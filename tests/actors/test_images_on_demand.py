@@ -14,7 +14,7 @@ import pytest
 from actors.reaper import expire
 from actors.vms import ImageSettings, ImageStore
 from actors.vms.images import OnDemand
-from actors.vms.sandbox.provider import SandboxSettings
+from actors.vms.sandbox.settings import SandboxSettings
 from actors.vms.sandbox.userns import IdMap
 from storage import JobState
 from tests.actors.conftest import Host, until

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from actors.vms.images.settings import ImageSettings
     from actors.vms.images.store import ImageStore
-    from actors.vms.sandbox.provider import SandboxSettings
+    from actors.vms.sandbox.settings import SandboxSettings
 
 __all__ = ["STANDARD", "Images", "OnDemand", "resolve"]
 
