@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from actors.about import be_about
 from actors.attempt import Attempt, Prepared
 from actors.closing import Closing
+from actors.command_time import CommandTime
 from actors.messages import JobChanged, MeasureDisk, Overdue, StepTimedOut, Stirred, TaskDone, TaskFailed
 from actors.outcome import (
     DiskUse,
     Ending,
     Fault,
-    Limit,
-    build_timeout,
     disk_fault,
     ending_of_exit,
     ending_of_fault,
@@ -36,8 +35,6 @@ __all__ = ["JobActor"]
 
 _RECORD_AGAIN = 1.0
 _MEASURE_AGAIN = 1.0
-_VM_FIRST = 2.0
-"""Seconds past its time that a command's VM has to end it, before this process does."""
 _LAST_WORDS = 10.0
 """Seconds past its grace that a command's VM has to answer that it is dead, with the rest of its output."""
 
@@ -61,8 +58,7 @@ class JobActor(Supervised):
         self._alarms: list[Alarm] = []
         self._following = False
         self._measuring = False
-        self._limit: Limit | None = None
-        self._seen = False
+        self._time = CommandTime(runtime.storage, assignment)
         self._builds_time_is_up = False
         self._exit_code: int | None = None
         self._fault: Fault | None = None
@@ -108,7 +104,7 @@ class JobActor(Supervised):
                 self._task_done(task, result)
             case TaskFailed(task, error):
                 self._task_failed(task, error)
-            case JobEvent.BUILD_TIMEOUT if self._may_have_ended:
+            case JobEvent.BUILD_TIMEOUT if self._state is JobState.RUNNING and not self._time.known:
                 self._builds_time_is_up = True
             case JobEvent():
                 self._stop_command(message)
@@ -118,7 +114,7 @@ class JobActor(Supervised):
                 self._lose_vm(f"it has not come to its end {_LAST_WORDS:g} s after its grace")
             case MeasureDisk() if self._following and not self._measuring:
                 self._measuring = True
-                self._runtime.storage.leases.seen(self._lease.id)
+                self._time.goes_on()
                 self.work("measure", self._attempt.measure)
             case Ending():
                 self._conclude(message)
@@ -166,7 +162,7 @@ class JobActor(Supervised):
     def _started(self, prepared: Prepared) -> None:
         """Record that the command runs, which is when its time and its bill begin.
 
-        One that has ended by now, while no process looked, is late by what its VM says and not by today's clock.
+        One that ended while no process looked came to its end then, though its build's time is up by now.
         """
         if self._state in STOPPING:
             self._release()
@@ -176,20 +172,13 @@ class JobActor(Supervised):
                 self._give_way()
                 return
             self._change(JobState.RUNNING)
-        self._limit = prepared.limit
+        left = self._time.begin(prepared)
         self._follow()
-        self._seen = prepared.runs
-        if prepared.runs:
-            ran = self._runtime.storage.leases.seen(self._lease.id)
-            self._alarm(max(0.0, self._limit.seconds - ran + _VM_FIRST), StepTimedOut())
+        if left is not None:
+            self._alarm(left, StepTimedOut())
             self._alarm(_MEASURE_AGAIN, MeasureDisk())
             if self._builds_time_is_up:
                 self._stop_command(JobEvent.BUILD_TIMEOUT)
-
-    @property
-    def _may_have_ended(self) -> bool:
-        """Whether the command was running when the process before this one ended, and nobody has looked since."""
-        return self._state is JobState.RUNNING and self._limit is None and self._exit_code is None
 
     def _follow(self) -> None:
         self._following = True
@@ -201,22 +190,12 @@ class JobActor(Supervised):
         if target not in STOPPING:  # a job that waits again is its build's to stop
             self._runtime.drops.note(self._job.uuid, self._state, event)
             return
-        if not self._begin_to_stop(target, self._late(event)):
+        if not self._begin_to_stop(target, self._time.fault(event)):
             return
         if self._following:
             self._kill()
         elif self._ending is None:
             self._attempt.abandon()
-
-    def _late(self, event: JobEvent) -> Fault | None:
-        """Say whose time is up, where it is for that that the job is to end."""
-        match event:
-            case JobEvent.BUILD_TIMEOUT:
-                return build_timeout(self._assignment.build)
-            case JobEvent.STEP_TIMEOUT if self._limit is not None:
-                return self._limit.fault
-            case _:
-                return None
 
     def _begin_to_stop(self, target: JobState, timeout: Fault | None) -> bool:
         """Record that the command is being ended, and for what; False where the job is somebody else's by now."""
@@ -261,18 +240,12 @@ class JobActor(Supervised):
             self._alarm(seconds_to_full(use, self._lease.shape, min_free=min_free), MeasureDisk())
 
     def _exited(self, exited: Exited) -> None:
-        """Take note of the command's end, and of its time-out where the VM has ended it for that or should have.
-
-        Of when that was the VM's word is taken only where nobody saw the command run until now.
-        """
+        """Take note of the command's end, and of its time-out where its VM has ended it for that."""
         self._following = False
-        seconds_ago = None if self._seen else exited.seconds_ago
-        ran = self._runtime.storage.leases.stopped(self._lease.id, self._job.id, seconds_ago)
-        if self._state is JobState.RUNNING and self._limit is not None:
-            overran = seconds_ago is not None and ran > self._limit.seconds + _VM_FIRST
-            is_late = exited.timed_out or overran
-            if is_late and not self._begin_to_stop(JobState.TIMING_OUT, self._limit.fault):
-                return
+        timeout = self._time.end(exited)
+        late = timeout is not None and self._state is JobState.RUNNING
+        if late and not self._begin_to_stop(JobState.TIMING_OUT, timeout):
+            return
         self._runtime.storage.attempts.exited(self._job.id, exited.exit_code)
         self._settle(exited.exit_code)
 

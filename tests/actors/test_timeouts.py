@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from actors import job as job_module
 from actors.vms import Connection
 from storage import BillingSettings, Build, Job, JobState
 from tests.actors.conftest import Host, until
@@ -39,9 +38,9 @@ def begin(host: Host, graph: Graph, sleeper: Sleeper) -> Build:
 
 def away(host: Host, sleeper: Sleeper, job: Job, seconds: float) -> None:
     """Stop the engine until the sleeper is gone and the job's start is so many seconds past, and start another."""
+    assert job.started_at is not None
     host.engine.stop()
     sleeper.wait_for(runs=False)
-    assert job.started_at is not None
     back = job.started_at + timedelta(seconds=seconds)
     until(lambda: host.clock.now() > back or None, "the time to come back")
     host.restart()
@@ -169,8 +168,8 @@ class TestAttacked:
     @pytest.fixture(autouse=True)
     def impatience(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Leave a VM less time."""
-        monkeypatch.setattr(job_module, "_VM_FIRST", 0.5)
-        monkeypatch.setattr(job_module, "_LAST_WORDS", 1.0)
+        monkeypatch.setattr("actors.command_time._VM_FIRST", 0.5)
+        monkeypatch.setattr("actors.job._LAST_WORDS", 1.0)
 
     @pytest.mark.parametrize(
         "attack",
@@ -203,14 +202,21 @@ class TestAttacked:
         sleeper.wait_for(runs=False)
         assert (host.job(build).state, host.job(build).error_code) == ("timed_out", "step_timeout")
 
-    def test_a_vm_that_says_it_ended_long_ago_pays_for_what_was_seen(self, host: Host):
+    @pytest.mark.parametrize("daemon", ["there", "new"])
+    def test_a_vm_that_says_it_ended_long_ago_pays_for_what_was_seen(self, host: Host, daemon: str):
+        sleeper = Sleeper()
         forge = f"umount /run/ci-daemon && echo '\n{FORGED}' | dd oflag=seek_bytes seek=300 conv=notrunc"
-        lie = f"sleep 3.5; {forge} of=$(echo /run/ci-daemon/result.*) status=none"
-        build = host.build(one(lie, timeout_seconds=60))
+        lie = f"{forge} of=$(echo /run/ci-daemon/result.*) status=none"
+        build = host.build(one(f"{sleeper.command} & sleep 3; {lie}", timeout_seconds=60))
+        sleeper.wait_for(runs=True)
+        if daemon == "new":
+            began = until(lambda: host.job(build).started_at, "the start")
+            until(lambda: host.clock.now() > began + timedelta(seconds=1.5) or None, "a look at it")
+            away(host, sleeper, host.job(build), seconds=0)
         assert host.finish(build).state == "passed"
         lease = host.storage.leases.of_job(host.job(build).id)
         assert lease is not None
-        assert lease.amount_cents >= 2
+        assert lease.amount_cents >= (1 if daemon == "new" else 2)
 
     def test_a_command_of_which_its_vm_knows_no_more_is_not_started_again(self, host: Host):
         sleeper = Sleeper()
