@@ -15,6 +15,8 @@ from tests.crash.strikes import remains
 from tests.e2e.daemon import until
 
 _SERVICE_RETRIES = 2
+_LATEST_END = 10.0
+"""Seconds past a step's time-out within which a busy machine ends its command, its grace of one second among them."""
 _HELD = re.compile(rb"^the VM is held for .*\n", re.MULTILINE)
 _HIT = re.compile(rb"^cache hit: .*\n", re.MULTILINE)
 _COMPLAINTS = ("Traceback", "died and is started again", "was left running", "could not handle")
@@ -88,11 +90,12 @@ def _check_end(siege: Siege, build: Build, job: Job, role: Role) -> None:
 
 
 def _check_attempts(siege: Siege, job: Job) -> None:
-    """Look that a job's attempts are closed, have no gap, and were lost only where something was killed for it."""
+    """Look that a job's attempts are closed, in time, have no gap, and were lost only where something was killed."""
     attempts = siege.storage.attempts.of_job(job.id)
     assert [attempt.number for attempt in attempts] == list(range(1, job.attempt + 1)), job
     assert job.state.terminal, job
     assert all(attempt.finished_at for attempt in attempts), attempts
+    assert all(_ended_in_time(job, attempt) for attempt in attempts), (job, attempts)
     lost = [attempt for attempt in attempts if _was_lost(attempt)]
     assert {_lease(siege, attempt) for attempt in lost} <= siege.struck, f"{job.name} lost a VM for nothing: {lost}"
 
@@ -126,6 +129,13 @@ def _held_jobs(siege: Siege) -> list[str]:
         for job in siege.storage.jobs.of_build(build.id)
         if job.id in held
     ]
+
+
+def _ended_in_time(job: Job, attempt: Attempt) -> bool:
+    """Tell whether the step's time-out, if it has one, came however often the daemon was killed meanwhile."""
+    if job.timeout_seconds is None or attempt.started_at is None or attempt.exited_at is None:
+        return True
+    return (attempt.exited_at - attempt.started_at).total_seconds() < job.timeout_seconds + _LATEST_END
 
 
 def _was_lost(attempt: Attempt) -> bool:

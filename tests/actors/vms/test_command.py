@@ -464,6 +464,11 @@ class TestTimeOut:
         terminate(connection, grace=2.0)
         assert (ended(connection).exit_code, ended(connection).timed_out) == (137, False)
 
+    def test_the_supervisor_of_an_older_release_does_not_say_when_its_command_ended(self):
+        exited = command_module._outcome(0, b"started\nexit 3\noutput 5 0\nnow 17.25\n")
+        assert exited == Exited(3, 5, truncated=False, timed_out=False)
+        assert exited.seconds_ago is None
+
     @pytest.mark.parametrize("said", ["ended x", "ended", "ended 1 2", "ended nan", "ended inf"])
     def test_an_end_at_no_time_is_not_taken_from_a_command(self, connection: Connection, said: str):
         forge = f"umount /run/ci-daemon && echo '\n{said}' | dd oflag=seek_bytes seek=300 conv=notrunc"
