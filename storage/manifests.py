@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import closing, contextmanager, suppress
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -96,8 +96,8 @@ class ManifestWriter:
 
     def put(self, entry: Entry) -> None:
         """Add an entry, in the place of one with the same path."""
-        _, *fields = astuple(entry)
-        self._connection.execute("REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?)", (_key(entry.path), *fields))
+        row = (_key(entry.path), entry.kind, entry.mode, entry.content, entry.size, entry.start)
+        self._connection.execute("REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def has_entries_below(self, path: bytes) -> bool:
         """Tell whether a folder has any entry in it."""
