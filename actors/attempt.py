@@ -189,7 +189,10 @@ class Attempt:
 
     def measure(self) -> DiskUse:
         """Look how much the VM has written and how much the host has left."""
-        self._looked = DiskUse(self._runtime.provider.disk_bytes(self._lease.uuid), self._free())
+        disk, free = self._runtime.provider.disk(self._lease.uuid), self._free()
+        limit, min_free = self._lease.shape.disk_gb * 2**30, self._runtime.settings.jobs.min_free_bytes
+        fills_host = self._runtime.host_disk.note(self._lease.uuid, disk, limit, free=free, min_free=min_free)
+        self._looked = DiskUse(disk.bytes, free, fills_host)
         return self._looked
 
     def may_have_filled_disk(self) -> bool:
@@ -216,11 +219,15 @@ class Attempt:
         name, provider = self._lease.uuid, self._runtime.provider
         self._runtime.storage.snapshots.add(name, self._job.id, provider.name, base=self._base())
         provider.snapshot(name, name)
+        self._runtime.host_disk.forget(name, kept=True)
 
     def release(self) -> None:
         """Destroy the VM; returns when it is gone."""
         self._link.disconnect()
-        self._runtime.provider.destroy(self._lease.uuid)
+        try:
+            self._runtime.provider.destroy(self._lease.uuid)
+        finally:
+            self._runtime.host_disk.forget(self._lease.uuid)
 
     def notice(self, text: str) -> None:
         """Write a line of the service's own into the log."""

@@ -121,8 +121,7 @@ class Closing:
             use = self._attempt.measure()
         except VmError:
             return None
-        min_free = 0 if passed else self._runtime.settings.jobs.min_free_bytes
-        return disk_fault(use, self._assignment.lease.shape, min_free=min_free)
+        return disk_fault(replace(use, fills_host=use.fills_host and not passed), self._assignment.lease.shape)
 
     def _with_disk(self, ending: Ending) -> Ending:
         """Keep the disk for those who build in it, without whom the job could pass, and for later builds."""

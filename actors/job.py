@@ -232,7 +232,7 @@ class JobActor(Supervised):
     def _measured(self, use: DiskUse) -> None:
         self._measuring = False
         min_free = self._settings.min_free_bytes
-        fault = disk_fault(use, self._lease.shape, min_free=min_free)
+        fault = disk_fault(use, self._lease.shape)
         if fault is not None and self._following and self._fault is None:
             self._fault = fault
             self._kill()

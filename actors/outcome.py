@@ -38,7 +38,6 @@ __all__ = [
 _BUILD_TIMEOUT = "pipeline_timeout"
 _GB = 2**30
 _NEARLY_FULL = 0.95
-_HOG = 256 * 2**20
 _FAST_WRITER = 2 * _GB
 _LOOK_SOONEST, _LOOK_LATEST = 1.0, 15.0
 
@@ -62,10 +61,11 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """Bytes that a VM has written, and bytes that the host's disk has left."""
+    """Bytes that a VM has written, and bytes that the host's disk has left; whether that VM is what fills it."""
 
     written: int
     free: int
+    fills_host: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +170,13 @@ def fault_of(error: Exception) -> Fault:
             return Fault("internal_error", f"{type(error).__name__}: {error}")
 
 
-def disk_fault(use: DiskUse, shape: Shape, *, min_free: int) -> Fault | None:
-    """Tell whether a VM has filled its disk, or is one of those that fill the host's."""
+def disk_fault(use: DiskUse, shape: Shape) -> Fault | None:
+    """Tell whether a VM has filled its disk, or is the one that fills the host's."""
     if use.written >= shape.disk_gb * _GB * _NEARLY_FULL:
         return Fault("disk_full", f"the job filled its disk of {shape.disk_gb} GB; ask for more with disk_gb")
-    if use.free < min_free and use.written >= _HOG:
-        return Fault("disk_full", f"the host's disk has only {use.free / _GB:.1f} GB left")
+    if use.fills_host:
+        why = f"the host's disk has only {use.free / _GB:.1f} GB left, and this job takes most of what it lacks"
+        return Fault("disk_full", why)
     return None
 
 

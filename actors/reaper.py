@@ -107,6 +107,7 @@ def _reap_vms(runtime: Runtime) -> None:
     for vm in there - {lease.uuid for lease in runtime.storage.leases.live()}:
         _log.warning("VM %s belongs to no lease and is destroyed", vm)
         _destroy(runtime, vm)
+    runtime.host_disk.retain({lease.uuid for lease in runtime.storage.leases.live()})
 
 
 def _reap_leases(runtime: Runtime) -> None:

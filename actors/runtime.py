@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pykka
 
 from actors.drops import Drops
+from actors.host_disk import HostDisk
 from actors.ir import Limits
 from actors.observations import Observations
 from actors.render.settings import RenderSettings
@@ -139,6 +140,7 @@ class Runtime:
     board: Board = field(default_factory=Board)
     drops: Drops = field(default_factory=Drops)
     observations: Observations = field(default_factory=Observations)
+    host_disk: HostDisk = field(default_factory=HostDisk)
 
     @property
     def settings(self) -> Settings:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors import vms
+from actors.host_disk import HostDisk
 from actors.link import Link
 from actors.render import steps
 from actors.render.cache import cache_name, keep
@@ -73,5 +74,5 @@ def render_alone(
         with running(storage, provider, lease, link) as connection:
             now = int(clock.now().timestamp())
             vms.lay_source(connection, archive, manifest, time=now, timeout=settings.fetch_timeout)
-            with held_to_disk(storage, provider, lease, link, min_free=min_free):
+            with held_to_disk(storage, provider, lease, link, HostDisk(), min_free=min_free):
                 return steps.load(connection, organization, slug, settings)

@@ -77,7 +77,8 @@ class Rendering:
             rendered = storage.renders.cached(name)
             if rendered is None:
                 min_free = self._runtime.settings.jobs.min_free_bytes
-                with held_to_disk(storage, self._runtime.provider, lease, link, min_free=min_free):
+                provider, host_disk = self._runtime.provider, self._runtime.host_disk
+                with held_to_disk(storage, provider, lease, link, host_disk, min_free=min_free):
                     rendered = steps.load(link.connected(), build.organization_slug, build.pipeline_slug, settings)
                 keep(self._runtime, name, rendered)
             settle(self._runtime, build, rendered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from actors import vms
@@ -17,6 +17,7 @@ from actors.render.envelope import RenderFailed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from actors.host_disk import HostDisk
     from actors.link import Link
     from storage import Lease, Storage
 
@@ -49,16 +50,19 @@ def release(storage: Storage, provider: vms.Provider, lease: Lease) -> None:
 
 @contextmanager
 def held_to_disk(
-    storage: Storage, provider: vms.Provider, lease: Lease, link: Link, *, min_free: int
+    storage: Storage, provider: vms.Provider, lease: Lease, link: Link, host_disk: HostDisk, *, min_free: int
 ) -> Iterator[None]:
-    """Give up on a VM that fills its disk, or the host's down to ``min_free`` bytes. Raises RenderFailed then."""
+    """Give up on a VM that fills its disk, or the host's below ``min_free`` bytes. Raises RenderFailed then."""
     over, full = threading.Event(), threading.Event()
 
     def watch() -> None:
-        with suppress(vms.VmError, OSError):  # it is on its way out
+        with ExitStack() as ended, suppress(vms.VmError, OSError):  # it is on its way out
+            ended.callback(host_disk.forget, lease.uuid)
             while not over.is_set():
-                use = DiskUse(provider.disk_bytes(lease.uuid), shutil.disk_usage(storage.directory).free)
-                if disk_fault(use, lease.shape, min_free=min_free) is not None:
+                disk, free = provider.disk(lease.uuid), shutil.disk_usage(storage.directory).free
+                limit = lease.shape.disk_gb * 2**30
+                use = DiskUse(disk.bytes, free, host_disk.note(lease.uuid, disk, limit, free=free, min_free=min_free))
+                if disk_fault(use, lease.shape) is not None:
                     full.set()
                     link.abandon()
                     return

@@ -8,7 +8,17 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from actors.vms.provider import Endpoint, ImageNotFound, Provider, SnapshotNotFound, VmError, VmLost, VmSpec, VmUse
+from actors.vms.provider import (
+    Endpoint,
+    ImageNotFound,
+    Provider,
+    SnapshotNotFound,
+    VmDisk,
+    VmError,
+    VmLost,
+    VmSpec,
+    VmUse,
+)
 
 if TYPE_CHECKING:
     from actors.vms.collect import Garbled, Packed, list_files, pack
@@ -59,6 +69,7 @@ __all__ = [
     "SandboxProvider",
     "SnapshotNotFound",
     "SourceError",
+    "VmDisk",
     "VmError",
     "VmLost",
     "VmSpec",

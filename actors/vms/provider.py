@@ -16,6 +16,7 @@ __all__ = [
     "ImageNotFound",
     "Provider",
     "SnapshotNotFound",
+    "VmDisk",
     "VmError",
     "VmLost",
     "VmSpec",
@@ -75,6 +76,17 @@ class VmUse:
     memory_bytes: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class VmDisk:
+    """What a VM takes of the host's disk: ``bytes``, and the number of files that take more, ``unmeasured``.
+
+    These are files without a name that are only mapped, or on their way between two processes.
+    """
+
+    bytes: int
+    unmeasured: int = 0
+
+
 class Provider(Protocol):
     """Makes VMs, finds them again, freezes their disks and frees them. Every call may block; none needs a lock.
 
@@ -105,8 +117,8 @@ class Provider(Protocol):
         """Return what the VM uses, as far as the host counts it. Cheap."""
         ...
 
-    def disk_bytes(self, vm_id: str) -> int:
-        """Return the bytes that the VM has written to its disk beyond what it started from."""
+    def disk(self, vm_id: str) -> VmDisk:
+        """Return what the VM has written to its disk beyond what it started from."""
         ...
 
     def snapshot(self, vm_id: str, name: str) -> None:

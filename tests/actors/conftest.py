@@ -29,11 +29,12 @@ class Host:
         images_dir: Path,
         hold_seconds: int = 600,
         on_demand: OnDemand | None = None,
+        min_free_disk_gb: float = 1.0,
         **pool: Any,
     ) -> None:
         self.settings = Settings(
             pool=PoolSettings(**{"max_vms": 4, "warm": 0} | pool),
-            jobs=JobSettings(kill_grace=1.0, hold_seconds=hold_seconds),
+            jobs=JobSettings(kill_grace=1.0, hold_seconds=hold_seconds, min_free_disk_gb=min_free_disk_gb),
         )
         self.clock = SystemClock()
         self.storage = Storage.create(directory / "state", self.clock)

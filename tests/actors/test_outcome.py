@@ -148,11 +148,11 @@ def test_a_job_that_failed_anyway_keeps_its_own_reason():
 
 def test_a_full_disk_of_the_job_or_of_the_host_is_a_fault():
     roomy, full = DiskUse(written=GB, free=100 * GB), DiskUse(written=20 * GB, free=100 * GB)
-    assert disk_fault(roomy, Shape(), min_free=GB) is None
-    assert (fault := disk_fault(full, Shape(), min_free=GB)) is not None
+    assert disk_fault(roomy, Shape()) is None
+    assert (fault := disk_fault(full, Shape())) is not None
     assert fault.code == "disk_full"
-    assert disk_fault(DiskUse(written=GB, free=GB // 2), Shape(), min_free=GB) is not None
-    assert disk_fault(DiskUse(written=10, free=GB // 2), Shape(), min_free=GB) is None
+    assert disk_fault(DiskUse(written=GB, free=GB // 2, fills_host=True), Shape()) is not None
+    assert disk_fault(DiskUse(written=GB, free=GB // 2), Shape()) is None
 
 
 def test_a_disk_is_worth_a_look_when_the_host_lost_what_would_fill_it():

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from actors.vms.provider import Endpoint, ImageNotFound, SnapshotNotFound, VmError, VmLost, VmSpec, VmUse
+from actors.vms.provider import Endpoint, ImageNotFound, SnapshotNotFound, VmDisk, VmError, VmLost, VmSpec, VmUse
 from actors.vms.sandbox.cgroups import remove_groups
 from actors.vms.sandbox.disks import Chain, Disks, check_name
 from actors.vms.sandbox.keys import KeyPair
@@ -145,9 +145,10 @@ class SandboxProvider:
         except VmLost:
             return VmUse()
 
-    def disk_bytes(self, vm_id: str) -> int:
-        """Return the bytes that the VM has written to its disk beyond what it started from."""
-        return self._disks.used_bytes(vm_id) + self._vm(vm_id).unlinked_bytes(self._disks.mounted(vm_id))
+    def disk(self, vm_id: str) -> VmDisk:
+        """Return what the VM has written to its disk beyond what it started from."""
+        unlinked = self._vm(vm_id).unlinked(self._disks.mounted(vm_id))
+        return VmDisk(self._disks.used_bytes(vm_id) + unlinked.bytes, unlinked.unmeasured)
 
     def snapshot(self, vm_id: str, name: str) -> None:
         """Keep the VM's disk as it is under ``name``; the VM ends with it, and the rest of it waits for ``destroy``."""

@@ -1,4 +1,4 @@
-"""The room that a VM's files without a name take for as long as they are open."""
+"""The room that a VM's files without a name take for as long as they are open or mapped."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import marshal
 import subprocess
 from typing import TYPE_CHECKING
 
+from actors.vms.provider import VmDisk
 from actors.vms.sandbox.program import ENVIRONMENT, command
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["unlinked_bytes"]
+__all__ = ["unlinked"]
 
 
-def unlinked_bytes(process: int, place: Path) -> int:
-    """Return the bytes of such files on the disk that ``process`` sees at ``place``, held by it and what it started.
+def unlinked(process: int, place: Path) -> VmDisk:
+    """Return what such files take of the disk that ``process`` sees at ``place``, held by it and what it started.
 
-    What is only mapped, or on its way between two processes, is not found. 0 where the process has ended.
+    Nothing where the process has ended.
     """
     done = subprocess.run(
         command("unlinked"),
@@ -27,4 +28,4 @@ def unlinked_bytes(process: int, place: Path) -> int:
         capture_output=True,
         check=False,
     )
-    return int(done.stdout) if done.returncode == 0 else 0
+    return VmDisk(*map(int, done.stdout.split())) if done.returncode == 0 else VmDisk(0)

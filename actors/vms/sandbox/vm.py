@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from actors.vms.provider import VmError, VmLost
+from actors.vms.provider import VmDisk, VmError, VmLost
 from actors.vms.sandbox.processes import Identity
-from actors.vms.sandbox.unlinked import unlinked_bytes
+from actors.vms.sandbox.unlinked import unlinked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,9 +103,10 @@ class Vm:
         """Whether the VM runs, or is about to."""
         return any(process.alive for process in self._processes())
 
-    def unlinked_bytes(self, disk: Path) -> int:
-        """Return what the VM's processes hold open of files without a name, on its ``disk`` as it is mounted."""
-        return sum(unlinked_bytes(process.pid, disk) for process in self._processes() if process.alive)
+    def unlinked(self, disk: Path) -> VmDisk:
+        """Return what the VM's processes hold of files without a name, on its ``disk`` as it is mounted."""
+        held = [unlinked(process.pid, disk) for process in self._processes() if process.alive]
+        return VmDisk(sum(each.bytes for each in held), sum(each.unmeasured for each in held))
 
     def listen(self) -> socket.socket:
         """Make the socket on which the VM will answer."""

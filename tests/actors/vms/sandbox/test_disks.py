@@ -134,9 +134,9 @@ def test_a_snapshot_does_not_come_to_lie_on_another_image_of_the_same_name(
 
 def test_what_a_vm_wrote_is_measured(boot: Boot) -> None:
     vm = boot()
-    assert vm.provider.disk_bytes(vm.id) < 1 << 20
+    assert vm.provider.disk(vm.id).bytes < 1 << 20
     vm.says("head -c 50M /dev/zero > /workspace/data")
-    assert 50 << 20 <= vm.provider.disk_bytes(vm.id) < 51 << 20
+    assert 50 << 20 <= vm.provider.disk(vm.id).bytes < 51 << 20
 
 
 def test_files_without_a_name_that_are_open_count_as_long_as_they_are(boot: Boot) -> None:
@@ -144,9 +144,57 @@ def test_files_without_a_name_that_are_open_count_as_long_as_they_are(boot: Boot
     hold = "exec 9>/workspace/gone 8>/dev/shm/gone; rm /workspace/gone /dev/shm/gone; head -c 50M /dev/zero >&9"
     vm.says(f"setsid -f sh -c '{hold}; head -c 20M /dev/zero >&8; echo done >/run/done; exec sleep 60' >/dev/null 2>&1")
     vm.says("until [ -s /run/done ]; do sleep 0.01; done")
-    assert 50 << 20 <= vm.provider.disk_bytes(vm.id) < 51 << 20
+    assert 50 << 20 <= vm.provider.disk(vm.id).bytes < 51 << 20
     vm.says("pkill -x sleep; while pgrep -x sleep; do :; done")
-    assert vm.provider.disk_bytes(vm.id) < 1 << 20
+    assert vm.provider.disk(vm.id).bytes < 1 << 20
+
+
+HOLDS = {
+    "mapped": "held = mmap.mmap(file.fileno(), 50 << 20); os.closerange(3, 64)",
+    "open in one thread alone": """
+def hold():
+    ctypes.CDLL(None).unshare(0x400)
+    own = os.dup(file.fileno())
+    opened.set()
+    time.sleep(60)
+opened = threading.Event()
+threading.Thread(target=hold, daemon=True).start()
+opened.wait()
+file.close()""",
+}
+
+HOLD = """\
+import array, ctypes, mmap, os, socket, threading, time
+file = open("/workspace/gone", "w+b")
+os.unlink("/workspace/gone")
+for _ in range(50):
+    file.write(bytes(1 << 20))
+file.flush()
+{}
+open("/run/done", "w").write("done")
+time.sleep(60)
+"""
+
+
+def hold(vm: Guest, how: str) -> None:
+    """Have 50 MiB without a name held in the VM."""
+    vm.run("cat > /run/hold.py", stdin=HOLD.format(how).encode())
+    vm.says("setsid -f python3 /run/hold.py >/run/said 2>&1; until [ -s /run/done ]; do sleep 0.01; done")
+
+
+@pytest.mark.parametrize("how", HOLDS)
+def test_files_without_a_name_count_however_they_are_held(boot: Boot, how: str) -> None:
+    vm = boot()
+    hold(vm, HOLDS[how])
+    assert 50 << 20 <= vm.provider.disk(vm.id).bytes < 51 << 20
+
+
+def test_files_on_their_way_over_a_socket_are_known_to_be_there(boot: Boot) -> None:
+    vm = boot()
+    assert vm.provider.disk(vm.id).unmeasured == 0
+    sent = "[(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [file.fileno()]))]"
+    hold(vm, f"a, b = socket.socketpair()\na.sendmsg([b'x'], {sent})\nfile.close()")
+    assert vm.provider.disk(vm.id).unmeasured == 1
 
 
 def test_what_a_snapshot_takes_beyond_the_one_below_it_is_measured(boot: Boot, snapshot: Snapshot) -> None:
@@ -164,7 +212,7 @@ def test_what_a_snapshot_takes_beyond_the_one_below_it_is_measured(boot: Boot, s
 def test_empty_files_count_as_the_inodes_that_they_take(boot: Boot) -> None:
     vm = boot()
     vm.says("mkdir /workspace/many; cd /workspace/many; seq 3000 | xargs touch")
-    assert vm.provider.disk_bytes(vm.id) >= 3000 * 16384
+    assert vm.provider.disk(vm.id).bytes >= 3000 * 16384
 
 
 def test_a_disk_that_fights_back_is_measured_kept_forked_and_freed(boot: Boot, snapshot: Snapshot) -> None:
@@ -179,7 +227,7 @@ def test_a_disk_that_fights_back_is_measured_kept_forked_and_freed(boot: Boot, s
         "os.symlink('/proc/1/root/../../..', '/workspace/up')\n"
     )
     vm.run("ln -sfn /workspace/elsewhere /srv; rm -rf /mnt && ln -s ../../../../../tmp /mnt")
-    assert vm.provider.disk_bytes(vm.id) > 3000 * 4096
+    assert vm.provider.disk(vm.id).bytes > 3000 * 4096
     fork = boot(snapshot=snapshot(vm))
     assert fork.says("ls /workspace | wc -l; readlink /mnt") == "9\n../../../../../tmp"
 

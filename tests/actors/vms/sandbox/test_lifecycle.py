@@ -92,7 +92,7 @@ def test_a_vm_that_ended_is_lost_not_hanging(boot: Boot) -> None:
     with pytest.raises(VmLost):
         vm.provider.connect(vm.id)
     with pytest.raises(VmLost):
-        vm.provider.disk_bytes(vm.id)
+        vm.provider.disk(vm.id)
 
 
 def test_two_vms_cannot_have_one_name(boot: Boot) -> None:

@@ -43,7 +43,12 @@ try:
     assert says("parent", "id -u; echo x > /workspace/x; ls /sys/class/net") == "0\\neth0\\nlo"
     hold = "exec 9>gone; rm gone; head -c 20M /dev/zero >&9; touch held; exec sleep 60"
     says("parent", f"setsid -f sh -c '{hold}' >/dev/null 2>&1; until [ -e held ]; do sleep 0.01; done")
-    assert 20 << 20 < provider.disk_bytes("parent") < 21 << 20
+    assert 20 << 20 < provider.disk("parent").bytes < 21 << 20
+    hold = "import mmap; f = open('m', 'w+b'); f.write(bytes(9 << 20)); m = mmap.mmap(f.fileno(), 9 << 20)"
+    hold += "; import os, time; os.closerange(3, 64); os.unlink('m'); open('mapped', 'w'); time.sleep(60)"
+    says("parent", f"setsid -f python3 -c \\"{hold}\\" >/dev/null 2>&1; until [ -e mapped ]; do sleep 0.01; done")
+    disk = provider.disk("parent")
+    assert 29 << 20 < disk.bytes < 30 << 20 and disk.unmeasured == 1, disk
     provider.snapshot("parent", "snapshot")
     provider.create(VmSpec("child", "debian:12", "snapshot", network=False))
     assert says("child", "cat /workspace/x; ls /sys/class/net") == "x\\nlo"

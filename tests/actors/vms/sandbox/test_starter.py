@@ -35,7 +35,7 @@ def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_a_vm_is_made_frozen_and_freed_by_the_starter(host: Host, boot: Boot, address: str) -> None:
     vm = boot(network=True)
     assert vm.says("echo well; sleep 0 | cat") == "well"
-    assert vm.provider.disk_bytes(vm.id) > 0
+    assert vm.provider.disk(vm.id).bytes > 0
     snapshot = host.name()
     vm.says("echo kept > /workspace/file")
     vm.provider.snapshot(vm.id, snapshot)
