@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -304,6 +305,7 @@ def test_a_rejected_pipeline_is_said_and_its_failed_build_stays(
 def test_an_empty_purse_is_said_and_leaves_no_pipeline_without_a_build(
     service: PlayedService, submit: Submit, capsys: pytest.CaptureFixture[str]
 ):
+    service.storage.billing = replace(service.storage.billing, require_credit=True)
     service.storage.ledger.append(1, -1000, LedgerSource.REFUND, None)
     assert submit() == 1
     assert "ci-daemon: " in capsys.readouterr().err
