@@ -179,3 +179,46 @@ def _seconds(work: Callable[[], object]) -> float:
         work()
         best = min(best, time.perf_counter() - start)
     return best
+
+
+def test_a_job_that_waits_for_its_image_is_in_no_queue_for_a_vm(world: World, clock: HandClock):
+    queue = world.storage.queue
+    first = world.build(new_job("own", image="alpine"), new_job("fork", (0, BUILDS_IN, False), image="alpine"))
+    own, fork = world.jobs(first)
+    (other,) = world.jobs(world.build(new_job("other", image="debian:12")))
+    world.storage.jobs.move(fork.id, JobState.PENDING, JobState.SCHEDULED)
+    assert queue.images() == ["alpine", "debian:12"]
+    assert queue.await_image("alpine", "alpine:latest")
+    assert not queue.await_image("alpine", "alpine:latest")
+    assert queue.awaited_images() == ["alpine:latest"]
+    assert [(job.job_id, job.build_uuid, job.attempt) for job in queue.awaiting("alpine:latest")] == [
+        (own.id, first.uuid, 0)
+    ]
+    in_queue = queue.following(world.pipeline.organization_id, 10)
+    assert {job.job_id for job in in_queue} == {fork.id, other.id}
+    assert queue.position(_again(world, own)) is None
+    assert _again(world, own).awaited_image == "alpine:latest"
+
+
+def test_the_time_that_an_image_took_is_no_wait_for_a_vm(world: World, clock: HandClock):
+    queue = world.storage.queue
+    (job,) = world.jobs(world.build(new_job("only", image="alpine")))
+    queue.await_image("alpine", "alpine:latest")
+    clock.turn(seconds=100)
+    arrived = clock.now()
+    assert queue.oldest() is None
+    assert queue.overdue(arrived, 10) == []
+    queue.image_arrived("alpine:latest")
+    assert queue.oldest() == arrived
+    assert queue.overdue(arrived - timedelta(seconds=1), 10) == []
+    assert not queue.is_awaited("alpine:latest")
+    assert _again(world, job).awaited_image is None
+
+
+def test_a_job_that_is_canceled_waits_for_no_image(world: World):
+    queue = world.storage.queue
+    (job,) = world.jobs(world.build(new_job("only", image="alpine")))
+    queue.await_image("alpine", "alpine:latest")
+    assert world.storage.jobs.move(job.id, JobState.SCHEDULED, JobState.CANCELED)
+    assert not queue.is_awaited("alpine:latest")
+    assert _again(world, job).awaited_image is None
