@@ -8,6 +8,7 @@ from actors.vms.sandbox.limits import Limits
 from ci_daemon.doctor import host, service, state
 from ci_daemon.doctor.isolation import isolation
 from ci_daemon.doctor.limits import enforcement
+from ci_daemon.doctor.sharing import sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,3 +42,4 @@ def examine(state_dir: Path, environ: Mapping[str, str]) -> Iterator[Check]:
     of_vms = service.environment(state_dir, environ)
     yield from enforcement(Limits.of_host(config.sandbox.processes, of_vms))
     yield from isolation(config.sandbox, of_vms)
+    yield from sharing()

@@ -21,6 +21,7 @@ from ci_daemon.doctor import Check, commands, host, mend, service, state
 from ci_daemon.doctor.check import from_message
 from ci_daemon.doctor.isolation import isolation
 from ci_daemon.doctor.limits import enforcement
+from ci_daemon.doctor.sharing import sharing
 from storage import Storage, SystemClock
 
 
@@ -265,6 +266,23 @@ def test_it_says_what_the_owner_or_the_host_leaves_open(monkeypatch: pytest.Monk
         "nested namespaces",
         "out of memory",
     ]
+
+
+def test_bounds_that_one_job_could_take_whole_are_found_with_their_mend(tmp_path: Path):
+    for key, value in (
+        ("fs/pipe-user-pages-soft", 0),
+        ("fs/inotify/max_user_instances", 128),
+        ("fs/file-max", 1 << 60),
+    ):
+        (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / key).write_text(f"{value}\n")
+    found = {check.name: check for check in sharing(tmp_path)}
+    assert [name for name, check in found.items() if not check.ok] == ["fs.inotify.max_user_instances"]
+    low = found["fs.inotify.max_user_instances"]
+    assert "sysctl -w fs.inotify.max_user_instances=8192" in (low.mend or "")
+    assert not low.needed
+    assert commands([low]) == []
+    assert "all VMs together" in found["descriptors in flight"].detail
 
 
 def test_room_is_measured_where_the_state_directory_is_or_will_be(tmp_path: Path):

@@ -1,0 +1,48 @@
+"""Bounds of the kernel that no VM has a share of, so that one job can take all of them from the others.
+
+To raise them is for the owner to decide, not for ``--fix``: they hold for every program of the host.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ci_daemon.doctor.check import Check, good
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["sharing"]
+
+_ENOUGH = {
+    "fs.pipe-user-pages-soft": (1 << 20, "one job with many pipes shrinks those of all others to 8 KiB"),
+    "fs.epoll.max_user_watches": (1 << 26, "one job can take all epoll watches from the others"),
+    "fs.inotify.max_user_instances": (8192, "each VM has an equal share, which is small"),
+    "fs.aio-max-nr": (1 << 20, "one job can take all asynchronous I/O of databases from the others"),
+    "fs.file-max": (1 << 24, "one job can take all open files from this host"),
+    "kernel.pty.max": (1 << 16, "one job can take all terminals from the others"),
+}
+"""For each, the least that does, and what comes of less. The memory behind them counts as that of the job."""
+_NO_BOUND = {"fs.pipe-user-pages-soft"}
+"""Those of which 0 is no bound at all."""
+
+
+def sharing(sysctl: Path = Path("/proc/sys")) -> Iterator[Check]:
+    """Say of each bound whether it is high enough, and that descriptors in flight cannot be divided at all."""
+    yield good(
+        "descriptors in flight",
+        "all VMs together may have as many on their way over sockets as one process may have open: a job that holds"
+        " them all breaks programs of other jobs that send some, not the service",
+    )
+    for key, (enough, why) in _ENOUGH.items():
+        path = sysctl.joinpath(*key.split("."))
+        if not path.exists():
+            continue
+        value = int(path.read_text(encoding="ascii"))
+        if value >= enough or (value == 0 and key in _NO_BOUND):
+            yield good(key, f"{value} is enough for many VMs")
+        else:
+            setting = f"{key}={enough}"
+            mend = f"sh -c 'sysctl -w {setting} && echo {setting} >> /etc/sysctl.d/60-ci-daemon.conf'"
+            yield Check(key, ok=False, detail=f"{value} is low: {why}", mend=mend, needed=False, fixable=False)
