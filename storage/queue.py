@@ -218,7 +218,9 @@ class Queue:
 
     def position(self, job: Job) -> int | None:
         """Return a job's place in its organization's queue, 1 for the next; None where it is not in the queue."""
-        if job.state is not JobState.SCHEDULED or job.scheduled_at is None or job.not_before is not None:
+        if job.state is not JobState.SCHEDULED or job.scheduled_at is None:
+            return None
+        if job.not_before is not None or job.awaited_image is not None:
             return None
         ahead = self._ahead.one(
             organization_id=job.organization_id,
