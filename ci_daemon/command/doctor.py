@@ -57,7 +57,7 @@ def _show(checks: list[Check], *, as_root: bool, quiet: bool) -> None:
     shown = [check for check in checks if not quiet or (check.needed and not check.ok)]
     for check in shown:
         console.print(_line(check, as_root=as_root), soft_wrap=True)
-    lacking = [check for check in checks if not check.ok and check.root and check.mend]
+    lacking = [check for check in checks if not check.ok and check.root and check.mend and check.fixable]
     if shown and len(lacking) > 1:
         sudo = "" if as_root else "sudo "
         console.print(f"all at once: {' && '.join(sudo + each for each in commands(lacking))}", soft_wrap=True)
