@@ -16,7 +16,7 @@ from ci_daemon.lock import served_by
 from storage import BuildState, SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from storage import Build, Job, Lease, Storage
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["build"]
 
 _COLUMNS = ("number", "state", "branch", "commit", "created_at", "took_seconds")
-_JOB_COLUMNS = ("key", "name", "state", "took_seconds", "attempt", "exit_code", "error_code", "error_message")
+_JOB_COLUMNS = ("key", "name", "state", "took_seconds", "attempt", "reason")
 
 
 @click.group(cls=Group)
@@ -61,7 +61,7 @@ def show(session: Session, *, name: str) -> None:
         return
     session.facts(document)
     click.echo()
-    session.table(jobs, _JOB_COLUMNS, "it has no jobs")
+    session.table([{**each, "reason": _reason(each)} for each in jobs], _JOB_COLUMNS, "it has no jobs")
 
 
 @build.command()
@@ -159,6 +159,13 @@ def _job_document(each: Job) -> dict[str, object]:
         "finished_at": _instant(each.finished_at),
         "took_seconds": _seconds(each),
     }
+
+
+def _reason(job: Mapping[str, object]) -> str:
+    """Return why a job ended badly, where it did."""
+    if job["error_code"] is not None:
+        return f"{job['error_code']}: {job['error_message']}" if job["error_message"] else str(job["error_code"])
+    return f"exit code {job['exit_code']}" if job["exit_code"] else ""
 
 
 def _instant(at: datetime | None) -> str | None:

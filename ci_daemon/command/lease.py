@@ -124,7 +124,7 @@ def _row(document: Mapping[str, Any]) -> dict[str, object]:
     return {
         **document,
         "id": document["id"][:_SHORT],
-        "shape": f"{document['cpu']} CPU, {document['memory_gb']} GB, {document['disk_gb']} GB disk",
+        "shape": f"{document['cpu']} CPU, {document['memory_gb']} GB",
     }
 
 

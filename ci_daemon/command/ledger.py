@@ -66,7 +66,7 @@ def export(session: Session, *, org: str, as_csv: bool) -> None:
             writer.writeheader()
             writer.writerows(entries)
         else:
-            session.table(list(entries), _COLUMNS, f"{org} has no entries")
+            session.table(list(entries), _COLUMNS[1:], f"{org} has no entries")
 
 
 @ledger.command()

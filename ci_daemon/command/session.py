@@ -94,9 +94,9 @@ class Session:
         elif not documents:
             click.echo(empty)
         else:
-            from ci_daemon.terminal.tables import print_picture, table
+            from ci_daemon.terminal.tables import Rows, print_picture
 
-            print_picture(table(documents, columns))
+            print_picture(Rows(documents, columns))
 
     def facts(self, document: Mapping[str, object]) -> None:
         """Print one document, a line for each key that has a value."""
@@ -110,9 +110,9 @@ class Session:
         """Print a table again and again."""
 
         def draw(documents: Sequence[Mapping[str, object]]) -> RenderableType:
-            from ci_daemon.terminal.tables import table
+            from ci_daemon.terminal.tables import Rows
 
-            return table(documents, columns) if documents else empty
+            return Rows(documents, columns) if documents else empty
 
         self.watch(look, draw)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
+from rich.text import Text
 
 from actors.eviction import Forest
 from actors.vms.sandbox.userns import NoSubIds
@@ -23,12 +24,15 @@ from ci_daemon.overview import waiting, work
 from ci_daemon.providers import open_images
 from ci_daemon.terminal.cells import on_one_line
 from ci_daemon.terminal.spans import ago, span
+from ci_daemon.terminal.tables import pairs, print_picture
 from storage import LeaseState, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
     from typing import Any
+
+    from rich.console import RenderableType
 
     from ci_daemon.config import Config
     from ci_daemon.lock import ServingProcess
@@ -54,20 +58,26 @@ def status(session: Session, *, watch: bool) -> int:
 
     Exit code 0: it runs and answers; 3: it does not, as `systemctl status` has it. With --watch it is 0.
     """
-    config = session.config()
+    config, starting = session.config(), session.starting
     with session.records() as storage:
 
         def look() -> dict[str, Any]:
             return _document(session, storage, config, served_by(session.state_dir))
 
-        def draw(document: dict[str, Any]) -> str:
-            return "\n".join(_screen(document, session.starting))
+        def draw(document: dict[str, Any]) -> RenderableType:
+            style = "green" if document["answers"] and not document["draining"] else "bold red"
+            return pairs(
+                (name, Text(text, style if name == "service" else "")) for name, text in _lines(document, starting)
+            )
 
         if watch:
             session.watch(look, draw)
             return 0
         document = look()
-    session.answer(document, draw(document))
+    if session.json:
+        session.answer(document, "")
+    else:
+        print_picture(draw(document))
     return 0 if document["answers"] else _STOPPED
 
 
@@ -154,27 +164,27 @@ def _answer(server: ServingProcess | None) -> str | None:
     return said if said in _HEALTHS else None
 
 
-def _screen(told: Mapping[str, Any], starting: str) -> Iterator[str]:
-    yield f"service  {_service(told, starting)}"
+def _lines(told: Mapping[str, Any], starting: str) -> Iterator[tuple[str, str]]:
+    yield "service", _service(told, starting)
     low = _TOO_LITTLE if told["disk_low"] else ""
-    yield f"state    {told['state_dir']}, {told['disk_free_bytes'] / _GIB:.1f} GiB free{low}"
-    yield f"builds   {_counted(told['builds']) or 'none under way'}"
-    yield f"queue    {_queue(told)}"
-    yield f"VMs      {_counted(told['vms']) or 'none'}; jobs may have {told['max_vms']}"
-    yield f"kept     {', '.join(f'{name} {_size(size)}' for name, size in told['disk'].items())}"
+    yield "state", f"{told['state_dir']}, {told['disk_free_bytes'] / _GIB:.1f} GiB free{low}"
+    yield "builds", _counted(told["builds"]) or "none under way"
+    yield "queue", _queue(told)
+    yield "VMs", f"{_counted(told['vms']) or 'none'}; jobs may have {told['max_vms']}"
+    yield "kept", ", ".join(f"{name} {_size(size)}" for name, size in told["disk"].items())
     overdrawn = told["overdrawn_organizations"]
     owing = f"; {overdrawn} organizations are below nothing" if overdrawn else ""
-    yield f"money    {told['balances_cents']} cents on all accounts{owing}"
-    yield "errors   " + ("the last by the fault of the service:" if told["errors"] else "none by the service's fault")
-    yield from map(_failed, told["errors"])
+    yield "money", f"{told['balances_cents']} cents on all accounts{owing}"
+    yield "errors", "the last by the fault of the service:" if told["errors"] else "none by the service's fault"
+    yield from (("", _failed(each)) for each in told["errors"])
     if told["forced"]:
-        yield "by hand  the last that an operator ended (`ci-daemon audit`):"
-        yield from (f"{_failed(each)} (by {each['by']})" for each in told["forced"])
+        yield "by hand", "the last that an operator ended (`ci-daemon audit`):"
+        yield from (("", f"{_failed(each)} (by {each['by']})") for each in told["forced"])
 
 
 def _failed(each: Mapping[str, Any]) -> str:
     reason = f"{each['error_code']}: {each['error_message']}"
-    return f"         {_ago(each['finished_at'])}: {each['build']} {each['step']}: {reason}"
+    return f"{_ago(each['finished_at'])}: {each['build']} {each['step']}: {reason}"
 
 
 def _service(told: Mapping[str, Any], starting: str) -> str:

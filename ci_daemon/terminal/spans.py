@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["ago", "span"]
+__all__ = ["ago", "duration", "span"]
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
@@ -23,6 +23,11 @@ def span(seconds: float) -> str:
         if whole >= unit:
             return f"{whole // unit} {name} {whole % unit // part} {part_name}"
     return f"{whole} s"
+
+
+def duration(seconds: float) -> str:
+    """Return how long something took: with tenths of seconds below a minute."""
+    return f"{seconds:.1f} s" if seconds < _MINUTE else span(seconds)
 
 
 def ago(at: datetime, now: datetime) -> str:

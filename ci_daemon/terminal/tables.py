@@ -1,7 +1,7 @@
 """Tables on a terminal and in pipes: one look for every list of `ci-daemon`.
 
-On a terminal a table is as wide as that, and only wide columns give way: they wrap between words, and a longer word
-ends with an ellipsis. Elsewhere a row is one line, however long, without colours.
+On a terminal a row is as wide as that: wide cells lose their middle to an ellipsis, the last one wraps between words.
+Elsewhere a row is one line, however long, without colours.
 """
 
 from __future__ import annotations
@@ -11,56 +11,80 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ci_daemon.terminal.cells import on_one_line
-from ci_daemon.terminal.spans import ago, span
+from ci_daemon.terminal.spans import ago, duration
 from ci_daemon.terminal.states import state_style
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from rich.console import RenderableType
+    from rich.console import ConsoleOptions, RenderableType, RenderResult
 
-__all__ = ["facts", "print_picture", "table"]
+__all__ = ["Rows", "facts", "fitted", "pairs", "print_picture", "shortened"]
 
-_NARROW = 16
-"""A column of so few cells or less keeps its width."""
+_GAP = 2
+_WIDE = 12
+_NARROWEST = 8
+"""No column is made narrower, but where even that does not fit."""
 
 _COMMIT = 8
 _ENDLESS = 1_000_000
 
 
-def table(documents: Sequence[Mapping[str, object]], columns: Sequence[str]) -> Table:
-    """Return these keys of each document as a row.
+class Rows:
+    """Documents as a table: these keys of each are its columns. Made to fit whatever it is drawn on.
 
     Times, which are ISO 8601 in a document and whose keys end with ``at`` or are ``since``, are told from now on back.
     Likewise a ``commit`` is short, a number of ``seconds`` a length of time, and a ``state`` has its colour.
     """
-    now = datetime.now(UTC)
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    rows = [[_cell(column, document[column], now) for column in columns] for document in documents]
-    for position, column in enumerate(columns):
-        heading = _heading(column)
-        widest = max([len(heading), *(row[position].cell_len for row in rows)])
-        fixed = position == 0 or widest <= _NARROW
-        made.add_column(heading, no_wrap=fixed, overflow="ellipsis", min_width=min(widest, _NARROW) if fixed else None)
-    for row in rows:
-        made.add_row(*row)
-    return made
+
+    def __init__(self, documents: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
+        now = datetime.now(UTC)
+        self._headings = [_heading(column) for column in columns]
+        self._rows = [[_cell(column, document[column], now) for column in columns] for document in documents]
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the table; without the columns that are empty, where all of them are too wide."""
+        shown = list(range(len(self._headings)))
+        if sum(map(self._width, shown)) + _GAP * (len(shown) - 1) > options.max_width:
+            shown = [each for each in shown if any(row[each].plain for row in self._rows)]
+        widths = fitted([self._width(each) for each in shown], options.max_width - _GAP * (len(shown) - 1))
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column, width in zip(shown, widths, strict=True):
+            wraps = column == shown[-1]
+            table.add_column(self._headings[column], no_wrap=not wraps, overflow="ellipsis", width=width)
+        for row in self._rows:
+            cells = [row[column] for column in shown]
+            middles = [shortened(cell, width) for cell, width in zip(cells[:-1], widths, strict=False)]
+            table.add_row(*middles, cells[-1])
+        yield table
+
+    def _width(self, column: int) -> int:
+        return max([cell_len(self._headings[column]), *(row[column].cell_len for row in self._rows)])
 
 
 def facts(document: Mapping[str, object]) -> Table:
-    """Return one document as a table of names and values, without what has no value; a ``commit`` is whole."""
+    """Return one document as names and values, without what has no value; a ``commit`` is whole."""
     now = datetime.now(UTC)
+    return pairs(
+        (_heading(key), Text(on_one_line(value)) if key == "commit" else _cell(key, value, now))
+        for key, value in document.items()
+        if value is not None
+    )
+
+
+def pairs(lines: Iterable[tuple[str, Text]]) -> Table:
+    """Return names and what there is to say of each, wrapped beside them."""
     made = Table(box=None, pad_edge=False, show_header=False)
     made.add_column(no_wrap=True)
     made.add_column(overflow="fold")
-    for key, value in document.items():
-        if value is not None:
-            made.add_row(_heading(key), on_one_line(value) if key == "commit" else _cell(key, value, now))
+    for name, text in lines:
+        made.add_row(name, text)
     return made
 
 
@@ -72,6 +96,33 @@ def print_picture(picture: RenderableType) -> None:
     plain = io.StringIO()
     Console(file=plain, width=_ENDLESS, highlight=False, markup=False, emoji=False, no_color=True).print(picture)
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in plain.getvalue().splitlines())
+
+
+def fitted(widths: Sequence[int], room: int) -> list[int]:
+    """Return the widths of columns that have so much room together.
+
+    The widest gives way first, then those that are not wide, and the first column last: it names what other commands
+    are to be told.
+    """
+    given = list(widths)
+    wide = [each for each, width in enumerate(widths) if each and width > _WIDE]
+    for giving in (wide, range(1, len(widths)), [0]):
+        while sum(given) > room:
+            widest = max(giving, key=given.__getitem__, default=0)
+            if given[widest] <= _NARROWEST:
+                break
+            given[widest] -= 1
+    return given
+
+
+def shortened(cell: Text, width: int) -> Text:
+    """Return a cell without its middle where it is too wide: names that begin alike often differ at their ends."""
+    if cell.cell_len <= width:
+        return cell
+    tail = (width - 1) // 2
+    head = chop_cells(cell.plain, width - 1 - tail)[0]
+    end = chop_cells(cell.plain[::-1], tail)[0][::-1] if tail else ""
+    return Text(f"{head}…{end}", cell.style)
 
 
 def _heading(key: str) -> str:
@@ -87,6 +138,6 @@ def _cell(column: str, value: object, now: datetime) -> Text:
         case str() if column in {"at", "since"} or column.endswith("_at"):
             return Text(ago(datetime.fromisoformat(value), now))
         case int() | float() if column.endswith("_seconds"):
-            return Text(span(value))
+            return Text(duration(value))
         case _:
             return Text(on_one_line(value))

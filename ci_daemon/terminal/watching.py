@@ -27,7 +27,7 @@ _SECONDS = 1.0
 
 def redraw(draw: Callable[[], RenderableType]) -> None:
     """Draw in place every second until q or Ctrl-C. Where stdout cannot be drawn on, pictures follow each other."""
-    if not sys.stdout.isatty() or os.environ.get("TERM") in {None, "dumb"}:
+    if not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb", "unknown"}:
         repeat(lambda: print_picture(draw()))
         return
     with suppress(KeyboardInterrupt), _key() as pressed, Live(auto_refresh=False, screen=True) as live:

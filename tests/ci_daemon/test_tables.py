@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from ci_daemon.terminal.spans import ago
-from ci_daemon.terminal.tables import print_picture, table
+from ci_daemon.terminal.tables import Rows, fitted, print_picture
 
 COLUMNS = ("id", "state", "branch", "commit", "created_at", "took_seconds", "note")
 NOW = datetime.now(UTC)
@@ -19,7 +20,7 @@ NOTE = "the disk of the host was nearly full when 测试报告🚀 of this build
 
 def document(**fields: object) -> dict[str, object]:
     return {
-        "id": "5f0c7c1e-9ad1-4b0e-8a44-2f1d3c6b7a90",
+        "id": "5f0c7c1e",
         "state": "failed",
         "branch": "feature/a-very-long-name-that-nobody-would-want-to-type-twice",
         "commit": "0123456789abcdef0123456789abcdef01234567",
@@ -32,23 +33,51 @@ def document(**fields: object) -> dict[str, object]:
 
 def drawn(width: int, *documents: dict[str, object], columns: tuple[str, ...] = COLUMNS) -> list[str]:
     screen = io.StringIO()
-    Console(file=screen, width=width, force_terminal=False, emoji=False, highlight=False).print(
-        table(documents, columns)
-    )
+    Console(file=screen, width=width, emoji=False, highlight=False).print(Rows(documents, columns))
     return screen.getvalue().splitlines()
 
 
-@pytest.mark.parametrize("width", [80, 100, 132])
+@pytest.mark.parametrize("width", [80, 100, 132, 200])
 def test_only_wide_columns_give_way_and_no_word_is_broken(width: int):
     lines = drawn(width, document(), document(state="passed", note="fine"))
     assert max(map(cell_len, lines)) <= width
     text = " ".join(lines)
-    for whole in ("5f0c7c1e-9ad1-4b0e-8a44-2f1d3c6b7a90", "failed", "passed", "01234567", "3 min ago", "3 min 7 s"):
+    for whole in ("5f0c7c1e", "failed", "passed", "01234567", "3 min ago", "3 min 7 s"):
         assert whole in text
     known = set(f"{NOTE} fine id state branch commit created took note 3 min ago 7 s".split())
-    known |= {"5f0c7c1e-9ad1-4b0e-8a44-2f1d3c6b7a90", "failed", "passed", "01234567"}
-    broken = [word for word in text.split() if word not in known and not word.endswith("…")]
+    known |= {"5f0c7c1e", "failed", "passed", "01234567", document()["branch"]}
+    broken = [word for word in text.split() if word not in known and "…" not in word]
     assert [word for word in broken if word.isascii()] == [], "Chinese may be broken anywhere"
+
+
+def test_a_name_that_is_cut_keeps_both_its_ends():
+    line = drawn(80, document(note="fine"))[1]
+    assert re.search(r"  feature/\S*…\S*-type-twice  ", line)
+
+
+def test_columns_that_say_nothing_go_first():
+    columns = ("id", "note", "expires_at", "last_used_at", "created_at")
+    empty = {"expires_at": None, "last_used_at": None}
+    assert "expires" in drawn(200, document(**empty), columns=columns)[0]
+    [heading, row] = drawn(80, document(**empty, note="x" * 60), columns=columns)
+    assert heading.split() == ["id", "note", "created"]
+    assert "3 min ago" in row
+
+
+@pytest.mark.parametrize(
+    ("widths", "room", "given"),
+    [
+        ([8, 9, 7], 40, [8, 9, 7]),
+        ([8, 60, 30], 68, [8, 30, 30]),
+        ([36, 60, 9], 60, [36, 15, 9]),
+        ([36, 11, 20], 60, [36, 11, 13]),
+        ([36, 11, 20], 54, [36, 10, 8]),
+        ([36, 11, 20], 40, [24, 8, 8]),
+        ([36, 11, 20], 10, [8, 8, 8]),
+    ],
+)
+def test_the_widest_column_gives_way_and_the_first_last(widths: list[int], room: int, given: list[int]):
+    assert fitted(widths, room) == given
 
 
 def test_a_commit_is_short_a_time_relative_and_a_length_of_time_said():
@@ -63,7 +92,7 @@ def test_what_is_no_text_stays_out_of_the_terminal():
 
 
 def test_in_a_pipe_a_row_is_one_line_without_colours(capsys: pytest.CaptureFixture[str]):
-    print_picture(table([document(note="long " * 500)], COLUMNS))
+    print_picture(Rows([document(note="long " * 500)], COLUMNS))
     [heading, row] = capsys.readouterr().out.splitlines()
     assert row.endswith("long long")
     assert "\x1b" not in row
