@@ -26,6 +26,7 @@ READS_ALL = {
     "secrets._all": "a restore opens every one",
     "coupons._all": "the list has no bounds",
     "snapshots._all": "the list has no bounds",
+    "snapshots._builds": "snapshots are few: the manifests that they need are kept, as the rest is removed",
     "snapshots._unneeded": "snapshots are few: they go with their builds, or the cache holds them",
     "cache._entries": "the list has no bounds",
 }
