@@ -12,7 +12,7 @@ TEST_PROGRAMS := $(RUN)/test-programs
 # Images are large and the same for everyone: they may be shared by setting this elsewhere.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
-.PHONY: run setup test test-crash test-system lint types bench clean
+.PHONY: run setup test test-crash test-system lint types docs bench clean
 
 run: setup
 	@$(BIN)/python -m ci_daemon.tour $(RUN)
@@ -65,6 +65,9 @@ lint: $(VENV)/.complete
 
 types: $(VENV)/.complete
 	$(BIN)/mypy
+
+docs: $(VENV)/.complete
+	$(BIN)/python -m ci_daemon.config.reference docs/configuration.md
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -1,59 +1,44 @@
-"""A whole `ci-daemon.toml` with every key at its default, commented out, made from the sections themselves."""
+"""A whole `ci-daemon.toml` with every key at its default, commented out."""
 
 from __future__ import annotations
 
-import inspect
-import re
 import textwrap
-from dataclasses import Field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ci_daemon.config.sections import Config
+from ci_daemon.config.declarations import sections
 from ci_daemon.config.spelling import spelled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from ci_daemon.config.declarations import Section
 
 __all__ = ["commented_configuration"]
 
 _WIDTH = 100
 _HEAD = """\
-The configuration of ci-daemon. Every key stands here at its default, commented out: take the # away to change one.
+The configuration of ci-daemon. Every key is shown at its default, commented out: remove the # to change one.
 
 A key may also be set in the environment, which wins over this file: CI_DAEMON_POOL_WARM is warm of [pool].
-`ci-daemon config check` says what is wrong with this file, `ci-daemon config show` what is in effect and why.
-"""
+`ci-daemon config check` finds mistakes in this file, `ci-daemon config show` prints the values in effect and where
+each comes from."""
 
 
 def commented_configuration() -> str:
-    """Return the text of a configuration file that changes nothing, and says of every key what it is."""
-    return "\n".join([*_comment(_HEAD), *_tables(Config(), ())]) + "\n"
+    """Return the text of a configuration file that changes nothing and describes every key."""
+    lines = [*_comment(_HEAD.split("\n\n"))]
+    for section in sections():
+        lines += _table(section)
+    return "\n".join(lines) + "\n"
 
 
-def _tables(section: Any, above: tuple[str, ...]) -> Iterator[str]:  # noqa: ANN401 - a settings class, of any section
-    keys = [each for each in fields(section) if not is_dataclass(getattr(section, each.name))]
-    if keys:
-        yield from ("", f"[{'.'.join(above)}]", *_comment(_description(type(section))))
-        yield from (f"#{key.name} = {spelled(_example(key, section))}" for key in keys)
-    for each in fields(section):
-        value = getattr(section, each.name)
-        if is_dataclass(value):
-            yield from _tables(value, (*above, each.name))
+def _table(section: Section) -> Iterator[str]:
+    yield from ("", f"[{section.name}]")
+    yield from _comment(each.replace("``", "") for each in section.paragraphs)
+    yield from (f"#{key.name} = {spelled(key.example)}" for key in section.keys)
 
 
-def _example(key: Field[Any], section: object) -> object:
-    """Return a key's default; of one that is not set by default, which TOML cannot say, the example of its field."""
-    value = getattr(section, key.name)
-    return key.metadata["example"] if value is None else value
-
-
-def _description(section: type) -> str:
-    """Return what a class says of its keys, without the marks that only its source needs."""
-    text = re.sub(r"^Section ``\[\w+\]``: ", "", inspect.cleandoc(section.__doc__ or "")).replace("``", "")
-    return text[:1].upper() + text[1:]
-
-
-def _comment(text: str) -> list[str]:
-    paragraphs = (textwrap.wrap(each, _WIDTH, break_on_hyphens=False) for each in text.strip().split("\n\n"))
-    blocks = ("\n".join(f"# {line}" for line in lines) for lines in paragraphs)
+def _comment(paragraphs: Iterable[str]) -> list[str]:
+    wrapped = (textwrap.wrap(each, _WIDTH, break_on_hyphens=False) for each in paragraphs)
+    blocks = ("\n".join(f"# {line}" for line in lines) for lines in wrapped)
     return "\n#\n".join(blocks).splitlines()

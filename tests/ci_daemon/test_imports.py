@@ -1,4 +1,4 @@
-"""Imports point one way, and nobody knows whom it need not know (the picture in the README)."""
+"""Imports point one way, and nobody knows whom it need not know (`docs/architecture.md`)."""
 
 from __future__ import annotations
 

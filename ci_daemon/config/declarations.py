@@ -1,0 +1,60 @@
+"""Every section and key of the configuration, as the settings classes declare them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from ci_daemon.config.sections import Config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Key", "Section", "sections"]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key: its name, annotated type and default, and an example where it has no default."""
+
+    name: str
+    type: Any
+    default: object
+    example: object
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One TOML table: its dotted name, the description of its keys in paragraphs, and the keys."""
+
+    name: str
+    paragraphs: tuple[str, ...]
+    keys: tuple[Key, ...]
+
+
+def sections() -> Iterator[Section]:
+    """Yield every section that has keys, each before the sections inside it."""
+    return _below(Config(), ())
+
+
+def _below(settings: Any, path: tuple[str, ...]) -> Iterator[Section]:  # noqa: ANN401 - a settings class, of any section
+    types = get_type_hints(type(settings))
+    inner = [each for each in fields(settings) if is_dataclass(getattr(settings, each.name))]
+    keys = []
+    for each in fields(settings):
+        if each not in inner:
+            default = getattr(settings, each.name)
+            # TOML cannot say that a key is not set.
+            example = each.metadata["example"] if default is None else default
+            keys.append(Key(each.name, types[each.name], default, example))
+    if keys:
+        yield Section(".".join(path), _paragraphs(type(settings)), tuple(keys))
+    for each in inner:
+        yield from _below(getattr(settings, each.name), (*path, each.name))
+
+
+def _paragraphs(settings: type) -> tuple[str, ...]:
+    text = re.sub(r"^Section ``\[\w+\]``: ", "", inspect.cleandoc(settings.__doc__ or ""))
+    return tuple(" ".join(each.split()) for each in (text[:1].upper() + text[1:]).split("\n\n"))

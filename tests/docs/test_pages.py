@@ -1,0 +1,170 @@
+"""README and the pages of `docs/`: their length, links, commands, paths, settings and endpoints."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from itertools import takewhile
+from pathlib import Path
+
+import click
+import pytest
+
+from ci_daemon.command.catalog import Catalog
+from ci_daemon.config.declarations import sections
+from ci_daemon.config.reference import renewed
+from tests.api.conformity import conformity
+
+CHECKOUT = Path(__file__).parents[2]
+ORGANIZATION = "/api/v0/organizations/{org}"
+README = CHECKOUT / "README.md"
+PAGES = [README, *sorted((CHECKOUT / "docs").glob("*.md")), *sorted((CHECKOUT / "examples").rglob("*.md"))]
+MOST_LINES_OF_README = 90
+PACKAGES = ("actors", "api", "benchmarks", "ci_daemon", "docs", "examples", "storage", "systemd", "tests")
+COMMAND = re.compile(r"(?:sudo )?(?:[A-Z_]+=\S* )*(?:\S*/)?ci-daemon(?: (?P<arguments>[^&|;<>#]+))?(?=$| *[&|;<>#])")
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
+
+
+def without_fences(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def without_code(text: str) -> str:
+    """Return a page without its fenced and indented blocks."""
+    return re.sub(r"^ {4,}.*$", "", without_fences(text), flags=re.MULTILINE)
+
+
+def code_spans(text: str) -> list[str]:
+    """Return what stands between backticks, each on one line."""
+    return [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", without_code(text))]
+
+
+def code_lines(text: str) -> list[str]:
+    """Return the lines of the indented blocks and of the fenced ones without a language."""
+    fenced = re.findall(r"^```\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    indented = re.findall(r"^(?: {4,})(.+)$", text, flags=re.MULTILINE)
+    return [line.strip() for block in (*fenced, *indented) for line in block.splitlines()]
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", without_fences(text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(text: str) -> list[str]:
+    return re.findall(r"\]\(([^)\s]+)\)", without_code(text))
+
+
+def command_lines(text: str) -> Iterator[str]:
+    """Yield the arguments of every ``ci-daemon`` that a page calls; "" for one named in passing."""
+    for code in (*code_spans(text), *code_lines(text)):
+        for part in re.split(r"&& ", code):
+            if called := COMMAND.match(part.strip()):
+                yield called["arguments"] or ""
+
+
+def misuse(arguments: str) -> str | None:
+    """Return what click has against a command line: an unknown command or option, or an argument too many."""
+    words = list(takewhile(lambda word: word != "--", (word.strip("[]") for word in shlex.split(arguments))))
+    command: click.Command = click.Group(
+        "ci-daemon", commands=Catalog(), params=[click.Option(["--state-dir"]), click.Option(["--json"], is_flag=True)]
+    )
+    context = click.Context(command, info_name="ci-daemon")
+    try:
+        while words:
+            # The parser alone converts no value, asks for no file and runs nothing.
+            parser = command.make_parser(context)
+            _, words, _ = parser.parse_args(words)
+            if not isinstance(command, click.Group):
+                return f"an argument too many: {' '.join(words)}" if words else None
+            if words:
+                command = command.commands[words[0]]
+                context = click.Context(command, parent=context, info_name=words.pop(0))
+    except KeyError as unknown:
+        return f"no command {unknown}"
+    except click.UsageError as error:
+        return error.format_message()
+    return None
+
+
+def test_readme_is_one_page():
+    assert len(README.read_text().splitlines()) <= MOST_LINES_OF_README
+
+
+@every_page
+def test_relative_links_resolve(page: Path):
+    for link in links(page.read_text()):
+        target, _, anchor = link.partition("#")
+        if re.match(r"[a-z]+:", link):
+            continue
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), link
+        assert not anchor or anchor in anchors(file.read_text()), link
+
+
+@every_page
+def test_commands_and_options_exist(page: Path):
+    wrong = {line: fault for line in command_lines(page.read_text()) if (fault := misuse(line))}
+    assert not wrong
+
+
+@pytest.mark.parametrize("line", ["staus", "build lst ORG/PIPELINE", "status --jsn", "submit DIR DIR", "--stat X init"])
+def test_a_wrong_command_line_is_seen(line: str):
+    assert misuse(line)
+
+
+def test_command_lines_are_found():
+    text = (
+        "Run `ci-daemon a`, or `sudo ci-daemon b <file`:\n\n    X=y v/bin/ci-daemon c & # d\n    cd e && ci-daemon f\n"
+    )
+    assert [each.strip() for each in command_lines(text)] == ["a", "b", "c", "f"]
+
+
+@every_page
+def test_make_targets_exist(page: Path):
+    targets = set(re.findall(r"^([a-z-]+):", (CHECKOUT / "Makefile").read_text(), re.MULTILINE))
+    text = page.read_text()
+    # Pipelines call the make of the project that they build.
+    if page.name != "pipelines.md":
+        called = [code.split("#")[0] for code in (*code_spans(text), *code_lines(text)) if code.startswith("make ")]
+        assert {target for code in called for target in code.split()[1:]} <= targets
+
+
+@every_page
+def test_paths_of_the_checkout_exist(page: Path):
+    named = [span for span in code_spans(page.read_text()) if re.match(rf"({'|'.join(PACKAGES)})/[\w./-]*$", span)]
+    assert not [path for path in named if not (CHECKOUT / path).exists()]
+
+
+@every_page
+def test_settings_exist(page: Path):
+    keys = {f"{section.name}.{key.name}" for section in sections() for key in section.keys}
+    tables = {section.name for section in sections()} | {"jobs.env", "pool.warm_images"}
+    roots = {table.partition(".")[0] for table in tables}
+    named = (re.split(r"[ =]", span)[0].strip("[]") for span in code_spans(page.read_text()))
+    dotted = (each for each in named if re.fullmatch(r"[a-z_]+(\.[a-z_]+)+", each))
+    assert not [each for each in dotted if each.partition(".")[0] in roots and each not in keys | tables]
+
+
+def test_endpoints_exist():
+    """Paths of the table are below an organization; others stand in the text."""
+    text = (CHECKOUT / "docs" / "api.md").read_text()
+    routes = {(method.upper(), path) for path, methods in conformity().document["paths"].items() for method in methods}
+    rows = re.findall(r"^\| ([A-Z, ]+) \| ([^|]+) \|", text, re.MULTILINE)
+    named = [
+        (method, ORGANIZATION + path)
+        for methods, cell in rows
+        for method in methods.split(", ")
+        for path in code_spans(cell)
+    ]
+    assert named
+    assert not [each for each in named if each not in routes]
+    assert {path for _, path in routes if path.startswith(f"{ORGANIZATION}/")} == {path for _, path in named}
+
+
+def test_configuration_page_is_current():
+    page = (CHECKOUT / "docs" / "configuration.md").read_text()
+    assert page == renewed(page), "run `make docs`"
