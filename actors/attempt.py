@@ -20,7 +20,7 @@ from actors.workspace import lay_source
 from storage import Masker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from actors.assignment import Assignment
     from actors.runtime import Runtime
@@ -69,7 +69,8 @@ class Attempt:
     def acquire(self) -> None:
         """Make the VM, or find it, and connect. Raises ImageNotFound, SnapshotNotFound, VmError, VmLost, Abandoned."""
         if self._lease.started_at is not None:
-            self._link.reconnect()
+            with self._mending_log():
+                self._link.reconnect()
             return
         if self._runtime.provider.alive(self._lease.uuid):
             try:
@@ -87,8 +88,9 @@ class Attempt:
         Raises SecretNotFound and EnvironmentTooLarge before anything is laid there, SourceError, SnapshotNotFound,
         VmError and VmLost.
         """
-        connection = self._link.connected()
-        state = vms.CommandState.NOT_STARTED if self._fresh else vms.inspect(connection)
+        with self._mending_log():
+            connection = self._link.connected()
+            state = vms.CommandState.NOT_STARTED if self._fresh else vms.inspect(connection)
         if state is vms.CommandState.NOT_STARTED:
             if self._lease.started_at is not None:
                 message = "the VM no longer knows of its command"
@@ -136,7 +138,7 @@ class Attempt:
 
         Where the host's disk has no room the output waits in the VM until it has.
         """
-        try:
+        with self._mending_log():
             while True:
                 try:
                     return self._follow()
@@ -144,9 +146,6 @@ class Attempt:
                     self._link.reconnect()
                 except OSError as error:
                     self._wait_for_room(error)
-        except vms.VmLost:
-            self._end_log()
-            raise
 
     def _follow(self) -> vms.Exited:
         log = self._opened_log()
@@ -165,6 +164,17 @@ class Attempt:
         if self._log is not None:
             self._log.end()
         self._close_log()
+
+    @contextlib.contextmanager
+    def _mending_log(self) -> Iterator[None]:
+        """Leave the log whole where the VM is lost, of which then nobody else goes on with it."""
+        try:
+            yield
+        except (vms.VmLost, vms.ConnectionLost):
+            if self._lease.started_at is not None:
+                self._opened_log()
+            self._end_log()
+            raise
 
     def _close_log(self) -> None:
         """Close the log, which whoever has more to say opens again."""

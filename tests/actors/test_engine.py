@@ -176,6 +176,22 @@ def test_a_job_whose_vm_is_lost_is_tried_again_unbilled(host: Host):
     assert lost.amount_cents == 0
 
 
+def test_a_log_whose_writer_and_vm_were_killed_ends_where_its_index_does(host: Host):
+    build = host.build(one('test "$CI_ATTEMPT" = 2 || { echo begun; sleep 600; }'))
+    host.says(build, b"begun\n")
+    job = host.job(build)
+    host.engine.stop()
+    log = host.storage.logs.reader(build.uuid, job.uuid).directory / "1.log"
+    with log.open("ab") as file:
+        file.write(b"what the writer did not live to enter in the index\n")
+    (vm,) = host.provider.list()
+    host.provider.destroy(vm)
+    host.restart()
+    assert host.finish(build).state == "passed"
+    assert log.read_bytes() == b"begun\n"
+    assert host.log(build) == b"begun\nattempt 2\n"
+
+
 def test_a_job_whose_vm_is_lost_again_and_again_fails(host: Host):
     build = host.build(one("echo try $CI_ATTEMPT; sleep 600"))
     for attempt in (1, 2, 3):
