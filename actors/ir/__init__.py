@@ -1,6 +1,6 @@
-"""The v0 pipeline IR: from its text to a plan, or to the one error that says what is wrong with it.
+"""The v0 pipeline IR: parses its text into a plan, or reports its first error.
 
-Pure: no I/O, no clock, usable from any thread (pipeline-ir.md). Only the settings are imported before they are used.
+Pure: no I/O, no clock, safe in any thread (pipeline-ir.md). All but the limits and the error is imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From text to a JSON document, or to the place where it stops being one."""
+"""Strict decoding of JSON text, with the line and column of an error."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["decode"]
 
 _WORD = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[-+.\w]+|[\[{}\]]', re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(?P<half>u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
-"""An escape; a pair of halves is one."""
+"""Matches an escape sequence or a surrogate pair; the group ``half`` holds an unpaired surrogate."""
 
 
 class _NotJsonError(ValueError):
-    """Python's reader takes it, the standard does not."""
+    """A constant such as NaN, which Python's reader accepts and the standard does not."""
 
 
 def decode(text: str) -> object:
     """Return the JSON document in ``text``, in which every string is valid Unicode.
 
-    Of a key that an object holds twice the last value stands, as JSON readers have it.
+    If an object repeats a key, the last value counts, as in other JSON readers.
 
     Raises:
         IrError: ``invalid_json``, with line and column.

@@ -1,4 +1,4 @@
-"""A pipeline as both shapes of the IR say it, and its plan."""
+"""A pipeline read from either shape of the IR, and its plan."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Definition", "Dependency", "Plan", "PlannedJob"]
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """That a job waits for another, the one at ``position`` among the same jobs.
+    """A dependency of one job on the job at ``position`` in the same list.
 
-    ``builds_in``: it also starts from the other's disk. ``continue_on_failure``: any terminal state of the other will
-    do (pipeline-ir.md, "Graph shape").
+    With ``builds_in`` the dependent also starts from the other's disk. With ``continue_on_failure`` any terminal state
+    of the other satisfies it (pipeline-ir.md, "Graph shape").
     """
 
     position: int
@@ -28,12 +28,12 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """One command with all that the IR says of it; ``depends_on`` is sorted by position, one entry a job.
+    """One command of a pipeline with its attributes.
 
-    ``image`` is None where the default image of the service is wanted. In a plan a job that builds in another has the
-    other's, which its disk stands on.
-    ``retry_policy`` holds ``limit`` and, where given, ``exit_codes`` and ``backoff_seconds``. ``soft_fail_policy``
-    holds ``exit_codes``: a list, or None for any. ``cache_key`` is None where nothing is to be cached.
+    ``depends_on`` is sorted by position and has one entry per job. ``image`` is None for the service's default image.
+    In a plan, a job that builds in another has that job's image, because its disk is based on it.
+    ``retry_policy`` holds ``limit`` and, if given, ``exit_codes`` and ``backoff_seconds``. ``soft_fail_policy``
+    holds ``exit_codes``: a list, or None for any. ``cache_key`` is None if the job is not cached.
     """
 
     key: str
@@ -55,7 +55,7 @@ class PlannedJob:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A valid pipeline in document order; its dependencies may still point forwards, and in circles."""
+    """A valid pipeline in document order. Dependencies may still point forwards or form cycles."""
 
     jobs: tuple[PlannedJob, ...]
     timeout_seconds: int | None = None
@@ -63,7 +63,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A pipeline in DAG creation order: each job depends on earlier ones alone (pipeline-ir.md, "Plan")."""
+    """A pipeline in DAG creation order: each job depends on earlier ones only (pipeline-ir.md, "Plan")."""
 
     jobs: tuple[PlannedJob, ...]
     timeout_seconds: int | None = None

@@ -1,4 +1,4 @@
-"""The one way in which a pipeline IR is refused, and how a message shows what the caller wrote."""
+"""The error of a rejected pipeline IR, and the formatting of the caller's values in messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN_CHARS = 200
 
 
 class IrError(Exception):
-    """The pipeline IR is refused; always the caller's fault (pipeline-ir.md, "Validation").
+    """The pipeline IR is rejected; always the caller's fault (pipeline-ir.md, "Validation").
 
     ``code`` is the build's ``error_code`` and ``message`` its ``error_message``.
     """
@@ -25,7 +25,7 @@ class IrError(Exception):
 
 
 def shown(value: object) -> str:
-    """Return a JSON value as a message may hold it: one line, printable, about 200 characters at most."""
+    """Format a JSON value for a message: one line, printable, at most about 200 characters."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):

@@ -24,7 +24,7 @@ def read_flat(document: Mapping[str, object], limits: Limits) -> Definition:
     """Read a document of the flat shape.
 
     Raises:
-        Misfit, IrError: the first fault in document order. Where a cycle is all that is wrong, none is raised.
+        Misfit, IrError: the first fault in document order. A cycle alone raises nothing.
     """
     steps = _Steps(document, limits)
 
@@ -41,10 +41,11 @@ def read_flat(document: Mapping[str, object], limits: Limits) -> Definition:
 
 
 class _Steps:
-    """Reads the list of steps, each command with its env and what it depends on.
+    """Reader of the list of steps: each command with its env and its dependencies.
 
-    The document's env counts for each command, and all of them together have to fit where the document has to fit, as
-    they do in the graph shape: a short document cannot become jobs without bound.
+    The document's env counts once per command, and the sum may not exceed ``max_bytes``, the limit of the document.
+    In the graph shape every node spells out its env, so that limit holds there anyway. Without it a short document
+    could become jobs of unbounded size.
     """
 
     def __init__(self, document: Mapping[str, object], limits: Limits) -> None:
@@ -70,7 +71,7 @@ class _Steps:
         return self._commands
 
     def dependencies(self) -> Dependencies:
-        """Return what each command depends on; nothing for those that are not read yet."""
+        """Return each command's dependencies; empty for commands that are not read yet."""
         unread = len(self.keys) - len(self._commands)
         return [depends_on for _, _, depends_on in self._commands] + [()] * unread
 
@@ -95,11 +96,11 @@ class _Steps:
 
 
 class _Waits:
-    """What the waits read so far make the next command depend on.
+    """The dependencies that the waits read so far give the next command.
 
-    A wait makes every later command depend on every earlier one. Of several waits between two commands each makes that
-    dependency, so any terminal state satisfies it only where all of them say so. Commands that follow the same waits
-    share one tuple: 1,000 commands may well have half a million dependencies.
+    A wait makes every later command depend on every earlier one. If several waits stand between two commands, any
+    terminal state satisfies the dependency only if all of them say ``continue_on_failure``. Commands after the same
+    waits share one tuple, because 1,000 commands can have half a million dependencies.
     """
 
     def __init__(self, commands: int) -> None:
@@ -110,7 +111,7 @@ class _Waits:
         self._shared: tuple[Dependency, ...] | None = ()
 
     def wait(self, commands: int, *, continue_on_failure: bool) -> None:
-        """Take in a wait that stands after so many commands."""
+        """Add a wait that stands after the first ``commands`` commands."""
         self._awaited_before = commands
         if not continue_on_failure:
             self._strict_before = commands
@@ -127,7 +128,7 @@ class _Waits:
 
 
 def _document_env(document: Mapping[str, object], limits: Limits) -> Mapping[str, str]:
-    """Return the document's env, which the steps' are laid over; a fault in it is reported when its turn comes."""
+    """Return the document's env, the base of each step's; a fault in it is reported later, in order."""
     try:
         return environment(limits.max_env_bytes)(document.get("env"))
     except Misfit:

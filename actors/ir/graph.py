@@ -29,7 +29,7 @@ def read_graph(document: Mapping[str, object], limits: Limits) -> Definition:
     """Read a document of the graph shape.
 
     Raises:
-        Misfit, IrError: the first fault in document order. Where a cycle is all that is wrong, none is raised.
+        Misfit, IrError: the first fault in document order. A cycle alone raises nothing.
     """
     nodes = peek(document, "graph", "nodes")
     edges = _Edges([peek(node, "step", "key") for node in nodes] if isinstance(nodes, list) else [])
@@ -66,7 +66,11 @@ def _node_list(limits: Limits) -> Reader[Sequence[_Node]]:
 
 
 class _Edges:
-    """Reads edges and keeps them by dependent, one of a pair (several of one pair ask for all that any asks for)."""
+    """Reader of edges, grouped by dependent.
+
+    Edges between the same two nodes become one dependency: ``builds_in`` if any of them is, ``continue_on_failure``
+    only if all of them are.
+    """
 
     def __init__(self, keys: Sequence[object]) -> None:
         self.keys = keys
@@ -74,7 +78,7 @@ class _Edges:
         self._parents: dict[int, int] = {}
 
     def dependencies(self) -> Dependencies:
-        """Return each node's dependencies as far as read, sorted by position."""
+        """Return each node's dependencies read so far, sorted by position."""
         return [tuple(sources[source] for source in sorted(sources)) for sources in self._depends_on]
 
     def add(self, value: object) -> None:

@@ -1,4 +1,4 @@
-"""How much one pipeline may ask for."""
+"""Limits on one pipeline."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["Limits"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Section ``[ir]``: the bounds of one pipeline's IR; what is past any of them is refused (``invalid_ir``).
+    """Section ``[ir]``: limits of one pipeline's IR. An IR that exceeds one is rejected (``invalid_ir``).
 
     ``max_env_bytes`` counts the UTF-8 bytes of the names and values that one job gets from the IR. ``default_shape``
-    fills what a step's ``runner_args`` leave out; ``max_shape`` is the most they may ask for, both inclusive.
+    applies where a step's ``runner_args`` are silent; ``max_shape`` is the largest shape that they may ask for.
     """
 
     max_bytes: int = 4 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""The order in which jobs can run, or the cycle that keeps them from it."""
+"""Topological order of jobs, and the error that names a cycle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN_KEYS = 10
 
 
 def topological(keys: Sequence[object], depends_on: Dependencies) -> list[int]:
-    """Return the jobs' indexes in topological order, the lowest of those that could come next always first.
+    """Return the jobs' indexes in topological order; of the jobs that are ready, the lowest comes first.
 
     Args:
         keys: the jobs' keys, for the message.
@@ -52,10 +52,10 @@ def topological(keys: Sequence[object], depends_on: Dependencies) -> list[int]:
 
 @contextmanager
 def cycles_first(keys: Sequence[object], depends_on: Callable[[], Dependencies]) -> Iterator[None]:
-    """When reading ends in a fault, report the cycle instead that had closed before it, if one had.
+    """When reading fails, report a cycle among the dependencies read so far instead, if there is one.
 
-    ``depends_on`` tells the dependencies read so far. Keeps the promise that the first fault in document order is
-    reported (pipeline-ir.md, "Validation").
+    ``depends_on`` returns those dependencies. So the first fault in document order is reported (pipeline-ir.md,
+    "Validation").
     """
     try:
         yield
@@ -65,7 +65,10 @@ def cycles_first(keys: Sequence[object], depends_on: Callable[[], Dependencies])
 
 
 def _on_a_cycle(depends_on: Dependencies, waiting: Sequence[int]) -> int:
-    """Walk from prerequisite to prerequisite among the jobs that still wait: it can only end in a circle."""
+    """Return the lowest index on a cycle.
+
+    Walks from prerequisite to prerequisite among the jobs that still wait, which must end in a cycle.
+    """
     index = next(index for index, count in enumerate(waiting) if count)
     walked: dict[int, int] = {}
     while index not in walked:
@@ -75,7 +78,7 @@ def _on_a_cycle(depends_on: Dependencies, waiting: Sequence[int]) -> int:
 
 
 def _cycle(keys: Sequence[object], start: int, dependents: Sequence[Sequence[int]]) -> IrError:
-    """Return the error that names the shortest cycle through ``start``, each job before the one that waits for it."""
+    """Return the error that names the shortest cycle through ``start``, each job before its dependent."""
     came_from: dict[int, int] = {}
     queue = deque([start])
     while start not in came_from:

@@ -1,4 +1,4 @@
-"""From the text of a pipeline IR to the plan of its jobs."""
+"""Parsing and planning of a pipeline IR."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _SHAPES = {"graph": read_graph, "steps": read_flat}
 
 
 def load(text: str, limits: Limits) -> Plan:
-    """Return the plan of a pipeline IR: ``parse``, then ``plan``. Raises IrError, whatever the text is."""
+    """Return the plan of a pipeline IR: ``parse``, then ``plan``. Raises IrError for any faulty text."""
     return plan(parse(text, limits))
 
 
 def parse(text: str, limits: Limits) -> Definition:
-    """Return what a pipeline IR says, in document order (pipeline-ir.md).
+    """Return the pipeline that an IR describes, in document order (pipeline-ir.md).
 
-    The version is looked at before all else, since it says how to read the rest; then come the members of each object
-    in the order of the text, and what is missing from an object after what is there.
+    The version is checked first, because it says how to read the rest. Then the members of each object are checked in
+    the order of the text, and missing members last.
 
     Raises:
-        IrError: the first fault in document order, but a cycle without another fault, which ``plan`` finds.
+        IrError: the first fault in document order. A cycle alone is found by ``plan``.
     """
     try:
         if len(text) > limits.max_bytes or len(text.encode(errors="replace")) > limits.max_bytes:

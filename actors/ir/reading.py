@@ -1,7 +1,7 @@
-"""Readers: functions that take a JSON value and return what it means, or say what was expected in its place.
+"""Readers: functions that convert a JSON value, or raise `Misfit` with what was expected in its place.
 
-A reader never looks outside its value. Where the value stands is put together on the way up: each container that a
-`Misfit` passes through adds its own member, so that reading what is right costs nothing extra.
+A reader never looks outside its value. The JSON path is built while a `Misfit` propagates: each container adds the
+member at fault, so valid input costs nothing extra.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
 
 class Misfit(Exception):
-    """A value is not what was expected. ``path`` grows from the value outwards: names of members, indexes of items."""
+    """A value is not what was expected.
+
+    ``path`` holds the names of members and indexes of items that lead to the value, innermost first.
+    """
 
     def __init__(self, expected: str) -> None:
         super().__init__(expected)
@@ -49,13 +52,13 @@ class Misfit(Exception):
         self.path: list[str | int] = []
 
     def error(self) -> IrError:
-        """Return the error that says it to the caller, with the whole JSON path."""
+        """Return the error for the caller, with the whole JSON path."""
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in reversed(self.path))
         return IrError("invalid_ir", f"{''.join(steps).removeprefix('.') or '$'}: expected {self.expected}")
 
 
 def at(step: str | int, reader: Reader[T], value: object) -> T:
-    """Read ``value``, which is the member or item ``step`` of the value at hand."""
+    """Read the member or item ``step`` of a container; add it to the path of a `Misfit`."""
     try:
         return reader(value)
     except Misfit as fault:
@@ -64,14 +67,14 @@ def at(step: str | int, reader: Reader[T], value: object) -> T:
 
 
 def members(value: object) -> Mapping[str, object]:
-    """Read any object."""
+    """Read an object with any members."""
     if not isinstance(value, dict):
         raise Misfit("an object")
     return value
 
 
 def peek(value: object, *path: str) -> object:
-    """Return what stands at ``path`` in ``value``, unread, or None."""
+    """Return the value at ``path`` in ``value``, unchecked, or None."""
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     return value
@@ -80,10 +83,10 @@ def peek(value: object, *path: str) -> object:
 def record(
     make: Callable[..., T], required: Mapping[str, Reader[object]], optional: Mapping[str, Reader[object]]
 ) -> Reader[T]:
-    """Return a reader of objects that calls ``make`` with the members it knows, by name.
+    """Return a reader of objects that passes the known members to ``make`` by name.
 
-    Members are read in the order of the document and what is missing is found out last. ``null`` counts as absent
-    where absence is allowed, and unknown members are ignored.
+    Members are read in document order, and missing ones are reported last. ``null`` counts as absent for optional
+    members. Unknown members are ignored.
     """
 
     def read(value: object) -> T:
@@ -101,7 +104,7 @@ def record(
 
 
 def items(reader: Reader[T]) -> Reader[tuple[T, ...]]:
-    """Return a reader of lists of what ``reader`` reads."""
+    """Return a reader of lists whose items ``reader`` reads."""
 
     def read(value: object) -> tuple[T, ...]:
         if not isinstance(value, list):
@@ -119,7 +122,7 @@ def text(value: object) -> str:
 
 
 def line(value: object) -> str:
-    """Read a string of one line, at most 255 characters, that may be empty."""
+    """Read a string of one line, at most 255 characters, possibly empty."""
     if not isinstance(value, str):
         raise Misfit("a string")
     if len(value) > _MAX_CHARS:
@@ -130,7 +133,7 @@ def line(value: object) -> str:
 
 
 def title(text: str, most: int) -> str:
-    """Return the first line of a text that says anything, on at most ``most`` characters; empty where none does."""
+    """Return the first non-blank line of a text, cut to ``most`` characters; empty if there is none."""
     for each in text.splitlines():
         words = " ".join(_CONTROL.sub(" ", each).split())
         if words:
@@ -161,7 +164,10 @@ def command(max_bytes: int) -> Reader[str]:
 
 
 def environment(max_bytes: int, base: Mapping[str, str] | None = None) -> Reader[Mapping[str, str]]:
-    """Return a reader of environment variables that lays them over ``base``; ``max_bytes`` counts names and values."""
+    """Return a reader of environment variables, merged over ``base``.
+
+    ``max_bytes`` limits the size of the result, see `size`.
+    """
 
     def read(value: object) -> Mapping[str, str]:
         env = dict(base or {})
@@ -176,7 +182,7 @@ def environment(max_bytes: int, base: Mapping[str, str] | None = None) -> Reader
 
 
 def size(env: Mapping[str, str]) -> int:
-    """Return the bytes of the names and values of environment variables in UTF-8."""
+    """Return the UTF-8 bytes of the names and values of environment variables."""
     return sum(len(name) + len(content.encode()) for name, content in env.items())
 
 
@@ -189,7 +195,7 @@ def _content(value: object) -> str:
 
 
 def whole(minimum: int, maximum: int) -> Reader[int]:
-    """Return a reader of whole numbers within bounds, both inclusive; ``true`` and ``1.0`` are none."""
+    """Return a reader of whole numbers within inclusive bounds; ``true`` and ``1.0`` are rejected."""
 
     def read(value: object) -> int:
         if type(value) is not int or not minimum <= value <= maximum:
@@ -207,7 +213,7 @@ def flag(value: object) -> bool:
 
 
 def choice(*options: str) -> Reader[str]:
-    """Return a reader of one of some strings."""
+    """Return a reader that accepts only the strings in ``options``."""
     quoted = [f'"{option}"' for option in options]
     expected = f"{', '.join(quoted[:-1])} or {quoted[-1]}"
 

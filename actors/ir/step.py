@@ -1,4 +1,4 @@
-"""What one command step may say, in both shapes."""
+"""The members of a command step, in both shapes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _RunnerArgs:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command step as read; ``env`` and ``builds_in`` (the parent's index) are said in the flat shape alone."""
+    """A command step as read. Only the flat shape has ``env`` and ``builds_in`` (the parent's index)."""
 
     key: str
     cmd: str
@@ -59,13 +59,13 @@ class Step:
 
     @property
     def name(self) -> str:
-        """The label, else the first line of the command: a key may be a hash, which means nothing to readers."""
+        """The label, else the first line of the command; a key may be a hash, which tells a reader nothing."""
         if self.label is not None and self.label.strip():
             return self.label
         return title(self.cmd, _LONGEST_NAME) or self.key
 
     def job(self, env: Mapping[str, str], default_image: str | None, depends_on: tuple[Dependency, ...]) -> PlannedJob:
-        """Return the job that the step becomes; the disk of a job that it builds in wins over any image."""
+        """Return the step's job. A job that builds in another gets no image: the other's disk wins."""
         args = self.runner_args
         builds_in = any(dependency.builds_in for dependency in depends_on)
         return PlannedJob(
@@ -88,9 +88,9 @@ class Step:
 
 
 def step(limits: Limits, more: Mapping[str, Reader[object]]) -> Reader[Step]:
-    """Return a reader of the command steps of one document, no two of one key; ``more`` reads further members.
+    """Return a reader of one document's command steps; ``more`` reads further members.
 
-    The reader raises Misfit, and IrError with ``duplicate_key``.
+    The reader raises Misfit, and IrError (``duplicate_key``) if two steps share a key.
     """
     required = {"key": _unique(), "cmd": command(limits.max_command_bytes)}
     runner_args = partial(_RunnerArgs, **asdict(limits.default_shape))
@@ -106,7 +106,7 @@ def step(limits: Limits, more: Mapping[str, Reader[object]]) -> Reader[Step]:
 
 
 def image(value: object) -> str:
-    """Read the name of an image; whether there is such an image is found out when a VM is made from it."""
+    """Read the name of an image, without checking that the image exists."""
     name = text(value)
     if not _IMAGE.fullmatch(name):
         raise Misfit(f"an image name in place of {shown(name)}")
@@ -135,7 +135,7 @@ def _unique() -> Reader[str]:
 
 
 def _runner_args(most: Shape) -> Mapping[str, Reader[object]]:
-    """Return the readers of the keys that are ours (pipeline-ir.md, "What the DSL cannot say yet")."""
+    """Return the readers of the service's own keys (pipeline-ir.md, "What the DSL cannot say yet")."""
     retry = {"exit_codes": _exit_codes, "backoff_seconds": whole(0, _INT32)}
     return {
         "cpu": whole(1, most.cpu),
