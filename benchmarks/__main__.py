@@ -14,6 +14,7 @@ from rich.console import Console
 from actors.vms import VmError
 from benchmarks.builds import BUILDS
 from benchmarks.cache import CACHE
+from benchmarks.command import COMMAND
 from benchmarks.fork import FORK
 from benchmarks.http import HTTP
 from benchmarks.lease import LEASE
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from benchmarks.figures import Report
 
 _ALL: dict[str, Report] = {
-    benchmark.name: benchmark for benchmark in (LEASE, BUILDS, LOGS, HTTP, FORK, CACHE, WARM, RENDER, RECOVERY)
+    benchmark.name: benchmark for benchmark in (LEASE, BUILDS, LOGS, HTTP, FORK, CACHE, WARM, RENDER, RECOVERY, COMMAND)
 }
 
 

@@ -15,7 +15,7 @@ from ci_daemon.command.session import Failure, Session, pass_session
 from ci_daemon.command.style import CallersCommand
 from ci_daemon.submit.client import ApiError, Client, pipeline_path
 from ci_daemon.submit.follow import Follower
-from ci_daemon.submit.origin import origin_of, slug_of
+from ci_daemon.submit.origin import origin_of, slug_of, slug_of_folder
 from ci_daemon.submit.pack import pack
 from ci_daemon.submit.screen import Screen
 from ci_daemon.submit.summary import summarize
@@ -64,7 +64,11 @@ def _token(_context: click.Context, _parameter: click.Parameter, value: str | No
 
 @click.command(cls=CallersCommand)
 @click.argument("tree", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--pipeline", metavar="SLUG", help="By default named like DIR; made where there is none of that slug.")
+@click.option(
+    "--pipeline",
+    metavar="SLUG",
+    help="By default the only one that DIR declares; made where there is none of that slug.",
+)
 @click.option(
     "--ir",
     "ir_file",
@@ -126,7 +130,7 @@ def submit(
     if not token:
         raise Failure("no API key: set CI_DAEMON_TOKEN to the token that `ci-daemon user add` printed")
     screen = Screen(sys.stderr if session.json else sys.stdout)
-    guessed, pipeline = pipeline is None, pipeline or slug_of(tree)
+    guessed, pipeline = pipeline is None, pipeline or (slug_of_folder(tree) if ir_file else slug_of(tree))
     _check_slug(pipeline)
     origin, ir, archive = origin_of(tree), _ir(tree, ir_file), pack(tree)
     client = Client(url, token)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
+from ci_daemon.submit.declared import declared_slugs
 from storage import slugify
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Origin", "origin_of", "slug_of"]
+__all__ = ["Origin", "origin_of", "slug_of", "slug_of_folder"]
 
 _NO_COMMIT = "0" * 40
 
@@ -42,7 +43,13 @@ def origin_of(tree: Path) -> Origin:
 
 
 def slug_of(tree: Path) -> str:
-    """Return the slug of the pipeline that a tree has where nobody names one: its folder's."""
+    """Return the slug of a tree's pipeline where nobody names one: that of the only one, else the folder's."""
+    declared = declared_slugs(tree)
+    return declared[0] if len(declared) == 1 else slug_of_folder(tree)
+
+
+def slug_of_folder(tree: Path) -> str:
+    """Return the slug of a tree's folder."""
     return slugify(tree.resolve().name) or "main"
 
 

@@ -35,6 +35,16 @@ def test_the_example_passes_with_every_line_under_its_jobs_name(client: Client):
     assert {job["state"] for job in jobs} == {"passed"}
 
 
+def test_a_pipeline_has_its_own_slug_and_not_its_folders(client: Client, tmp_path: Path):
+    (tmp_path / "web-shop" / ".hm").mkdir(parents=True)
+    text = 'import harmont as hm\n@hm.pipeline("release", name="Release")\ndef run():\n    return hm.sh("true")\n'
+    (tmp_path / "web-shop" / ".hm" / "anything.py").write_text(text)
+    done = submit(client, str(tmp_path / "web-shop"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [each["slug"] for each in client.get("pipelines")["data"]] == ["release"]
+    assert client.get("pipelines/release/builds/1/jobs")["data"][0]["name"] == "true"
+
+
 def test_a_failed_build_is_the_exit_code_of_submit(client: Client, tmp_path: Path):
     (tmp_path / "pipeline.json").write_text(one("ls; exit 4"))
     done = submit(client, str(tmp_path), "--pipeline", "demo", "--ir", str(tmp_path / "pipeline.json"))

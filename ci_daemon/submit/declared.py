@@ -1,0 +1,63 @@
+"""The pipelines that a tree's files declare, as far as their text tells: nothing of a tree runs outside of a VM."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["declared_slugs"]
+
+_DSL = "harmont"
+_DECORATOR = "pipeline"
+
+
+def declared_slugs(tree: Path) -> list[str]:
+    """Return the slugs of the pipelines in ``.hm/*.py``, in the order in which the DSL registers them.
+
+    Empty where a file is no Python, or computes a slug: then only rendering it tells.
+    """
+    slugs: list[str] = []
+    try:
+        for file in sorted((tree / ".hm").glob("*.py")):
+            slugs += _slugs(ast.parse(file.read_bytes()))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return []
+    return slugs
+
+
+def _slugs(module: ast.Module) -> Iterator[str]:
+    """Yield the slugs of a file's pipelines. Raises ValueError where one is computed."""
+    names = set(_names(module))
+    for function in ast.walk(module):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for decorator in function.decorator_list:
+                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) in names:
+                    yield _slug(decorator, function.name)
+
+
+def _names(module: ast.Module) -> Iterator[str]:
+    """Yield the names by which a file calls the DSL's decorator."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            yield from (f"{each.asname or each.name}.{_DECORATOR}" for each in node.names if each.name == _DSL)
+        elif isinstance(node, ast.ImportFrom) and node.module == _DSL:
+            yield from (each.asname or each.name for each in node.names if each.name == _DECORATOR)
+
+
+def _slug(call: ast.Call, function: str) -> str:
+    """Return the slug that a decorator gives: its first argument, else the function's name."""
+    given = [*call.args[:1], *(each.value for each in call.keywords if each.arg in {"slug", None})]
+    match given:
+        case []:
+            return function
+        case [ast.Constant(value=str(slug))]:
+            return slug
+        case [ast.Constant(value=None)]:
+            return function
+        case _:
+            message = "the slug is computed"
+            raise ValueError(message)
