@@ -1,4 +1,4 @@
-"""Rendering: from a repository's pipeline files to the v0 IR, in a leased VM (pipeline-ir.md, "Rendering")."""
+"""Rendering of pipeline files to the v0 IR, in a leased VM (pipeline-ir.md, "Rendering")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An archive rendered for no build: to see what it comes to, or which pipelines it declares."""
+"""Rendering of an archive without a build: to preview it, or to find the pipelines that it declares."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = ["discover", "render_alone"]
 
 
 def discover(runtime: Runtime, organization: str, slug: str, archive: bytes) -> Envelope:
-    """Return which pipelines an archive declares, for an organization that knows none of that slug.
+    """Return the pipelines that an archive declares, for an organization without a pipeline of that slug.
 
-    A build of the pipeline made for it finds this in the cache. Raises RenderFailed and VmError.
+    The result is cached, so a build of the new pipeline is not rendered again. Raises RenderFailed and VmError.
     """
     image = runtime.images.resolve(None)
     with tempfile.NamedTemporaryFile(suffix=".tar.gz") as file:
@@ -62,9 +62,9 @@ def render_alone(
     organization: str,
     slug: str,
 ) -> Rendered:
-    """Render the pipeline files of an archive on this host, in a VM that is gone afterwards. Needs no actor.
+    """Render an archive's pipeline files in a VM of this host, then destroy the VM. Needs no actor.
 
-    The archive is laid into the VM over SSH. Raises RenderFailed and VmError.
+    The archive is unpacked into the VM over SSH. Raises RenderFailed and VmError.
     """
     with tempfile.TemporaryDirectory() as temporary:
         manifest = Path(temporary, "manifest")

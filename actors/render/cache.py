@@ -1,4 +1,4 @@
-"""What archives were rendered to, kept for builds of the same archive."""
+"""The cache of rendered envelopes, for builds of the same archive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["cache_name", "keep", "sha256_of"]
 
 
 def cache_name(organization: str, pipeline: str, archive: Path, image: str) -> bytes:
-    """Return a hash of everything that an envelope follows from, but the time."""
+    """Return a hash of everything that determines an envelope, except the time."""
     parts = (organization, pipeline, sha256_of(archive), dsl_version(), image)
     return hashlib.sha256(json.dumps(parts).encode()).digest()
 
@@ -32,7 +32,7 @@ def sha256_of(archive: Path) -> str:
 
 
 def keep(runtime: Runtime, name: bytes, rendered: Rendered) -> None:
-    """Keep an envelope for builds of the same archive, until one of its cache keys would be another."""
+    """Keep an envelope for ``cache_seconds``, or until one of its cache keys would change."""
     now = runtime.clock.now()
     until = now + timedelta(seconds=runtime.settings.render.cache_seconds)
     holds = Envelope.parse(rendered.envelope).holds_until(now.timestamp())

@@ -1,4 +1,4 @@
-"""The DSL of pipeline files on its way into a VM: the installed package as a zip archive that Python imports from."""
+"""The DSL of pipeline files: the installed package as a zip archive, for Python in a VM to import."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _NAME = "harmont"
 
 
 def dsl_version() -> str:
-    """Return the version that is installed."""
+    """Return the installed version of the DSL."""
     return version(_NAME)
 
 
 def packed_dsl() -> bytes:
-    """Return the package's modules as a zip archive, some tens of kB."""
+    """Return the package's modules as a zip archive of some tens of kB."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, source in _modules(files(_NAME), _NAME):

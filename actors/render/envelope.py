@@ -19,9 +19,9 @@ _LONGEST = 2**40
 
 
 class RenderFailed(Exception):
-    """A build cannot be rendered, and that is the caller's fault; the message is its ``error_message``.
+    """A build cannot be rendered through the caller's fault; the message is its ``error_message``.
 
-    ``log`` is what the pipeline files had printed until then.
+    ``log`` is the output of the pipeline files so far.
     """
 
     def __init__(self, message: str, log: bytes = b"") -> None:
@@ -36,7 +36,7 @@ class RenderFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One pipeline as the repository declares it; ``definition`` is its v0 IR, which nobody has looked at yet."""
+    """One pipeline as its repository declares it; ``definition`` is its v0 IR, not yet validated."""
 
     slug: str
     name: str
@@ -46,12 +46,12 @@ class Declared:
 
     @property
     def declaration(self) -> Declaration:
-        """What the storage keeps of it."""
+        """The part of it that the storage keeps."""
         return Declaration(self.name, self.allow_manual, self.triggers)
 
     @property
     def pipeline_ir(self) -> str:
-        """The definition as a document. Raises RenderFailed where it is nested too deeply to be one."""
+        """The definition as JSON text. Raises RenderFailed if it is nested too deeply."""
         try:
             return json.dumps(self.definition)
         except RecursionError as error:
@@ -66,7 +66,7 @@ class Envelope:
 
     @classmethod
     def parse(cls, text: str) -> Envelope:
-        """Read what a VM says that the envelope is. Raises RenderFailed."""
+        """Parse the envelope that a VM returned, which is untrusted. Raises RenderFailed."""
         try:
             document = json.loads(text)
             if document["schema_version"] != "1":
@@ -77,11 +77,11 @@ class Envelope:
             raise RenderFailed(message) from error
 
     def find(self, slug: str) -> Declared | None:
-        """Return the pipeline of a slug."""
+        """Return the pipeline with this slug, or None."""
         return next((each for each in self.pipelines if each.slug == slug), None)
 
     def wanted(self, slug: str) -> Declared:
-        """Return the pipeline of a slug, or the only one that there is. Raises RenderFailed."""
+        """Return the pipeline with this slug, or the only pipeline there is. Raises RenderFailed."""
         if not self.pipelines:
             message = "the pipeline files registered no pipeline"
             raise RenderFailed(message)
@@ -92,9 +92,10 @@ class Envelope:
         return found
 
     def holds_until(self, now: float) -> float | None:
-        """Return when rendering the same files again gives other cache keys, in seconds since the epoch; None is never.
+        """Return when rendering the same files again gives other cache keys; None if it never does.
 
-        The DSL puts ``now // duration`` into the key of a step that is cached for a time.
+        In seconds since the epoch, as ``now`` is. The DSL puts ``now // duration`` into the key of a step that is
+        cached for a time.
         """
         ends = [(now // seconds + 1) * seconds for each in self.pipelines for seconds in _durations(each.definition)]
         return min(ends, default=None)
@@ -112,7 +113,10 @@ def _declared(document: dict[str, Any]) -> Declared:
 
 
 def _durations(value: object) -> Iterator[int]:
-    """Yield the seconds of every cache policy ``ttl`` in a definition, at whatever depth, but of those without end."""
+    """Yield the seconds of every ``ttl`` cache policy in a definition, at any depth.
+
+    Durations that are not positive, or longer than `_LONGEST`, are left out.
+    """
     pending = [value]
     while pending:
         match pending.pop():

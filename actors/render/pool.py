@@ -1,4 +1,4 @@
-"""The render pool: which builds are rendered now, and which wait (pipeline-ir.md, "Rendering")."""
+"""The render pool: renders builds, a few at a time (pipeline-ir.md, "Rendering")."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _DESTROY = "destroy a VM"
 
 
 class RenderPool(Supervised):
-    """Renders builds in VMs that are not the jobs', so that no plan waits behind a queue of them.
+    """Renders builds in VMs of its own, so that no build waits for its plan behind a queue of jobs.
 
-    The queue is the storage: renders that are not over. What an earlier pool had begun is begun anew.
+    The queue is the storage: the unfinished renders. A render that an earlier pool began starts again.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -34,19 +34,19 @@ class RenderPool(Supervised):
         self._draining = False
 
     def begin(self) -> None:
-        """Begin what waits, and end the VMs of an earlier pool, which nobody comes back to."""
+        """Destroy the VMs of an earlier pool, which are not used again, and start the waiting renders."""
         for lease in self._runtime.storage.leases.live():
             if lease.build_id is not None:
                 self.work(_DESTROY, partial(release, self._runtime.storage, self._runtime.provider, lease))
         self._serve()
 
     def teardown(self) -> None:
-        """Give up the VMs; the builds stay as they are, for a successor."""
+        """Abandon the renders; their builds stay as they are, for a successor."""
         for rendering in self._under_way.values():
             rendering.abandon()
 
     def handle(self, message: object) -> None:
-        """Begin, end, cancel."""
+        """Start, finish and cancel renders."""
         match message:
             case Demand() | Look():
                 self._serve()
@@ -66,7 +66,10 @@ class RenderPool(Supervised):
                 self._over(int(task))
 
     def _serve(self) -> None:
-        """Begin renders for as long as there is room: the oldest of an organization that has the fewest under way."""
+        """Start renders while there is room.
+
+        First comes the organization with the fewest running renders, and of its builds the oldest.
+        """
         if self._draining:
             return
         waiting = [each for each in self._runtime.storage.renders.unfinished() if each.build_id not in self._under_way]
@@ -79,7 +82,7 @@ class RenderPool(Supervised):
             self._begin(render)
 
     def _stands_still(self) -> bool:
-        """Tell whether renders wait for the same reasons as jobs do; it is the lease pool that has room made."""
+        """Tell whether the host starts nothing now; if its disk is short, ask the lease pool for room."""
         still = standstill(self._runtime.storage, self._runtime.settings.pool.low_disk_gb)
         if still is not None and still.lacking:
             post(self._runtime.crew.pool, Demand())
@@ -90,7 +93,7 @@ class RenderPool(Supervised):
         self.work(str(render.build_id), rendering.run)
 
     def _cancel(self, cancel: CancelBuild) -> None:
-        """Cancel a build that is not planned yet; one that is, since, is its supervisor's."""
+        """Cancel a build without a plan; if it was planned meanwhile, leave that to its supervisor."""
         storage = self._runtime.storage
         if storage.renders.cancel(cancel.build_id):
             build = storage.builds.get(cancel.build_id)

@@ -1,4 +1,4 @@
-"""One build's way from its source to its envelope, in a VM of its own (pipeline-ir.md, "Rendering")."""
+"""The rendering of one build in a VM of its own (pipeline-ir.md, "Rendering")."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class Rendering:
-    """Renders one build, on a worker thread. Begun anew after a crash: what an earlier VM came to is not looked for."""
+    """Renders one build on a worker thread. After a crash it starts again, in a new VM."""
 
     def __init__(self, runtime: Runtime, render: Render) -> None:
         self._runtime = runtime
@@ -40,17 +40,17 @@ class Rendering:
 
     @property
     def organization_id(self) -> int:
-        """Whose build it is."""
+        """The organization of the build."""
         return self._render.organization_id
 
     def abandon(self) -> None:
-        """Have `run` end, soon, and leave the build as it is. Idempotent."""
+        """Make `run` end soon and leave the build as it is. Idempotent."""
         self._abandoned.set()
         for link in tuple(self._links):
             link.abandon()
 
     def run(self) -> None:
-        """Render, plan and record, whichever way that ends; a VM that is lost is replaced by another."""
+        """Render the build and record its plan or its failure. If the VM fails, retry in another."""
         build = self._runtime.storage.builds.get(self._render.build_id)
         retries = self._runtime.settings.jobs.service_retries
         while build is not None and not self._abandoned.is_set():
@@ -69,7 +69,7 @@ class Rendering:
             return
 
     def _render_in_vm(self, build: Build) -> None:
-        """Make the VM, do everything in it, and record before it goes, so that nobody waits for its end."""
+        """Render in a new VM, and record the result before destroying the VM, which takes time."""
         settings, storage = self._runtime.settings.render, self._runtime.storage
         with self._vm() as (lease, link):
             archive = self._fetched(build, link)
@@ -84,7 +84,7 @@ class Rendering:
             settle(self._runtime, build, rendered)
 
     def _fetched(self, build: Build, link: Link) -> Path:
-        """Bring the source into the VM's workspace; return the archive, which the host has from here on."""
+        """Put the source into the VM's workspace; return the archive's path on the host."""
         storage, settings = self._runtime.storage, self._runtime.settings.render
         archive, url = storage.sources.path(build.uuid), self._render.source_url
         describe = partial(

@@ -1,4 +1,4 @@
-"""The configuration section of renders, with its defaults."""
+"""The configuration section ``[render]``, with its defaults."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class RenderSettings:
-    """Section ``[render]``: how builds get their plan that bring source and no ``pipeline_ir``.
+    """Section ``[render]``: rendering of builds that bring source and no ``pipeline_ir``.
 
-    So many are rendered at once as ``vms`` says, in VMs beside those of jobs, of ``cpu``, ``memory_gb`` and ``disk_gb``
-    each, from the default image. Fetching the source has ``fetch_timeout`` seconds, loading the pipeline files
-    ``timeout``. A source that is fetched from elsewhere may have ``max_source_mb``. What an archive is rendered to
-    serves for ``cache_seconds``; 0 renders each build anew. ``register`` lets a build by repository make the pipeline
-    that its archive declares.
+    At most ``vms`` builds are rendered at once, each in a VM of the default image with ``cpu``, ``memory_gb`` and
+    ``disk_gb``, beside the VMs of jobs. Fetching the source may take ``fetch_timeout`` seconds, loading the pipeline
+    files ``timeout`` seconds. A source fetched from a URL may have ``max_source_mb``. The render of an archive is
+    cached for ``cache_seconds``; with 0 every build is rendered. With ``register``, a build by repository creates the
+    pipeline that its archive declares.
     """
 
     vms: int = 2
@@ -44,5 +44,5 @@ class RenderSettings:
 
     @property
     def shape(self) -> Shape:
-        """Return what each VM has."""
+        """The shape of each VM."""
         return Shape(self.cpu, self.memory_gb, self.disk_gb)

@@ -1,4 +1,4 @@
-"""What a build was rendered to, recorded: its plan, or why there is none (pipeline-ir.md, "Rendering")."""
+"""The record of a render: the build's plan, or why it has none (pipeline-ir.md, "Rendering")."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _log = logging.getLogger(__name__)
 
 
 def plan_from_cache(runtime: Runtime, build: Build) -> bool:
-    """Plan a build from what its archive was rendered to before; False where it was not, or is not on this host."""
+    """Plan a build from an earlier render of the same archive; False if there is none.
+
+    Also False if the archive is not on this host, or does not match the build's SHA-256.
+    """
     if not build.has_source:
         return False
     archive = runtime.storage.sources.path(build.uuid)
@@ -35,7 +38,7 @@ def plan_from_cache(runtime: Runtime, build: Build) -> bool:
 
 
 def settle(runtime: Runtime, build: Build, rendered: Rendered) -> None:
-    """Record what a build was rendered to: its plan, or why there is none."""
+    """Record the result of a render: the build's plan, or why it has none."""
     pipeline = runtime.storage.pipelines.by_id(build.pipeline_id)
     if pipeline is None:
         return
@@ -58,14 +61,14 @@ def settle(runtime: Runtime, build: Build, rendered: Rendered) -> None:
 
 
 def _follow(runtime: Runtime, build: Build, pipeline: Pipeline, envelope: Envelope) -> None:
-    """Take in what the repository declares on its main branch."""
+    """Store the pipelines that the repository declares, if the build is of its default branch."""
     if pipeline.repo_name is not None and build.branch == pipeline.default_branch:
         declared = {each.slug: each.declaration for each in envelope.pipelines}
         runtime.storage.declarations.follow(pipeline.organization_id, pipeline.repo_name, declared)
 
 
 def refuse(runtime: Runtime, build: Build, code: str, message: str, log: bytes) -> None:
-    """Fail a build that cannot be rendered or planned, with what its pipeline files printed."""
+    """Fail a build that cannot be rendered or planned, and keep the output of its pipeline files."""
     _write_log(runtime, build, log)
     if runtime.storage.renders.refuse(build.id, code, message):
         runtime.observations.rendered(code)
@@ -73,7 +76,7 @@ def refuse(runtime: Runtime, build: Build, code: str, message: str, log: bytes) 
 
 
 def _write_log(runtime: Runtime, build: Build, log: bytes) -> None:
-    """Keep what the pipeline files printed, once; a plan is worth more than a log for which there is no room."""
+    """Keep the output of the pipeline files, once. If it cannot be written, the build still gets its plan."""
     try:
         if log and not runtime.storage.logs.reader(build.uuid, RENDER_LOG).exists():
             with runtime.storage.logs.writer(build.uuid, RENDER_LOG, 1) as writer:

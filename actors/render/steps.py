@@ -1,4 +1,4 @@
-"""What is done in a VM to render a pipeline: source in, pipeline files loaded (pipeline-ir.md, "Rendering")."""
+"""The steps of a render in its VM: fetch the source, load the pipeline files (pipeline-ir.md)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["describe", "fetch", "load", "take_back", "unpack"]
 
-_ARCHIVE = "/var/tmp/ci-daemon-source/source.tar.gz"  # noqa: S108 - in the VM, before anybody else is there
+_ARCHIVE = "/var/tmp/ci-daemon-source/source.tar.gz"  # noqa: S108 - in the VM, before any user code runs
 _WORKSPACE = "/workspace"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ENV = {"PATH": _PATH, "HOME": "/root", "LANG": "C.UTF-8"}
@@ -37,9 +37,9 @@ _WHY_KILLED = "it was killed, perhaps because it needed more memory than the VM 
 def fetch(
     connection: vms.Connection, url: str, *, token: str | None, sha256: str, max_bytes: int, timeout: float
 ) -> None:
-    """Have the VM download an archive and check it against its SHA-256, where that is given.
+    """Download an archive in the VM, and check its SHA-256 if one is given (pipeline-ir.md, "Rendering").
 
-    Raises RenderFailed for what is the archive's or its server's fault, VmError for what is the VM's.
+    Raises RenderFailed if the archive or its server is at fault, VmError if the VM is.
     """
     wanted = {"url": url, "token": token, "sha256": sha256, "max_bytes": max_bytes, "into": _ARCHIVE}
     try:
@@ -51,7 +51,10 @@ def fetch(
 
 
 def take_back(connection: vms.Connection, max_bytes: int, timeout: float) -> Iterator[bytes]:
-    """Yield the archive that the VM has fetched, so that jobs are laid from it too. Raises RenderFailed and VmError."""
+    """Yield the archive that the VM has fetched, so that the build's jobs get their source from it too.
+
+    Raises RenderFailed if it has more than ``max_bytes``, and VmError.
+    """
     size = 0
     with connection.stream(f"exec cat {_ARCHIVE}", timeout=timeout) as blocks:
         for block in blocks:
@@ -62,7 +65,7 @@ def take_back(connection: vms.Connection, max_bytes: int, timeout: float) -> Ite
 
 
 def unpack(connection: vms.Connection, timeout: float) -> None:
-    """Unpack the archive that the VM has fetched, and the host has checked, and remove it. Raises as `fetch` does."""
+    """Unpack the fetched archive in the VM and remove it; the host has checked it. Raises as `fetch` does."""
     program = vms.script("confined", workspace=_WORKSPACE, program="exec tar -xzmof -")
     done = connection.run(f"exec <{_ARCHIVE}; rm -f {_ARCHIVE}\n{program}", timeout=timeout)
     if done.exit_code != 0:
@@ -70,7 +73,7 @@ def unpack(connection: vms.Connection, timeout: float) -> None:
 
 
 def describe(archive: Path, manifest: Path, max_bytes: int, sha256: str) -> None:
-    """Look through an archive on the host and write its manifest, as is done for jobs. Raises RenderFailed."""
+    """Check an archive on the host and write its manifest, as for jobs. Raises RenderFailed."""
     try:
         vms.describe_source(archive, manifest, max_bytes=max_bytes, sha256=sha256)
     except vms.SourceError as error:
@@ -78,10 +81,10 @@ def describe(archive: Path, manifest: Path, max_bytes: int, sha256: str) -> None
 
 
 def load(connection: vms.Connection, organization: str, slug: str, settings: RenderSettings) -> Rendered:
-    """Load the pipeline files in the VM's workspace and return their envelope, which nobody has looked at yet.
+    """Load the pipeline files in the VM's workspace and return their envelope, not yet validated.
 
-    The slugs of the organization and the pipeline go into the keys of cached steps. Raises RenderFailed, which has what
-    was printed as its ``log``, and VmError.
+    The slugs of the organization and the pipeline go into the keys of cached steps. Raises RenderFailed, with the
+    output so far as its ``log``, and VmError.
     """
     wanted = {
         "loader": program("load"),
@@ -117,6 +120,6 @@ def load(connection: vms.Connection, organization: str, slug: str, settings: Ren
 
 
 def _python(name: str) -> str:
-    """Return the shell script that runs a program of ours with nothing of the VM's environment."""
+    """Return a shell script that runs a program of `guest` with none of the VM's environment."""
     env = " ".join(f"{key}={value}" for key, value in _ENV.items())
     return f"exec env -i {env} python3 -I -c {shlex.quote(program(name))}"

@@ -1,4 +1,4 @@
-"""The VM in which an archive is rendered, held to its disk, and its end."""
+"""The VM in which an archive is rendered: creation, disk limit and destruction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def running(storage: Storage, provider: vms.Provider, lease: Lease, link: Link) -> Iterator[vms.Connection]:
-    """Make the VM of a lease and connect to it; it is gone afterwards. Raises VmError and Abandoned."""
+    """Make the VM of a lease and connect to it; destroy it afterwards. Raises VmError and Abandoned."""
     try:
         link.check()
         provider.create(spec_of(lease))
@@ -39,7 +39,7 @@ def running(storage: Storage, provider: vms.Provider, lease: Lease, link: Link) 
 
 
 def release(storage: Storage, provider: vms.Provider, lease: Lease) -> None:
-    """Destroy the VM and end its lease, which stays for the reaper where that fails."""
+    """Destroy the VM and end its lease; if that fails, leave both to the reaper."""
     try:
         provider.destroy(lease.uuid)
     except vms.VmError as error:
@@ -52,11 +52,14 @@ def release(storage: Storage, provider: vms.Provider, lease: Lease) -> None:
 def held_to_disk(
     storage: Storage, provider: vms.Provider, lease: Lease, link: Link, host_disk: HostDisk, *, min_free: int
 ) -> Iterator[None]:
-    """Give up on a VM that fills its disk, or the host's below ``min_free`` bytes. Raises RenderFailed then."""
+    """Abandon the VM if it fills its disk, or leaves the host less than ``min_free`` bytes of disk.
+
+    Raises RenderFailed in that case.
+    """
     over, full = threading.Event(), threading.Event()
 
     def watch() -> None:
-        with ExitStack() as ended, suppress(vms.VmError, OSError):  # it is on its way out
+        with ExitStack() as ended, suppress(vms.VmError, OSError):  # the VM is being destroyed
             ended.callback(host_disk.forget, lease.uuid)
             while not over.is_set():
                 disk, free = provider.disk(lease.uuid), shutil.disk_usage(storage.directory).free

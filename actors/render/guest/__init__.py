@@ -1,4 +1,4 @@
-"""Programs that run in the VM, on whatever `python3` its image has; they travel there as text."""
+"""Programs that run in the VM on its image's own `python3`, and are sent there as text."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ __all__ = ["program"]
 
 
 def program(name: str) -> str:
-    """Return the text of one."""
+    """Return the source text of a program."""
     return files(__name__).joinpath(f"{name}.py").read_text(encoding="utf-8")

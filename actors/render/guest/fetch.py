@@ -1,7 +1,7 @@
-"""Download a source archive; runs in the VM, before anything of the user's does.
+"""Download a source archive; runs in the VM, before any user code.
 
-On stdin it takes one JSON object: ``url``, ``token`` (or null), ``sha256`` (or ""), ``max_bytes`` and ``into``. It
-exits with 1 and a sentence on stderr where there is no such archive to be had.
+On stdin it takes one JSON object: ``url``, ``token`` (or null), ``sha256`` (or ""), ``max_bytes`` and ``into``. If
+the download fails, it exits with 1 and a sentence on stderr.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SILENCE = 30.0
 
 
 def main() -> None:
-    """Fetch what stdin asks for."""
+    """Download the archive that stdin asks for."""
     wanted = json.load(sys.stdin)
     try:
         digest = _download(wanted)
@@ -31,15 +31,15 @@ def main() -> None:
         sys.exit(f"the source has the SHA-256 {digest}, expected was {wanted['sha256']}")
 
 
-def _download(wanted: dict) -> str:  # type: ignore[type-arg] # whatever JSON it is
+def _download(wanted: dict) -> str:  # type: ignore[type-arg] # a JSON object
     """Write the archive and return its SHA-256."""
     headers = {"User-Agent": "ci-daemon"}
     if wanted["token"]:
         headers["Authorization"] = "Bearer " + wanted["token"]
-    request = urllib.request.Request(wanted["url"], headers=headers)  # noqa: S310 - the opener knows http and https alone
+    request = urllib.request.Request(wanted["url"], headers=headers)  # noqa: S310 - the opener knows only http and https
     digest = hashlib.sha256()
     size = 0
-    os.makedirs(os.path.dirname(wanted["into"]), exist_ok=True)  # noqa: PTH103, PTH120 - as little as will do
+    os.makedirs(os.path.dirname(wanted["into"]), exist_ok=True)  # noqa: PTH103, PTH120 - saves an import
     with _opener().open(request, timeout=_SILENCE) as response, open(wanted["into"], "wb") as file:  # noqa: PTH123
         while block := response.read(_BLOCK):
             size += len(block)
@@ -51,7 +51,7 @@ def _download(wanted: dict) -> str:  # type: ignore[type-arg] # whatever JSON it
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """Return what speaks http and https, follows ten redirects among them, and heeds no proxy."""
+    """Return an opener that speaks only http and https, follows up to ten redirects, and uses no proxy."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.HTTPHandler(),

@@ -1,5 +1,6 @@
-"""Load a repository's pipeline files and write their envelope; runs in the VM, in one process with the user's code.
+"""Load a repository's pipeline files and write their envelope.
 
+Runs in the VM, in one process with the user's code.
 Arguments: the DSL's archive, and the descriptor that takes the envelope. The working directory is the repository's
 root.
 """
@@ -23,10 +24,10 @@ def main() -> None:
     dsl, result = sys.argv[1], int(sys.argv[2])
     sys.path.insert(0, dsl)
     sys.dont_write_bytecode = True
-    import harmont  # noqa: PLC0415 - it is there from here on
+    import harmont  # noqa: PLC0415 - importable only from here on
 
     sys.argv[:] = [""]
-    sys.path.append(os.getcwd())  # noqa: PTH109 - what it is, not a path
+    sys.path.append(os.getcwd())  # noqa: PTH109 - a string, as sys.path wants
     for path in sorted(pathlib.Path(".hm").glob("*.py")):
         spec = importlib.util.spec_from_file_location(f"_harmont_{path.stem}", path)
         assert spec is not None and spec.loader is not None  # noqa: S101, PT018 - a .py file always has one
@@ -38,7 +39,7 @@ def main() -> None:
 
 
 def _say_what_failed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print a traceback that begins in the pipeline files, not with the frames that led to them."""
+    """Print a traceback that begins in the pipeline files, without the loader's frames."""
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith("<"):
         trace = trace.tb_next
     traceback.print_exception(kind, error, trace)

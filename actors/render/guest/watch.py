@@ -1,9 +1,9 @@
 """Run the loader, bound its time and its output, and report; runs in the VM, as the loader's parent.
 
-On stdin it takes a line of JSON with ``loader`` (its text), ``env``, ``folder``, ``seconds``, and how much to keep of
-each stream, ``log_bytes``, ``stderr_bytes`` and ``result_bytes``; and then the DSL as a zip archive. On stdout it gives
-one JSON object: ``exit_code`` (null where time ran out), and ``result``, ``stderr`` and ``log``, the beginnings of what
-there was, in base64. A result that is too long has one byte more than it may.
+On stdin it takes a line of JSON, and then the DSL as a zip archive. The line has ``loader`` (its text), ``env``,
+``folder``, ``seconds``, and how much to keep of each stream: ``log_bytes``, ``stderr_bytes`` and ``result_bytes``.
+On stdout it gives one JSON object: ``exit_code`` (null if time ran out), and the beginnings of ``result``, ``stderr``
+and ``log`` in base64. A result that is too long has one byte more than ``result_bytes``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _LAST_WORDS = 1.0
 
 
 def main() -> None:
-    """Do what stdin asks for."""
+    """Run the loader as stdin asks, and print the report."""
     wanted = json.loads(sys.stdin.buffer.readline())
-    archive = os.path.join(tempfile.mkdtemp(), "dsl.zip")  # noqa: PTH118 - as little as will do
+    archive = os.path.join(tempfile.mkdtemp(), "dsl.zip")  # noqa: PTH118 - saves an import
     with open(archive, "wb") as file:  # noqa: PTH123
         file.write(sys.stdin.buffer.read())
     result, theirs = os.pipe()
@@ -71,7 +71,10 @@ class _Kept:
 
 
 def _follow(process: subprocess.Popen[bytes], readers: dict[int, tuple[_Kept, ...]], deadline: float) -> int | None:
-    """Read all streams until the loader has ended and a moment longer, whoever holds them; return its exit code."""
+    """Read all streams until the loader has ended and a moment longer; return its exit code.
+
+    The loader's children may hold the streams open, so their end is not waited for. None if time ran out.
+    """
     with selectors.DefaultSelector() as selector:
         for descriptor in readers:
             os.set_blocking(descriptor, False)
