@@ -1,4 +1,4 @@
-"""How long the logs and artifacts of finished builds are kept, and how much of them (engine.md, "Logs")."""
+"""How long the logs and artifacts of finished builds, and the audit, are kept, and how much (engine.md, "Logs")."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class RetentionSettings:
-    """Section ``[retention]``: what is kept of finished builds. 0 days are for ever, 0 GB are no budget.
+    """Section ``[retention]``: what is kept of finished builds, and of the audit. 0 days are for ever, 0 GB no budget.
 
     Over its budget a kind is removed from the build on that finished first. Builds and the ledger stay whatever goes.
     """
@@ -32,6 +32,7 @@ class RetentionSettings:
     logs_gb: float = 0.0
     artifacts_days: int = 90
     artifacts_gb: float = 0.0
+    audit_days: int = 365
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -59,10 +60,11 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What went, or is to go, of each kind."""
+    """What went, or is to go, of each kind; ``audit`` counts entries."""
 
     logs: Share
     artifacts: Share
+    audit: int = 0
 
 
 def due(oldest_first: Iterable[Kept], before: datetime | None, excess: int) -> Iterator[Kept]:
@@ -79,13 +81,15 @@ def due(oldest_first: Iterable[Kept], before: datetime | None, excess: int) -> I
 def preview(storage: Storage, settings: RetentionSettings, now: datetime) -> Expired:
     """Say what is due, and remove nothing."""
     logs, artifacts = _rules(storage, settings)
-    return Expired(Share.of(logs.due(now)), Share.of(artifacts.due(now)))
+    audit = storage.audit.expirable(now - settings.audit_days * _DAY) if settings.audit_days else 0
+    return Expired(Share.of(logs.due(now)), Share.of(artifacts.due(now)), audit)
 
 
 def expire(storage: Storage, settings: RetentionSettings, now: datetime) -> Expired:
     """Remove what is due, and what an earlier process began to remove."""
     logs, artifacts = _rules(storage, settings)
-    return Expired(logs.expire(now), artifacts.expire(now))
+    audit = storage.audit.expire(now - settings.audit_days * _DAY) if settings.audit_days else 0
+    return Expired(logs.expire(now), artifacts.expire(now), audit)
 
 
 @dataclass(frozen=True, slots=True)

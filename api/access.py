@@ -66,6 +66,7 @@ class Access:
         token = bearer(req)
         if token is None:
             raise ApiError.unauthorized(_SEND_ONE)
+        req.context.caller = self._storage.tokens.caller(token)
         if not self._storage.tokens.revoke(token):
             raise self._no_good(req)
 
@@ -80,6 +81,7 @@ class Access:
         caller = self._storage.tokens.caller(token)
         if caller is None:
             raise self._no_good(req)
+        req.context.caller = caller
         return caller
 
     def member(self, req: falcon.Request, org: str, at_least: Role = Role.MEMBER) -> Member:

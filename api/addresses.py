@@ -31,6 +31,18 @@ class Addresses:
 
     def of(self, req: falcon.Request) -> str:
         """Return what names the caller: an IPv4 address, or the /64 network that one IPv6 subscriber has whole."""
+        caller = self._caller(req)
+        if isinstance(caller, IPv6Address):
+            return str(ip_network((caller, _ONE_SUBSCRIBER), strict=False))
+        return req.remote_addr if caller is None else str(caller)
+
+    def exactly(self, req: falcon.Request) -> str:
+        """Return the caller's own address."""
+        caller = self._caller(req)
+        return req.remote_addr if caller is None else str(caller)
+
+    def _caller(self, req: falcon.Request) -> _Address | None:
+        """Return the caller's address; None where the connection has none."""
         caller = _parsed(req.remote_addr)
         claimed = (req.get_header("X-Forwarded-For") or "").split(",")
         while caller is not None and claimed and self._trusts(caller):
@@ -38,11 +50,7 @@ class Addresses:
             if before is None:
                 break
             caller = before
-        if caller is None:
-            return req.remote_addr
-        if isinstance(caller, IPv6Address):
-            return str(ip_network((caller, _ONE_SUBSCRIBER), strict=False))
-        return str(caller)
+        return caller
 
     def _trusts(self, address: _Address) -> bool:
         return any(address in network for network in self._trusted)

@@ -12,6 +12,7 @@ from api.access_log import AccessLog
 from api.addresses import Addresses
 from api.api_tokens import ApiTokens
 from api.artifacts import Artifacts
+from api.audit import AuditTrail
 from api.billing import Billing
 from api.build_intake import BuildIntake
 from api.builds import Builds
@@ -145,7 +146,8 @@ def create_app(
 
     app = falcon.App(request_type=ApiRequest)
     app.req_options.strip_url_path_trailing_slash = True
-    for middleware in (AccessLog(), RequestMetrics(registry), Headers(), Cors(settings.cors_origins), Head()):
+    audit = AuditTrail(storage, routes, Addresses(settings.trusted_proxies))
+    for middleware in (AccessLog(), RequestMetrics(registry), Headers(), Cors(settings.cors_origins), Head(), audit):
         app.add_middleware(middleware)
     ErrorAnswers(settings.url).install(app)
     routes.install(app)

@@ -96,6 +96,7 @@ def read_optional_body(req: falcon.Request, model: type[_Body]) -> _Body:
 
 def answer(resp: falcon.Response, record: BaseModel, status: int = 200) -> None:
     """Answer with a record as JSON."""
+    resp.context.record = record
     resp.status = status
     resp.content_type = falcon.MEDIA_JSON
     resp.data = record.model_dump_json().encode()

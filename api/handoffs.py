@@ -128,13 +128,13 @@ class Handoffs:
         """Claim the session that waits under a nonce. Ask once a second until it is there."""
         self._limits.of_address(req, resp)
         body = read_optional_body(req, CliClaimRequest)
-        self._hand_over(resp, self._storage.handoffs.claim(body.nonce or ""))
+        self._hand_over(req, resp, self._storage.handoffs.claim(body.nonce or ""))
 
     @operation("cliClaimV2", _SESSION, body=CliClaimV2Request, errors=_TAKES, security="public")
     def on_post_claim_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Claim the session that waits under a nonce. Ask once a second until it is there."""
         self._limits.of_address(req, resp)
-        self._hand_over(resp, self._storage.handoffs.claim(read_body(req, CliClaimV2Request).nonce))
+        self._hand_over(req, resp, self._storage.handoffs.claim(read_body(req, CliClaimV2Request).nonce))
 
     @operation("cliCode", _NEW_CODE, errors=_MINTS)
     def on_post_code(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -151,13 +151,13 @@ class Handoffs:
         """Redeem a code for its session. Case, spaces and dashes do not matter."""
         self._limits.of_address(req, resp)
         body = read_optional_body(req, CliRedeemRequest)
-        self._hand_over(resp, self._storage.handoffs.redeem(body.code or ""))
+        self._hand_over(req, resp, self._storage.handoffs.redeem(body.code or ""))
 
     @operation("cliRedeemV2", _SESSION, body=CliRedeemV2Request, errors=_TAKES, security="public")
     def on_post_redeem_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Redeem a code for its session. Case, spaces and dashes do not matter."""
         self._limits.of_address(req, resp)
-        self._hand_over(resp, self._storage.handoffs.redeem(read_body(req, CliRedeemV2Request).code))
+        self._hand_over(req, resp, self._storage.handoffs.redeem(read_body(req, CliRedeemV2Request).code))
 
     def _signed_in(self, req: falcon.Request, resp: falcon.Response) -> Caller:
         self._limits.of_address(req, resp)
@@ -170,9 +170,9 @@ class Handoffs:
         resp.cache_control = ["no-store"]
         answer(resp, CliCodeResponse(code=self._storage.handoffs.issue_code(caller.user.id)))
 
-    @staticmethod
-    def _hand_over(resp: falcon.Response, token: str | None) -> None:
+    def _hand_over(self, req: falcon.Request, resp: falcon.Response, token: str | None) -> None:
         if token is None:
             raise ApiError("cli_code_invalid", "nothing waits here: it is unknown, used, expired, or not there yet")
+        req.context.caller = self._storage.tokens.caller(token)
         resp.cache_control = ["no-store"]
         answer(resp, CliTokenResponse(token=token))

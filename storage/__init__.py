@@ -54,6 +54,8 @@ from storage.masking import Masker
 from storage.records import (
     Artifact,
     Attempt,
+    AuditEntry,
+    AuditFilter,
     AwaitingJob,
     Build,
     BuildState,
@@ -118,6 +120,8 @@ __all__ = [
     "Artifact",
     "ArtifactFiles",
     "Attempt",
+    "AuditEntry",
+    "AuditFilter",
     "AwaitingJob",
     "BillingSettings",
     "Build",

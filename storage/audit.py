@@ -1,18 +1,28 @@
-"""The audit: who did by hand what the service does not do by itself. Append-only, as the ledger."""
+"""The audit: who changed what, when, and from where. Append-only; the oldest entries expire."""
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import peewee
+
+from storage.instants import to_micros
 from storage.models import AuditRow
-from storage.records import AuditEntry, Page
-from storage.statements import NEWEST, Columns, Command, Query, insert_into, slot
+from storage.records import AuditEntry, AuditFilter, Page
+from storage.statements import NEWEST, Columns, Command, Query, first, insert_into, slot
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
     from storage.database import Database
 
 __all__ = ["Audit"]
+
+_BATCH = 1000
+"""How many entries expire in one transaction."""
 
 _ENTRY = Columns(
     AuditEntry,
@@ -23,31 +33,111 @@ _ENTRY = Columns(
     AuditRow.action,
     AuditRow.subject,
     AuditRow.note,
+    AuditRow.origin,
+    AuditRow.organization,
 )
 
 
 class Audit:
-    """The acts of operators. Safe in any thread."""
+    """The changes that people made, by the API and on the box. Safe in any thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._insert = Command(database, insert_into(AuditRow))
-        self._page = Query(
-            database,
-            AuditRow.select(*_ENTRY.selected)
-            .where(AuditRow.id < slot("after"))
-            .order_by(AuditRow.id.desc())
-            .limit(slot("limit")),
-            _ENTRY,
+        wanted = (
+            AuditRow.id > slot("past"),
+            AuditRow.id < slot("after"),
+            AuditRow.at >= slot("since"),
+            AuditRow.at < slot("until"),
+            _given("actor", AuditRow.actor == slot("actor")),
+            _given("organization", AuditRow.organization == slot("organization")),
+            _given("action", peewee.Expression(AuditRow.action, "GLOB", slot("action"))),
         )
+        entries = AuditRow.select(*_ENTRY.selected).where(*wanted).limit(slot("limit"))
+        self._newest = Query(database, entries.order_by(AuditRow.id.desc()), _ENTRY)
+        self._following = Query(database, entries.order_by(AuditRow.id), _ENTRY)
+        self._last = Query(database, AuditRow.select(peewee.fn.COALESCE(peewee.fn.MAX(AuditRow.id), 0)), first)
+        self._oldest = Query(
+            database,
+            AuditRow.select(AuditRow.id, AuditRow.at)
+            .where(AuditRow.id > slot("past"))
+            .order_by(AuditRow.id)
+            .limit(_BATCH),
+            lambda row: (int(row[0]), int(row[1])),
+        )
+        self._expire = Command(database, AuditRow.delete().where(AuditRow.id <= slot("last")))
 
-    def write(self, actor: str, action: str, subject: str, note: str) -> None:
+    def write(
+        self,
+        actor: str,
+        action: str,
+        subject: str,
+        note: str,
+        *,
+        origin: str | None = None,
+        organization: str | None = None,
+    ) -> None:
         """Note an act, in the caller's transaction where there is one."""
         with self._database.write():
             self._insert.run(
-                uuid=str(uuid4()), at=self._database.now(), actor=actor, action=action, subject=subject, note=note
+                uuid=str(uuid4()),
+                at=self._database.now(),
+                actor=actor,
+                action=action,
+                subject=subject,
+                note=note,
+                origin=origin,
+                organization=organization,
             )
 
-    def page(self, limit: int, after: int | None) -> Page[AuditEntry]:
-        """Return the entries, newest first, those past the key ``after``."""
-        return self._page.page(limit, lambda entry: entry.id, after=NEWEST if after is None else after)
+    def page(self, limit: int, after: int | None, wanted: AuditFilter = AuditFilter()) -> Page[AuditEntry]:  # noqa: B008 - it is frozen
+        """Return the entries that are ``wanted``, newest first, those past the key ``after``."""
+        return self._newest.page(
+            limit, lambda entry: entry.id, after=NEWEST if after is None else after, past=0, **_slots(wanted)
+        )
+
+    def following(self, past: int, limit: int, wanted: AuditFilter) -> list[AuditEntry]:
+        """Return the oldest entries past the id ``past`` that are ``wanted``, oldest first."""
+        return self._following.all(past=past, after=NEWEST, limit=limit, **_slots(wanted))
+
+    def last_id(self) -> int:
+        """Return the id of the newest entry, 0 where there is none."""
+        return self._last.one() or 0
+
+    def expirable(self, before: datetime) -> int:
+        """Count the entries that `expire` would delete."""
+        return sum(map(len, self._old(before)))
+
+    def expire(self, before: datetime) -> int:
+        """Delete the oldest entries, up to the first that is not from before an instant; return how many."""
+        removed = 0
+        for batch in self._old(before):
+            with self._database.write():
+                removed += self._expire.run(last=batch[-1])
+        return removed
+
+    def _old(self, before: datetime) -> Iterator[list[int]]:
+        """Yield the ids of the oldest entries, batch by batch, up to the first that is not from before an instant."""
+        end, past = to_micros(before), 0
+        while rows := self._oldest.all(past=past):
+            batch = [entry_id for entry_id, _ in takewhile(lambda row: row[1] < end, rows)]
+            if batch:
+                yield batch
+            if len(batch) < len(rows):
+                return
+            past = batch[-1]
+
+
+def _given(name: str, condition: peewee.Node) -> peewee.Node:
+    """Return a condition that holds also where the slot is null."""
+    return peewee.Expression(peewee.Expression(slot(name), "IS", peewee.SQL("NULL")), "OR", condition)
+
+
+def _slots(wanted: AuditFilter) -> dict[str, int | str | None]:
+    return {
+        "since": 0 if wanted.since is None else to_micros(wanted.since),
+        "until": NEWEST if wanted.until is None else to_micros(wanted.until),
+        "actor": wanted.actor,
+        "action": wanted.action,
+        "organization": wanted.organization,
+    }

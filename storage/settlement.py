@@ -39,7 +39,14 @@ class Settlement:
         self._audit = audit
 
     def force_finish(
-        self, build_id: int, state: BuildState, *, actor: str, note: str, billable: bool = True
+        self,
+        build_id: int,
+        state: BuildState,
+        *,
+        actor: str,
+        note: str,
+        origin: str | None = None,
+        billable: bool = True,
     ) -> list[Lease]:
         """End a build as ``failed`` or ``canceled``, and each of its unfinished jobs, with their debits.
 
@@ -74,5 +81,6 @@ class Settlement:
                     if billable:
                         self._leases.kill(lease.id, actor)
             self._builds.move(build_id, build.state, state, error_code=code, error_message=note)
-            self._audit.write(actor, f"force-finish {state}", build.name, note)
+            action, organization = f"force-finish {state}", build.organization_slug
+            self._audit.write(actor, action, build.name, note, origin=origin, organization=organization)
         return held

@@ -33,7 +33,8 @@ def run(session: Session, *, dry_run: bool) -> None:
     with session.storage() as storage:
         gone = (preview if dry_run else expire)(storage, settings, now)
     verb = "would remove" if dry_run else "removed"
-    said = f"{verb} {_said('logs', gone.logs)} and {_said('artifacts', gone.artifacts)}"
+    kinds = _said("logs", gone.logs), _said("artifacts", gone.artifacts), f"{gone.audit} entries of the audit"
+    said = f"{verb} {kinds[0]}, {kinds[1]} and {kinds[2]}"
     session.answer({"dry_run": dry_run, **asdict(gone)}, said)
 
 

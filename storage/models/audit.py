@@ -1,5 +1,5 @@
 # ruff: noqa: D106 - a model's Meta only names its table
-"""What operators did by hand."""
+"""Who changed what."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["AuditRow"]
 
 
 class AuditRow(peewee.Model):
-    """One act of an operator; never changed, never deleted."""
+    """One act; never changed, and deleted only as the oldest."""
 
     id = peewee.AutoField()
     uuid = peewee.TextField()
@@ -20,6 +20,8 @@ class AuditRow(peewee.Model):
     action = peewee.TextField()
     subject = peewee.TextField()
     note = peewee.TextField()
+    origin = peewee.TextField(null=True)
+    organization = peewee.TextField(null=True)
 
     class Meta:
         table_name = "audit_entries"

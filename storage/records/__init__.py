@@ -19,7 +19,7 @@ from storage.records.accounts import (
     User,
 )
 from storage.records.artifacts import Artifact, NewArtifact
-from storage.records.audit import AuditEntry
+from storage.records.audit import AuditEntry, AuditFilter
 from storage.records.builds import Build, BuildState, KeyUse, NewBuild, RequestKey
 from storage.records.cache import CacheEntry, CacheName
 from storage.records.coupons import Coupon, NewCoupon, Redemption
@@ -37,6 +37,7 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
+    "AuditFilter",
     "AwaitingJob",
     "Build",
     "BuildState",

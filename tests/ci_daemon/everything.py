@@ -311,7 +311,7 @@ class Everything:
         warm = storage.leases.reserve_warm(str(uuid4()), "sandbox", "debian:12", SHAPE)
         storage.leases.warmed(warm.id)
         storage.leases.reserve_warm(str(uuid4()), "sandbox", "debian:12", SHAPE)
-        storage.audit.write("root", "force-finish", "acme/web/1", "stuck")
+        storage.audit.write("root", "force-finish", "acme/web/1", "stuck", origin="pts/0", organization="acme")
 
 
 def step(key: str, **fields: Any) -> NewJob:

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import peewee
 import pytest
 
-from storage import Storage
+from storage import AuditFilter, Storage
 from storage.database import Database
 from storage.schema import migrate, migrations
 from tests.storage.world import HandClock
@@ -33,14 +34,54 @@ def test_entries_come_newest_first(storage: Storage, clock: HandClock):
     "sql",
     [
         "UPDATE audit_entries SET note = ''",
-        "DELETE FROM audit_entries",
-        "INSERT OR REPLACE INTO audit_entries VALUES (1, 'u', 1, 'a', 'b', 'c', 'd')",
+        "DELETE FROM audit_entries WHERE id = 2",
+        "DELETE FROM audit_entries WHERE note = 'd' AND id <> 1",
+        "INSERT OR REPLACE INTO audit_entries VALUES (1, 'u', 1, 'a', 'b', 'c', 'd', 'e', 'f')",
     ],
 )
 def test_an_entry_is_never_changed(tmp_path: Path, clock: HandClock, sql: str):
     database = Database(tmp_path / "ci-daemon.sqlite3", clock)
     migrate(database, migrations())
-    database.execute("INSERT INTO audit_entries VALUES (1, 'u', 1, 'a', 'b', 'c', 'd')")
+    for row in (1, 2):
+        database.execute(f"INSERT INTO audit_entries VALUES ({row}, 'u{row}', 1, 'a', 'b', 'c', 'd', 'e', 'f')")
     with pytest.raises(peewee.DatabaseError, match="append-only"):
         database.execute(sql)
     database.close()
+
+
+def test_entries_are_found_by_all_that_they_say(storage: Storage, clock: HandClock):
+    began = clock.now()
+    storage.audit.write("root", "org create", "acme", "", origin="pts/0", organization="acme")
+    noon = clock.turn(hours=1)
+    storage.audit.write("ann@example.org", "createBuild", "acme/web/1", "", origin="::1", organization="acme")
+    clock.turn(hours=1)
+    storage.audit.write("ann@example.org", "createBuild", "beta/web/1", "", origin="::1", organization="beta")
+
+    def found(**wanted: Any) -> list[str]:
+        return [entry.subject for entry in storage.audit.page(10, None, AuditFilter(**wanted)).rows]
+
+    assert found() == ["beta/web/1", "acme/web/1", "acme"]
+    assert found(actor="ann@example.org", organization="acme") == ["acme/web/1"]
+    assert found(action="createBuild") == ["beta/web/1", "acme/web/1"]
+    assert found(action="org *") == ["acme"]
+    assert found(since=noon) == ["beta/web/1", "acme/web/1"]
+    assert found(since=began, until=noon) == ["acme"]
+    assert found(actor="'; DROP TABLE audit_entries; --") == []
+    last = storage.audit.last_id()
+    storage.audit.write("root", "drain", "", "")
+    assert [entry.action for entry in storage.audit.following(last, 10, AuditFilter())] == ["drain"]
+    assert storage.audit.following(last, 10, AuditFilter(actor="ann@example.org")) == []
+
+
+def test_the_oldest_entries_expire(storage: Storage, clock: HandClock):
+    """Up to the first that is young enough, also where a clock that was set back has made older ones after it."""
+    for _ in range(1500):
+        storage.audit.write("root", "drain", "old", "")
+    later = clock.turn(days=2)
+    storage.audit.write("root", "drain", "young", "")
+    clock.turn(days=-3)
+    storage.audit.write("root", "drain", "set back", "")
+    assert storage.audit.expirable(later) == 1500
+    assert storage.audit.expire(later) == 1500
+    assert [entry.subject for entry in storage.audit.page(10, None).rows] == ["set back", "young"]
+    assert storage.audit.expire(later) == 0
