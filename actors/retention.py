@@ -23,7 +23,7 @@ _MOST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class RetentionSettings:
-    """Section ``[retention]``: what is kept of finished builds, and of the audit. 0 days are for ever, 0 GB no budget.
+    """Section ``[retention]``: how long logs, artifacts and the audit are kept. 0 days are for ever, 0 GB no budget.
 
     Over its budget a kind is removed from the build on that finished first. Builds and the ledger stay whatever goes.
     """

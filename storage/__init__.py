@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from storage.artifact_files import ArtifactFiles
+from storage.audit import append_to_audit
 from storage.billing import MICRO_CENTS, BillingSettings
 from storage.clock import Clock, SystemClock
 from storage.copying import FrozenDatabase, check_database, frozen, up_to_date
@@ -224,6 +225,7 @@ __all__ = [
     "User",
     "Vault",
     "Visibility",
+    "append_to_audit",
     "check_database",
     "email_address",
     "frozen",

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from itertools import takewhile
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import peewee
 
+from storage.clock import SystemClock
+from storage.database import Database
 from storage.instants import to_micros
+from storage.layout import DATABASE
 from storage.models import AuditRow
 from storage.records import AuditEntry, AuditFilter, Page
+from storage.schema import migrations, version
 from storage.statements import NEWEST, Columns, Command, Query, first, insert_into, slot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
+    from pathlib import Path
 
-    from storage.database import Database
-
-__all__ = ["Audit"]
+__all__ = ["Audit", "append_to_audit"]
 
 _BATCH = 1000
 """How many entries expire in one transaction."""
@@ -141,3 +145,27 @@ def _slots(wanted: AuditFilter) -> dict[str, int | str | None]:
         "action": wanted.action,
         "organization": wanted.organization,
     }
+
+
+def append_to_audit(
+    directory: Path,
+    actor: str,
+    action: str,
+    subject: str,
+    note: str,
+    *,
+    origin: str | None = None,
+    organization: str | None = None,
+) -> bool:
+    """Note an act in a state directory's database, without opening anything else of it.
+
+    False where there is none, or its schema is another release's: this is no reason to bring it up to date.
+    """
+    path = directory / DATABASE
+    if not path.is_file():
+        return False
+    with closing(Database(path, SystemClock())) as database:
+        if version(database) != migrations()[-1].number:
+            return False
+        Audit(database).write(actor, action, subject, note, origin=origin, organization=organization)
+    return True

@@ -35,7 +35,7 @@ def build() -> None:
 build.add_command(logs)
 
 
-@build.command(name="list")
+@build.command(name="list", reads=True)
 @click.argument("name", metavar="ORG/PIPELINE")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most.")
 @pass_session
@@ -47,7 +47,7 @@ def list_builds(session: Session, *, name: str, limit: int) -> None:
     session.table([_document(each) for each in page.rows], _COLUMNS, f"{name} has no build")
 
 
-@build.command()
+@build.command(reads=True)
 @click.argument("name", metavar="ORG/PIPELINE/NUMBER")
 @pass_session
 def show(session: Session, *, name: str) -> None:
@@ -97,7 +97,9 @@ def force_finish(session: Session, *, name: str, state: str, note: str) -> None:
     """
     with session.storage() as storage:
         found = find_build(storage, name)
-        held = storage.settlement.force_finish(found.id, BuildState(state), actor=session.operator, note=note)
+        end = BuildState(state)
+        held = storage.settlement.force_finish(found.id, end, actor=session.operator, note=note, origin=session.origin)
+        session.audited = True
         left = _destroy(session, storage, held)
         found = find_build(storage, name)
     if left:

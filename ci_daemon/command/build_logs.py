@@ -28,7 +28,7 @@ _AT_ONCE = 2**20
 _LOOK_SECONDS = 0.3
 
 
-@click.command(cls=Command, name="logs")
+@click.command(cls=Command, name="logs", reads=True)
 @click.argument("name", metavar="ORG/PIPELINE/NUMBER")
 @click.argument("step", metavar="[STEP]", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Go on with new lines until the build is over.")

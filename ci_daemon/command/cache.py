@@ -39,7 +39,7 @@ def cache() -> None:
     """Disks of jobs that are kept for later builds."""
 
 
-@cache.command(name="list")
+@cache.command(name="list", reads=True)
 @_of_whom
 @pass_session
 def list_entries(session: Session, *, org: str | None, pipeline: str | None) -> None:
@@ -54,7 +54,7 @@ def list_entries(session: Session, *, org: str | None, pipeline: str | None) -> 
     session.table(documents, _COLUMNS, "nothing is cached")
 
 
-@cache.command()
+@cache.command(reads=True)
 @_of_whom
 @pass_session
 def stats(session: Session, *, org: str | None, pipeline: str | None) -> None:

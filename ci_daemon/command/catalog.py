@@ -35,7 +35,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "lease kill": "End VMs at once.",
         "lease list": "List the VMs that are there.",
         "logs": "Show the service's own log.",
-        "audit": "List what was done by hand.",
+        "audit": "List who changed what, when, and from where.",
     },
     "Run": {
         "serve": "Run the service until it is told to stop.",

@@ -31,7 +31,7 @@ def config() -> None:
     """The configuration: `ci-daemon.toml`, and over it the environment."""
 
 
-@config.command()
+@config.command(reads=True)
 @pass_session
 def check(session: Session) -> int:
     """Read the configuration as `serve` would, and look at what it names.
@@ -56,7 +56,7 @@ def check(session: Session) -> int:
     return 1 if errors else 0
 
 
-@config.command()
+@config.command(reads=True)
 @click.option("--commented", is_flag=True, help="Print a ci-daemon.toml instead, with every key explained.")
 @pass_session
 def show(session: Session, *, commented: bool) -> None:

@@ -75,7 +75,7 @@ def create(
     session.answer(_document(made), f"made the coupon {made.code}, which gives {made.credit_cents} cents")
 
 
-@coupon.command(name="list")
+@coupon.command(name="list", reads=True)
 @pass_session
 def list_coupons(session: Session) -> None:
     """List the coupons, oldest first, and how many organizations have redeemed each."""

@@ -66,7 +66,7 @@ def debug(session: Session, context: click.Context, *, name: str, step: str | No
             _release(session, storage, target, about)
             return 0
         shell = _shell(session, storage, target)
-        storage.audit.write(session.operator, "debug", about, "a command" if command else "a shell")
+        _note(session, storage, target, "debug", "a command" if command else "a shell")
     with closing(shell):
         click.echo(_terms(target, about), err=True)
         return shell.run(command)
@@ -99,10 +99,17 @@ def _shell(session: Session, storage: Storage, target: Target) -> Shell:
 def _release(session: Session, storage: Storage, target: Target, about: str) -> None:
     if target.hold is None or not storage.holds.shorten(target.hold.id, HoldEnd.RELEASED):
         raise Failure(f"the VM of {about} is not held: the job is {target.job.state}, and its VM goes when it ends")
-    storage.audit.write(session.operator, "release", about, "the VM was held")
+    _note(session, storage, target, "release", "the VM was held")
     runs = served_by(session.state_dir) is not None
     when = "its VM goes now" if runs else f"its VM goes when the service runs: start it with {session.starting}"
     session.answer({"released": target.lease.uuid}, f"{about} is held no longer: {when}")
+
+
+def _note(session: Session, storage: Storage, target: Target, action: str, note: str) -> None:
+    """Write to the audit at once: a shell may last for hours."""
+    organization, about = target.build.organization_slug, f"{target.build.name} {target.job.step_key}"
+    storage.audit.write(session.operator, action, about, note, origin=session.origin, organization=organization)
+    session.audited = True
 
 
 def _terms(target: Target, about: str) -> str:

@@ -30,6 +30,7 @@ def doctor(session: Session, *, fix: bool, quiet: bool) -> int:
 
     Each finding is one sentence, with the command that mends it. The exit code is 1 where something needed is missing.
     """
+    session.audited = not fix
     as_root = os.geteuid() == 0
     checks = _examined(session)
     if fix and (able := [check for check in checks if as_root or not check.root]):

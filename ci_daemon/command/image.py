@@ -31,7 +31,7 @@ def image() -> None:
     """Root file systems that VMs start from."""
 
 
-@image.command(name="list")
+@image.command(name="list", reads=True)
 @pass_session
 def list_images(session: Session) -> None:
     """List the images of the store, which several state directories may share; what uses them is of this one.
@@ -60,6 +60,7 @@ def default(session: Session, *, name: str | None) -> None:
 
     The service follows at its next VM. What images.default in the configuration says goes before.
     """
+    session.audited = name is None
     config = session.config()
     images = open_images(session.state_dir, config)
     if name is not None:

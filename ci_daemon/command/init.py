@@ -28,6 +28,7 @@ def init(session: Session) -> None:
     """
     directory = session.state_dir
     made = _make(directory)
+    session.audited = not made
     text = f"made {directory}; next: `ci-daemon image build`, then `ci-daemon user add EMAIL --name NAME`"
     session.answer(
         {"state_dir": str(directory), "made": made}, text if made else f"{directory} is a state directory already"

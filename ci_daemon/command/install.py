@@ -84,6 +84,7 @@ def install(
             return
         wanted = source.resolved(origin or source.of_this_program())
         if dry_run:
+            session.audited = True
             planned = outlook(host, wanted)
             session.answer({"would": planned}, "\n".join(f"would {each}" for each in planned) or "nothing to do")
             return

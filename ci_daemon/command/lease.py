@@ -31,7 +31,7 @@ def lease() -> None:
     """VMs that jobs hold, and warm ones that wait for a job."""
 
 
-@lease.command(name="list")
+@lease.command(name="list", reads=True)
 @pass_session
 def list_leases(session: Session) -> None:
     """List the leases whose VM may be there, oldest first, with what each has cost until now."""

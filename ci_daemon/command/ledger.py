@@ -51,7 +51,7 @@ def refund(session: Session, *, org: str, cents: int, note: str) -> None:
     _credit(session, org, cents, LedgerSource.REFUND, note, "refunded")
 
 
-@ledger.command()
+@ledger.command(reads=True)
 @click.argument("org")
 @click.option("--csv", "as_csv", is_flag=True, help="Answer with CSV on stdout, a line of names first.")
 @pass_session
@@ -69,7 +69,7 @@ def export(session: Session, *, org: str, as_csv: bool) -> None:
             session.table(list(entries), _COLUMNS[1:], f"{org} has no entries")
 
 
-@ledger.command()
+@ledger.command(reads=True)
 @pass_session
 def verify(session: Session) -> None:
     """Compare every balance with its entries, and every finished job's debit with what its VMs cost."""

@@ -25,6 +25,7 @@ _LINES = 100
 @click.command(
     cls=CallersCommand,
     json_help="A JSON document a line, as the journal has it.",
+    reads=True,
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), help=f"How many of the last lines; {_LINES} unless --since.")

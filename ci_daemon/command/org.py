@@ -28,7 +28,7 @@ def org() -> None:
     """Organizations: who owns pipelines, and how much of the host is theirs."""
 
 
-@org.command(name="list")
+@org.command(name="list", reads=True)
 @pass_session
 def list_organizations(session: Session) -> None:
     """List the organizations, oldest first."""
@@ -53,7 +53,7 @@ def create(session: Session, *, name: str, owner: str, url: str | None) -> None:
             made = storage.organizations.create(name, url or "", user.id)
         except NameUnusable as error:
             raise Failure(str(error)) from None
-        storage.audit.write(session.operator, "org create", made.slug, f"owned by {user.email}")
+        session.organization = made.slug
         document = {**_document(made, storage), "url": made.url, "owner": user.email}
     session.answer(document, f"created {made.slug}, owned by {user.email}")
 
@@ -78,7 +78,7 @@ def set_organization(session: Session, *, org: str, fail_fast: bool | None, weig
     session.answer(document, f"{org}: weight {document['weight']}, fail fast {on}")
 
 
-@org.command()
+@org.command(reads=True)
 @click.argument("org")
 @pass_session
 def members(session: Session, *, org: str) -> None:

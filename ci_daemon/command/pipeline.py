@@ -26,7 +26,7 @@ def pipeline() -> None:
     """Pipelines: the CI definitions of organizations."""
 
 
-@pipeline.command(name="list")
+@pipeline.command(name="list", reads=True)
 @click.argument("org")
 @pass_session
 def list_pipelines(session: Session, *, org: str) -> None:

@@ -24,7 +24,7 @@ _NOBODY = "no job waits for a VM"
 _COLUMNS = ("position", "build", "step", "since", "reason")
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, reads=True)
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most.")
 @watch_option
 @pass_session

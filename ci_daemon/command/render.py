@@ -22,7 +22,7 @@ from storage import SystemClock
 __all__ = ["render"]
 
 
-@click.command(cls=CallersCommand)
+@click.command(cls=CallersCommand, reads=True)
 @click.argument("tree", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--pipeline", metavar="SLUG", help="Which one; needed only where DIR has several.")
 @click.option("--org", metavar="SLUG", default="default", show_default=True, help="For the keys of cached steps.")

@@ -29,6 +29,7 @@ def run(session: Session, *, dry_run: bool) -> None:
 
     The service does so every hour by itself. It may run meanwhile.
     """
+    session.audited = dry_run
     settings, now = session.config().retention, SystemClock().now()
     with session.storage() as storage:
         gone = (preview if dry_run else expire)(storage, settings, now)

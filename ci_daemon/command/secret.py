@@ -56,7 +56,7 @@ def set_secret(session: Session, *, org: str, name: str, pipeline: str | None) -
     session.answer(_document(made), f"set {made.name} for {_place(org, pipeline)}")
 
 
-@secret.command(name="list")
+@secret.command(name="list", reads=True)
 @_of_whom
 @pass_session
 def list_secrets(session: Session, *, org: str, pipeline: str | None) -> None:

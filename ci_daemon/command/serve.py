@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["serve"]
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, reads=True)
 @click.option(
     "--listen", metavar="HOST:PORT", help="Instead of the configuration's http.listen; port 0 is any free one."
 )

@@ -46,14 +46,33 @@ def _operator() -> str:
         return f"uid {os.getuid()}"
 
 
+def _origin() -> str:
+    """Return where the caller sits: the user id, and the terminal or the address of the SSH client."""
+    terminal = next((os.ttyname(stream).removeprefix("/dev/") for stream in range(3) if os.isatty(stream)), None)
+    client = os.environ.get("SSH_CONNECTION", "").partition(" ")[0]
+    return ", ".join(part for part in (f"uid {os.getuid()}", terminal or "no terminal", client) if part)
+
+
 @dataclass(slots=True)
 class Session:
-    """One run of `ci-daemon`. Only `--json` changes it, wherever on the line that stands."""
+    """One run of `ci-daemon`: what its line says, and what the audit is to say of it."""
 
     state_dir: Path = DEFAULT_STATE_DIR
     json: bool = False
     operator: str = field(default_factory=_operator)
     """Who runs the command, for the audit: found before root goes on as the service's user."""
+
+    origin: str = field(default_factory=_origin)
+    """Where the operator sits, for the audit."""
+
+    answered: str | None = None
+    """The slug, or else the id, of the row that the answer is about."""
+
+    organization: str | None = None
+    """Whose the change is, for the audit, where the line does not say."""
+
+    audited: bool = False
+    """Whether the command has written its own entry, or has changed nothing, so that none is to be written for it."""
 
     def config(self) -> Config:
         """Return the configuration. Raises ConfigError."""
@@ -85,6 +104,9 @@ class Session:
 
     def answer(self, document: object, text: str) -> None:
         """Print the document where JSON is wanted, else the text."""
+        if isinstance(document, dict):
+            row = document.get("slug") or document.get("id") or document.get("uuid")
+            self.answered = row if isinstance(row, str) else None
         click.echo(json.dumps(document, indent=2) if self.json else text)
 
     def table(self, documents: Sequence[Mapping[str, object]], columns: Sequence[str], empty: str) -> None:

@@ -50,7 +50,7 @@ _TOO_LITTLE = ": too little for jobs to start (pool.low_disk_gb)"
 _DRAINED = "; the owner has drained this host: `ci-daemon resume` has jobs start again"
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, reads=True)
 @watch_option
 @pass_session
 def status(session: Session, *, watch: bool) -> int:

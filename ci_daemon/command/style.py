@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 
 from ci_daemon.command.catalog import HEADINGS
-from ci_daemon.command.identity import become_owner
+from ci_daemon.command.identity import as_owner, become_owner
 from ci_daemon.command.session import Session
 
 __all__ = ["CallersCommand", "Command", "Group", "RootGroup"]
@@ -32,14 +33,31 @@ def _remember_json(context: click.Context, _parameter: click.Parameter, wanted: 
 
 
 class CallersCommand(click.Command):
-    """A command with `--json`, which runs as whoever calls it, root too.
+    """A command with `--json`, which runs as whoever calls it, root too, and leaves an entry in the audit.
 
-    ``json_help`` says what `--json` gives where it is not one document.
+    ``json_help`` says what `--json` gives where it is not one document. One that only ``reads`` leaves no entry.
     """
 
-    def __init__(self, *args: Any, json_help: str = _ONE_DOCUMENT, **kwargs: Any) -> None:  # noqa: ANN401 - click's own arguments, handed on
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401 - click's own arguments, handed on
+        json_help: str = _ONE_DOCUMENT,
+        reads: bool = False,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.params.append(_json_option(json_help))
+        self.reads = reads
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what its callback returns
+        """Run it, and note in the audit what it did."""
+        session = ctx.ensure_object(Session)
+        result = super().invoke(ctx)
+        if not self.reads and not session.audited:
+            from ci_daemon.command import auditing  # noqa: PLC0415 - only a command that changes something pays for it
+
+            as_owner(session.state_dir, partial(auditing.write, session.state_dir, auditing.act_of(ctx, session)))
+        return result
 
 
 class Command(CallersCommand):

@@ -62,7 +62,7 @@ def _token(_context: click.Context, _parameter: click.Parameter, value: str | No
     return token or None
 
 
-@click.command(cls=CallersCommand)
+@click.command(cls=CallersCommand, reads=True)
 @click.argument("tree", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "--pipeline",

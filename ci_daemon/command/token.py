@@ -77,7 +77,7 @@ def create(session: Session, *, email: str, kind: str, description: str, expires
     )
 
 
-@token.command(name="list")
+@token.command(name="list", reads=True)
 @click.argument("email")
 @pass_session
 def list_tokens(session: Session, *, email: str) -> None:

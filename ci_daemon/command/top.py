@@ -51,7 +51,7 @@ class _Picture:
     queued: int
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, reads=True)
 @click.option("--once", is_flag=True, help="Print it once and return.")
 @pass_session
 def top(session: Session, *, once: bool) -> None:

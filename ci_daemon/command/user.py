@@ -49,7 +49,7 @@ def add(session: Session, *, email: str, name: str) -> None:
     )
 
 
-@user.command(name="list")
+@user.command(name="list", reads=True)
 @pass_session
 def list_users(session: Session) -> None:
     """List the users, oldest first."""

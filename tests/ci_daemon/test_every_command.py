@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -14,7 +15,9 @@ from actors.vms import ImageStore
 from actors.vms.sandbox.userns import IdMap
 from ci_daemon import command
 from ci_daemon.command.catalog import HEADINGS
-from storage import NewBuild, NewJob, NewPipeline, Shape, Storage, SystemClock
+from ci_daemon.command.session import Session
+from ci_daemon.command.style import CallersCommand
+from storage import AuditEntry, NewBuild, NewJob, NewPipeline, Shape, Storage, SystemClock
 from tests.registry import registry, small_system
 
 ELSEWHERE = {
@@ -86,6 +89,10 @@ CALLS = """
 """
 OTHER = "--state-dir {restored}"
 CODES = {"status": {3}, "doctor": {0, 1}}
+CHANGE_NOTHING_HERE = {"init", "doctor", "retention run"}
+"""Commands that would leave an entry in the audit, had they been called such that they change something."""
+
+THEIR_OWN_WORDS = {"build force-finish": "force-finish canceled"}
 
 
 def commands(at: click.Command, *path: str) -> Iterator[tuple[str, click.Command]]:
@@ -115,6 +122,21 @@ def test_its_help_says_what_it_does_and_what_each_option_is_for(name: str):
     options = [option for option in it.params if isinstance(option, click.Option) and not option.hidden]
     assert [option.name for option in options if not option.help] == []
     assert "json" in {option.name for option in options}
+
+
+def entries(state: Path) -> list[AuditEntry]:
+    with closing(Storage.open(state, SystemClock())) as storage:
+        return list(storage.audit.page(1000, None).rows)
+
+
+def noted_as_they_should(name: str, noted: list[AuditEntry]) -> bool:
+    """Whether a command left its one entry in the audit, or none where it changes nothing."""
+    it = COMMANDS[name]
+    assert isinstance(it, CallersCommand)
+    if it.reads or name in CHANGE_NOTHING_HERE:
+        return noted == []
+    action = THEIR_OWN_WORDS.get(name, name)
+    return [(entry.action, entry.actor) for entry in noted] == [(action, Session().operator)] and bool(noted[0].origin)
 
 
 @pytest.fixture
@@ -155,8 +177,12 @@ def test_json_is_one_document(
             name = next(name for name in COMMANDS if f"{line.strip()} ".startswith((f"{name} ", f"{OTHER} {name} ")))
             arguments = line.format(**words).split()
             monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"hidden")))
+            before = entries(state)
             code = command.main(["--state-dir", str(state), *arguments, "--json"])
             said = capsys.readouterr()
+            of_whom = tmp_path / "restored" if name == "restore" else state
+            noted = [entry for entry in entries(of_whom) if entry not in before]
+            assert noted_as_they_should(name, noted), f"{line}: {noted}"
             assert code in CODES.get(name, {0}), f"{line}: {said.err}"
             json.loads(said.out)
             called.add(name)

@@ -52,8 +52,8 @@ def test_an_organization_is_created_with_its_owner(storage: Storage, pipeline: P
     }
     assert said("org", "members", "umlaut-co")[0]["role"] == "owner"
     assert said("org", "create", "acme", "--owner", "ada@example.org")["slug"] == "acme-2"
-    acts = [(entry.action, entry.subject, entry.note) for entry in storage.audit.page(10, None).rows]
-    assert acts == [("org create", slug, "owned by ada@example.org") for slug in ("acme-2", "umlaut-co")]
+    acts = [(entry.action, entry.subject, entry.organization) for entry in storage.audit.page(10, None).rows]
+    assert acts == [("org create", "acme acme-2", "acme-2"), ("org create", "Ümläut & Co umlaut-co", "umlaut-co")]
 
 
 def test_members_are_added_and_listed(storage: Storage, pipeline: Pipeline, said: Said):

@@ -30,7 +30,7 @@ def test_a_build_that_is_ended_by_force_frees_its_vm_and_troubles_nobody(daemon:
     assert daemon.json("lease", "list") == []
     assert pipeline.build(one("true")).finish()["state"] == "passed"
     assert [line for line in daemon.log[before:].splitlines() if "ERROR" in line or "Traceback" in line] == []
-    (entry,) = daemon.json("audit")
+    (entry,) = daemon.json("audit", "--action", "force-finish *")
     assert (entry["subject"], entry["note"]) == (name, "it hangs")
     again = daemon.command("build", "force-finish", name, "--state", "failed", "--note", "again", check=False)
     assert again.returncode == 1

@@ -1,0 +1,103 @@
+"""The audit of commands: an entry for each that has changed something."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from storage import StorageError, append_to_audit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ci_daemon.command.session import Session
+
+__all__ = ["Act", "act_of", "write"]
+
+_PASSWORD = re.compile(r"(//)[^/@\s]*@")
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A command as the audit has it."""
+
+    actor: str
+    origin: str
+    action: str
+    subject: str
+    note: str
+    organization: str | None
+
+
+def act_of(context: click.Context, session: Session) -> Act:
+    """Return what a command did: its arguments, and the name of the row in its answer, are the subject.
+
+    What it was given on stdin, and passwords in URLs, are not in it.
+    """
+    arguments = [_shown(context.params.get(str(each.name))) for each in context.command.params if _is_argument(each)]
+    subject = [argument for argument in arguments if argument]
+    if session.answered is not None and session.answered not in subject:
+        subject.append(session.answered)
+    return Act(
+        session.operator,
+        session.origin,
+        context.command_path.partition(" ")[2],
+        " ".join(subject),
+        " ".join(_options(context)),
+        session.organization or _organization(context),
+    )
+
+
+def write(directory: Path, act: Act) -> None:
+    """Append an act to the audit of a state directory, if there is one; say so where that fails."""
+    try:
+        append_to_audit(
+            directory,
+            act.actor,
+            act.action,
+            act.subject,
+            act.note,
+            origin=act.origin,
+            organization=act.organization,
+        )
+    except StorageError as error:
+        click.echo(f"ci-daemon: this is done, but is not in the audit: {error}", err=True)
+
+
+def _options(context: click.Context) -> Iterator[str]:
+    """Yield the options as they were given, but those that are asked for without being shown."""
+    for each in context.command.params:
+        name = str(each.name)
+        if not isinstance(each, click.Option) or each.hide_input or name not in context.params:
+            continue
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            value = context.params[name]
+            if each.is_flag:
+                yield each.opts[0] if value or not each.secondary_opts else each.secondary_opts[0]
+            else:
+                yield f"{each.opts[0]} {_shown(value)}"
+
+
+def _organization(context: click.Context) -> str | None:
+    """Return the slug of the organization that the command line names."""
+    if (org := context.params.get("org")) is not None:
+        return str(org)
+    for each in context.command.params:
+        if str(each.metavar).startswith("ORG/"):
+            return str(context.params[str(each.name)]).partition("/")[0]
+    return None
+
+
+def _is_argument(parameter: click.Parameter) -> bool:
+    return isinstance(parameter, click.Argument)
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 - whatever click made of a word
+    words = value if isinstance(value, tuple | list) else (value,)
+    names = (getattr(word, "name", word) for word in words if word is not None)
+    return _PASSWORD.sub(r"\1***@", " ".join(map(str, names)))
