@@ -1,4 +1,4 @@
-"""The tables as peewee sees them, bound to no database. The migrations make them; a test compares the two."""
+"""Peewee models, bound to no database. Migrations create the tables; a test compares the two."""
 
 from __future__ import annotations
 

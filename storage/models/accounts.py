@@ -12,7 +12,7 @@ __all__ = ["HandoffRow", "InviteRow", "MembershipRow", "OrganizationRow", "Pipel
 
 
 class OrganizationRow(peewee.Model):
-    """An organization and the balance that a trigger keeps."""
+    """An organization and its balance, which a trigger keeps."""
 
     id = peewee.AutoField()
     uuid = peewee.TextField()
@@ -30,7 +30,7 @@ class OrganizationRow(peewee.Model):
 
 
 class UserRow(peewee.Model):
-    """A person."""
+    """A person with an account."""
 
     id = peewee.AutoField()
     uuid = peewee.TextField()
@@ -63,7 +63,7 @@ class TokenRow(peewee.Model):
 
 
 class HandoffRow(peewee.Model):
-    """A session that a command line may take, under the hash of what it says for it."""
+    """A session that a command line may take, under the hash of its nonce or code."""
 
     id = peewee.AutoField()
     kind = ChoiceField(HandoffKind)
@@ -76,7 +76,7 @@ class HandoffRow(peewee.Model):
 
 
 class MembershipRow(peewee.Model):
-    """Who belongs to which organization, as what."""
+    """A user's membership in an organization, with a role."""
 
     user = peewee.ForeignKeyField(UserRow)
     organization = peewee.ForeignKeyField(OrganizationRow)
@@ -89,7 +89,7 @@ class MembershipRow(peewee.Model):
 
 
 class InviteRow(peewee.Model):
-    """An open door to an organization, for one e-mail address."""
+    """An invite to an organization, for one e-mail address."""
 
     id = peewee.AutoField()
     uuid = peewee.TextField()

@@ -1,5 +1,5 @@
 # ruff: noqa: D106 - a model's Meta only names its table
-"""Files that jobs left."""
+"""Files that jobs keep."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ArtifactRow"]
 
 
 class ArtifactRow(peewee.Model):
-    """A file of a job, called by its ``uuid`` on the disk; ``build`` repeats its job's, so that a list has an index."""
+    """A file of a job, named by its ``uuid`` on disk; ``build`` repeats the job's, for an index of lists."""
 
     id = peewee.AutoField()
     uuid = peewee.TextField()

@@ -1,5 +1,5 @@
 # ruff: noqa: D106 - a model's Meta only names its table
-"""Builds, jobs and what is between them."""
+"""Builds, jobs, their edges and attempts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class BuildRow(peewee.Model):
 
 
 class JobRow(peewee.Model):
-    """A job; ``organization`` repeats its pipeline's, so that the queue is read by one index."""
+    """A job; ``organization`` repeats its pipeline's, so that one index serves the queue."""
 
     id = peewee.AutoField()
     uuid = peewee.TextField()
@@ -105,7 +105,7 @@ class EdgeRow(peewee.Model):
 
 
 class AttemptRow(peewee.Model):
-    """One try at a job, on one lease; ``secrets`` is sealed."""
+    """One execution of a job, on one lease; ``secrets`` is sealed."""
 
     job = peewee.ForeignKeyField(JobRow)
     number = peewee.IntegerField()

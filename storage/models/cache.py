@@ -1,5 +1,5 @@
 # ruff: noqa: D106 - a model's Meta only names its table
-"""What builds find of earlier ones."""
+"""Disks that builds keep for later ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["CacheRow"]
 
 
 class CacheRow(peewee.Model):
-    """A job's disk, a snapshot of this name, under the name by which later builds find it."""
+    """A job's disk: the snapshot's name under the pipeline, image and key by which later builds find it."""
 
     id = peewee.AutoField()
     pipeline = peewee.ForeignKeyField(PipelineRow)

@@ -1,5 +1,5 @@
 # ruff: noqa: D106 - a model's Meta only names its table
-"""Coupons, and who redeemed them."""
+"""Coupons and their redemptions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CouponRow(peewee.Model):
 
 
 class RedemptionRow(peewee.Model):
-    """An organization's claim to a coupon, which is the ledger's entry of it."""
+    """An organization's redemption of a coupon, and its ledger entry."""
 
     coupon = peewee.ForeignKeyField(CouponRow)
     organization = peewee.ForeignKeyField(OrganizationRow)

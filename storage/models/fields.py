@@ -1,4 +1,4 @@
-"""Columns that hold more than SQLite's own types, each with how a record reads it."""
+"""Column types beyond SQLite's own; ``read`` converts a column's value to a record's."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["ChoiceField", "FlagField", "InstantField", "JsonField", "ListField"]
 
 
 class InstantField(peewee.BigIntegerField):
-    """Microseconds since the epoch; an aware datetime outside."""
+    """Microseconds since the epoch; an aware datetime in records."""
 
     read = staticmethod(from_micros)
 
 
 class FlagField(peewee.IntegerField):
-    """0 or 1; a bool outside."""
+    """0 or 1; a bool in records."""
 
     read = bool
 
@@ -35,7 +35,7 @@ class JsonField(peewee.TextField):
 
 
 class ListField(peewee.TextField):
-    """A JSON array of strings; a tuple outside."""
+    """A JSON array of strings; a tuple in records."""
 
     @staticmethod
     def read(text: str) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
 # ruff: noqa: D106 - a model's Meta only names its table
-"""VMs that outlive their jobs, for somebody to look into them."""
+"""VMs that outlive their jobs, for debugging."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["HoldRow"]
 
 
 class HoldRow(peewee.Model):
-    """One VM, from its job's end to its own."""
+    """The hold of one VM, from its job's end to the VM's end."""
 
     id = peewee.AutoField()
     lease = peewee.ForeignKeyField(LeaseRow)

@@ -1,5 +1,5 @@
 # ruff: noqa: D106 - a model's Meta only names its table
-"""Requests that are done once."""
+"""Idempotency keys of requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["KeyRow"]
 
 
 class KeyRow(peewee.Model):
-    """The build that a request with a key has made, and the hash of that request."""
+    """The build that a request with a key created, and the hash of that request."""
 
     user = peewee.ForeignKeyField(UserRow)
     organization = peewee.ForeignKeyField(OrganizationRow)

@@ -1,5 +1,5 @@
 # ruff: noqa: D106 - a model's Meta only names its table
-"""Leased VMs, what they left behind, and what they cost."""
+"""Leased VMs, their snapshots, and the ledger."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["LeaseRow", "LedgerRow", "SnapshotRow"]
 
 
 class LeaseRow(peewee.Model):
-    """One VM."""
+    """The lease of one VM."""
 
     id = peewee.AutoField()
     uuid = peewee.TextField()

@@ -1,5 +1,5 @@
 # ruff: noqa: D106 - a model's Meta only names its table
-"""Builds whose pipeline is rendered here, and what came of that."""
+"""Builds that the service renders, and the results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["DeclarationRow", "RenderRow", "RenderedRow", "RunnerTokenRow"]
 
 
 class RenderRow(peewee.Model):
-    """The rendering of a build."""
+    """The render of a build."""
 
     build = peewee.ForeignKeyField(BuildRow, primary_key=True)
     source_url = peewee.TextField(null=True)
@@ -28,7 +28,7 @@ class RenderRow(peewee.Model):
 
 
 class RunnerTokenRow(peewee.Model):
-    """What a VM may fetch the source of one build with."""
+    """A token with which a VM may fetch the source of one build, hashed."""
 
     build = peewee.ForeignKeyField(BuildRow, primary_key=True)
     hash = peewee.BlobField()
@@ -38,7 +38,7 @@ class RunnerTokenRow(peewee.Model):
 
 
 class DeclarationRow(peewee.Model):
-    """What a repository's files say of a pipeline."""
+    """The declaration of a pipeline in its repository's files."""
 
     pipeline = peewee.ForeignKeyField(PipelineRow, primary_key=True)
     name = peewee.TextField()
@@ -51,7 +51,7 @@ class DeclarationRow(peewee.Model):
 
 
 class RenderedRow(peewee.Model):
-    """What an archive's pipeline files came to."""
+    """The cached result of rendering an archive's pipeline files."""
 
     id = peewee.AutoField()
     name = peewee.BlobField()

@@ -1,5 +1,5 @@
 # ruff: noqa: D106 - a model's Meta only names its table
-"""What builds are given and nobody may read."""
+"""Secrets of builds."""
 
 from __future__ import annotations
 

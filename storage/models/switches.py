@@ -1,5 +1,5 @@
 # ruff: noqa: D106 - a model's Meta only names its table
-"""What the owner turns on and off."""
+"""Switches of the owner."""
 
 from __future__ import annotations
 

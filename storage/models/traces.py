@@ -1,5 +1,5 @@
 # ruff: noqa: D106 - a model's Meta only names its table
-"""How far those are who follow what the service does."""
+"""Progress of the export of traces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["TracesSentRow"]
 
 
 class TracesSentRow(peewee.Model):
-    """Up to which build's end traces were sent."""
+    """The instant up to which the traces of ended builds were sent."""
 
     id = peewee.AutoField()
     until = InstantField()
