@@ -1,4 +1,4 @@
-"""The truth on disk: records of users, builds, jobs, leases and money, and the files of logs and sources."""
+"""The storage: records of users, builds, jobs, leases and money, and the files that belong to them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The end of an account: what goes, what stays, and when it may not end (wire-decisions.md, "Accounts").
+"""Closing of accounts (wire-decisions.md, "Accounts").
 
-Nothing that money or builds refer to is deleted. The user's row stays without name and address, the organizations that
-nobody else belongs to stay without members, and their slugs stay taken.
+Nothing that the ledger or a build refers to is deleted. The user's row stays, without name and address. Organizations
+whose only member was the user stay, without members, and their slugs stay taken.
 """
 
 from __future__ import annotations
@@ -76,10 +76,11 @@ class Accounts:
         )
 
     def close(self, user_id: int) -> list[int]:
-        """Close a user's account, and the organizations that nobody else belongs to.
+        """Close a user's account, and the organizations whose only member is the user.
 
-        Return the ids of those organizations' unfinished builds, whose cancel is noted: the engine is to be told.
-        Raises SoleOwner, and changes nothing, where others belong to an organization that the user alone owns.
+        Requests the cancel of those organizations' unfinished builds and returns their ids, for the caller to notify
+        the engine. Raises SoleOwner, and changes nothing, if the user is the only owner of an organization that has
+        other members.
         """
         with self._database.write():
             depending = self._depending.all(user_id=user_id)

@@ -1,4 +1,4 @@
-"""The files of artifacts: one folder a build, a file an artifact, called by its UUID."""
+"""The files of artifacts: one folder per build, one file per artifact, named by its UUID."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ ARTIFACT = FileKind(
 
 
 class ArtifactFiles:
-    """What jobs left, as bytes. Safe in any thread.
+    """Artifact files on disk. Safe in any thread.
 
-    A file is written before its row and removed after it, so one without a row is young, or what a crash left behind.
+    A file is written before its row and removed after it: a file without a row is new, or left behind by a crash.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def path(self, build_uuid: str, uuid: str) -> Path:
-        """Return where an artifact's bytes are, whether they are there or not."""
+        """Return the path of an artifact's file, which need not exist."""
         return self._directory / ARTIFACT.name(build_uuid, uuid)
 
     def write(self, build_uuid: str, path: str, blocks: Iterable[bytes]) -> NewArtifact:
-        """Write a file; where that fails, or iterating over the blocks does, nothing of it stays."""
+        """Write a file. If writing or iterating over the blocks fails, the file is removed."""
         new = self._place(build_uuid)
         digest = hashlib.sha256()
         try:
@@ -61,24 +61,24 @@ class ArtifactFiles:
         return NewArtifact(new.name, path, size, digest.hexdigest())
 
     def link(self, source: Path, build_uuid: str) -> str:
-        """Have a build share a file's bytes; return the UUID that is its own. Raises FileNotFoundError."""
+        """Hard-link a file into a build; return the UUID of the new artifact. Raises FileNotFoundError."""
         new = self._place(build_uuid)
         os.link(source, new)
         return new.name
 
     def settle(self, build_uuid: str) -> None:
-        """Return when the names of a build's files are on the disk, as their bytes are."""
+        """Sync the folders of a build's files, so that the names survive a crash as the bytes do."""
         for folder in (self._directory / build_uuid, self._directory):
             with suppress(FileNotFoundError):
                 settle(folder)
 
     def remove(self, build_uuid: str, uuids: Iterable[str]) -> None:
-        """Remove files; those that are gone are fine."""
+        """Remove files; missing ones are ignored."""
         for uuid in uuids:
             self.path(build_uuid, uuid).unlink(missing_ok=True)
 
     def remove_build(self, build_uuid: str) -> None:
-        """Remove all files of a build, where there are any. Raises OSError where one of them stays."""
+        """Remove all files of a build, if there are any. Raises OSError if one of them cannot be removed."""
         with suppress(FileNotFoundError):
             shutil.rmtree(self._directory / build_uuid)
 

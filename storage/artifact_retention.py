@@ -1,4 +1,4 @@
-"""The artifacts of finished builds, and how they go."""
+"""Retention of the artifacts of finished builds."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ __all__ = ["ArtifactRetention"]
 
 
 class ArtifactRetention(Retention):
-    """Knows which builds have artifacts, by their sizes, whether or not others share the bytes. Safe in any thread.
+    """Retention of artifacts. Safe in any thread.
 
-    With the files their rows go; the build says that it had some.
+    A build counts with the full size of its artifacts, even if it shares the bytes with another one. The rows are
+    deleted with the files; the build's row keeps the instant of their expiry.
     """
 
     def __init__(self, database: Database, files: ArtifactFiles) -> None:
@@ -35,9 +36,9 @@ class ArtifactRetention(Retention):
         self._delete = Command(database, ArtifactRow.delete().where(ArtifactRow.build == slot("build_id")))
 
     def remove_strays(self, before: datetime) -> int:
-        """Remove the files from before an instant that no row names, and return how many they were.
+        """Remove the files without a row that are older than an instant; return how many.
 
-        A younger one may be on its way: it is written before its row.
+        A newer file may be about to get its row, which is written after it.
         """
         removed = 0
         for build_uuid in self._files.builds():

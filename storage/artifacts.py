@@ -1,4 +1,4 @@
-"""Artifacts: the files that jobs left (wire-decisions.md, "Logs and artifacts")."""
+"""Artifacts: the files that jobs keep (wire-decisions.md, "Logs and artifacts")."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Artifacts"]
 
 _TYPES = mimetypes.MimeTypes()
-"""By the table in Python itself, whatever this host's files say."""
+"""Only Python's own table, so that the types do not depend on the host's mime.types files."""
 
 _PACKED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
 
@@ -45,9 +45,9 @@ _ARTIFACT = Columns(
 
 
 class Artifacts:
-    """What jobs left, by job and path. Safe in any thread.
+    """The artifacts of jobs. Safe in any thread.
 
-    A job's artifacts appear all at once, when their files are on the disk; a later attempt's replace them.
+    A job's artifacts appear all at once, when their files are on disk. A later attempt's artifacts replace them.
     """
 
     def __init__(self, database: Database, files: ArtifactFiles, attempts: Attempts) -> None:
@@ -106,23 +106,23 @@ class Artifacts:
         return self._of_job.all(job_id=job_id)
 
     def page_of_job(self, job_id: int, limit: int, after: int | None) -> Page[Artifact]:
-        """Return a job's artifacts, those past the key ``after``."""
+        """Return a job's artifacts past the key ``after``."""
         return self._page_of_job.page(limit, lambda artifact: artifact.id, job_id=job_id, after=after or 0)
 
     def page_of_build(self, build_id: int, limit: int, after: int | None) -> Page[Artifact]:
-        """Return a build's artifacts, those past the key ``after``, jobs in the order in which they ended."""
+        """Return a build's artifacts past the key ``after``; jobs come in the order in which they ended."""
         return self._page_of_build.page(limit, lambda artifact: artifact.id, build_id=build_id, after=after or 0)
 
     def expired_at(self, build_id: int) -> datetime | None:
-        """Return when a build's artifacts were removed because they are kept no longer."""
+        """Return when a build's artifacts expired; None if they did not."""
         return self._expired_at.one(build_id=build_id)
 
     def path(self, artifact: Artifact) -> Path:
-        """Return where an artifact's bytes are."""
+        """Return the path of an artifact's file."""
         return self.files.path(artifact.build_uuid, artifact.uuid)
 
     def store(self, build: Build, job: Job, found: Iterable[NewArtifact]) -> None:
-        """Have these files, written for the build, be what the job's open attempt left, in place of any before."""
+        """Record written files as the artifacts of the job's open attempt, replacing earlier ones."""
         self.files.settle(build.uuid)
         with self._database.write():
             before = self._clear(build.id, job.id)
@@ -131,15 +131,15 @@ class Artifacts:
         self.files.remove(build.uuid, before)
 
     def discard(self, build: Build, job: Job) -> None:
-        """Let go of what an attempt left that does not count."""
+        """Remove the artifacts of a job whose attempt does not count."""
         with self._database.write():
             gone = self._clear(build.id, job.id)
         self.files.remove(build.uuid, gone)
 
     def inherit(self, from_job_id: int, to_job_id: int) -> None:
-        """Have a job leave what another one left, where that is still there. The bytes are shared on the disk.
+        """Give a job the artifacts of another job that still exist. They share their bytes on disk.
 
-        Part of the caller's transaction, if there is one; where that fails, the reaper takes the files.
+        Part of the caller's transaction, if there is one; if that fails, the reaper removes the files.
         """
         left = self._of_job.all(job_id=from_job_id)
         home = self._home.one(job_id=to_job_id)
@@ -156,7 +156,7 @@ class Artifacts:
             self._write(build_id, to_job_id, shared)
 
     def _clear(self, build_id: int, job_id: int) -> list[str]:
-        """Delete a job's rows, inside the caller's transaction; return the names of the files that are to go."""
+        """Delete a job's rows, inside the caller's transaction; return the names of the files to remove."""
         gone = [artifact.uuid for artifact in self._of_job.all(job_id=job_id)]
         if gone:
             self._weigh.run(build_id=build_id, bytes=-(self._taken.one(job_id=job_id) or 0))
@@ -184,7 +184,7 @@ class Artifacts:
 
 
 def _mime_type(path: str) -> str:
-    """Return what a file is, by its name; of a compressed one what it is compressed with."""
+    """Return the MIME type of a file by its name; for a compressed file the type of the compression."""
     kind, packed = _TYPES.guess_type(f"file:///{path.rpartition('/')[2]}")
     found = kind if packed is None else _PACKED.get(packed)
     return found or "application/octet-stream"

@@ -1,4 +1,4 @@
-"""Attempts: what became of each try at a job."""
+"""Attempts: the executions of each job and their outcomes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _ATTEMPT = Columns(
 
 
 class Attempts:
-    """The tries at each job, one a lease. Written inside the transactions of jobs and leases. Safe in any thread."""
+    """The attempts at each job, one per lease. Safe in any thread.
+
+    They are written inside the transactions of jobs and leases.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -121,36 +124,39 @@ class Attempts:
         return self._of_job.all(job_id=job_id)
 
     def lost(self, job_id: int) -> int:
-        """Count the attempts that were lost to the service's own faults: those that closed with an error code."""
+        """Count the attempts that the service lost: those that closed with an error code."""
         return self._lost.one(job_id=job_id) or 0
 
     def is_first_of_image(self, job_id: int, number: int) -> bool:
-        """Tell whether an attempt was the first in its build of a job that starts from this image."""
+        """Tell whether no job of the same build started from the job's image before this attempt."""
         return self._first_of_image.one(job_id=job_id, number=number) is not None
 
     def open(self, job_id: int, number: int, now: int) -> None:
-        """Write a job's next attempt."""
+        """Add a job's next attempt, ``assigned``."""
         self._open.run(job_id=job_id, number=number, state=JobState.ASSIGNED, created_at=now)
 
     def leased(self, job_id: int) -> None:
-        """Note that the open attempt has its VM, unless that is known already."""
+        """Note that the open attempt has its VM; the first call counts."""
         with self._database.write():
             self._leased.run(job_id=job_id, now=self._database.now())
 
     def start(self, job_id: int, now: int) -> None:
-        """Note that the open attempt's command runs."""
+        """Note that the open attempt's command started."""
         self._start.run(job_id=job_id, now=now)
 
     def over(self, job_id: int, at: int) -> None:
-        """Note when the open attempt's command ended, unless that is known already."""
+        """Note when the open attempt's command ended; the first call counts."""
         self._over.run(job_id=job_id, at=at)
 
     def exited_at(self, job_id: int) -> int | None:
-        """Return when the open attempt's command ended, in microseconds; None where there is no such end."""
+        """Return when the open attempt's command ended, in microseconds; None if no end is known."""
         return self._exited_at.one(job_id=job_id)
 
     def exited(self, job_id: int, exit_code: int) -> None:
-        """Note the exit code of the open attempt's command before its VM may go, which alone knows it else."""
+        """Note the exit code of the open attempt's command, which until then only its VM knows.
+
+        Called before the VM may be destroyed.
+        """
         with self._database.write():
             self._exited.run(job_id=job_id, exit_code=exit_code)
 
@@ -159,5 +165,5 @@ class Attempts:
         self._collected.run(job_id=job_id, now=now)
 
     def close(self, job_id: int, state: JobState, outcome: Outcome, now: int) -> None:
-        """Note what became of the open attempt, where there is one."""
+        """Close the open attempt, if there is one, with its outcome."""
         self._close.run(job_id=job_id, state=state, exit_code=outcome.exit_code, error_code=outcome.error_code, now=now)

@@ -1,4 +1,4 @@
-"""What a lease costs (wire-decisions.md, "Billing"). Pure arithmetic in whole numbers."""
+"""Prices of leases (wire-decisions.md, "Billing"). Pure integer arithmetic."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 __all__ = ["MICRO_CENTS", "BillingSettings", "cost_cents", "price"]
 
 MICRO_CENTS = 1_000_000
-"""How many make a cent."""
+"""Micro-cents in a cent."""
 
 
 @dataclass(frozen=True, slots=True)
 class BillingSettings:
-    """Section ``[billing]``: prices in micro-cents a second, for one vCPU, one GB of memory and one GB of disk.
+    """Section ``[billing]``: prices per second, in micro-cents.
 
-    None is below 0. All at 0, builds are free. Every lease is debited, so that a team sees what it uses.
-    ``require_credit`` refuses new builds to an organization whose balance is not above 0; otherwise balances may go
-    below 0 and stop nobody.
+    They are for one vCPU, one GB of memory and one GB of disk, each at least 0. If all are 0, builds are free. Every
+    lease is debited, so that a team sees what it uses. With ``require_credit`` an organization whose balance is not
+    above 0 cannot create builds; without it a negative balance has no effect.
     """
 
     cpu: int = 10_000
@@ -35,15 +35,15 @@ class BillingSettings:
 
     @property
     def free(self) -> bool:
-        """Whether nothing costs anything."""
+        """True if all prices are 0."""
         return self.cpu == self.memory_gb == self.disk_gb == 0
 
 
 def cost_cents(billing: BillingSettings, shape: Shape, seconds: int) -> int:
-    """Return the whole cents, rounded down, that a VM of ``shape`` costs for whole ``seconds``."""
+    """Return the price of a VM of ``shape`` for whole ``seconds``, in whole cents, rounded down."""
     return seconds * price(billing, shape) // MICRO_CENTS
 
 
 def price(billing: BillingSettings, shape: Shape) -> int:
-    """Return what a VM of ``shape`` costs a second, in micro-cents."""
+    """Return the price of a VM of ``shape`` per second, in micro-cents."""
     return shape.cpu * billing.cpu + shape.memory_gb * billing.memory_gb + shape.disk_gb * billing.disk_gb

@@ -1,4 +1,4 @@
-"""Builds: made whole in one transaction, then moved from state to state by compare-and-set."""
+"""Builds: created in one transaction, then moved from state to state by compare-and-set."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _BUILD = Columns(
 
 
 class Builds:
-    """Runs of pipelines; those of deleted ones are not found here any more. Safe in any thread."""
+    """Runs of pipelines. Builds of deleted pipelines are not found. Safe in any thread."""
 
     def __init__(self, database: Database, vault: Vault, sources: Sources, keys: IdempotencyKeys) -> None:
         self._database = database
@@ -141,19 +141,19 @@ class Builds:
     def create(self, pipeline: Pipeline, new: NewBuild, jobs: Sequence[NewJob]) -> Build:
         """Write a build, its jobs and their edges in one transaction, after its source archive.
 
-        Jobs that wait for none start ``scheduled``, the others ``pending``; the build is ``scheduled``. Raises KeyUsed
-        where its key has made a build already, and PipelineGone.
+        Jobs without prerequisites start ``scheduled``, the others ``pending``; the build is ``scheduled``. Raises
+        KeyUsed if its idempotency key has already created a build, and PipelineGone.
         """
         if not jobs:
             raise ValueError("a build has at least one job; one without is rejected, see create_rejected")
         return self._write(pipeline, new, jobs, BuildState.SCHEDULED)
 
     def create_unplanned(self, pipeline: Pipeline, new: NewBuild) -> Build:
-        """Write a build whose jobs are not known yet, ``scheduled``, after its source. Raises KeyUsed, PipelineGone."""
+        """Write a ``scheduled`` build without jobs, after its source archive. Raises KeyUsed, PipelineGone."""
         return self._write(pipeline, new, (), BuildState.SCHEDULED)
 
     def create_rejected(self, pipeline: Pipeline, new: NewBuild, error_code: str, error_message: str) -> Build:
-        """Write a build that never runs, ``failed`` and finished at once, and say why. Raises KeyUsed, PipelineGone."""
+        """Write a build that is ``failed`` and finished from the start. Raises KeyUsed, PipelineGone."""
         return self._write(pipeline, new, (), BuildState.FAILED, error_code, error_message)
 
     def _write(
@@ -218,11 +218,11 @@ class Builds:
         return self._by_number.one(pipeline_id=pipeline_id, number=_in_range(number))
 
     def find(self, organization_slug: str, pipeline_slug: str, number: int) -> Build | None:
-        """Return a build by what its URL says, in one look-up."""
+        """Return a build by the parts of its URL, in one query."""
         return self._find.one(organization=organization_slug, pipeline=pipeline_slug, number=_in_range(number))
 
     def page(self, pipeline_id: int, limit: int, after: int | None) -> Page[Build]:
-        """Return a pipeline's builds, newest first, those past the key ``after``."""
+        """Return a pipeline's builds past the key ``after``, newest first."""
         older_than = NEWEST if after is None else after
         return self._page.page(limit, lambda build: build.number, pipeline_id=pipeline_id, after=older_than)
 
@@ -231,7 +231,7 @@ class Builds:
         return self._unfinished.all()
 
     def ended(self, after: datetime, limit: int) -> list[Build]:
-        """Return builds that ended after an instant, in the order in which they did."""
+        """Return builds that ended after an instant, in the order of their ends."""
         return self._ended.all(after=to_micros(after), limit=limit)
 
     def unfinished_counts(self) -> dict[BuildState, int]:
@@ -239,11 +239,11 @@ class Builds:
         return dict(Counter(self._unfinished_states.all()))
 
     def to_cancel(self) -> list[int]:
-        """Return the ids of builds whose cancel is asked for and not begun, oldest first."""
+        """Return the ids of builds whose cancel is requested and has not begun, oldest first."""
         return self._to_cancel.all()
 
     def env(self, build_id: int) -> dict[str, str]:
-        """Return a build's environment, opened; empty where there is none. Raises SealBroken."""
+        """Return a build's environment, decrypted; empty if it has none. Raises SealBroken."""
         sealed = self._env.one(id=build_id)
         if sealed is None:
             return {}
@@ -259,7 +259,7 @@ class Builds:
         error_code: str | None = None,
         error_message: str | None = None,
     ) -> bool:
-        """Take a build from one state to another; False and no change where it is not in the first (any more).
+        """Move a build from state ``frm`` to ``to``; False and no change if it is not in ``frm``.
 
         A terminal state sets ``finished_at``; ``started_at`` is set when its first job starts (Leases.start).
         """
@@ -276,16 +276,16 @@ class Builds:
         return moved == 1
 
     def blame(self, build_id: int, error_code: str, error_message: str) -> bool:
-        """Note why a build fails whatever its jobs come to; False where it is finished, or has a reason already."""
+        """Note why a build fails regardless of its jobs; False if it is finished or already has a reason."""
         with self._database.write():
             return self._blame.run(id=build_id, error_code=error_code, error_message=error_message) == 1
 
     def request_cancel(self, build_id: int) -> bool:
-        """Note that a build is to be canceled; False where it is finished, or unknown."""
+        """Note that a build is to be canceled; False if it is finished or unknown."""
         with self._database.write():
             return self._request_cancel.run(id=build_id) == 1
 
 
 def _in_range(number: int) -> int:
-    """Return a build number from outside as one that SQLite can compare; none is as large as the largest."""
+    """Clamp a build number from a request to the range of SQLite; no build has the largest number."""
     return min(max(number, 0), NEWEST)

@@ -1,4 +1,4 @@
-"""The cache across builds: disks that jobs left, by what made them (engine.md, "Cache across builds")."""
+"""The cache across builds: disks of jobs by cache key (engine.md, "Cache across builds")."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _ENTRY = Columns(
 
 
 class Cache:
-    """What builds may find of earlier ones of their pipeline. Safe in any thread.
+    """Cached disks, each for later builds of the same pipeline. Safe in any thread.
 
-    An entry only names a snapshot; what becomes of that is for `Snapshots.unneeded` to say.
+    An entry only names a snapshot; `Snapshots.unneeded` decides when a snapshot may be removed.
     """
 
     def __init__(
@@ -110,15 +110,15 @@ class Cache:
         self._drop = Command(database, CacheRow.delete().where(this))
 
     def find(self, name: CacheName) -> CacheEntry | None:
-        """Return the entry of a name."""
+        """Return the entry with a name."""
         return self._find.one(pipeline_id=name.pipeline_id, key=name.key, image=name.image)
 
     def entries(self, organization: str | None = None, pipeline: str | None = None) -> list[CacheEntry]:
-        """Return the entries, where slugs are given only theirs, the longest unused first."""
+        """Return the entries, least recently used first; if slugs are given, only those that match."""
         return self._entries.all(organization=organization, pipeline=pipeline)
 
     def store(self, name: CacheName, snapshot: str) -> bool:
-        """Have a name mean a snapshot; False and no change where it means one already, or the snapshot is not there."""
+        """Cache a snapshot; False and no change if the name is cached already or the snapshot is missing."""
         with self._database.write():
             if self._snapshots.get(snapshot) is None:
                 return False
@@ -135,10 +135,10 @@ class Cache:
             return stored == 1
 
     def hit(self, entry: CacheEntry, job: Job, to: JobState, build_uuid: str, notice: str) -> bool:
-        """Take a job to the state ``to`` with the entry's disk and artifacts and a notice in its log, all at once.
+        """Move a job to the state ``to`` with the entry's disk and artifacts, and a notice in its log.
 
-        False and no change where the entry is gone, the job is not in its state any more, or the host's disk has no
-        room. A log that cannot be written costs the notice.
+        All in one transaction: False and no change if the entry is gone, the job has left its state, or the host's disk
+        is full. If only the log cannot be written, the notice is lost.
         """
         try:
             return self._hit(entry, job, to, build_uuid, notice)
@@ -156,20 +156,20 @@ class Cache:
             if job.artifacts:
                 self._artifacts.inherit(entry.job_id, job.id)
             with suppress(OSError), self._logs.writer(build_uuid, job.uuid, job.attempt) as log:
-                if job.attempt or not log.size:  # else a process wrote it that died before it could commit
+                if job.attempt or not log.size:  # else a process wrote the notice and died before its commit
                     log.notice(notice)
             return True
 
     def drop(self, entries: Iterable[CacheEntry]) -> None:
-        """Forget entries; those that are gone already are fine."""
+        """Delete entries; missing ones are ignored."""
         with self._database.write():
             for entry in entries:
                 self._drop.run(id=entry.id)
 
     def may_hit(self, build_id: int) -> bool:
-        """Tell whether a scheduled job of a build has a key that its pipeline has an entry of, on whatever image."""
+        """Tell whether the key of a scheduled job of a build is cached for its pipeline, on any image."""
         return self._may_hit.one(build_id=build_id) is not None
 
     def begun(self) -> list[int]:
-        """Return the builds, ``scheduled`` still, of which a job has passed by the cache, or may."""
+        """Return the ``scheduled`` builds of which a job has a disk, or may have a cache hit."""
         return self._begun.all()

@@ -1,4 +1,4 @@
-"""Time as an argument: the service asks a clock, tests bring one that they can turn."""
+"""The clock that the service reads the time from; tests pass one that they control."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Clock(Protocol):
-    """Where every timestamp and every duration of the service comes from."""
+    """The source of every timestamp and duration of the service."""
 
     def now(self) -> datetime:
-        """Return the wall-clock time, aware, in UTC, with microseconds."""
+        """Return the wall-clock time as an aware datetime in UTC, with microseconds."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds since the host was booted, which never go back nor jump, for deadlines and durations."""
+        """Return seconds since the host booted, for deadlines and durations; they never go back or jump."""
         ...
 
 
 class SystemClock:
-    """The host's own clock."""
+    """The host's clock."""
 
     def now(self) -> datetime:
-        """Return the wall-clock time, aware, in UTC, with microseconds."""
+        """Return the wall-clock time as an aware datetime in UTC, with microseconds."""
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Return seconds since the host was booted, which never go back nor jump, for deadlines and durations."""
+        """Return seconds since the host booted, for deadlines and durations; they never go back or jump."""
         return time.monotonic()
 
 
 def boot_id() -> str:
-    """Name this run of the host's kernel, within which monotonic seconds can be compared."""
+    """Return the id of the host's current boot; monotonic seconds are comparable only within one boot."""
     return _BOOT_ID.read_text("ascii").strip()

@@ -1,4 +1,4 @@
-"""The database copied at one instant while others write to it, and the proof that a copy is whole."""
+"""Copies of the database, consistent while others write to it, and their integrity check."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ _BUSY_SECONDS = 10
 
 
 class FrozenDatabase:
-    """The database as it was when this was made, whatever is written meanwhile: a read transaction that is open."""
+    """The database as of one instant: an open read transaction, unaffected by later writes."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
 
     @property
     def schema_version(self) -> int:
-        """Which migration the database is at."""
+        """Number of the last migration applied to the database."""
         return _number(self._connection, "PRAGMA user_version")
 
     def counts(self) -> dict[str, int]:
-        """Return how many rows of each kind there are that an owner would look for."""
+        """Return the row counts of the tables that an owner asks for, by table."""
         return {table: _number(self._connection, f"SELECT count(*) FROM {table}") for table in _COUNTED}  # noqa: S608
 
     def files(self, kind: FileKind) -> Iterator[str]:
-        """Yield the paths, below the state directory, of a kind's files that belong to rows; some may not be there.
+        """Yield the paths, relative to the state directory, of a kind's files that rows name.
 
-        The schema has to be this release's.
+        Some of the files may not exist. The database must have this release's schema.
         """
         if kind.rows is not None:
             for row in self._connection.execute(kind.rows):
                 yield f"{kind.folder}/{kind.name(*map(str, row))}"
 
     def copy_to(self, target: Path, told: Callable[[int], None]) -> None:
-        """Write it to a new file, which nobody else may open yet; ``told`` hears of how many bytes at a time."""
+        """Copy the database to a new file that nothing else has open; call ``told`` with each number of bytes."""
         size = _number(self._connection, "PRAGMA page_size")
         with closing(apsw.Connection(str(target))) as copy, copy.backup("main", self._connection, "main") as backup:
             while not backup.done:
@@ -62,7 +62,10 @@ class FrozenDatabase:
 
 @contextmanager
 def frozen(directory: Path) -> Iterator[FrozenDatabase]:
-    """Hold still the database of a state directory, at whatever schema version it is. Raises NotInitialized."""
+    """Open a read transaction on the database of a state directory, at any schema version.
+
+    Raises NotInitialized or DatabaseUnreadable.
+    """
     path = directory / DATABASE
     if not path.is_file():
         raise NotInitialized(directory)
@@ -76,7 +79,10 @@ def frozen(directory: Path) -> Iterator[FrozenDatabase]:
 
 @contextmanager
 def up_to_date(database: FrozenDatabase, folder: Path) -> Iterator[FrozenDatabase]:
-    """Yield a database with this release's schema: itself, or a copy in a new folder. Raises SchemaTooNew."""
+    """Yield a database with this release's schema: the given one, or a migrated copy in a new folder.
+
+    Raises SchemaTooNew.
+    """
     if database.schema_version == migrations()[-1].number:
         yield database
         return
@@ -89,7 +95,10 @@ def up_to_date(database: FrozenDatabase, folder: Path) -> Iterator[FrozenDatabas
 
 
 def check_database(path: Path) -> None:
-    """Read every page, index and reference of a database that nobody else has open. Raises DatabaseUnreadable."""
+    """Check every page, index and reference of a database that nothing else has open.
+
+    Raises DatabaseUnreadable if it is damaged or of another program.
+    """
     with _telling(path), closing(_opened(path)) as connection:
         if _number(connection, "PRAGMA application_id") != APPLICATION_ID:
             raise DatabaseUnreadable(f"{path.name} is a database of another program")

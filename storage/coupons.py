@@ -1,4 +1,4 @@
-"""Coupons: credit that organizations claim by a code, each once (wire-decisions.md, "Billing")."""
+"""Coupons: credit that each organization may claim once by a code (wire-decisions.md, "Billing")."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COUPON = Columns(
 
 
 class Coupons:
-    """The coupons and who redeemed them. Case and spaces in codes do not matter. Safe in any thread."""
+    """Coupons and their redemptions. Codes ignore case and spaces. Safe in any thread."""
 
     def __init__(self, database: Database, ledger: Ledger) -> None:
         self._database = database
@@ -55,7 +55,7 @@ class Coupons:
         self._redeem = Command(database, insert_into(RedemptionRow))
 
     def create(self, new: NewCoupon) -> Coupon:
-        """Make a coupon. Raises CouponTaken."""
+        """Create a coupon. Raises CouponTaken."""
         code = _plain(new.code)
         with self._database.write():
             if self._by_code.one(code=code) is not None:
@@ -75,7 +75,7 @@ class Coupons:
         return self._all.all()
 
     def disable(self, code: str) -> Coupon:
-        """Let a coupon expire now, unless it has expired before. Raises CouponUnknown."""
+        """Expire a coupon now, unless it has expired already. Raises CouponUnknown."""
         with self._database.write():
             coupon = self._named(code)
             if not self._expired(coupon):
@@ -85,7 +85,8 @@ class Coupons:
     def redeem(self, code: str, organization_id: int) -> Redemption:
         """Credit an organization with a coupon.
 
-        Raises CouponUnknown; CouponClaimed, whatever has become of the coupon since; CouponExpired; CouponExhausted.
+        Raises CouponUnknown, CouponClaimed, CouponExpired or CouponExhausted. CouponClaimed has precedence: an
+        organization that redeemed the coupon gets it even if the coupon has expired since.
         """
         with self._database.write():
             coupon = self._named(code)

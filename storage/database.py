@@ -1,4 +1,4 @@
-"""The SQLite database: a connection for each thread that asks, and one writer at a time."""
+"""The SQLite database: one connection per thread, and one writer at a time."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _PRAGMAS = {
 class Database:
     """One SQLite file, safe in any thread.
 
-    Reads never wait: WAL gives each of them a snapshot. Writes wait for each other here by a lock, and one of them for
-    other processes by SQLite's own, ten seconds at most.
+    Reads never wait, because WAL gives each of them a snapshot. Writes of this process wait for each other at a lock;
+    the one that holds it waits at most ten seconds for SQLite's lock, which other processes may hold.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:
-        """Name the file, which is opened (and made, where it is not there) by the first statement."""
+        """Store the path; the first statement opens the file, and creates it if it does not exist."""
         self._clock = clock
         self._connections = _Connections(str(path))
         self._writer = threading.RLock()
@@ -56,7 +56,7 @@ class Database:
     def now(self) -> int:
         """Return the clock's wall time in microseconds since the epoch, as the tables hold it.
 
-        Within a ``write`` it stands still: what changes together changes at one instant.
+        Within one ``write`` it is constant, so that all its changes have the same instant.
         """
         begun: int | None = getattr(self._begun, "at", None)
         return to_micros(self._clock.now()) if begun is None else begun
@@ -68,7 +68,7 @@ class Database:
     def execute(self, sql: str, slots: Mapping[str, Any] | None = None) -> apsw.Cursor:
         """Run one statement in this thread's connection, with values for its ``:name`` slots.
 
-        Raises DatabaseUnavailable where the disk is full, read-only or broken, or the process has too many files open.
+        Raises DatabaseUnavailable if the disk is full, read-only or broken, or the process has too many open files.
         """
         with _telling_what_is_wrong():
             cursor: apsw.Cursor = self._connections.execute_sql(sql, slots)
@@ -91,10 +91,10 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[None]:
-        """Make what happens inside one transaction: all of it is stored, or on an exception nothing.
+        """Run the body in one transaction: commit at its end, roll back on an exception.
 
-        Inside another ``write`` of the same thread it is part of that one. Raises DatabaseBusy where others keep the
-        database for too long, and DatabaseGone where what is written would be in no file.
+        Inside another ``write`` of the same thread it is part of that transaction. Raises DatabaseBusy if others hold
+        the database for too long, and DatabaseGone if the file was removed or replaced.
         """
         self._take_turn()
         try:
@@ -119,9 +119,9 @@ class Database:
             self._writer.release()
 
     def _take_turn(self) -> None:
-        """Wait for the writers of this process, but not behind one that waits for another process itself.
+        """Wait for this process's writer lock, unless its holder waits for another process.
 
-        So such a process holds up one thread, and not by and by all of those that answer readers too.
+        Otherwise a process that holds the database would block one thread after another, also those that serve reads.
         """
         while not self._writer.acquire(timeout=0 if self._is_stuck() else _TURN_SECONDS):
             if self._is_stuck():
@@ -140,7 +140,7 @@ class Database:
 
     @contextmanager
     def write_at_once(self) -> Iterator[None]:
-        """As `write`, for what may as well be left: raises DatabaseBusy rather than wait for another writer."""
+        """Do optional work as in `write`, but raise DatabaseBusy instead of waiting for another writer."""
         if not self._writer.acquire(blocking=False):
             raise DatabaseBusy("another thread writes to the database: try again")
         try:
@@ -156,7 +156,7 @@ class Database:
             self._writer.release()
 
     def close(self) -> None:
-        """Close every thread's connection. Called when no other thread uses the database any more. Idempotent."""
+        """Close every thread's connection. Called when no other thread uses the database. Idempotent."""
         self._connections.close_all()
 
 
@@ -179,10 +179,10 @@ def _telling_what_is_wrong() -> Iterator[None]:
 
 
 class _Connections(APSWDatabase):  # type: ignore[misc] # playhouse comes without types
-    """Peewee's thread-local connections, each of which the next thread has when its own has ended.
+    """Peewee's thread-local connections, reused by new threads when old ones end.
 
-    Opening one costs more than most of what a thread asks of it. All of them are to the file that the first one opened,
-    or made, and close at once at the end.
+    Opening a connection costs more than most threads' queries. All connections are to the file that the first one
+    opened or created.
     """
 
     def __init__(self, path: str) -> None:
@@ -209,12 +209,12 @@ class _Connections(APSWDatabase):  # type: ignore[misc] # playhouse comes withou
         return connection
 
     def take_back(self, connection: apsw.Connection) -> None:
-        """Keep the connection of a thread that has ended for another one; it closes where there are enough."""
+        """Keep an ended thread's connection for another thread; the oldest one closes if there are too many."""
         if not self._shut and not connection.in_transaction:
             self._idle.append(connection)
 
     def check_place(self) -> None:
-        """Raise DatabaseGone where the file is not at its path, or another one is."""
+        """Raise DatabaseGone if the file at the path is missing or another one."""
         if self._found() != self._place:
             raise DatabaseGone(_GONE)
 
@@ -233,7 +233,7 @@ class _Connections(APSWDatabase):  # type: ignore[misc] # playhouse comes withou
 
 
 class _Loan:
-    """A thread's hold of its connection, which ends with the thread."""
+    """A thread-local object that returns the thread's connection when the thread ends."""
 
     def __init__(self, lender: _Connections, connection: apsw.Connection) -> None:
         self._lender = lender

@@ -1,4 +1,7 @@
-"""What repositories declare of their pipelines (wire-decisions.md, "Pipelines, builds, jobs", by repo identity)."""
+"""Pipelines as their repositories declare them.
+
+See wire-decisions.md, "Pipelines, builds, jobs", on builds by repository identity.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,10 @@ _DECLARATION = Columns(
 
 
 class Declarations:
-    """Pipelines as the files of their repository declare them: they come with it, and are archived when it drops them.
+    """Declarations of pipelines in the files of their repository. Safe in any thread.
 
-    An archived pipeline keeps its builds, is in no list and takes no builds. Safe in any thread.
+    A declared pipeline is created, and archived when its repository drops the declaration. An archived pipeline keeps
+    its builds, is in no list and accepts no builds.
     """
 
     def __init__(self, database: Database, pipelines: Pipelines) -> None:
@@ -63,7 +67,7 @@ class Declarations:
         )
 
     def get(self, pipeline_id: int) -> Declaration | None:
-        """Return what a pipeline's repository declares, or last declared; None where it never did."""
+        """Return a pipeline's current or last declaration; None if it was never declared."""
         return self._get.one(pipeline_id=pipeline_id)
 
     def archived(self, pipeline_id: int) -> bool:
@@ -74,10 +78,10 @@ class Declarations:
     def register(
         self, organization_id: int, repo_name: str, source_slug: str, default_branch: str, declared: Declaration
     ) -> Pipeline:
-        """Return the pipeline that a repository declares: one that comes back, or a new one.
+        """Return the pipeline that a repository declares, created or restored if necessary.
 
-        The slug of a new one is ``<owner>-<repo>-<source_slug>``, so that two repositories never meet in one pipeline;
-        its name is what is declared.
+        A new one has the slug ``<owner>-<repo>-<source_slug>``, so that two repositories never share a pipeline, and
+        the declared name.
         """
         with self._database.write():
             known = self._of_repository.all(organization_id=organization_id, repo_name=repo_name)
@@ -88,7 +92,10 @@ class Declarations:
             return written(self._pipelines.by_id(pipeline_id))
 
     def follow(self, organization_id: int, repo_name: str, declared: Mapping[str, Declaration]) -> None:
-        """Take in all that a repository declares, by name: what it drops is archived, and may come back."""
+        """Apply a repository's declarations, by source slug, to its existing pipelines.
+
+        Those without a declaration are archived; a later declaration restores them.
+        """
         with self._database.write():
             for pipeline_id, source_slug in self._of_repository.all(
                 organization_id=organization_id, repo_name=repo_name
@@ -100,7 +107,7 @@ class Declarations:
                     self._archive.run(pipeline_id=pipeline_id, now=self._database.now())
 
     def _declare(self, pipeline_id: int, declared: Declaration) -> None:
-        """Keep what is declared. What the repository has changed is taken over; what was set by hand else stays."""
+        """Store a declaration and apply its changes since the last one; other manual settings stay."""
         before = self.get(pipeline_id)
         if before is not None and before.name != declared.name:
             self._pipelines.update(pipeline_id, name=declared.name)

@@ -1,4 +1,4 @@
-"""The ways in which a secret shows up in output: as it is, and as programs encode it. Pure."""
+"""The forms in which a secret may appear in output: plain, and as programs encode it. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["disguises"]
 
 _WIDTHS = (64, 76)
 _TELLING = 8
-"""Characters from which on a part of a secret, or of its encoding, is one rather than a common word."""
+"""Least length of a line or base64 fragment to mask; a shorter one may be a common word."""
 
 _URI_COMPONENT = "!'()*"
 _URI = ";,/?:@&=+$#" + _URI_COMPONENT
@@ -23,10 +23,10 @@ _ESCAPE = re.compile(r"%[0-9A-F]{2}")
 
 
 def disguises(value: str) -> frozenset[bytes]:
-    """Return what to look for where nobody may read ``value``: never empty strings, none for an empty value.
+    """Return the byte strings to mask so that ``value`` cannot be read; none is empty.
 
-    The value itself, without its last line's end, each line of it, its base64 wherever it lies in what is encoded, its
-    percent-encodings, and how it stands in JSON.
+    They are the value itself, with and without its trailing line breaks, each of its longer lines, its base64 at any
+    offset in the encoded data, its percent-encodings, and its JSON forms. An empty value has none.
     """
     bare = value.rstrip("\r\n")
     forms = {value, bare, *_lines(value)}
@@ -44,7 +44,7 @@ def _lines(value: str) -> Iterator[str]:
 
 
 def _base64(data: bytes) -> Iterator[str]:
-    """Yield what encoders make of ``data`` alone: padded and not, on one line and wrapped."""
+    """Yield the base64 of ``data`` alone: padded and unpadded, on one line and wrapped."""
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         text = encode(data).decode()
         yield from (text, text.rstrip("="))
@@ -53,7 +53,7 @@ def _base64(data: bytes) -> Iterator[str]:
 
 
 def _within_base64(data: bytes) -> Iterator[str]:
-    """Yield, for each place where ``data`` may begin in a group of three bytes, the digits that it alone decides."""
+    """Yield the base64 digits that depend on ``data`` alone, for each offset in a group of three bytes."""
     for before in range(3):
         first, end = -(-8 * before // 6), 8 * (before + len(data)) // 6
         if end - first >= _TELLING:
@@ -62,7 +62,7 @@ def _within_base64(data: bytes) -> Iterator[str]:
 
 
 def _percent_encoded(value: str) -> Iterator[str]:
-    """Yield what encoders of URLs and forms make of a value; they differ in what they let stand."""
+    """Yield a value's encodings in URLs and forms; encoders differ in the characters they keep."""
     plain = (quote(value, safe) for safe in ("", "/", _URI_COMPONENT, _URI))
     forms = (quote_plus(value, safe) for safe in ("", "*"))
     everything = "".join(f"%{byte:02X}" for byte in value.encode())

@@ -1,4 +1,4 @@
-"""E-mail addresses, in the one form in which accounts and invites are compared."""
+"""E-mail addresses, in the normal form in which accounts and invites are compared."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from storage.errors import EmailInvalid
 __all__ = ["email_address"]
 
 _PUBLIC = ".example.org"
-"""Completes the domain for the check: alone, the library refuses what private networks use, such as corp.local."""
+"""Appended to the domain for the check: the library refuses private domains such as corp.local."""
 
 
 def email_address(text: str) -> str:
-    """Return one address, trimmed, in lower case, its domain in ASCII. Raises EmailInvalid."""
+    """Return an address trimmed, in lower case, with its domain in ASCII. Raises EmailInvalid."""
     from email_validator import EmailNotValidError, validate_email  # noqa: PLC0415 - 60 ms for a command that needs none
 
     try:

@@ -1,4 +1,4 @@
-"""What the storage refuses, and why. Every message says what to do."""
+"""Errors of the storage. Every message says what to do."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ __all__ = [
 
 
 class StorageError(Exception):
-    """The root of everything that the storage raises on purpose."""
+    """Base class of all errors that the storage raises on purpose."""
 
 
 class NotInitialized(StorageError):
-    """The state directory holds no storage yet, or is not there."""
+    """The state directory does not exist or holds no storage."""
 
     def __init__(self, directory: Path) -> None:
         command = f"ci-daemon --state-dir {shlex.quote(str(directory))} init"
@@ -65,58 +65,58 @@ class NotInitialized(StorageError):
 
 
 class AlreadyInitialized(StorageError):
-    """The state directory holds a storage already."""
+    """The state directory already holds a storage."""
 
 
 class SchemaTooNew(StorageError):
-    """A newer release wrote the database."""
+    """A newer release migrated the database."""
 
 
 class MigrationFailed(StorageError):
-    """A migration could not be applied; the database is as it was before it."""
+    """A migration failed; the database is as it was before it."""
 
 
 class DatabaseUnreadable(StorageError):
-    """The database file cannot be opened, or is no database of this service."""
+    """The database file cannot be opened, or is not a database of this service."""
 
 
 class ManifestUnreadable(StorageError):
-    """The manifest of a source archive is not there, or damaged."""
+    """The manifest of a source archive is missing or damaged."""
 
 
 class DatabaseUnavailable(StorageError):
-    """The database, or a file beside it, cannot be read or written now: the disk is full, read-only or broken.
+    """The database or a file beside it cannot be used now: the disk is full, read-only or broken.
 
-    Worth another try, later.
+    The caller may retry later.
     """
 
 
 class DatabaseBusy(DatabaseUnavailable):
-    """Others hold the database's write lock for too long. Worth another try."""
+    """Others held the database's write lock for too long. The caller may retry."""
 
 
 class DatabaseGone(DatabaseUnavailable):
-    """The database's file cannot be opened, or is not the one any more that was opened first."""
+    """The database's file cannot be opened, or was removed or replaced since it was first opened."""
 
 
 class StorageClosed(StorageError):
-    """The storage was closed, and is asked again."""
+    """The storage is used after it was closed."""
 
 
 class KeyUnreadable(StorageError):
-    """The key file is missing, open to others, or holds no key."""
+    """The key file is missing, readable by others, or holds no key."""
 
 
 class SealBroken(StorageError):
-    """Sealed bytes were changed, or sealed with another key."""
+    """Sealed bytes were changed or moved, or sealed with another key."""
 
 
 class BuildFinished(StorageError):
-    """The build is over, and stays as it ended."""
+    """The build is finished and cannot change any more."""
 
 
 class KeyUsed(StorageError):
-    """An earlier request has this key; ``use`` is what it made."""
+    """An earlier request used this idempotency key; ``use`` says what it created."""
 
     def __init__(self, use: KeyUse) -> None:
         super().__init__("an earlier request has this key: what it made is the answer to this one")
@@ -124,11 +124,11 @@ class KeyUsed(StorageError):
 
 
 class PipelineBusy(StorageError):
-    """Builds of the pipeline are not over."""
+    """The pipeline has unfinished builds."""
 
 
 class PipelineGone(StorageError):
-    """The pipeline was deleted meanwhile."""
+    """The pipeline was deleted."""
 
 
 class MemberNotFound(StorageError):
@@ -136,7 +136,7 @@ class MemberNotFound(StorageError):
 
 
 class RoleInsufficient(StorageError):
-    """Who asks is not, or not any more, what it takes: ``needed`` or more."""
+    """The caller's role is lower than ``needed``, or the caller is no longer a member."""
 
     def __init__(self, needed: Role) -> None:
         super().__init__(f"this takes the role {needed}")
@@ -152,7 +152,7 @@ class InviteInvalid(StorageError):
 
 
 class TooManyInvites(StorageError):
-    """The account has sent as many invites as it may in a day; ``retry_in`` is the seconds until it may send one."""
+    """The account reached its daily limit of invites; it may send the next one in ``retry_in`` seconds."""
 
     def __init__(self, most: int, retry_in: int) -> None:
         super().__init__(f"one account sends at most {most} invites a day")
@@ -160,11 +160,11 @@ class TooManyInvites(StorageError):
 
 
 class InviteUnacceptable(StorageError):
-    """The invite does not let this user in; the message says why."""
+    """The user cannot accept the invite; the message says why."""
 
 
 class EmailInvalid(StorageError):
-    """This is not one e-mail address."""
+    """The text is not exactly one e-mail address."""
 
 
 class EmailTaken(StorageError):
@@ -172,11 +172,11 @@ class EmailTaken(StorageError):
 
 
 class SecretInvalid(StorageError):
-    """A secret's name or value cannot be one; the message begins with which of them it is."""
+    """The name or value of a secret is invalid; the message begins with ``name:`` or ``value:``."""
 
 
 class SecretNotFound(StorageError):
-    """A job names secrets that are not there."""
+    """A job names secrets that do not exist."""
 
     def __init__(self, names: Sequence[str], organization: str, pipeline: str) -> None:
         super().__init__(
@@ -186,11 +186,11 @@ class SecretNotFound(StorageError):
 
 
 class SlugTaken(StorageError):
-    """The organization has another pipeline of this slug."""
+    """The organization has another pipeline with this slug."""
 
 
 class SoleOwner(StorageError):
-    """Others belong to organizations, ``slugs``, that the user alone owns."""
+    """The user is the only owner of organizations, ``slugs``, that have other members."""
 
     def __init__(self, slugs: Sequence[str]) -> None:
         self.slugs = tuple(slugs)
@@ -201,7 +201,7 @@ class SoleOwner(StorageError):
 
 
 class NameUnusable(StorageError):
-    """A name holds no character that a slug could be made of."""
+    """The name has no character that a slug may contain."""
 
 
 class CouponTaken(StorageError):
@@ -213,20 +213,20 @@ class CouponUnknown(StorageError):
 
 
 class CouponClaimed(StorageError):
-    """The organization has redeemed the coupon before."""
+    """The organization has already redeemed the coupon."""
 
 
 class CouponExpired(StorageError):
-    """The coupon was to be redeemed earlier."""
+    """The coupon has expired."""
 
 
 class CouponExhausted(StorageError):
-    """As many organizations have redeemed the coupon as may."""
+    """The coupon has been redeemed as often as it allows."""
 
 
 class TooManyOrganizations(StorageError):
-    """The account owns as many organizations as it may."""
+    """The account owns the maximum number of organizations."""
 
 
 class UsageTooLong(StorageError):
-    """More leases started in a window than one answer holds."""
+    """The window has more days or leases than one answer may contain."""

@@ -1,4 +1,4 @@
-"""Jobs that failed by no fault of their commands: the service's own faults, and the ends that an operator forced."""
+"""Jobs whose failure is not their command's: faults of the service, and ends that an operator forced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OWN = ("internal_error", "lease_failed", "snapshot_failed", "vm_lost")
 
 @dataclass(frozen=True, slots=True)
 class JobFault:
-    """A job that failed by no fault of its command; ``forced_by`` is the operator who ended its VM, if one did."""
+    """A job whose failure is not its command's; ``forced_by`` is the operator who ended its VM, if any."""
 
     organization: str
     pipeline: str
@@ -36,7 +36,7 @@ class JobFault:
 
 
 class Faults:
-    """Recent failures of jobs, at one cost however many jobs there were. Safe in any thread."""
+    """Recent faults of jobs, at a cost that does not grow with the number of jobs. Safe in any thread."""
 
     def __init__(self, database: Database) -> None:
         fault = Columns(
@@ -70,9 +70,9 @@ class Faults:
         self._forced = Query(database, faults.where(LeaseRow.killed_by.is_null(is_null=False)), fault)
 
     def latest(self, limit: int) -> list[JobFault]:
-        """Return the latest faults of the service, newest first, among the ten thousand jobs that were made last."""
+        """Return the latest faults of the service among the newest 10 000 jobs, newest first."""
         return self._latest.all(limit=limit)
 
     def forced(self, limit: int) -> list[JobFault]:
-        """Return the latest failures that an operator forced, newest first, among the same jobs."""
+        """Return the latest failures that an operator forced among the newest 10 000 jobs, newest first."""
         return self._forced.all(limit=limit)

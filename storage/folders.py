@@ -1,4 +1,4 @@
-"""Folders as a crash leaves them."""
+"""Durable changes of folders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["settle"]
 
 
 def settle(folder: Path) -> None:
-    """Return when the names in a folder are on the disk, as a crash must not take them back. Raises OSError."""
+    """Sync a folder, so that the names in it survive a crash. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

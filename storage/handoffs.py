@@ -1,7 +1,7 @@
-"""Sessions on their way from a browser to a command line (wire-decisions.md, "Authentication").
+"""Handoffs of sessions from a browser to a command line (wire-decisions.md, "Authentication").
 
-A handoff is parked under the hash of a nonce that the command line made up, or of a code that a person types there.
-The session's token is made when the handoff is taken, and stands nowhere before.
+A handoff is stored under the hash of a nonce that the command line generated, or of a code that a person types there.
+The session's token is created when the handoff is taken.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FORGIVEN = re.compile(r"[\s\-\u2010-\u2015]")
 
 
 class Handoffs:
-    """Parked sessions, each of which is taken once, in time, or never. Safe in any thread."""
+    """Handoffs, each of which can be taken once before it expires. Safe in any thread."""
 
     def __init__(self, database: Database, tokens: Tokens) -> None:
         self._database = database
@@ -42,27 +42,27 @@ class Handoffs:
         self._replace = Command(database, insert_into(HandoffRow).on_conflict("REPLACE"))
 
     def park(self, user_id: int, nonce: str) -> None:
-        """Let who knows the nonce have a session of the user, once, within 60 s. A later parking replaces this one."""
+        """Offer one session of the user for a nonce, for 60 s; a later offer for it replaces this one."""
         self._park(HandoffKind.NONCE, hashed(nonce), user_id)
 
     def park_hashed(self, user_id: int, nonce_hash: bytes) -> None:
-        """As `park`, for a nonce of which only the SHA-256 is known here."""
+        """Offer a session as `park` does, for a nonce of which only the SHA-256 is known."""
         self._park(HandoffKind.NONCE, nonce_hash, user_id)
 
     def claim(self, nonce: str) -> str | None:
-        """Return the token of a new session; None where nothing is parked under the nonce, or not any more."""
+        """Return the token of a new session; None if the nonce has no handoff, or an expired one."""
         return self._taken(HandoffKind.NONCE, hashed(nonce))
 
     def issue_code(self, user_id: int) -> str:
-        """Return a code for which there is a session of the user, once, within 300 s."""
+        """Return a code that gives one session of the user, within 300 s."""
         code = "".join(secrets.choice(_ALPHABET) for _ in range(_CODE_LENGTH))
         self._park(HandoffKind.CODE, hashed(code), user_id)
         return code
 
     def redeem(self, code: str) -> str | None:
-        """Return the token of a new session; None where the code is unknown, used or over.
+        """Return the token of a new session; None if the code is unknown, used or expired.
 
-        A person typed the code: case, spaces and dashes do not matter.
+        Case, spaces and dashes are ignored, because a person typed the code.
         """
         return self._taken(HandoffKind.CODE, hashed(_FORGIVEN.sub("", code).upper()))
 
@@ -73,7 +73,10 @@ class Handoffs:
             self._replace.run(kind=kind, hash=secret_hash, user_id=user_id, expires_at=now + _LIFETIMES[kind])
 
     def _taken(self, kind: HandoffKind, secret_hash: bytes) -> str | None:
-        """Take what is parked, if anything is. Whoever polls in vain only reads, and holds up no writer."""
+        """Take a handoff and create its session; None if there is no handoff.
+
+        A poll that finds none only reads, and so blocks no writer.
+        """
         if self._peek.one(kind=kind, hash=secret_hash, now=self._database.now()) is None:
             return None
         with self._database.write():

@@ -1,4 +1,4 @@
-"""Holds: the VMs of failed jobs, kept for a while where their build asked for it, for a price of their own."""
+"""Holds: the VMs of failed jobs, kept for debugging if the build asks for it, at a price of their own."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _HELD = Columns(
 class Holds:
     """VMs that outlive their jobs. Safe in any thread.
 
-    A hold is charged once, when it ends, by whole seconds and whole cents as a lease is, and never for longer than it
-    was to last: however late its end is noticed, its price is that of its time.
+    A hold is debited once, when it ends, for whole seconds in whole cents like a lease. Time after its planned end is
+    free, however late the end is noticed.
     """
 
     def __init__(self, database: Database, billing: BillingSettings, ledger: Ledger) -> None:
@@ -85,7 +85,7 @@ class Holds:
         )
 
     def begin(self, lease_id: int, seconds: int) -> None:
-        """Have a lease's VM kept for so long from this instant, inside the transaction that ends its job."""
+        """Hold a lease's VM for ``seconds`` from now, inside the transaction that ends its job."""
         organization_id, job_id, shape = written(self._held.one(id=lease_id))
         now = self._database.now()
         self._insert.run(
@@ -99,13 +99,13 @@ class Holds:
         )
 
     def open(self) -> list[Hold]:
-        """Return the holds that have not ended, oldest first."""
+        """Return the open holds, oldest first."""
         return self._open.all()
 
     def over(self) -> list[Hold]:
         """Return the open holds whose time is over, oldest first.
 
-        One that has not even begun is over too: the clock was set back since, and it would last longer than it may.
+        A hold that starts in the future counts as over: the clock was set back, so it would last too long.
         """
         return self._over.all(now=self._database.now())
 
@@ -114,12 +114,12 @@ class Holds:
         return self._of_lease.one(lease_id=lease_id)
 
     def shorten(self, hold_id: int, reason: HoldEnd) -> bool:
-        """Have a hold's time be over at once, for whoever looks after holds to end it; False where it has ended."""
+        """Set a hold's planned end to now, so that the next check of holds ends it; False if it has ended."""
         with self._database.write():
             return self._shorten.run(id=hold_id, now=self._database.now(), reason=reason) == 1
 
     def forget(self, *, pipeline_id: int | None = None, organization_id: int | None = None) -> None:
-        """Have the time of all holds be over of a pipeline, or of an organization, that is being deleted."""
+        """Set the planned end of all holds of a deleted pipeline or organization to now."""
         with self._database.write():
             self._shorten_all.run(
                 pipeline_id=pipeline_id,
@@ -129,9 +129,9 @@ class Holds:
             )
 
     def end(self, hold_id: int, reason: HoldEnd) -> bool:
-        """End a hold and write its one debit; False and no change where it has ended.
+        """End a hold and write its one debit; False and no change if it has ended.
 
-        ``reason`` counts where the hold has none yet. What is LOST through no one's wish is free.
+        ``reason`` applies if the hold has none yet. A hold that ends as LOST is free.
         """
         with self._database.write():
             hold = written(self._get.one(id=hold_id))

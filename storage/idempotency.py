@@ -1,4 +1,4 @@
-"""Requests that may come twice and are done once (wire-decisions.md, "Pipelines, builds, jobs")."""
+"""Idempotency keys of requests (wire-decisions.md, "Pipelines, builds, jobs")."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _USE = Columns(KeyUse, KeyRow.build, KeyRow.rejected, (KeyRow.request_hash == sl
 
 
 class IdempotencyKeys:
-    """The keys under which builds were created in the last 24 h, each user's and organization's apart.
+    """The keys of the requests that created builds in the last 24 h, per user and organization.
 
-    A key whose pipeline was deleted is as good as none. Safe in any thread.
+    A key whose pipeline was deleted counts as unused. Safe in any thread.
     """
 
     def __init__(self, database: Database) -> None:
@@ -42,7 +42,7 @@ class IdempotencyKeys:
         self._replace = Command(database, insert_into(KeyRow).on_conflict("REPLACE"))
 
     def find(self, key: RequestKey) -> KeyUse | None:
-        """Return what was made under a key, whatever the request was."""
+        """Return the earlier use of a key, by the same request or another one."""
         return self._find.one(
             user_id=key.user_id,
             organization_id=key.organization_id,
@@ -52,7 +52,7 @@ class IdempotencyKeys:
         )
 
     def claim(self, key: RequestKey, build_id: int, *, rejected: bool) -> None:
-        """Note under its key that a build was made, in the build's own transaction. Raises KeyUsed."""
+        """Store a key with the build that its request created, in the build's transaction. Raises KeyUsed."""
         with self._database.write():
             now = self._database.now()
             self._forget.run(before=now - DAY)

@@ -1,4 +1,4 @@
-"""Instants as the database holds them: whole microseconds since the epoch, in UTC. Spans are microseconds too."""
+"""Instants in the database: integer microseconds since the epoch, in UTC. Spans are microseconds too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def to_micros(instant: datetime) -> int:
-    """Return an aware instant as microseconds since the epoch, exactly."""
+    """Return an aware datetime as microseconds since the epoch, without rounding errors."""
     return (instant - _EPOCH) // _MICROSECOND
 
 

@@ -1,4 +1,4 @@
-"""Invites to organizations: for one e-mail address, accepted once, within a week (wire-decisions.md)."""
+"""Invites to organizations: for one e-mail address, for one use within a week (wire-decisions.md)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _INVITE = Columns(
 
 
 class Invites:
-    """Open doors, each for one address. Only a token's hash is stored. Safe in any thread."""
+    """Invites, each for one e-mail address. Only the hash of a token is stored. Safe in any thread."""
 
     def __init__(self, database: Database, organizations: Organizations) -> None:
         self._database = database
@@ -87,14 +87,15 @@ class Invites:
         )
 
     def draft(self, email: str, role: Role) -> InviteDraft:
-        """Return an invite that `create` may store, so that its letter can be written before."""
+        """Return an invite for `create` to store, so that its e-mail can be written before."""
         expires_at = from_micros(self._database.now() + _LIFETIME)
         return InviteDraft(email, role, secrets.token_urlsafe(_TOKEN_BYTES), expires_at)
 
     def create(self, organization_id: int, inviter_id: int, draft: InviteDraft, most_a_day: int) -> Invite:
-        """Store an invite, of which its inviter sends at most so many in 24 hours, revoked ones included.
+        """Store an invite.
 
-        Raises InviteInvalid where the address is a member's or has a pending invite, and TooManyInvites.
+        Raises InviteInvalid if the address is a member's or has a pending invite, and TooManyInvites if the inviter
+        created ``most_a_day`` in the last 24 hours, revoked ones included.
         """
         email = draft.email
         with self._database.write():
@@ -123,15 +124,15 @@ class Invites:
         return self._pending.all(organization_id=organization_id, now=self._database.now())
 
     def revoke(self, organization_id: int, uuid: str) -> bool:
-        """Take a pending invite back; False where there is none with this id."""
+        """Revoke a pending invite; False if there is none with this UUID."""
         with self._database.write():
             now = self._database.now()
             return self._revoke.run(organization_id=organization_id, uuid=uuid, now=now) == 1
 
     def accept(self, token: str, user: User) -> Organization:
-        """Make a user a member of the organization that invited the user's address; return the organization.
+        """Make the invited user a member of the organization; return the organization.
 
-        Raises InviteUnacceptable, which says why.
+        Raises InviteUnacceptable; its message says why.
         """
         with self._database.write():
             invite = self._by_hash.one(hash=hashed(token))

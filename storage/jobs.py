@@ -1,4 +1,4 @@
-"""Jobs: the nodes of builds, and their way from state to state."""
+"""Jobs: the nodes of a build's graph, and their changes of state."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _EDGE = Columns(Edge, EdgeRow.from_job, EdgeRow.to_job, EdgeRow.kind, EdgeRow.co
 
 
 class Jobs:
-    """The nodes of builds. Safe in any thread."""
+    """The jobs of builds. Safe in any thread."""
 
     def __init__(self, database: Database, attempts: Attempts, meter: Meter, ledger: Ledger, holds: Holds) -> None:
         self._database = database
@@ -137,7 +137,7 @@ class Jobs:
         return self._of_build.all(build_id=build_id)
 
     def builds_with_vms(self) -> list[int]:
-        """Return the unfinished builds of which a job has, or had, a VM that it has not given back; oldest first."""
+        """Return the ids of the unfinished builds with a job that may still have a VM, oldest first."""
         return self._builds_with_vms.all()
 
     def edges(self, build_id: int) -> list[Edge]:
@@ -151,11 +151,11 @@ class Jobs:
         to: JobState,
         outcome: Outcome = _NOTHING,
     ) -> bool:
-        """Take a job from one state to another; False and no change where it is not in the first (any more).
+        """Move a job from state ``frm`` to ``to``; False and no change if it is not in ``frm``.
 
-        The first ``scheduled``, the first ``running`` and a terminal state set their instants; the last is that of the
-        command's end, where it came to one. A terminal state also closes the open attempt and writes the debit of a job
-        whose command ever ran.
+        The first ``scheduled`` sets ``scheduled_at``, the first ``running`` sets ``started_at``, and a terminal state
+        sets ``finished_at``, to the command's end if that is known. A terminal state also closes the open attempt and
+        writes the debit if a command of the job ever ran.
         """
         with self._database.write():
             if not self._changed(job_id, frm, to, outcome):
@@ -175,10 +175,10 @@ class Jobs:
         billable: bool,
         held_seconds: int = 0,
     ) -> bool:
-        """End a job: its terminal state, its attempt, its lease's price and its one debit, in one transaction.
+        """Finish a job: its state, its attempt, its lease's price and its one debit, in one transaction.
 
-        The lease stays live until its VM is gone (Leases.end), which is kept for ``held_seconds`` where these are
-        given. False and no change where the job is not in ``frm``.
+        The lease stays live until its VM is gone (`Leases.end`). With ``held_seconds`` the VM is held for so long.
+        False and no change if the job is not in ``frm``.
         """
         if not to.terminal:
             raise ValueError(f"a job does not finish as {to}")
@@ -202,9 +202,9 @@ class Jobs:
         billable: bool,
         backoff_seconds: int = 0,
     ) -> bool:
-        """Send a job back to the queue, at its old place, and close its attempt and its lease, in one transaction.
+        """Return a job to its old place in the queue and close its attempt and lease, in one transaction.
 
-        The outcome is the attempt's. The next one may begin when ``backoff_seconds`` are over.
+        The outcome is the attempt's. The next attempt may begin after ``backoff_seconds``.
         """
         with self._database.write():
             not_before = self._database.now() + backoff_seconds * SECOND if backoff_seconds else None
@@ -224,7 +224,7 @@ class Jobs:
         *,
         not_before: int | None = None,
     ) -> bool:
-        """Compare and set a job's state, with the instants that belong to it, inside the caller's transaction."""
+        """Compare and set a job's state and the instants that go with it, inside the caller's transaction."""
         now = self._database.now()
         exited_at = self._attempts.exited_at(job_id) if to.terminal else None
         changed = self._change.run(

@@ -1,4 +1,4 @@
-"""The files of a state directory by kind; each kind is declared once, by what stores its files."""
+"""The kinds of files in a state directory; each kind is declared in the module that writes its files."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _PLACE = re.compile(r"\{[a-z]+\}")
 
 @dataclass(frozen=True)
 class FileKind:
-    """One kind of file: how its files are named, and which of them the database knows.
+    """One kind of file: the names of its files, and the rows that they belong to.
 
-    Writers take the names of their files from here, backups the names of what they save, and restores the names that
-    they accept. So no file is written that a backup does not know.
+    Writers, backups and restores all take the names of files from here, so that no file is written that a backup does
+    not know.
 
-    ``folder`` is one of the state directory's. ``template`` is the path below it, with parts that vary in braces.
-    ``rows`` is a SELECT of these parts, in their order, for all files that belong to rows. It is None where no backup
-    has them: they are only there while others are written, or of use only with what no backup has. ``always`` says that
-    each file of ``rows`` exists.
+    ``folder`` is a folder of the state directory. ``template`` is the path in it, with variable parts in braces.
+    ``rows`` is a SELECT of these parts, in their order, for all files that belong to rows. It is None if backups leave
+    the files out: they exist only while another file is written, or are useless without something that backups leave
+    out too. ``always`` means that each file of ``rows`` exists.
     """
 
     folder: str
@@ -37,7 +37,7 @@ class FileKind:
     always: bool = False
 
     def name(self, *parts: str | int) -> str:
-        """Return the path of a file below the folder. Raises ValueError where a part cannot be one."""
+        """Return the path of a file, relative to the folder. Raises ValueError if a part is invalid."""
         values = iter(parts)
         name = _PLACE.sub(lambda _: str(next(values)), self.template)
         if not self._pattern.fullmatch(name):
@@ -45,7 +45,7 @@ class FileKind:
         return name
 
     def has(self, path: str) -> bool:
-        """Tell whether a path below the state directory is of this kind."""
+        """Tell whether a path, relative to the state directory, is of this kind."""
         folder, _, name = path.partition("/")
         return folder == self.folder and self._pattern.fullmatch(name) is not None
 

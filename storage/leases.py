@@ -1,4 +1,7 @@
-"""Leases: a row for every VM, from before it is made until it is gone (engine.md, "Leases: a VM over SSH")."""
+"""Leases: a row for each VM, from before its creation to its end.
+
+See engine.md, "Leases: a VM over SSH".
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ _LEASE = Columns(
 
 
 class Leases:
-    """The VMs that jobs run on, and the warm ones that wait for a job. Safe in any thread."""
+    """The leases of jobs, of renders, and of warm VMs that wait for a job. Safe in any thread."""
 
     def __init__(self, database: Database, jobs: Jobs, attempts: Attempts, meter: Meter) -> None:
         self._database = database
@@ -128,15 +131,18 @@ class Leases:
         return self._get.one(id=lease_id)
 
     def by_uuid(self, uuid: str) -> Lease | None:
-        """Return a lease by UUID, which is its VM's name too."""
+        """Return a lease by UUID, which is also its VM's name."""
         return self._by_uuid.one(uuid=uuid)
 
     def of_job(self, job_id: int) -> Lease | None:
-        """Return the lease of a job's latest attempt, which may be an old one: of a VM that was warm for long."""
+        """Return the lease of a job's latest attempt.
+
+        Its row may be older than the attempt, because the VM may have been warm before.
+        """
         return self._of_job.one(job_id=job_id)
 
     def live(self) -> list[Lease]:
-        """Return every lease whose VM may be there, oldest first."""
+        """Return every lease whose VM may exist, oldest first."""
         return self._live.all()
 
     def counts(self) -> dict[LeaseState, int]:
@@ -144,7 +150,7 @@ class Leases:
         return dict(Counter(lease.state for lease in self.live()))
 
     def reserve_warm(self, uuid: str, provider: str, image: str, shape: Shape) -> Lease:
-        """Write the row of a VM that is about to be made for no job yet, with network."""
+        """Add the lease of a warm VM, with network, before the VM is created."""
         with self._database.write():
             lease_id = self._write(uuid, provider, image, shape, network=True)
             return written(self.get(lease_id))
@@ -152,7 +158,7 @@ class Leases:
     def reserve_render(
         self, uuid: str, provider: str, image: str, shape: Shape, *, organization_id: int, build_id: int
     ) -> Lease:
-        """Write the row of a VM that is about to be made to render a build in, with network; it costs nothing."""
+        """Add the lease of a VM that renders a build, with network, before the VM is created; it is free."""
         with self._database.write():
             lease_id = self._write(
                 uuid, provider, image, shape, network=True, organization_id=organization_id, build_id=build_id
@@ -160,11 +166,11 @@ class Leases:
             return written(self.get(lease_id))
 
     def warmed(self, lease_id: int) -> bool:
-        """Note that a warm VM is there and waits for a job; False where the lease is not ``creating``."""
+        """Note that a warm VM is ready for a job; False if the lease is not ``creating``."""
         return self._moved(lease_id, LeaseState.CREATING, LeaseState.WARM)
 
     def active(self, lease_id: int) -> bool:
-        """Note that a job's VM is there; False where the lease is not ``creating``."""
+        """Note that a job's VM is ready; False if the lease is not ``creating``."""
         return self._moved(lease_id, LeaseState.CREATING, LeaseState.ACTIVE)
 
     def assign(
@@ -178,10 +184,10 @@ class Leases:
         warm_lease_id: int | None,
         lease_uuid: str,
     ) -> Lease | None:
-        """Take a job from ``scheduled`` to ``assigned``, open its next attempt, and give it a lease, all at once.
+        """Move a job from ``scheduled`` to ``assigned`` with a new attempt and a lease, in one transaction.
 
-        The lease is the warm one where one is named, which turns ``active``, else a new one, ``creating``. None and
-        no change where the job is not ``scheduled`` or the warm lease not ``warm`` (any more).
+        The lease is the warm one if given, which becomes ``active``, else a new one, ``creating``. None and no change
+        if the job is not ``scheduled`` or the warm lease is not ``warm``.
         """
         with self._database.write():
             warm = None if warm_lease_id is None else self.get(warm_lease_id)
@@ -211,9 +217,9 @@ class Leases:
             return written(self.get(lease_id))
 
     def start(self, lease_id: int, job_id: int) -> bool:
-        """Note that a job's command started, which is when billing starts: lease, attempt, job and build at once.
+        """Note in lease, attempt, job and build that a job's command started; billing starts with it.
 
-        False and no change where the job is not ``assigned`` (any more).
+        False and no change if the job is not ``assigned``.
         """
         with self._database.write():
             if not self._jobs.move(job_id, JobState.ASSIGNED, JobState.RUNNING):
@@ -225,21 +231,21 @@ class Leases:
             return True
 
     def kill(self, lease_id: int, by: str) -> None:
-        """Note the operator who is about to end a VM; nothing where it has ended."""
+        """Note the operator who is about to end a VM; an ended lease stays as it is."""
         with self._database.write():
             self._kill.run(id=lease_id, by=by)
 
     def seen(self, lease_id: int) -> float:
-        """Note that a lease's command runs; return for how many seconds it has."""
+        """Note that a lease's command still runs; return for how many seconds it has run."""
         with self._database.write():
             now = self._meter.now(lease_id)
             self._seen.run(id=lease_id, now=now)
             return self._seconds(lease_id, now)
 
     def stopped(self, lease_id: int, job_id: int, seconds_ago: float | None) -> float:
-        """Note that a lease's command ended so many seconds ago, or just now; return for how many seconds it ran.
+        """Note that a lease's command ended ``seconds_ago``, or now if None; return the seconds it ran.
 
-        Its VM says when that was, and may lie: it cannot have been before the command was last known to run.
+        The VM reports the end and is not trusted: an end before the command was last seen running is moved to then.
         """
         with self._database.write():
             now = self._meter.now(lease_id)
@@ -249,12 +255,12 @@ class Leases:
             return self._seconds(lease_id, at)
 
     def end(self, lease_id: int) -> None:
-        """Note that a VM is gone. Idempotent."""
+        """Note that a lease's VM is gone. Idempotent."""
         with self._database.write():
             self._end.run(id=lease_id, now=self._database.now())
 
     def end_unclaimed(self, lease_id: int) -> bool:
-        """End the lease of a VM that no job has; False where one has taken it, or it has ended."""
+        """End a lease that no job has; False if a job has taken it or it has ended."""
         with self._database.write():
             return self._end_unclaimed.run(id=lease_id, now=self._database.now()) == 1
 

@@ -1,4 +1,4 @@
-"""The ledger: append-only, in whole cents, with a balance that a trigger keeps (wire-decisions.md, "Billing")."""
+"""The append-only ledger, in whole cents; a trigger keeps the balances (wire-decisions.md, "Billing")."""
 
 from __future__ import annotations
 
@@ -130,38 +130,38 @@ class Ledger:
     def append(
         self, organization_id: int, amount_cents: int, source: LedgerSource, description: str | None
     ) -> LedgerEntry:
-        """Write an entry, positive to credit, negative to debit."""
+        """Append an entry: a positive amount is a credit, a negative one a debit."""
         with self._database.write():
             return written(self._by_id.one(id=self._write(organization_id, amount_cents, source, description, None)))
 
     def balance(self, organization_id: int) -> int:
-        """Return an organization's balance in cents, at the same cost whatever the ledger's length."""
+        """Return an organization's balance in cents, at a cost that does not grow with the ledger."""
         return self._balance.one(organization_id=organization_id) or 0
 
     def totals(self) -> tuple[int, int]:
-        """Return the sum of all balances in cents, and how many organizations have less than nothing."""
+        """Return the sum of all balances in cents, and how many organizations have a negative balance."""
         return written(self._totals.one())
 
     def page(self, organization_id: int, limit: int, after: int | None) -> Page[LedgerEntry]:
-        """Return an organization's entries, newest first, those past the key ``after``."""
+        """Return an organization's entries past the key ``after``, newest first."""
         older_than = NEWEST if after is None else after
         return self._page.page(limit, lambda entry: entry.id, organization_id=organization_id, after=older_than)
 
     def entries(self, organization_id: int) -> Iterator[LedgerEntry]:
-        """Yield an organization's entries, oldest first, without holding more than some of them at a time."""
+        """Yield an organization's entries, oldest first, reading them in batches."""
         after = 0
         while batch := self._after.all(organization_id=organization_id, after=after):
             yield from batch
             after = batch[-1].id
 
     def verify(self) -> list[Discrepancy]:
-        """Compare balances with entries, and debits of finished jobs and holds with their prices; empty is good."""
+        """Compare balances with entries, and debits of jobs and holds with their prices; [] if all agree."""
         return self._unbalanced.all() + self._misbilled.all() + self._misheld.all()
 
     def debit_job(self, job_id: int) -> None:
-        """Write the one debit of a job that just ended, inside the caller's transaction.
+        """Append the one debit of a job that just ended, inside the caller's transaction.
 
-        It is the sum of what the job's leases cost, 0 included; a job that never reached its command has none.
+        It is the sum of the prices of the job's leases, even if that is 0. A job whose command never started has none.
         """
         total = self._job_total.one(job_id=job_id)
         if total is None:
@@ -171,7 +171,10 @@ class Ledger:
         self._write(organization_id, -cents, LedgerSource.VM_LEASE_DEBIT, description, job_id)
 
     def debit_hold(self, job_id: int, cents: int) -> int:
-        """Write the debit of a hold that just ended, 0 included, inside the caller's transaction; return its id."""
+        """Append the debit of a hold that just ended, even of 0 cents; return the entry's id.
+
+        Part of the caller's transaction.
+        """
         organization_id, pipeline, number, step_key = written(self._job_name.one(job_id=job_id))
         description = f"{pipeline} #{number} {step_key}, held"
         return self._write(organization_id, -cents, LedgerSource.VM_LEASE_DEBIT, description, None)

@@ -1,4 +1,4 @@
-"""The index beside a log: where each record of it ends, what it is, and when it came."""
+"""The index of a log file: the end, kind and time of each record in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FORMAT = struct.Struct("<QQqB7x")
 
 
 class LogKind(IntEnum):
-    """What a stretch of a log is: the command's output, or a notice of the service."""
+    """The kinds of log records: output of the command, or a notice of the service."""
 
     OUTPUT = 0
     NOTICE = 2
@@ -21,10 +21,10 @@ class LogKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """A stretch of a log file. It starts where the one before it ends.
+    """A range of a log file. It starts where the previous record ends.
 
-    ``end`` is a byte offset in the log file, ``guest_end`` one in all that the command has put out, ``time_ns`` is
-    nanoseconds since the epoch.
+    ``end`` is a byte offset in the log file, ``guest_end`` a byte offset in the command's whole output, and ``time_ns``
+    is in nanoseconds since the epoch.
     """
 
     end: int
@@ -33,12 +33,12 @@ class LogRecord:
     kind: LogKind
 
     def pack(self) -> bytes:
-        """Return the record as it stands in the index, always of one size."""
+        """Return the record's bytes in the index, of fixed size."""
         return _FORMAT.pack(self.end, self.guest_end, self.time_ns, self.kind)
 
 
 def record_count(index: int) -> int:
-    """Return how many whole records an open index file has."""
+    """Return the number of whole records in an open index file."""
     return os.fstat(index).st_size // _FORMAT.size
 
 
@@ -48,7 +48,7 @@ def record_offset(position: int) -> int:
 
 
 def read_records(index: int, position: int, count: int) -> list[LogRecord]:
-    """Return up to ``count`` whole records of an open index file, from a position on."""
+    """Return up to ``count`` whole records of an open index file, starting at a position."""
     raw = os.pread(index, count * _FORMAT.size, record_offset(position))
     whole = len(raw) - len(raw) % _FORMAT.size
     return [

@@ -1,4 +1,4 @@
-"""The logs of finished builds: measured, and let go (engine.md, "Logs")."""
+"""Retention of the logs of finished builds (engine.md, "Logs")."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["LogRetention"]
 
 
 class LogRetention(Retention):
-    """Knows which logs finished builds have; an unfinished build's it never touches. Safe in any thread.
+    """Retention of logs. Never touches an unfinished build's. Safe in any thread.
 
-    The disk is walked once a build, after its end.
+    A build's logs are measured on disk once, after its end.
     """
 
     def __init__(self, database: Database, logs: LogFiles) -> None:
@@ -42,7 +42,7 @@ class LogRetention(Retention):
         self._known = Query(database, BuildRow.select(BuildRow.id).where(this), first)
 
     def measure(self) -> None:
-        """Note what the logs take of every build that finished since this was last done."""
+        """Note the size of the logs of every build that finished since the last call."""
         while batch := self._to_measure.all():
             taken = {uuid: self._logs.bytes_of(uuid) for uuid in batch}
             with self._database.write():
@@ -50,7 +50,7 @@ class LogRetention(Retention):
                     self._note.run(uuid=uuid, bytes=size)
 
     def remove_strays(self) -> list[str]:
-        """Remove the logs of builds that the storage knows nothing of; return the names that they had."""
+        """Remove the logs of builds without a row; return the names of their folders."""
         strays = [name for name in self._logs.builds() if self._known.one(uuid=name) is None]
         for name in strays:
             self._logs.remove(name)

@@ -1,8 +1,8 @@
-"""Writing one attempt's log so that a crash at any byte leaves a log and an index that agree.
+"""Writing an attempt's log so that log and index agree after a crash at any byte.
 
-Bytes go to the log first, their record to the index after. What the index does not name is not there for a reader,
-and is cut off by the next writer. No record ends inside of what is masked, or may be, so that the next writer masks the
-same.
+Bytes go to the log first, their record to the index after. Readers ignore bytes without a record, and the next writer
+cuts them off. No record ends inside a masked secret or what may be the start of one, so that the next writer masks the
+same bytes.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _LEADS = {2: range(0xC2, 0xE0), 3: range(0xE0, 0xF0), 4: range(0xF0, 0xF5)}
 
 
 class LogWriter:
-    """Appends to the log of one attempt. Safe in any thread; one writer an attempt."""
+    """Appends to the log of one attempt, which has one writer at a time. Safe in any thread."""
 
     def __init__(self, log: Path, index: Path, limit: int, taken: int, clock: Clock, masker: Masker) -> None:
-        """Open or continue a log whose job keeps ``limit`` bytes, of which earlier attempts took ``taken``."""
+        """Open or continue a log. Its job keeps ``limit`` bytes, of which earlier attempts use ``taken``."""
         self._limit = limit
         self._room = max(0, limit - taken)
         self._clock = clock
@@ -53,7 +53,7 @@ class LogWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End the log; where something went wrong, leave it to another writer."""
+        """End the log; after an exception close it, for the next writer to continue."""
         if kind is None:
             self.end()
         else:
@@ -61,33 +61,33 @@ class LogWriter:
 
     @property
     def guest_offset(self) -> int:
-        """Where in the command's output the next ``output`` goes on. After a crash: past the last byte stored."""
+        """Offset in the command's output of the next `output`. After a crash: past the last stored byte."""
         return self._stored + len(self._held)
 
     @property
     def size(self) -> int:
-        """How many bytes the log has, notices included."""
+        """Size of the log in bytes, notices included."""
         return self._size
 
     def output(self, data: bytes) -> None:
-        """Append what the command put out, masked. What cannot be masked, or read, without its rest waits for it.
+        """Append output of the command, masked; hold back the start of a possible secret or UTF-8 character.
 
-        Past the limit the output is dropped, after one notice that says so; ``guest_offset`` goes on counting. Raises
-        OSError where the disk is full: what was not stored is to come again, from ``guest_offset`` on.
+        Past the limit, output is dropped after one notice that says so; ``guest_offset`` continues to count. Raises
+        OSError if the disk is full: the caller then sends the output again, from ``guest_offset`` on.
         """
         with self._lock:
             data, self._held = self._held + data, b""
             self._held = data[self._append_output(data, more=True) :]
 
     def notice(self, text: str) -> None:
-        """Append a sentence of the service, masked, on a line of its own."""
+        """Append a notice of the service, masked, on a line of its own."""
         with self._lock:
             self._append_notice(text)
 
     def end(self) -> None:
-        """Append what waits, since no more output comes, and close the files. Idempotent.
+        """Append the held bytes, because no more output comes, and close the files. Idempotent.
 
-        Of output that was cut off at the limit nothing of that is appended: it may be half of what is to be masked.
+        If the output passed the limit, the held bytes are dropped: they may be half of a secret.
         """
         with self._lock:
             if self._log < 0:
@@ -102,7 +102,10 @@ class LogWriter:
                 self._close()
 
     def close(self) -> None:
-        """Close the files; what waits is for the next writer, which goes on from its ``guest_offset``. Idempotent."""
+        """Close the files without the held bytes. Idempotent.
+
+        The next writer's ``guest_offset`` is before the held bytes, so that they come again.
+        """
         with self._lock:
             self._held = b""
             if self._log >= 0:
@@ -114,7 +117,7 @@ class LogWriter:
         self._log = self._index = -1
 
     def _append_output(self, data: bytes, *, more: bool) -> int:
-        """Append output and return how much of it is done with; where ``more`` comes, the rest waits for it."""
+        """Append output; return how many bytes were consumed. The rest waits if ``more`` comes."""
         done = 0
         while done < len(data):
             block = data[done : done + self._block]
@@ -125,7 +128,7 @@ class LogWriter:
             if not consumed:
                 break
             if len(masked) > room:
-                self._append(masked[:room], LogKind.OUTPUT, 0)  # a writer that comes back meets the limit again
+                self._append(masked[:room], LogKind.OUTPUT, 0)  # 0: the next writer meets the limit too
                 self._drop(len(data) - done)
                 return len(data)
             self._append(masked, LogKind.OUTPUT, consumed)
@@ -133,7 +136,7 @@ class LogWriter:
         return done
 
     def _drop(self, output_bytes: int) -> None:
-        """Count output that is not kept, and say so once."""
+        """Count dropped output, and append the notice of the limit once."""
         self._stored += output_bytes
         if not self._limit_told:
             self._limit_told = True
@@ -167,7 +170,7 @@ def _write_at(file: int, data: bytes, offset: int) -> None:
 
 
 def _last_whole(log: int, index: int) -> tuple[int, LogRecord]:
-    """Return how many records are sound, and the last of them: whole, growing, and with all their bytes in the log."""
+    """Return the number of sound records and the last one: whole, not empty, with its bytes in the log."""
     log_size = os.fstat(log).st_size
     nothing = LogRecord(end=0, guest_end=0, time_ns=0, kind=LogKind.NOTICE)
     for count in range(record_count(index), 0, -1):
@@ -179,7 +182,7 @@ def _last_whole(log: int, index: int) -> tuple[int, LogRecord]:
 
 
 def _incomplete_tail(data: bytes) -> int:
-    """Return how many bytes at the end, at most 3, begin a UTF-8 character that is not all there."""
+    """Return how many bytes at the end, at most 3, are an incomplete UTF-8 character."""
     for length in range(1, min(3, len(data)) + 1):
         byte = data[-length]
         if byte not in _CONTINUATION:

@@ -1,4 +1,4 @@
-"""Logs: a file and an index for each attempt, read as one log a job (engine.md, "Logs")."""
+"""Logs: a file and an index per attempt, read as one log per job (engine.md, "Logs")."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["INDEX", "LOG", "RENDER_LOG", "JobLog", "LogChunk", "LogFiles", "LogLimit"]
 
 RENDER_LOG = "render"
-"""Stands for a job's UUID in the name of the log that a rendering leaves."""
+"""Takes the place of a job's UUID in the name of a render's log."""
 
 _ROWS = f"""
 SELECT builds.uuid, jobs.uuid, attempts.number
@@ -38,7 +38,7 @@ WHERE builds.logs_expired_at IS NULL AND renders.finished_at IS NOT NULL
 
 INDEX = FileKind(LOGS, "{build}/{job}/{attempt}.idx", _ROWS)
 LOG = FileKind(LOGS, "{build}/{job}/{attempt}.log", _ROWS)
-"""To be copied after its index, since what the index does not name yet is not there for a reader."""
+"""Copied after its index: readers ignore bytes that the index does not name yet."""
 
 _RECORDS_AT_ONCE = 512
 _NOTHING_HIDDEN = Masker()
@@ -46,14 +46,14 @@ _NOTHING_HIDDEN = Masker()
 
 @dataclass(frozen=True, slots=True)
 class LogLimit:
-    """How much of a job's output is kept, in bytes."""
+    """Limit of the log of one job, in bytes."""
 
     bytes: int = 100 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """A stretch of a job's log; ``seq`` is the byte offset of its end in the whole log."""
+    """A record of a job's log; ``seq`` is the byte offset of its end in the whole log."""
 
     seq: int
     kind: LogKind
@@ -63,7 +63,7 @@ class LogChunk:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One attempt's share of a job's log: bytes ``start`` to ``start + size`` of the whole."""
+    """One attempt's part of a job's log: bytes ``start`` to ``start + size`` of the whole."""
 
     log: Path
     index: Path
@@ -73,7 +73,7 @@ class _Part:
 
 
 class LogFiles:
-    """Every job's log, below one directory. Safe in any thread."""
+    """The logs of all jobs, in one directory. Safe in any thread."""
 
     def __init__(self, directory: Path, limit: LogLimit, clock: Clock) -> None:
         self._directory = directory
@@ -81,9 +81,9 @@ class LogFiles:
         self._clock = clock
 
     def writer(self, build_uuid: str, job_uuid: str, attempt: int, masker: Masker = _NOTHING_HIDDEN) -> LogWriter:
-        """Open an attempt's log to append to it, after mending what a crash left; end or close it when done.
+        """Open an attempt's log for appending, after repairing what a crash left; end or close it when done.
 
-        What earlier attempts wrote counts towards the job's limit. The ``masker`` has to be the same each time.
+        The logs of earlier attempts count towards the job's limit. The ``masker`` must be the same each time.
         """
         log, index = (self._directory / kind.name(build_uuid, job_uuid, attempt) for kind in (LOG, INDEX))
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,32 +91,32 @@ class LogFiles:
         return LogWriter(log, index, self._limit.bytes, earlier, self._clock, masker)
 
     def reader(self, build_uuid: str, job_uuid: str) -> JobLog:
-        """Return a job's log, which may be empty, or grow while it is read."""
+        """Return a job's log, which may be empty and may grow while it is read."""
         return JobLog(self._directory / build_uuid / job_uuid)
 
     def builds(self) -> Iterator[str]:
-        """Yield the UUID of every build that has logs here."""
+        """Yield the UUID of every build that has logs."""
         with os.scandir(self._directory) as entries:
             yield from (entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
 
     def bytes_of(self, build_uuid: str) -> int:
-        """Return what a build's logs take, indexes included; 0 where it has none."""
+        """Return the size of a build's logs in bytes, indexes included; 0 if it has none."""
         return sum(file.stat().st_size for file in (self._directory / build_uuid).glob("*/*"))
 
     def remove(self, build_uuid: str) -> None:
-        """Delete a build's logs, where there are any."""
+        """Delete a build's logs, if there are any."""
         with suppress(FileNotFoundError):
             shutil.rmtree(self._directory / build_uuid)
 
 
 class JobLog:
-    """The log of a job: its attempts' logs one after the other. Safe in any thread; holds no file open."""
+    """The log of a job: its attempts' logs one after the other. Safe in any thread; keeps no file open."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def exists(self) -> bool:
-        """Tell whether any attempt has written a log, be it an empty one, and it is still there."""
+        """Tell whether any attempt's log exists, even an empty one."""
         return bool(_parts(self.directory))
 
     def size(self) -> int:
@@ -124,7 +124,7 @@ class JobLog:
         return sum(part.size for part in _parts(self.directory))
 
     def read(self, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from offset ``start`` on; fewer at the end of the log."""
+        """Return up to ``length`` bytes from offset ``start``; fewer at the end of the log."""
         blocks: list[bytes] = []
         for part in _parts(self.directory):
             offset = start - part.start
@@ -138,7 +138,7 @@ class JobLog:
         return b"".join(blocks)
 
     def chunks(self, after: int = 0) -> Iterator[LogChunk]:
-        """Yield what the log has past byte ``after``, record by record, as far as it goes when it is read."""
+        """Yield the log's records past byte ``after``, up to the end that the log has when it is read."""
         for part in _parts(self.directory):
             if part.start + part.size > after:
                 yield from _chunks(part, max(0, after - part.start))
@@ -175,7 +175,7 @@ def _record(index: int, position: int) -> LogRecord:
 
 
 def _parts(directory: Path) -> list[_Part]:
-    """Return the attempts' logs in their order."""
+    """Return the attempts' logs, first to last."""
     try:
         names = [path.name for path in directory.iterdir()]
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Manifests: the entries of a source archive, in a file of their own (engine.md, "A job attempt", step 2).
+"""Manifests: the entries of a source archive, in a separate file (engine.md, "A job attempt", step 2).
 
-A manifest is a small SQLite file, so that archives of any size are compared in little memory. Its keys are paths with a
-NUL for each slash: in their order a folder comes right before everything below it.
+A manifest is a small SQLite file, so that archives of any size can be compared in little memory. Its keys are paths
+with a NUL for each slash: in their order a folder comes right before everything below it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ORDER BY new.kind = :folder, new.start, path DESC
 
 
 class EntryKind(StrEnum):
-    """The kinds of entries that a source may have."""
+    """The kinds of entries that a source archive may have."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -60,8 +60,9 @@ class EntryKind(StrEnum):
 class Entry:
     """A file, folder or symbolic link of an archive, with permission bits.
 
-    ``path`` is relative and has no ``.`` or ``..``. ``content`` is the SHA-256 of a file or the target of a link;
-    ``size`` bytes from ``start`` of the unpacked archive are a file's content. Hard links to one file share a start.
+    ``path`` is relative and has no ``.`` or ``..``. ``content`` is the SHA-256 of a file or the target of a link. A
+    file's content is the ``size`` bytes at offset ``start`` of the decompressed archive. Hard links to one file share a
+    start.
     """
 
     path: bytes
@@ -74,7 +75,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A path at which two manifests differ; None is nothing."""
+    """A path at which two manifests differ; None means no entry."""
 
     path: bytes
     before: EntryKind | None
@@ -82,12 +83,12 @@ class Difference:
 
 
 class ManifestWriter:
-    """A manifest in the making. Made by `writing`."""
+    """A manifest that is being written; created by `writing`."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
         self.bytes = 0
-        """Bytes of all contents in the archive."""
+        """Total size of the contents of all files, in bytes."""
 
     def get(self, path: bytes) -> Entry | None:
         """Return the entry at a path."""
@@ -95,12 +96,12 @@ class ManifestWriter:
         return next(map(_entry, found), None)
 
     def put(self, entry: Entry) -> None:
-        """Add an entry, in the place of one with the same path."""
+        """Add an entry, or replace the one with the same path."""
         row = (_key(entry.path), entry.kind, entry.mode, entry.content, entry.size, entry.start)
         self._connection.execute("REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def has_entries_below(self, path: bytes) -> bool:
-        """Tell whether a folder has any entry in it."""
+        """Tell whether there is an entry below a folder."""
         key = _key(path)
         below = self._connection.execute(
             "SELECT 1 FROM entries WHERE path > ? AND path < ?", (key + b"\0", key + b"\1")
@@ -110,9 +111,9 @@ class ManifestWriter:
 
 @contextmanager
 def writing(path: Path) -> Iterator[ManifestWriter]:
-    """Make a manifest's file, which appears whole at the end, or not at all.
+    """Write a manifest; its file appears complete at the end, or not at all.
 
-    Raises DatabaseUnavailable where the disk is full or read-only.
+    Raises DatabaseUnavailable if the disk is full or read-only.
     """
     partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}.partial")
     try:
@@ -135,15 +136,15 @@ def writing(path: Path) -> Iterator[ManifestWriter]:
 
 
 def content_bytes(manifest: Path) -> int:
-    """Return the bytes of all contents of an archive. Raises ManifestUnreadable."""
+    """Return the total size of an archive's file contents, in bytes. Raises ManifestUnreadable."""
     with _telling_what_is_wrong(), closing(_compared(manifest, None)) as connection:
         return int(next(iter(connection.execute("SELECT bytes FROM new.archive")))[0])
 
 
 def differences(new: Path | None, old: Path | None, *, everything: bool = False) -> Iterator[Difference]:
-    """Yield the paths at which a manifest differs from an older one, each folder right before what is below it.
+    """Yield the paths at which a manifest differs from an older one, each folder before its contents.
 
-    With ``everything`` all entries of the new one are among them. None is a manifest without entries. Raises
+    With ``everything`` all entries of the new one are included. None stands for an empty manifest. Raises
     ManifestUnreadable.
     """
     with _telling_what_is_wrong(), closing(_compared(new, old)) as connection:
@@ -152,10 +153,10 @@ def differences(new: Path | None, old: Path | None, *, everything: bool = False)
 
 
 def written(new: Path | None, old: Path | None, *, everything: bool = False) -> Iterator[Entry]:
-    """Yield the entries of a manifest that an older one lacks or has otherwise, in the order of unpacking.
+    """Yield the entries of a manifest that are new or changed since an older one, in unpacking order.
 
-    Links come first, then files by start, then folders with the deepest first, so that they keep their times. The
-    arguments and what is raised are those of `differences`.
+    Links come first, then files by start, then folders, deepest first, so that they keep their times. Arguments and
+    errors are those of `differences`.
     """
     with _telling_what_is_wrong(), closing(_compared(new, old)) as connection:
         yield from map(_entry, connection.execute(_WRITTEN, {"everything": everything, "folder": EntryKind.FOLDER}))

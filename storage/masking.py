@@ -1,4 +1,4 @@
-"""Masking: what nobody may read is replaced before it is stored (engine.md, "Logs"). Pure."""
+"""Masking: secrets are replaced before output is stored (engine.md, "Logs"). Pure."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _HEAD = 8
 
 
 class Masker:
-    """Replaces each of its patterns by ``***``: the leftmost first, of those that begin at one byte the longest.
+    """Replaces its patterns by ``***``: the leftmost match first, and the longest of those at one byte.
 
-    It remembers nothing, so that output comes out the same however it is cut up, and whoever goes on with it: what is
-    not decided yet is given back, to be given again with what follows. Its time grows with the output's length and the
-    number of patterns, whatever they look like. Safe in any thread.
+    It keeps no state, so that the result is the same however the output is split, and after a crash too: undecided
+    bytes are left to the caller, who passes them again with what follows. Its time grows with the length of the output
+    and the number of patterns, whatever the patterns are. Safe in any thread.
     """
 
     def __init__(self, patterns: Iterable[bytes] = ()) -> None:
-        """Take the patterns, none of them empty."""
+        """Prepare the patterns, none of which may be empty."""
         self._patterns = tuple(set(patterns))
         self._beginnings = {pattern[:size] for pattern in self._patterns for size in range(1, min(_HEAD, len(pattern)))}
         self.longest = max(map(len, self._patterns), default=0)
 
     @classmethod
     def hiding(cls, values: Iterable[str]) -> Masker:
-        """Return one that hides these values, and what encoders make of them."""
+        """Return a masker of values and their usual encodings."""
         return cls(form for value in values for form in disguises(value))
 
     def mask(self, data: bytes, *, more: bool) -> tuple[bytes, int]:
-        """Return masked output, and how many bytes of ``data`` it stands for; the rest of them is to come again.
+        """Return masked output and how many bytes of ``data`` it consumed; the caller passes the rest again.
 
-        Where ``more`` may follow that rest is the shortest one that has to wait: it begins a pattern, and is not all of
-        it. It is shorter than ``longest``.
+        If ``more`` may follow, the rest is the longest suffix outside of matches that may start a pattern. It is
+        shorter than ``longest``. Otherwise there is no rest.
         """
         if not self._patterns:
             return data, len(data)
@@ -57,11 +57,11 @@ class Masker:
         return b"".join(kept), undecided
 
     def masked(self, text: str) -> str:
-        """Return a text that nothing follows with what it hides replaced."""
+        """Return a complete text, masked."""
         return self.mask(text.encode("utf-8", "replace"), more=False)[0].decode(errors="replace")
 
     def _matches(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Yield where matches begin and end, none inside another one."""
+        """Yield start and end of each match; matches do not overlap."""
         found = ((data.find(pattern), -len(pattern), pattern) for pattern in self._patterns)
         upcoming = [each for each in found if each[0] >= 0]
         heapq.heapify(upcoming)
@@ -77,7 +77,7 @@ class Masker:
                 heapq.heappop(upcoming)
 
     def _undecided(self, data: bytes, start: int) -> int:
-        """Return the first place from ``start`` on whence all that is left begins a pattern, else the end."""
+        """Return the first offset from ``start`` whose suffix may start a pattern, else the end of ``data``."""
         last = range(max(start, len(data) - _HEAD + 1), len(data))
         place = next((place for place in last if data[place:] in self._beginnings), len(data))
         for pattern in self._patterns:
@@ -86,9 +86,9 @@ class Masker:
 
 
 def _begun(pattern: bytes, data: bytes, start: int, end: int) -> int:
-    """Return the first place from ``start`` up to ``end`` whence ``data``, 8 bytes of it or more, begins the pattern.
+    """Return the first offset in [``start``, ``end``) whose suffix may start the pattern, else ``end``.
 
-    ``end`` where there is none.
+    Only suffixes of ``data`` with 8 bytes or more are considered.
     """
     start = max(start, len(data) - len(pattern) + 1)
     head = pattern[:_HEAD]

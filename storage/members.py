@@ -1,4 +1,4 @@
-"""Members of organizations, and who may change what they are (wire-decisions.md, "Who may do what")."""
+"""Members of organizations and changes of their roles (wire-decisions.md, "Who may do what")."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MEMBER = Columns(Member, UserRow.id, UserRow.uuid, UserRow.email, UserRow.name,
 
 
 class Members:
-    """Who belongs to an organization. Each change is checked and made in one transaction. Safe in any thread."""
+    """Memberships. Each change is checked and made in one transaction. Safe in any thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -41,7 +41,7 @@ class Members:
         self._remove = Command(database, MembershipRow.delete().where(of_organization, of_user))
 
     def all(self, organization_id: int) -> list[Member]:
-        """Return an organization's members: owners, admins, members, each by e-mail address."""
+        """Return an organization's members: owners, admins, then members, each group by e-mail address."""
         ranks = list(Role)
         found = self._all.all(organization_id=organization_id)
         return sorted(found, key=lambda member: (ranks.index(member.role), member.email))
@@ -51,7 +51,7 @@ class Members:
         return self._by_uuid.one(organization_id=organization_id, uuid=uuid)
 
     def change(self, organization_id: int, uuid: str, role: Role, actor_id: int) -> Member:
-        """Give a member another role, for the user ``actor_id``; return the member.
+        """Change a member's role on behalf of the user ``actor_id``; return the member.
 
         Raises MemberNotFound, RoleInsufficient or LastOwner.
         """
@@ -64,7 +64,7 @@ class Members:
             return self._target(organization_id, uuid)
 
     def remove(self, organization_id: int, uuid: str, actor_id: int) -> None:
-        """Let a member go, for the user ``actor_id``, who may be the member itself.
+        """Remove a member on behalf of the user ``actor_id``, who may be the member.
 
         Raises MemberNotFound, RoleInsufficient or LastOwner.
         """

@@ -1,4 +1,4 @@
-"""A lease's time, and from its seconds to cents (wire-decisions.md, "Billing")."""
+"""Metering of leases: from seconds to cents (wire-decisions.md, "Billing")."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Meter"]
 class Meter:
     """Measures and prices leases, inside the transactions of jobs and leases.
 
-    A lease's time begins and ends with its command, whenever the end is noticed.
+    A lease's time begins and ends with its command, however late the end is noticed.
     """
 
     def __init__(self, database: Database, billing: BillingSettings) -> None:
@@ -51,10 +51,10 @@ class Meter:
         )
 
     def now(self, lease_id: int) -> int:
-        """Return the instant that it is for a lease, in microseconds.
+        """Return the current time for a lease, in microseconds since the epoch.
 
-        A wall clock that jumped ahead since its start is not believed, unless the host was booted since, when nobody
-        knows.
+        If the wall clock jumped ahead since the lease's start, the time comes from the host's uptime. After a reboot
+        the wall clock is all there is.
         """
         now = self._database.now()
         started_at, boot, uptime = written(self._start.one(id=lease_id))
@@ -64,9 +64,9 @@ class Meter:
         return min(now, by_uptime)
 
     def close(self, lease_id: int, *, billable: bool) -> None:
-        """End a lease's time, with its command's end where that is known, else now, and write its price.
+        """End a lease's time at its command's end if that is known, else now, and write its price.
 
-        The price is 0 where the lease never ran a command, or is the service's to pay.
+        The price is 0 if the lease never ran a command or is not ``billable``.
         """
         shape, started_at, exited_at, ended_at = written(self._lease.one(id=lease_id))
         finished_at = ended_at if exited_at is None else exited_at

@@ -1,4 +1,4 @@
-"""Organizations and who belongs to them."""
+"""Organizations and their members."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Organizations:
     def create(self, name: str, url: str, owner_id: int, most_owned: int | None = None) -> Organization:
         """Add an organization that a user owns; its slug comes from the name.
 
-        Raises NameUnusable, and TooManyOrganizations for a user who owns ``most_owned`` already.
+        Raises NameUnusable, and TooManyOrganizations if the user already owns ``most_owned``.
         """
         with self._database.write():
             if most_owned is not None and written(self._owned.one(user_id=owner_id)) >= most_owned:
@@ -109,7 +109,7 @@ class Organizations:
         return self._by_id.one(id=organization_id)
 
     def by_slug(self, slug: str) -> Organization | None:
-        """Return an organization by slug, whoever asks; None where it is closed."""
+        """Return an organization by slug, without a check of membership; None if it is closed."""
         return self._by_slug.one(slug=slug)
 
     def all(self) -> list[Organization]:
@@ -117,24 +117,27 @@ class Organizations:
         return self._all.all()
 
     def configure(self, organization_id: int, *, fail_fast: bool | None = None, weight: int | None = None) -> None:
-        """Change what the owner of the host sets of an organization; what is None stays as it is."""
+        """Change an organization's settings by the host's owner; those that are None stay as they are."""
         with self._database.write():
             self._configure.run(id=organization_id, fail_fast=fail_fast, weight=weight)
 
     def for_member(self, user_id: int, slug: str) -> tuple[Organization, Role] | None:
-        """Return an organization and the user's role in it, None where the user is no member."""
+        """Return an organization and the user's role in it; None if the user is not a member."""
         return self._for_member.one(user_id=user_id, slug=slug)
 
     def page(self, user_id: int, limit: int, after: int | None) -> Page[Organization]:
-        """Return a user's organizations, oldest first, those past the key ``after``."""
+        """Return a user's organizations past the key ``after``, oldest first."""
         return self._page.page(limit, lambda organization: organization.id, user_id=user_id, after=after or 0)
 
     def role(self, organization_id: int, user_id: int) -> Role | None:
-        """Return a user's role in an organization."""
+        """Return a user's role in an organization; None if the user is not a member."""
         return self._role.one(organization_id=organization_id, user_id=user_id)
 
     def add(self, slug_source: str, name: str, url: str) -> int:
-        """Write an organization without members, inside the caller's transaction; return its id."""
+        """Add an organization without members, inside the caller's transaction; return its id.
+
+        Raises NameUnusable.
+        """
         slug = slugify(slug_source)
         if not slug:
             raise NameUnusable(f'no slug can be made of "{slug_source}": use at least one letter a-z or digit')
@@ -142,7 +145,7 @@ class Organizations:
         return self._insert.insert(uuid=str(uuid4()), slug=free, name=name, url=url, created_at=self._database.now())
 
     def add_member(self, organization_id: int, user_id: int, role: Role) -> None:
-        """Make a user, who is none yet, a member of an organization."""
+        """Add a user, who is not a member yet, to an organization."""
         with self._database.write():
             self._insert_membership.run(
                 user_id=user_id, organization_id=organization_id, role=role, created_at=self._database.now()

@@ -1,4 +1,4 @@
-"""Pipelines. A deleted one is found by nothing here; its row stays for what its builds have cost."""
+"""Pipelines. Deleted ones are not found here; their rows stay for the costs of their builds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CHANGEABLE = tuple(PipelineChanges.__annotations__)
 
 
 class Pipelines:
-    """The CI definitions of organizations. Safe in any thread."""
+    """The pipelines of organizations. Safe in any thread."""
 
     def __init__(self, database: Database, holds: Holds) -> None:
         self._database = database
@@ -119,7 +119,7 @@ class Pipelines:
             return written(self._by_id.one(id=pipeline_id))
 
     def update(self, pipeline_id: int, **changes: Unpack[PipelineChanges]) -> Pipeline:
-        """Change what is given, and return the pipeline; its slug stays. Raises PipelineGone."""
+        """Change the given fields; return the pipeline. Its slug stays. Raises PipelineGone."""
         with self._database.write():
             pipeline = self._by_id.one(id=pipeline_id)
             if pipeline is None:
@@ -129,11 +129,10 @@ class Pipelines:
             return changed
 
     def delete(self, pipeline_id: int) -> None:
-        """Delete a pipeline, its cache and its secrets; its builds are found no more, what they cost stays. Idempotent.
+        """Delete a pipeline, its cache and its secrets, and end the holds of its jobs' VMs. Idempotent.
 
-        What is held of its jobs' VMs goes too.
-        Raises PipelineBusy while builds of it are not over. A build that is created meanwhile is either among those,
-        or is refused.
+        Its builds are not found any more, but their costs stay in the ledger. Raises PipelineBusy if the pipeline has
+        unfinished builds. A build that is created at the same time either counts as unfinished or is refused.
         """
         with self._database.write():
             unfinished = self._unfinished_count.one(pipeline_id=pipeline_id)
@@ -145,7 +144,7 @@ class Pipelines:
             self._holds.forget(pipeline_id=pipeline_id)
 
     def fails_fast(self, pipeline_id: int) -> bool:
-        """Tell whether the first failure ends a pipeline's builds, by its own setting or its organization's."""
+        """Tell whether a pipeline's builds fail fast, by its own setting or its organization's."""
         return bool(self._fails_fast.one(id=pipeline_id))
 
     def by_id(self, pipeline_id: int) -> Pipeline | None:
@@ -157,9 +156,12 @@ class Pipelines:
         return self._by_slug.one(organization_id=organization_id, slug=slug)
 
     def by_source(self, organization_id: int, repo_name: str, source_slug: str) -> Pipeline | None:
-        """Return the oldest of an organization's pipelines that a repository, in whatever case, has by this name."""
+        """Return an organization's oldest pipeline of a repository with this source slug.
+
+        The case of ``repo_name`` is ignored.
+        """
         return self._by_source.one(organization_id=organization_id, repo_name=repo_name, source_slug=source_slug)
 
     def page(self, organization_id: int, limit: int, after: int | None) -> Page[Pipeline]:
-        """Return an organization's pipelines, oldest first, those past the key ``after``."""
+        """Return an organization's pipelines past the key ``after``, oldest first."""
         return self._page.page(limit, lambda pipeline: pipeline.id, organization_id=organization_id, after=after or 0)

@@ -1,4 +1,4 @@
-"""The way of a planned graph into the tables: every job and edge of a new build."""
+"""Insertion of a planned graph: every job and edge of a new build."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["JobPlanter"]
 
 
 class JobPlanter:
-    """Writes the jobs of a new build, inside the caller's transaction."""
+    """Inserts the jobs of a new build, inside the caller's transaction."""
 
     def __init__(self, database: Database) -> None:
         self._insert_job = Command(
@@ -44,7 +44,7 @@ class JobPlanter:
         )
 
     def plant(self, build_id: int, organization_id: int, jobs: Sequence[NewJob], now: int) -> None:
-        """Write jobs at the positions they have in the list, and an edge for each dependency."""
+        """Insert jobs, with their index in the list as position, and an edge for each dependency."""
         self._insert_job.run_many(
             _job_slots(job, position, build_id, organization_id, now) for position, job in enumerate(jobs)
         )

@@ -1,4 +1,4 @@
-"""The queue for VMs: the jobs in state ``scheduled``, each organization's in the order in which they came."""
+"""The queue for VMs: the jobs in state ``scheduled``, in order of arrival per organization."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _USE = Columns(PastUse, LeaseRow.organization, LeaseRow.cpu, LeaseRow.started_at
 
 @dataclass(frozen=True, slots=True)
 class _BackOff:
-    """When a job may have its next attempt, and whether it may now."""
+    """The end of a job's back-off, and whether it is over."""
 
     until: datetime
     over: bool
@@ -51,9 +51,9 @@ class _BackOff:
 class Queue:
     """Jobs that wait for a VM.
 
-    A job that backs off before its next attempt, or that waits for its image, is not in the queue until that is over.
-    Every look costs the same however long the queue is, but `length` and the positions, which count. Safe in any
-    thread.
+    A job that backs off before its next attempt, or waits for its image, is not in the queue until that is over. The
+    cost of a query does not grow with the queue, except for `length`, `position` and `positions`, which count jobs.
+    Safe in any thread.
     """
 
     def __init__(self, database: Database) -> None:
@@ -170,11 +170,11 @@ class Queue:
         return self._head.one(organization_id=organization_id)
 
     def following(self, organization_id: int, limit: int) -> list[QueuedJob]:
-        """Return an organization's next jobs, in their order."""
+        """Return an organization's next jobs, in queue order."""
         return self._following.all(organization_id=organization_id, limit=limit)
 
     def backing_off(self, limit: int) -> list[int]:
-        """Return the row ids of jobs that back off and so are not in the queue, whose next attempt is soonest first."""
+        """Return the row ids of jobs that back off, and so are not in the queue, soonest attempt first."""
         return self._backing_off.all(limit=limit)
 
     def images(self) -> list[str]:
@@ -185,9 +185,9 @@ class Queue:
         return found[1:]
 
     def await_image(self, image: str, awaited: str) -> bool:
-        """Take the jobs that name an image, and start from it, out of the queue until the image ``awaited`` is there.
+        """Take the jobs that start from an image out of the queue until the image ``awaited`` exists.
 
-        Tells whether there are any.
+        Returns False if there are none.
         """
         with self._database.write():
             return self._await.run(image=image, awaited=awaited) > 0
@@ -200,7 +200,7 @@ class Queue:
         return found[1:]
 
     def awaiting(self, awaited: str) -> list[AwaitingJob]:
-        """Return the jobs that wait for an image, longest first."""
+        """Return the jobs that wait for an image, longest wait first."""
         return self._awaiting.all(awaited=awaited)
 
     def is_awaited(self, awaited: str) -> bool:
@@ -208,7 +208,7 @@ class Queue:
         return self._awaits.one(awaited=awaited) is not None
 
     def image_arrived(self, awaited: str) -> None:
-        """Put the jobs that wait for an image into the queue, as if they came only now as far as time-outs go."""
+        """Put the jobs that wait for an image into the queue; their queue time-outs start now."""
         with self._database.write():
             self._arrived.run(awaited=awaited, now=self._database.now())
 
@@ -217,7 +217,7 @@ class Queue:
         return self._length.one() or 0
 
     def position(self, job: Job) -> int | None:
-        """Return a job's place in its organization's queue, 1 for the next; None where it is not in the queue."""
+        """Return a job's position in its organization's queue, from 1; None if it is not in the queue."""
         if job.state is not JobState.SCHEDULED or job.scheduled_at is None:
             return None
         if job.not_before is not None or job.awaited_image is not None:
@@ -231,14 +231,14 @@ class Queue:
         return (ahead or 0) + 1
 
     def positions(self, organization_id: int, build_id: int) -> dict[int, int]:
-        """Return the places of a build's jobs in its organization's queue by row id; who is not there is absent."""
+        """Return the positions of a build's queued jobs in its organization's queue, by row id."""
         queue = self._of_organization.all(organization_id=organization_id)
         return {job_id: place for place, (job_id, build) in enumerate(queue, 1) if build == build_id}
 
     def wake(self) -> datetime | None:
-        """Put jobs whose back-off is over into the queue; return when the next back-off will be, None without one.
+        """Put jobs whose back-off is over into the queue; return when the next back-off ends, None if none.
 
-        One that has not even begun is over too: the clock was set back since, and it would last longer than it may.
+        A back-off that starts in the future counts as over: the clock was set back, so it would last too long.
         """
         soonest = self._soonest()
         if soonest is not None and soonest.over:
@@ -251,20 +251,20 @@ class Queue:
         return self._next_wake.one(now=self._database.now())
 
     def oldest(self) -> datetime | None:
-        """Return since when the job that has waited longest could have had a VM, None where none waits."""
+        """Return since when the job with the longest wait could have had a VM; None if no job waits."""
         return self._oldest.one()
 
     def longest_wait(self) -> float:
-        """Return for how many seconds the job that has waited longest could have had a VM; 0 where none waits."""
+        """Return the longest time that a queued job could have had a VM, in seconds; 0 if no job waits."""
         since = self.oldest()
         return 0.0 if since is None else max(0.0, (self._database.now() - to_micros(since)) / SECOND)
 
     def overdue(self, before: datetime, limit: int) -> list[QueuedJob]:
-        """Return jobs that could have had a VM since ``before`` or longer, longest first."""
+        """Return jobs that could have had a VM since ``before`` or earlier, longest wait first."""
         return self._overdue.all(before=to_micros(before), limit=limit)
 
     def past_use(self, span: timedelta) -> list[PastUse]:
-        """Return what organizations had of VMs that went within the last ``span``, in the order in which they went."""
+        """Return organizations' uses of VMs that ended within the last ``span``, in order of end."""
         return self._past_use.all(since=self._database.now() - int(span.total_seconds() * SECOND))
 
 
