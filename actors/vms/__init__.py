@@ -1,6 +1,6 @@
-"""VMs leased to jobs: providers that make them, and what is done in them over SSH (engine.md, "Leases").
+"""VMs leased to jobs: the providers that make them, and the work in them over SSH.
 
-What speaks SSH or makes VMs is imported when it is first asked for: most commands do neither.
+Modules that speak SSH or make VMs are imported on first use, because most commands need neither (engine.md, "Leases").
 """
 
 from __future__ import annotations

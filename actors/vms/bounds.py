@@ -1,4 +1,7 @@
-"""What a VM may say at most over SSH. Paramiko takes all that comes, and whoever has run in a VM may be its sshd."""
+"""Bounds on what a VM may send over SSH.
+
+Paramiko accepts data without limit, and a job may have replaced the sshd of its VM.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +20,25 @@ __all__ = ["BoundedSocket", "bound"]
 _GREETING = b"SSH-"
 _LONGEST_GREETING = 255
 _LONGEST_PACKET = 1 << 18
-"""Bytes, as OpenSSH has it."""
+"""Bytes, as in OpenSSH."""
 
 
 class BoundedSocket:
-    """A socket for paramiko, which asks it for a packet as a whole. Raises SSHException for one that is too large.
+    """A socket for paramiko that refuses large packets and peers that do not speak SSH.
 
-    What comes first has to be a greeting, on a line of at most 255 bytes.
+    Paramiko asks for each packet as a whole. Raises SSHException for a packet of more than 256 KiB, and unless the
+    first line is an SSH greeting of at most 255 bytes.
     """
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         self._greeting = b""
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - it is a socket in all else
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a socket otherwise
         return getattr(self._socket, name)
 
     def recv(self, size: int) -> bytes:
-        """Return up to ``size`` bytes, which is what is lacking of a packet."""
+        """Return up to ``size`` bytes, the missing part of a packet."""
         if size > _LONGEST_PACKET:
             message = f"it announces a packet of {size} bytes"
             raise SSHException(message)
@@ -49,13 +53,13 @@ class BoundedSocket:
 
 
 def bound(channel: paramiko.Channel) -> None:
-    """Hold the other end of a channel that has brought nothing yet to the window that it is given."""
+    """Limit the unread data of a channel to its window, before any data arrives on it."""
     channel.in_buffer = _Window(channel.in_window_size)
     channel.in_stderr_buffer = _Window(channel.in_window_size)
 
 
-class _Window(BufferedPipe):  # type: ignore[type-arg] # typeshed's alone has one
-    """What has come on a channel and was not read. Past its size it raises SSHException, which ends the connection."""
+class _Window(BufferedPipe):  # type: ignore[type-arg] # generic only in typeshed
+    """The unread data of a channel. Past its size it raises SSHException, which ends the connection."""
 
     def __init__(self, size: int) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Files on their way out of a VM: listed, packed there and read here as they come (engine.md, "A job attempt", 5).
+"""Files on their way out of a VM: listed and packed there, read here as a stream.
 
-Whoever has run in the VM may have put anything in the place of its programs. So what they say is held to its form and
-to its bounds, and nothing of any size is held in memory.
+The job may have replaced the programs of its VM. So their output is checked for its format and its size, and nothing
+large is kept in memory (engine.md, "A job attempt", 5).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_FILES = 1_000_000
 _LONGEST_PATH = 4_096
 _LONGEST_HEADER = 1 << 16
 _OVERHEAD = 1 << 15
-"""Bytes that a tar may take beyond its files' own, for each of them."""
+"""Bytes that a tar may take for each file beyond its contents."""
 
 _BLOCK = 512
 _END = bytes(_BLOCK)
@@ -33,14 +33,15 @@ _SAID = 300
 
 
 class Garbled(VmError):
-    """A VM sent what is no list of files, or no tar."""
+    """The VM sent an invalid list of files or tar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A file of a tar: ``blocks`` are its ``file_size`` bytes, to be read before the next file or not at all.
+    """A file of a tar.
 
-    Where it is the same file as one before, ``same_as`` names that and there are no blocks.
+    ``blocks`` yields its ``file_size`` bytes: read them before the next file, or not at all. A hard link has no blocks;
+    ``same_as`` names the earlier file.
     """
 
     path: str
@@ -50,9 +51,10 @@ class Packed:
 
 
 def list_files(connection: Connection, workspace: str = "/workspace", *, timeout: float) -> Generator[bytes]:
-    """Yield the path of each regular file below a folder, relative to that and never leading out, as they are found.
+    """Yield the path of each regular file below a folder as it is found.
 
-    Raises Garbled, also for more than a million files, ConnectionLost and CommandTimeout.
+    Paths are relative to the folder and never lead out of it. Raises Garbled, also for more than a million files,
+    ConnectionLost and CommandTimeout.
     """
     count = 0
     rest = b""
@@ -81,10 +83,10 @@ def _leads_to_a_file(path: bytes) -> bool:
 def pack(
     connection: Connection, paths: Sequence[str], workspace: str = "/workspace", *, max_bytes: int, timeout: float
 ) -> Generator[Packed]:
-    """Yield files below a folder as a tar brings them, at best those of ``paths``; there may be others and less.
+    """Yield files below a folder as they arrive in a tar.
 
-    Raises Garbled, for more than ``max_bytes`` and where the VM says at the end that not all went well, ConnectionLost
-    and CommandTimeout.
+    The VM is asked for ``paths``, but may send other files, or fewer. Raises Garbled, also for more than ``max_bytes``
+    plus the tar's overhead and if the VM reports a failure at the end, ConnectionLost and CommandTimeout.
     """
     names = b"".join(b"./%s\0" % path.encode() for path in paths)
     with connection.stream(script("pack", workspace=workspace), stdin=names, timeout=timeout) as stream:
@@ -95,7 +97,7 @@ def pack(
 
 
 class _Tar:
-    """Reads a tar, or several in a row, as it comes, header by header: ustar, with the long names of GNU and pax."""
+    """Reader of a stream of one or more tars: ustar, with the long names of GNU and pax."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
         self._blocks = blocks
@@ -128,7 +130,7 @@ class _Tar:
                     pass
 
     def _header(self) -> bytes:
-        """Return the next header, nothing at the end."""
+        """Return the next header; empty at the end."""
         while (header := self._take(_BLOCK)) == _END:
             pass
         if header and len(header) < _BLOCK:
@@ -136,14 +138,14 @@ class _Tar:
         return header
 
     def _more_header(self, size: int) -> bytes:
-        """Return the contents of a member that belongs to the next one's header."""
+        """Return the contents of a member that extends the header of the next one."""
         if not 0 <= size <= _LONGEST_HEADER:
             message = "the VM sent a tar with a header that is too long"
             raise Garbled(message)
         return b"".join(self._content(size))
 
     def _content(self, size: int) -> Iterator[bytes]:
-        """Yield a member's bytes, then pass over what fills its last block. Raises Garbled where some are lacking."""
+        """Yield a member's bytes, then skip the padding. Raises Garbled if the tar ends early."""
         left = size
         while left:
             block = self._buffer or next(self._blocks, b"")
@@ -157,7 +159,7 @@ class _Tar:
             raise _torn()
 
     def _take(self, size: int) -> bytes:
-        """Return so many bytes, fewer only at the end."""
+        """Return ``size`` bytes, fewer only at the end."""
         while len(self._buffer) < size and (block := next(self._blocks, b"")):
             self._buffer += block
         taken, self._buffer = self._buffer[:size], self._buffer[size:]
@@ -165,7 +167,7 @@ class _Tar:
 
 
 def _pax_path(records: bytes) -> str | None:
-    """Return the path that a pax header gives, None where it gives none. Each record begins with its length."""
+    """Return the path in a pax header, or None. Raises Garbled. Each record begins with its length."""
     while records:
         length = records.partition(b" ")[0]
         if not length.isdigit() or not 0 < int(length) <= len(records):

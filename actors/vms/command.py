@@ -1,7 +1,7 @@
-"""The one command of a VM, which belongs to no connection: started, followed from any byte, ended.
+"""The one command of a VM, independent of connections: start it, follow it from any byte, end it.
 
-Under a supervisor in the VM (``guest/supervise.sh``) it outlives dropped connections and the daemon itself, and so does
-its time-out (engine.md, "A job attempt").
+A supervisor script in the VM (``guest/supervise.sh``) runs it, so the command and its time-out outlive dropped
+connections and the daemon itself (engine.md, "A job attempt").
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 _ANSWER = 30.0
 _ARGUMENT = 30_000
-"""Characters of one argument: UTF-8 makes at most four bytes of each, and Linux takes 128 KiB."""
+"""Characters of one argument. In UTF-8 each takes at most four bytes, and Linux allows 128 KiB."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _NEVER_STARTED, _SUPERVISOR_GONE, _IMMORTAL = 66, 65, 67
@@ -50,17 +50,17 @@ class GuestLost(VmLost):
 
 
 class NotStarted(GuestLost):
-    """No command was started in this VM, or it hides that."""
+    """No command was started in this VM, or its traces were removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandSpec:
-    """What to run: ``bash -c command``, or ``sh`` where there is no bash, as root with just this environment.
+    """A command to run as root: ``bash -c command``, or ``sh`` if the VM has no bash.
 
-    The VM itself ends it after ``seconds``: TERM to it and all that came from it, KILL after ``grace`` seconds more.
-    Of the combined output ``output_limit`` bytes are kept, rounded up to 512. ``processes`` bounds its processes and
-    threads where it runs in a user namespace, so that room is left to end it. Raises ValueError for text that no
-    program can be given.
+    ``env`` is its whole environment. The VM itself ends it after ``seconds``: TERM to all its processes, KILL after
+    ``grace`` seconds more. ``output_limit`` bytes of the combined output are kept, rounded up to 512. ``processes``
+    limits its processes and threads if it runs in a user namespace, so that room is left to end it. Raises ValueError
+    for NUL characters and invalid names of variables.
     """
 
     command: str
@@ -81,7 +81,7 @@ class CommandSpec:
 
 
 class CommandState(Enum):
-    """How far a VM is with its one command."""
+    """The progress of a VM's one command."""
 
     NOT_STARTED = auto()
     RUNNING = auto()
@@ -90,10 +90,11 @@ class CommandState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """How a command ended, by the VM's word: a signal N is 128 + N.
+    """The end of a command as the VM reports it; a signal N is exit code 128 + N.
 
-    ``size`` bytes of output were kept; ``truncated``: there was more. ``timed_out``: the VM ended it for its time.
-    ``seconds_ago`` counts from the command's end to this answer; None from the supervisor of an older release.
+    ``size`` bytes of output were kept; with ``truncated`` there was more. With ``timed_out`` the VM ended the command
+    at its time-out. ``seconds_ago`` counts from the command's end to this answer; None from the supervisor of an older
+    release.
     """
 
     exit_code: int
@@ -104,9 +105,9 @@ class Exited:
 
 
 def start(connection: Connection, spec: CommandSpec) -> None:
-    """Start the VM's command and return when it runs; where it was started before, it goes on and nothing else happens.
+    """Start the VM's command and return when it runs; does nothing if it was started before.
 
-    Raises VmError where the VM cannot run it, ConnectionLost or CommandTimeout where it may or may not have started.
+    Raises VmError if the VM cannot run it, ConnectionLost or CommandTimeout if it may or may not have started.
     """
     said = b""
     supervise = script(
@@ -126,7 +127,7 @@ def start(connection: Connection, spec: CommandSpec) -> None:
 
 
 def inspect(connection: Connection) -> CommandState:
-    """Ask whether the VM's command was started and has ended; one whose supervisor is gone has."""
+    """Ask whether the VM's command was started and has ended; if its supervisor is gone, it has."""
     done = connection.run(script("locate", "inspect"), timeout=_ANSWER)
     if done.exit_code == _NEVER_STARTED:
         return CommandState.NOT_STARTED
@@ -135,10 +136,10 @@ def inspect(connection: Connection) -> CommandState:
 
 
 class Following:
-    """The command's output from byte ``offset`` on, within 100 ms of its being written, to its very end.
+    """The command's output from byte ``offset`` to its end, each byte within 100 ms of its being written.
 
-    To be iterated once, by one thread; ``exited`` says afterwards how the command ended. Iterating raises NotStarted,
-    GuestLost and ConnectionLost; whoever follows again from ``offset``, which counts on, misses nothing.
+    Iterate once, in one thread; afterwards ``exited`` says how the command ended. Iterating advances ``offset`` and
+    raises NotStarted, GuestLost and ConnectionLost; following again from ``offset`` misses nothing.
     """
 
     def __init__(self, connection: Connection, offset: int) -> None:
@@ -147,7 +148,7 @@ class Following:
         self._connection = connection
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield blocks as they come."""
+        """Yield blocks as they arrive."""
         ended = False
         while True:
             begin = self.offset
@@ -166,15 +167,15 @@ class Following:
 
 
 def follow(connection: Connection, offset: int = 0) -> Following:
-    """Return the command's output from byte ``offset`` on, to iterate over as it comes."""
+    """Return the command's output from byte ``offset`` on, to iterate over as it arrives."""
     return Following(connection, offset)
 
 
 def terminate(connection: Connection, grace: float = 10.0) -> None:
-    """End the command: TERM to it and all that came from it, after ``grace`` seconds KILL. Returns when all is dead.
+    """End the command: TERM to all its processes, KILL after ``grace`` seconds; return when all are dead.
 
-    Once asked, the VM does it, whatever becomes of the connection. What was never started or has ended is fine. Raises
-    VmError where this cannot be done: then only the VM's end helps.
+    Once asked, the VM carries on even if the connection drops. A command that was never started or has ended is fine.
+    Raises VmError if the command cannot be ended: then destroy the VM.
     """
     ending = script("ending", "locate", "terminate", grace=round(grace * 100))
     try:
@@ -191,7 +192,7 @@ def terminate(connection: Connection, grace: float = 10.0) -> None:
 
 
 def _outcome(status: int, told: bytes) -> Exited:
-    """Read what ``tell`` of locate.sh says on stderr."""
+    """Parse the output of ``tell`` of locate.sh. Raises NotStarted and GuestLost."""
     if status == _NEVER_STARTED:
         message = "no command was started in this VM"
         raise NotStarted(message)
@@ -210,7 +211,7 @@ def _outcome(status: int, told: bytes) -> Exited:
 
 
 def _seconds_ago(facts: Mapping[str, list[str]]) -> float | None:
-    """Return how long ago the command ended. Raises KeyError and ValueError where the VM talks nonsense."""
+    """Return the seconds since the command ended. Raises KeyError and ValueError for invalid facts."""
     if "ended" not in facts:
         return None
     (ended,), (now,) = map(float, facts["ended"]), map(float, facts["now"])
@@ -222,9 +223,9 @@ def _seconds_ago(facts: Mapping[str, list[str]]) -> float | None:
 def _init(spec: CommandSpec) -> str:
     """Return the script of the first process in the command's PID namespace.
 
-    It is one group, so that a shell which does not get all of it runs none of it. It hides the supervisor's files from
-    the command, makes the OOM killer prefer the command to the supervisor, and itself waits for the command. The
-    environment is set by the shell itself: what a program is given as arguments every user of the host may read.
+    It is one brace group, so that a shell that reads only part of it runs none of it. It hides the supervisor's files
+    from the command, makes the OOM killer prefer the command to the supervisor, and waits for the command. The shell
+    itself exports the environment, because every user of the host can read the arguments of a program.
     """
     exports = "\n".join(f"command export {name}={shlex.quote(value)}" for name, value in spec.env.items())
     return f"""{{

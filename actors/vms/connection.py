@@ -1,4 +1,4 @@
-"""One SSH connection to a VM: commands with a deadline, their output as it comes (engine.md, "Leases")."""
+"""One SSH connection to a VM: commands with a deadline, output as a stream (engine.md, "Leases")."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "a
 
 
 class HostKeyMismatch(VmError):
-    """Who answered is not the VM that was made: its host key is not the pinned one. Nothing was sent to it."""
+    """The server is not the VM that was made: its host key is not the pinned one. Nothing was sent to it."""
 
 
 class OutputTooLong(VmError):
@@ -51,9 +51,9 @@ class Completed:
 
 
 class Connection:
-    """An authenticated SSH connection on an endpoint's socket. Any number of threads may use it at the same time.
+    """An authenticated SSH connection on an endpoint's socket. Any number of threads may share it.
 
-    Making one blocks for at most ``timeout`` seconds and raises ConnectionLost or HostKeyMismatch.
+    Connecting blocks for at most ``timeout`` seconds and raises ConnectionLost or HostKeyMismatch.
     """
 
     def __init__(self, endpoint: Endpoint, clock: Clock, *, timeout: float = 20.0) -> None:
@@ -78,7 +78,7 @@ class Connection:
 
     @property
     def alive(self) -> bool:
-        """Whether commands can be started on it."""
+        """True if commands can be started on it."""
         return self._transport.is_active()
 
     def run(
@@ -89,9 +89,9 @@ class Connection:
         timeout: float,
         limit: int = 16 << 20,
     ) -> Completed:
-        """Run a POSIX shell script in the VM to its end and return what came of it, whatever its exit code.
+        """Run a POSIX shell script in the VM and return its outcome, whatever its exit code.
 
-        At most ``limit`` bytes of stdout are taken, since a VM may answer anything. Raises ConnectionLost,
+        Takes at most ``limit`` bytes of stdout, because a VM may send anything. Raises ConnectionLost,
         CommandTimeout after ``timeout`` seconds, OutputTooLong, and what iterating over ``stdin`` raises.
         """
         blocks: list[bytes] = []
@@ -108,15 +108,15 @@ class Connection:
     def stream(self, script: str, *, stdin: bytes | Iterable[bytes] = b"", timeout: float | None) -> Stream:
         """Start a POSIX shell script in the VM and return its stdout as a stream of blocks.
 
-        Raises ConnectionLost or CommandTimeout. Without a ``timeout`` the stream lasts as long as the command, its
-        start still has 20 seconds.
+        Without a ``timeout`` the stream lasts as long as the command, which must still start within 20 seconds. Raises
+        ConnectionLost or CommandTimeout.
         """
         deadline = Deadline(self._clock, timeout)
         starting = Deadline(self._clock, _STARTING) if timeout is None else deadline
         return Stream(self._started(script, starting), deadline, stdin)
 
     def dialog(self, script: str, window: Window | None) -> Dialog:
-        """Start a POSIX shell script in the VM to talk with, at a terminal where one is given.
+        """Start an interactive POSIX shell script in the VM, at a terminal if ``window`` is given.
 
         Raises ConnectionLost or CommandTimeout.
         """
@@ -130,7 +130,7 @@ class Connection:
             if window is not None:
                 channel.get_pty(window.term, window.columns, window.rows)
             channel.exec_command(f"exec /bin/sh -c {shlex.quote(script)}")
-        except Exception as error:  # as in _handshake
+        except Exception as error:  # paramiko fails in many ways, see _handshake
             if starting.remaining() == 0:
                 message = "the VM did not start a command in time"
                 raise CommandTimeout(message) from error
@@ -140,9 +140,9 @@ class Connection:
 
     @contextmanager
     def forward(self, target: tuple[str, int]) -> Iterator[int]:
-        """Yield a port of the VM's own loopback that comes out at ``target`` on this host; closed again at the end.
+        """Yield a port on the VM's loopback that is forwarded to ``target``; closed at the end.
 
-        Raises ConnectionLost where there is none to be had.
+        ``target`` is an address as this host sees it. Raises ConnectionLost if the VM opens no port.
         """
         with ExitStack() as opened:
             try:
@@ -177,14 +177,14 @@ class Connection:
             raise ConnectionLost(message) from error
         except HostKeyMismatch:
             raise
-        except Exception as error:  # whatever a peer that speaks another SSH has paramiko stumble over
+        except Exception as error:  # paramiko fails in many ways on a peer that breaks the protocol
             message = f"the VM did not complete the SSH handshake: {_reason(error)}"
             raise ConnectionLost(message) from error
         transport.set_keepalive(_KEEPALIVE)
 
 
 class _Patience(threading.Event):
-    """Stands in for the event by which a channel awaits the answer to a request, which paramiko does without limit."""
+    """A channel's event for the answer to a request, with the deadline that paramiko lacks."""
 
     def __init__(self, deadline: Deadline) -> None:
         super().__init__()

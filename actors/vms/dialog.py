@@ -1,4 +1,4 @@
-"""A program in a VM that somebody talks with: bytes in both directions as they come, at a terminal or not."""
+"""An interactive program in a VM: a stream of bytes in both directions, with or without a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BLOCK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A terminal as the program is to believe it has one: its kind, as in ``TERM``, and its size in characters."""
+    """The terminal of a program: its kind, as in ``TERM``, and its size in characters."""
 
     term: str
     columns: int
@@ -26,19 +26,19 @@ class Window:
 
 
 class Dialog:
-    """One program. Of two threads at most one says something to it; the other hears it out."""
+    """One interactive program. Two threads may use it: one calls `say`, the other the rest."""
 
     def __init__(self, channel: paramiko.Channel) -> None:
         self._channel = channel
 
     def fileno(self) -> int:
-        """Return what becomes readable when `hear` has something to hand on."""
+        """Return a descriptor that is readable when `hear` has output."""
         return self._channel.fileno()
 
     def hear(self, stdout: int, stderr: int) -> int | None:
-        """Write to two descriptors what the program has said since; return its exit code once it has ended.
+        """Copy the program's new output to two descriptors; return its exit code, or None while it runs.
 
-        Raises ConnectionLost where the VM went, or the connection did.
+        Raises ConnectionLost if the VM or the connection is gone.
         """
         while self._channel.recv_ready():
             _write(stdout, self._channel.recv(_BLOCK))
@@ -53,7 +53,10 @@ class Dialog:
         return exit_code
 
     def say(self, text: bytes) -> bool:
-        """Give the program input, or its end where that is empty; False once it takes none. Blocks until it has it."""
+        """Send input to the program; an empty ``text`` ends it. Blocks until all is sent.
+
+        Returns False after the end of the input, and once the program takes no more.
+        """
         try:
             if text:
                 self._channel.sendall(text)
@@ -64,7 +67,7 @@ class Dialog:
         return bool(text)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Tell the program that its terminal has another size."""
+        """Change the size of the program's terminal."""
         self._channel.resize_pty(columns, rows)
 
 

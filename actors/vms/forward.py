@@ -1,4 +1,4 @@
-"""A port of the VM's own loopback that comes out on the host, for as long as somebody holds it open."""
+"""A port on the VM's loopback, forwarded to the host while its context is open."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _CONNECT_SECONDS = 10.0
 
 @contextmanager
 def forwarded(transport: paramiko.Transport, target: tuple[str, int]) -> Iterator[int]:
-    """Yield the port at which the VM reaches ``target``, an address as this host sees it. Closed again at the end.
+    """Yield a port on the VM's loopback that is forwarded to ``target``; closed at the end.
 
-    Raises SSHException where the VM's sshd opens no port.
+    ``target`` is an address as this host sees it. Raises SSHException if the VM's sshd opens no port.
     """
     opened: list[Callable[[], None]] = []
 

@@ -1,4 +1,4 @@
-"""The contract between the service and whatever makes its VMs (engine.md, "Leases: a VM over SSH")."""
+"""The contract between the service and its providers of VMs (engine.md, "Leases: a VM over SSH")."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class VmError(Exception):
-    """The provider could not do what it was asked; the message says what to do about it. Worth another attempt."""
+    """The provider failed; the message says what to do about it. Another attempt may succeed."""
 
 
 class ImageNotFound(VmError):
@@ -42,9 +42,9 @@ class VmLost(VmError):
 
 @dataclass(frozen=True, slots=True)
 class VmSpec:
-    """What to make. ``id`` names the VM (a lease's UUID) and is all that is needed to find it again.
+    """A VM to make. ``id`` names it (a lease's UUID) and is enough to find it again.
 
-    The disk starts from ``snapshot`` where one is given, else from ``image``.
+    The disk starts from ``snapshot`` if one is given, else from ``image``.
     """
 
     id: str
@@ -56,10 +56,10 @@ class VmSpec:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An open socket on which a VM speaks SSH, and the two keys that prove who is at either end of it.
+    """An open socket to the SSH server of a VM, and the keys that authenticate both ends.
 
     ``private_key`` is an ed25519 key in OpenSSH PEM form for the user ``root``; ``host_key`` is the VM's public key as
-    ``"ssh-ed25519 AAAA..."``, the only one to accept. Whoever asked for the endpoint closes the socket.
+    ``"ssh-ed25519 AAAA..."``, the only one to accept. The caller closes the socket.
     """
 
     socket: socket.socket
@@ -70,7 +70,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class VmUse:
-    """What a VM has used of CPUs since it was made, and holds of memory, file cache included. None is not known."""
+    """CPU time of a VM since it was made, and the memory that it holds, file cache included.
+
+    None if unknown.
+    """
 
     cpu_seconds: float | None = None
     memory_bytes: int | None = None
@@ -78,9 +81,10 @@ class VmUse:
 
 @dataclass(frozen=True, slots=True)
 class VmDisk:
-    """What a VM takes of the host's disk: ``bytes``, and the number of files that take more, ``unmeasured``.
+    """Space that a VM takes on the host's disk.
 
-    These are files without a name that are only mapped, or on their way between two processes.
+    ``unmeasured`` is the number of files that may take more than ``bytes`` counts: unlinked files that are only mapped,
+    or in flight between two processes.
     """
 
     bytes: int
@@ -88,9 +92,10 @@ class VmDisk:
 
 
 class Provider(Protocol):
-    """Makes VMs, finds them again, freezes their disks and frees them. Every call may block; none needs a lock.
+    """A maker of VMs, which finds them again, freezes their disks and frees them.
 
-    A VM belongs to no process: it outlives the caller and is found again by its id alone.
+    Every call may block; none needs a lock. A VM belongs to no process: it outlives the caller and is found again by
+    its id alone.
     """
 
     name: str
@@ -103,9 +108,9 @@ class Provider(Protocol):
         ...
 
     def connect(self, vm_id: str) -> Endpoint:
-        """Open the place where the VM speaks SSH; works again after a restart of the daemon.
+        """Connect to the VM's SSH server; also works after a restart of the daemon.
 
-        Raises VmLost where the VM does not run, VmError where it runs and does not answer.
+        Raises VmLost if the VM does not run, VmError if it runs but does not answer.
         """
         ...
 
@@ -114,15 +119,15 @@ class Provider(Protocol):
         ...
 
     def use(self, vm_id: str) -> VmUse:
-        """Return what the VM uses, as far as the host counts it. Cheap."""
+        """Return the CPU time and memory of the VM, as far as the host counts them. Cheap."""
         ...
 
     def disk(self, vm_id: str) -> VmDisk:
-        """Return what the VM has written to its disk beyond what it started from."""
+        """Return the space of what the VM has written beyond its image or snapshot."""
         ...
 
     def snapshot(self, vm_id: str, name: str) -> None:
-        """Keep the VM's disk as it is under ``name``; the VM ends with it. Costs the same for any size."""
+        """Keep the VM's disk under ``name`` and end the VM. The cost does not depend on the size."""
         ...
 
     def snapshots(self) -> Iterable[str]:
@@ -130,11 +135,11 @@ class Provider(Protocol):
         ...
 
     def snapshot_image(self, name: str) -> str | None:
-        """Return the image that a snapshot lies on; None where no VM can start from it, now or any more."""
+        """Return the image that a snapshot lies on, or None if no VM can start from the snapshot."""
         ...
 
     def snapshot_bytes(self, name: str) -> int:
-        """Return the bytes that a snapshot takes beyond the one that it stands on; 0 where it is not there."""
+        """Return the bytes that a snapshot takes beyond the layer below it; 0 if there is no such snapshot."""
         ...
 
     def remove_snapshot(self, name: str) -> None:
@@ -142,7 +147,7 @@ class Provider(Protocol):
         ...
 
     def destroy(self, vm_id: str) -> None:
-        """End the VM and free all it held: processes, mounts, files. Idempotent; returns when it is really gone."""
+        """End the VM and free its processes, mounts and files; return when all are gone. Idempotent."""
         ...
 
     def list(self) -> Iterable[str]:

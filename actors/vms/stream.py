@@ -1,4 +1,4 @@
-"""A command that runs in a VM, as the host has it: its output as it comes, its input as it is wanted, its end."""
+"""A command running in a VM, as the host sees it: streams of its output and input, and its end."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _STDIN_BLOCK = 1 << 16
 _STDERR_KEPT = 1 << 16
 
 DROPPED = (paramiko.SSHException, OSError, EOFError)
-"""What paramiko raises when the other side is gone, or a channel is closed."""
+"""Exceptions of paramiko when the peer is gone or a channel is closed."""
 
 
 class ConnectionLost(VmError):
-    """The connection could not be made, dropped, or ended a command without its exit status. A new one may work."""
+    """The connection failed, or ended a command without its exit status. A new one may work."""
 
 
 class CommandTimeout(VmError):
-    """A command did not end in its time. Its channel is closed; whether it still runs in the VM is not known."""
+    """A command did not end in time. Its channel is closed, but it may still run in the VM."""
 
 
 class Deadline:
-    """A moment by which something is done; None is never."""
+    """A deadline some seconds from now; with None there is none."""
 
     def __init__(self, clock: Clock, seconds: float | None) -> None:
         self.seconds = seconds or 0.0
@@ -42,14 +42,14 @@ class Deadline:
         self._end = None if seconds is None else clock.monotonic() + seconds
 
     def remaining(self) -> float | None:
-        """Return the seconds that are left, None where it is never."""
+        """Return the seconds left, or None if there is no deadline."""
         return None if self._end is None else max(0.0, self._end - self._clock.monotonic())
 
 
 class Stream:
-    """A running command's stdout, block by block as it comes; ``exit_code`` and ``stderr`` are there after its end.
+    """The stdout of a running command as a stream of blocks.
 
-    One thread iterates; any other may close.
+    ``exit_code`` and ``stderr`` (its last 64 KiB) are set at its end. One thread iterates; any other may close.
     """
 
     def __init__(self, channel: paramiko.Channel, deadline: Deadline, stdin: bytes | Iterable[bytes]) -> None:
@@ -59,8 +59,8 @@ class Stream:
         self._deadline = deadline
         self._closed = False
         self._stdin_failure: Exception | None = None
-        # Both buffers set it when they get something. It may be cleared while the other still has data, so nobody waits
-        # on it without having found both empty.
+        # Both buffers set it when data arrives. One may clear it while the other still has data, so wait for it only
+        # after both were found empty.
         self._arrived = threading.Event()
         channel.in_buffer.set_event(self._arrived)
         channel.in_stderr_buffer.set_event(self._arrived)
@@ -82,7 +82,7 @@ class Stream:
     def __iter__(self) -> Iterator[bytes]:
         """Yield blocks until the command has ended or ``close`` was called.
 
-        Raises ConnectionLost where it ended without an exit status, CommandTimeout at the deadline.
+        Raises ConnectionLost if it ended without an exit status, CommandTimeout at the deadline.
         """
         channel = self._channel
         while True:
@@ -98,7 +98,7 @@ class Stream:
         self._take_exit_code()
 
     def close(self) -> None:
-        """Close the channel; the command in the VM is not told. Idempotent."""
+        """Close the channel; the command in the VM gets no signal. Idempotent."""
         self._closed = True
         with suppress(*DROPPED):
             self._channel.close()
@@ -117,7 +117,7 @@ class Stream:
             self._feeder.join(1.0)
 
     def _give_up(self) -> None:
-        # A VM that has stopped reading would keep a plain close() waiting for room in the socket.
+        # If the VM has stopped reading, close() blocks until the socket has room.
         closing = threading.Thread(target=self.close, name="ssh-close", daemon=True)
         closing.start()
         closing.join(1.0)
@@ -125,7 +125,7 @@ class Stream:
         raise CommandTimeout(message)
 
     def _feed(self, block: bytes | None, stdin: Iterator[bytes]) -> None:
-        with suppress(*DROPPED):  # the command has ended and wants no more
+        with suppress(*DROPPED):  # the command has ended and takes no more
             while block is not None:
                 self._channel.sendall(block)
                 try:

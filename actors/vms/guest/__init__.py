@@ -9,7 +9,7 @@ __all__ = ["script"]
 
 
 def script(*names: str, **settings: str | float) -> str:
-    """Return one shell script made of the named ones in their order, with variables set before them."""
+    """Return the named scripts joined in order, after assignments of ``settings`` to shell variables."""
     assignments = [f"{name}={shlex.quote(str(value))}\n" for name, value in settings.items()]
     texts = [files(__name__).joinpath(f"{name}.sh").read_text(encoding="utf-8") for name in names]
     return "".join(assignments + texts)

@@ -1,4 +1,7 @@
-"""A build's source archive: read on the host, laid in a VM by manifest (engine.md, "A job attempt", step 2)."""
+"""A build's source archive: checked on the host, unpacked in a VM by its manifest.
+
+See engine.md, "A job attempt", step 2.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The shell program that takes away what a workspace must not have any more. Pure.
+"""The shell program that clears a workspace of what a new source lacks or replaces. Pure.
 
-It walks down the folders one by one and never through a link, whatever a step has put in a folder's place. The
-functions that it calls are those of ``guest/clear.sh``.
+It walks the folders one by one and never through a link, even if a step has put something else in place of a folder. It
+calls the functions of ``guest/clear.sh``.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["clearing"]
 
 _AT_ONCE = 200
-"""Names in one command: far fewer bytes than Linux takes as arguments."""
+"""Names in one command, far below the bytes that Linux allows for arguments."""
 
 
 def clearing(differences: Iterable[Difference], *, everything: bool = False) -> Iterator[bytes]:
     """Yield the program, line by line, for differences in the order of `storage.manifests.differences`.
 
-    Folders that both manifests have must still be folders, else the program ends with 69. Not so with ``everything``,
-    when all that the new manifest has is written afterwards: then what is in a folder's place goes.
+    Folders of both manifests must still be folders, else the program exits with 69. With ``everything`` it removes
+    whatever is in place of a folder instead, because all of the new manifest is written afterwards.
     """
     walk = _Walk()
     replaced = b"/"
@@ -48,14 +48,14 @@ def clearing(differences: Iterable[Difference], *, everything: bool = False) -> 
 
 
 class _Walk:
-    """Where the program is: the folders that it went down, and the names to remove in the last one."""
+    """The position of the program: the folders that it has entered, and the names to remove in the last."""
 
     def __init__(self) -> None:
         self._folders: list[tuple[bytes, bytes]] = []
         self._names: list[bytes] = []
 
     def to(self, folders: list[bytes]) -> Iterator[bytes]:
-        """Go to a folder; those on the way that are not known to differ are in both manifests."""
+        """Go to a folder; folders on the way that are not among the differences are in both manifests."""
         here = [name for name, _ in self._folders]
         common = next((i for i, (a, b) in enumerate(zip(here, folders, strict=False)) if a != b), None)
         common = min(len(here), len(folders)) if common is None else common
@@ -65,19 +65,19 @@ class _Walk:
             yield from self.down(name, b"kept")
 
     def down(self, name: bytes, state: bytes) -> Iterator[bytes]:
-        """Go down into a folder that is ``kept``, ``new`` or ``gone``."""
+        """Enter a folder that is ``kept``, ``new`` or ``gone``."""
         yield from self._flush()
         self._folders.append((name, state))
         yield b"down %s %s\n" % (state, _quoted(name))
 
     def drop(self, name: bytes) -> Iterator[bytes]:
-        """Remove whatever has a name here."""
+        """Remove a name from the current folder, whatever it is."""
         self._names.append(name)
         if len(self._names) == _AT_ONCE:
             yield from self._flush()
 
     def end(self) -> Iterator[bytes]:
-        """Go back to where the walk began."""
+        """Go back to the start of the walk."""
         yield from self.to([])
         yield from self._flush()
 

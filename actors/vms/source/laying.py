@@ -1,4 +1,4 @@
-"""The workspace of a VM, made what a source archive says, by manifest (engine.md, "A job attempt", step 2)."""
+"""Make a VM's workspace match a source archive, by manifest (engine.md, "A job attempt", step 2)."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ def lay(
     workspace: str = "/workspace",
     timeout: float = 600.0,
 ) -> None:
-    """Make the workspace in the VM what an archive says, owned by root. Done again after a crash, it comes out right.
+    """Make the VM's workspace match an archive, owned by root. Safe to repeat after a crash.
 
-    What two manifests have equal stays as it is, and so do files that neither names; all else is removed or written.
-    Where steps have put something else in the place of a folder that has a difference below it, all is written anew.
+    Entries that are equal in both manifests stay, and so do files in neither; all else is removed or written. If a step
+    has put something else in place of a folder with a difference below it, everything is written anew.
 
     Args:
         connection: to the VM, in which no command has been started yet.
         archive: the gzipped tar that ``manifest`` describes.
         manifest: None for a build without a source: then nothing of an earlier archive stays.
-        held: the manifest of the archive that was laid on this disk before, None where none was.
-        time: modification time of what is written, in whole seconds of the epoch.
+        held: the manifest of the archive that this disk already has, or None.
+        time: modification time of what is written, in whole seconds since the epoch.
         workspace: the folder in the VM.
         timeout: seconds for each command in the VM.
 
     Raises:
-        SourceError: the VM cannot unpack it, or the archive is not as the manifest says.
+        SourceError: the VM cannot unpack it, or the archive does not match the manifest.
         ManifestUnreadable, ConnectionLost, CommandTimeout.
     """
     laying = _Laying(connection, archive, manifest, held, time, workspace, timeout)
@@ -73,7 +73,7 @@ def lay(
 
 @dataclass(frozen=True, slots=True)
 class _Laying:
-    """The arguments of `lay`, and its two steps. In both, ``everything`` takes nothing on the disk for granted."""
+    """The arguments of `lay`, and its two steps. With ``everything`` they assume nothing about the disk."""
 
     connection: Connection
     archive: Path
@@ -84,13 +84,13 @@ class _Laying:
     timeout: float
 
     def clear(self, *, everything: bool) -> bool:
-        """Remove what is in the way of what `write` writes; False where a folder is no folder any more."""
+        """Remove what `write` must not find; False if a folder is no longer one."""
         found = differences(self.manifest, self.held, everything=everything)
         program = chain([script("clear").encode()], clearing(found, everything=everything))
         return self._run("exec sh", program, may_refuse=not everything)
 
     def write(self, *, everything: bool, empty: bool = False) -> bool:
-        """Write what differs; False, and nothing is written, where the workspace is to be ``empty`` and is not."""
+        """Write what differs; False if the workspace must be ``empty`` and is not, with nothing written."""
         if self.manifest is None:
             return True
         entries = written(self.manifest, self.held, everything=everything)
@@ -108,9 +108,10 @@ class _Laying:
 
 
 def _tar(archive: Path, entries: Iterable[Entry], time: int) -> Iterator[bytes]:
-    """Yield a tar of entries that come in the order of their starts, with their contents from the archive.
+    """Yield a tar of the entries, with contents from the archive.
 
-    Raises SourceError where that has other contents than the entries say.
+    ``entries`` are in the order of their starts in the archive. Raises SourceError if a file's contents are not those
+    of its entry.
     """
     with gzip.open(archive) as unpacked:
         position = 0
@@ -166,7 +167,7 @@ def _text(name: bytes) -> str:
 
 
 def _packets(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes in blocks that are worth a packet each."""
+    """Yield the same bytes in blocks of at least 64 KiB, except the last, to save packets."""
     packet = bytearray()
     for block in blocks:
         packet += block

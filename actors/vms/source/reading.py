@@ -1,6 +1,6 @@
-"""Source archives as they are read on the host: checked entry by entry, and described by a manifest.
+"""Source archives on the host: checked entry by entry, and described by a manifest.
 
-Nothing is unpacked on the host, and nothing of any size is held in memory there.
+The host unpacks no archive to its disk and keeps nothing large in memory.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ __all__ = ["DAMAGE", "SourceError", "describe"]
 MAX_MEMBERS = 1_000_000
 MAX_NAME = 4_096
 MAX_NAMES = 128 << 20
-"""Bytes of all names together: a manifest holds them."""
+"""Bytes of all names together, which a manifest holds."""
 
 DAMAGE = (tarfile.TarError, EOFError, OSError, zlib.error, ValueError)
-"""Errors that reading a damaged archive ends with."""
+"""Errors raised when a damaged archive is read."""
 
 _BLOCK = 1 << 18
 _HEADERS = 1 << 20
-"""Bytes that the headers of one member may take, with its long names and extended attributes."""
+"""The most bytes of one member's headers, with its long names and extended attributes."""
 
 _IMPLIED_MODE = 0o755
 _LINK_MODE = 0o777
 
 
 class SourceError(VmError):
-    """The source archive cannot be laid into a VM; the message says why. Another attempt would not help."""
+    """The source cannot be put into a VM; the message says why. Another attempt would not help."""
 
 
 def describe(archive: Path, manifest: Path, max_bytes: int, sha256: str = "") -> None:
-    """Look through a gzipped tar without unpacking it and write its manifest; takes about 10 ms for a MiB of contents.
+    """Check a gzipped tar and write its manifest, without unpacking it to disk.
 
-    Raises SourceError for an archive that is damaged or none; for absolute names, ``..``, devices, FIFOs and sparse
-    files, links that lead out of the archive, members below a link or a file; for more than a million members, 128 MiB
-    of names or ``max_bytes`` unpacked; and where its SHA-256 (hex) is not the given one. Raises OSError where the file
-    cannot be read at all, DatabaseUnavailable where the manifest cannot be written.
+    Takes about 10 ms per MiB of contents. Raises SourceError for a file that is not an intact gzipped tar; for absolute
+    names, ``..``, devices, FIFOs and sparse files, links that lead out of the archive, members below a link or a file;
+    for more than a million members, 128 MiB of names or ``max_bytes`` unpacked; and if its SHA-256 (hex) is not the
+    given one. Raises OSError if the file cannot be read at all, DatabaseUnavailable if the manifest cannot be written.
     """
     if sha256:
         _check_digest(archive, sha256.lower())
@@ -74,7 +74,7 @@ def _check_digest(archive: Path, expected: str) -> None:
 
 
 class _Reader:
-    """Takes the members of an archive into a manifest, as unpacking them one after the other would."""
+    """Reader of an archive into a manifest, with the result of unpacking its members in order."""
 
     def __init__(self, stream: _Bounded, entries: ManifestWriter) -> None:
         self._stream = stream
@@ -83,14 +83,14 @@ class _Reader:
         self._parent = b""
 
     def read(self) -> None:
-        """Read all members. Raises SourceError, and what DAMAGE lists."""
+        """Read all members. Raises SourceError and the errors in DAMAGE."""
         with tarfile.open(fileobj=self._stream, mode="r|", encoding="utf-8", errors="surrogateescape") as tar:
             while True:
                 self._stream.allow(tar.offset + _HEADERS)
                 member = tar.next()
                 if member is None:
                     return
-                tar.members = []  # type: ignore[attr-defined] # typeshed lacks it; it would hold every member seen so far
+                tar.members = []  # type: ignore[attr-defined] # not in typeshed; it would keep every member seen so far
                 self._check(member)
                 self._stream.allow(tar.offset)
                 self._take(member, tar)
@@ -146,7 +146,10 @@ class _Reader:
             self._entries.put(Entry(path, EntryKind.FILE, mode, digest, member.size, member.offset_data))
 
     def _make_way(self, path: bytes) -> None:
-        """Have entries for the folders that a path leads through. Members of one folder mostly follow each other."""
+        """Add the missing folders of a path.
+
+        The parent of the last member is known to exist: members of one folder mostly follow each other.
+        """
         parent = folder = _parent(path)
         missing: list[bytes] = []
         while folder and folder != self._parent:
@@ -165,7 +168,7 @@ class _Reader:
         self._parent = parent
 
     def _linked(self, path: bytes, member: tarfile.TarInfo) -> Entry:
-        """Return the entry of a hard link: what the member that it leads to is, under another name."""
+        """Return the entry of a hard link: that of its target under another name."""
         name = posixpath.normpath(member.linkname)
         shown = f"{member.name[:200]!r} to {member.linkname[:200]!r}"
         _check_target(name, shown)
@@ -217,7 +220,7 @@ def _parent(path: bytes) -> bytes:
 
 
 class _Bounded(io.BufferedIOBase):
-    """The unpacked stream; raises SourceError past ``max_bytes`` and ValueError past what `allow` granted."""
+    """The unpacked stream; raises SourceError past ``max_bytes`` and ValueError past what `allow` allows."""
 
     def __init__(self, file: gzip.GzipFile, max_bytes: int) -> None:
         super().__init__()
@@ -227,11 +230,11 @@ class _Bounded(io.BufferedIOBase):
         self._position = 0
 
     def allow(self, position: int) -> None:
-        """Let reading go on up to a position in the stream."""
+        """Allow reading up to a position in the stream."""
         self._allowed = position
 
     def claim(self, size: int) -> None:
-        """Refuse contents that would not fit, before they are read."""
+        """Raise SourceError for contents of more than ``max_bytes``, before they are read."""
         if size > self._max_bytes:
             message = f"the source unpacks to more than {self._max_bytes} bytes"
             raise SourceError(message)
@@ -246,7 +249,7 @@ class _Bounded(io.BufferedIOBase):
         return block
 
     def drain(self) -> None:
-        """Read what follows the archive's end, to the checksum of the whole."""
+        """Read what follows the archive's end, up to the checksum of the gzip stream."""
         self._allowed = self._max_bytes + _HEADERS
         while self.read(_BLOCK):
             pass
