@@ -1,6 +1,6 @@
 """Images: root trees that VMs start from, unpacked once and never changed (engine.md, "Leases").
 
-The store is imported when it is first asked for: most commands only read its settings.
+The store is imported on first use, because most commands only read its settings.
 """
 
 from __future__ import annotations

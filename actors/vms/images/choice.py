@@ -1,4 +1,4 @@
-"""Which image of a store a job gets, and whether one that is missing is pulled for it."""
+"""The choice of a job's image, and the pull of an image that is missing."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 __all__ = ["STANDARD", "Images", "OnDemand", "resolve"]
 
 STANDARD = "debian:12"
-"""The default image where nobody says another one."""
+"""The default image if none is configured or chosen."""
 
 _TO_DEFAULT = "default"
 _STAMPED = "ubuntu:24.04"
-"""The image that the DSL names on every root step: where it is not there, nobody has asked for it."""
+"""The image that the DSL puts on every root step, so the name alone is no request for it."""
 
 
 def resolve(name: str | None, present: Collection[str], default: str, mapping: Mapping[str, str]) -> str:
-    """Return the image that a job gets: the default where it names none, its own where it is there, else the mapped.
+    """Return the image of a job: the default if it names none, its own if present, else the mapped.
 
-    An image mapped to ``"default"`` gets the default, and so does ``ubuntu:24.04``. Any other that is neither there nor
-    mapped is returned by its short name, to be pulled or missed under that.
+    A name mapped to ``"default"`` gets the default, and so does ``ubuntu:24.04`` if it is neither present nor mapped.
+    Any other image that is missing is returned by its short name, to be pulled or reported as missing under it.
     """
     if name is None:
         return default
@@ -49,7 +49,7 @@ def resolve(name: str | None, present: Collection[str], default: str, mapping: M
 
 
 def _short(name: str) -> str:
-    """Return the one name of an image that may be written as ``alpine`` or ``docker.io/library/alpine:latest``."""
+    """Return the short name of an image: ``alpine:latest`` for ``docker.io/library/alpine``."""
     try:
         return Reference.parse(name).short
     except VmError:
@@ -58,7 +58,7 @@ def _short(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OnDemand:
-    """Terms on which images are pulled for jobs: the configuration's, and for the VMs that finish them."""
+    """Terms of pulls for jobs: the settings of images, and of the VMs that complete them."""
 
     settings: ImageSettings
     sandbox: SandboxSettings
@@ -66,10 +66,10 @@ class OnDemand:
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """The images as jobs see them: a store, the default, the names that others stand in for, and what is pulled.
+    """Images as jobs see them: the store, the default, the mapping of names, and pulls on demand.
 
-    The default is the configured one; where none is, the one chosen in the store, which may change at any time. Nothing
-    is pulled without ``on_demand``.
+    The default is the configured image, else the one chosen in the store, which may change at any time. Nothing is
+    pulled without ``on_demand``.
     """
 
     store: ImageStore
@@ -83,29 +83,29 @@ class Images:
         return self.configured or self.store.default() or STANDARD
 
     def resolve(self, name: str | None) -> str:
-        """Return the image that a job gets that names this one, or none; see `resolve`."""
+        """Return the image of a job that names this one, or none; see `resolve`."""
         return resolve(name, self.store.names(), self.default, self.mapping)
 
     def stands_in(self, name: str, used: str) -> bool:
-        """Tell whether ``used`` is another image than the one that a job names."""
+        """Tell whether ``used`` differs from the image that a job names."""
         return used not in {name, _short(name)}
 
     def missing(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the images that jobs of these names get and that are not there, by name."""
+        """Return the missing images of jobs, by the names that the jobs give."""
         present, default = set(self.store.names()), self.default
         resolved = {name: resolve(name, present, default, self.mapping) for name in names}
         return {name: image for name, image in resolved.items() if image not in present}
 
     def use(self, name: str) -> bool:
-        """Note that a job is to start from an image, which then stays for a while; False where it is not there."""
+        """Note that a job will start from an image, which then stays for a while; False if it is missing."""
         return self.store.use(name)
 
     def fetch(self, name: str, *, keep_free: int, progress: Callable[[str], None], check: Callable[[], None]) -> None:
         """Pull an image that a job waits for. Blocks.
 
-        ``keep_free`` bytes of the host's disk are not for images; ``progress`` gets lines about the pull; ``check`` is
-        called several times a second and ends the pull by raising. Raises ImageNotFound where that is not allowed,
-        NoRoom, and VmError where it fails.
+        The pull leaves ``keep_free`` bytes of the host's disk free; ``progress`` gets lines about it; ``check`` is
+        called several times a second and aborts the pull by raising. Raises ImageNotFound if the pull is not allowed,
+        NoRoom, and VmError if it fails.
         """
         if self.on_demand is None or not self.on_demand.settings.on_demand or name == self.default:
             self.store.get(name)
@@ -126,10 +126,10 @@ class Images:
         self.store.pull_missing(reference, name, self.on_demand.sandbox, options)
 
     def retire(self, in_use: Collection[str], now: datetime, unused: timedelta | None = None) -> list[str]:
-        """Remove the images that were pulled for jobs and not used for long, and return their names.
+        """Remove the images that were pulled for jobs and not used for long; return their names.
 
-        Those ``in_use`` are noted as used now, so that they stay for whoever shares the store. ``unused`` is for how
-        long; by default as configured.
+        Images ``in_use`` are noted as used now, so that other services that share the store keep them. ``unused`` is
+        the time without use; the default is the configured one.
         """
         days = 0 if self.on_demand is None else self.on_demand.settings.unused_days
         present = self.store.names()
@@ -143,7 +143,7 @@ class Images:
         return [name for name in present if name not in kept and self.store.remove_unused(name, before)]
 
     def sweep(self) -> None:
-        """Remove what the dead have left of images that they were making; see `ImageStore.sweep`."""
+        """Remove unfinished images of dead processes; see `ImageStore.sweep`."""
         self.store.sweep()
 
     def path(self, name: str) -> Path:
@@ -151,5 +151,5 @@ class Images:
         return self.store.path(name)
 
     def environment(self, name: str) -> Mapping[str, str]:
-        """Return the variables that an image's maker wants every program in it to have. Raises ImageNotFound."""
+        """Return the environment variables that an image sets for its programs. Raises ImageNotFound."""
         return self.store.get(name).environment

@@ -46,7 +46,7 @@ RELEASES = MappingProxyType({
     "ubuntu:22.04": _ubuntu("jammy"),
     "ubuntu:24.04": _ubuntu("noble"),
 })  # fmt: skip
-"""What can be built, by name."""
+"""Releases that images can be built of, by image name."""
 
 _PACKAGES = (
     "ca-certificates", "curl", "git", "iproute2", "make", "mount", "openssh-server", "procps", "python3",
@@ -63,7 +63,7 @@ _PROXIES = {"http_proxy", "https_proxy", "ftp_proxy", "no_proxy"}
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How one release is made into an image."""
+    """The recipe for an image of one release."""
 
     name: str
     release: _Release
@@ -71,7 +71,7 @@ class Recipe:
 
     @classmethod
     def of(cls, name: str, mirror: str | None = None) -> Recipe:
-        """Find the recipe of a name. Raises VmError where there is none, or the host lacks what it takes."""
+        """Find the recipe of a name. Raises VmError if there is none, or the host lacks programs or keys."""
         release = RELEASES.get(name)
         if release is None:
             message = f'no recipe for an image "{name}" (there is: {", ".join(RELEASES)}): see `ci-daemon image import`'
@@ -92,9 +92,9 @@ class Recipe:
 
     @contextmanager
     def tar(self, folder: Path, progress: Callable[[str], None]) -> Iterator[IO[bytes]]:
-        """Give the tar of the root file system while it is made in ``folder``, which is open to the VMs' ids.
+        """Yield the tar of the root file system while mmdebstrap makes it in ``folder``.
 
-        Raises VmError at the end where that failed.
+        The VMs' ids must be able to enter ``folder``. Raises VmError at the end if mmdebstrap failed.
         """
         argv = [*self._argv(folder), *self._sources()]
         environment = {
@@ -113,7 +113,7 @@ class Recipe:
             failure: VmError | None = None
             try:
                 yield process.stdout
-            except VmError as error:  # the echo of what failed in here, or its cause
+            except VmError as error:  # a consequence of mmdebstrap's failure, or its cause
                 failure = error
             except BaseException:
                 process.terminate()
@@ -156,12 +156,15 @@ class Recipe:
 
 
 def _proxies() -> dict[str, str]:
-    """Return the variables that lead this process, and so apt, through a proxy."""
+    """Return the proxy variables of this process, for apt to use."""
     return {name: value for name, value in os.environ.items() if name.lower() in _PROXIES}
 
 
 def _reason(said: Iterable[str], failure: VmError | None) -> str:
-    """Return why mmdebstrap failed, by its last lines; that its tar then was none is no news."""
+    """Return why mmdebstrap failed, by its last lines.
+
+    If it could not reach the archive, the broken tar that follows is not worth a word.
+    """
     unreached = next((line for line in said if _UNREACHED in line), None)
     if unreached is None:
         return "; ".join([*said, *([str(failure)] if failure else [])])

@@ -1,4 +1,4 @@
-"""What this host knows about reaching its package archives, for its images to know too: apt's settings, authorities."""
+"""The host's settings of apt and its certificate authorities, for its images to use too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ARCHIVES = {"debian": {"debian", "debian-security"}, "ubuntu": {"ubuntu", "ubun
 
 
 def apt_options() -> list[str]:
-    """Return what this host's own configuration tells apt about fetching: proxies, time-outs, authorities."""
+    """Return this host's own settings of apt for downloads: proxies, time-outs, authorities."""
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as nothing:
         nothing.write('Dir::Etc::Main "/dev/null"; Dir::Etc::Parts "/dev/null";\n')
         nothing.flush()
@@ -32,10 +32,10 @@ def apt_options() -> list[str]:
 
 
 def own_options(dump: str, defaults: str) -> list[str]:
-    """Return the lines of ``apt-config dump`` about fetching that are not apt's defaults.
+    """Return the lines of ``apt-config dump`` about downloads that are not apt's defaults.
 
-    Left out is what only makes sense beside other programs of this host: which indexes they want fetched too, and
-    programs that detect a proxy.
+    Leaves out the settings that need other programs of this host: further indexes that those want, and programs that
+    detect a proxy.
     """
     known = set(defaults.splitlines())
     lines = (line for line in dump.splitlines() if line.startswith("Acquire::") and line not in known)
@@ -44,7 +44,7 @@ def own_options(dump: str, defaults: str) -> list[str]:
 
 
 def apt_sources(vendor: str, suite: str, components: str) -> list[str]:
-    """Return apt's one-line sources of a release, by those of this host; none where it is another vendor's."""
+    """Return apt's one-line sources of a release, made from this host's; none if the vendor differs."""
     try:
         host = platform.freedesktop_os_release()
     except OSError:
@@ -54,9 +54,10 @@ def apt_sources(vendor: str, suite: str, components: str) -> list[str]:
 
 
 def sources_for(vendor: str, suite: str, components: str, host: Mapping[str, str], targets: str) -> list[str]:
-    """Turn the host's sources, a line ``ADDRESS RELEASE COMPONENT`` each, into those of another release of its vendor.
+    """Turn the host's sources into those of another release of its vendor.
 
-    Only the vendor's own archives count, and only ``main`` says that one is such.
+    ``targets`` has a line ``ADDRESS RELEASE COMPONENT`` for each source. Only the vendor's own archives count: they
+    have a component ``main`` and one of the vendor's folders.
     """
     codename = host.get("VERSION_CODENAME", "")
     if host.get("ID") != vendor or not codename:
@@ -71,7 +72,7 @@ def sources_for(vendor: str, suite: str, components: str, host: Mapping[str, str
 
 
 def local_certificates() -> list[str]:
-    """Return the authorities that this host trusts beyond those that its distribution ships, as PEM."""
+    """Return the authorities, as PEM, that this host trusts beyond those of its distribution."""
     if not _VENDOR_CERTIFICATES.is_dir() or not _BUNDLE.exists():
         return []
     shipped = certificates_in(_VENDOR_CERTIFICATES.rglob("*.crt"))
@@ -85,7 +86,7 @@ def certificates_in(files: Iterable[Path]) -> dict[str, None]:
 
 
 def _apt(*argv: str, **environment: str) -> str:
-    """Return what one of apt's programs prints; nothing where there is no apt, or it fails."""
+    """Return the output of one of apt's programs; empty if there is no apt, or it fails."""
     try:
         done = subprocess.run(argv, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):

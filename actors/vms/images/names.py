@@ -1,4 +1,4 @@
-"""Names of images: what may be a name, and the folder that an image of that name lies in."""
+"""Names of images: their syntax, and their translation to names of folders."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ _TO_NAME = str.maketrans({"+": "/", "@": ":", "=": "@"})
 
 
 def is_name(name: str) -> bool:
-    """Tell whether an image may have this name: ``debian:12``, ``host:5000/team/base:1``, ``alpine@sha256:…``."""
+    """Tell whether an image may have this name.
+
+    For example ``debian:12``, ``host:5000/team/base:1`` or ``alpine@sha256:…``.
+    """
     return len(name) <= _MAX_NAME and _NAME.fullmatch(name) is not None
 
 
 def check_name(name: str) -> None:
-    """Raise VmError where ``name`` is no name for an image."""
+    """Raise VmError if an image may not have this name."""
     if not is_name(name):
         message = (
             f'"{name[:_MAX_NAME]}" is no name for an image: use lower-case letters, digits, ".", "_" and "-", parts '
@@ -33,7 +36,7 @@ def check_name(name: str) -> None:
 
 
 def folder_of(name: str) -> str:
-    """Return the name of an image's folder: overlay's mount options end at ``:``, paths have ``/``."""
+    """Return the name of an image's folder: without ``/``, and without the ``:`` of overlay's options."""
     return name.translate(_TO_FOLDER)
 
 

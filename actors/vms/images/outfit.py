@@ -1,7 +1,7 @@
-"""Installs, with a pulled image's own package manager, the programs that a VM needs and the image lacks.
+"""Install the programs that a VM needs and a pulled image lacks, with its own package manager.
 
-That runs in a VM of the tree itself, as closed in as any job. Until there is an sshd, a shell script answers in its
-place: it greets as an sshd does, and is a shell from then on.
+This runs in a VM of the image's tree, confined like any job. The tree has no sshd yet, so a shell script takes its
+place: it greets like an sshd and is a shell from then on.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _LAST_LINES = 5
 
 @dataclass(frozen=True, slots=True)
 class _Only:
-    """The one tree that VMs start from here."""
+    """The only tree that VMs start from here."""
 
     root: Path
 
     def path(self, name: str) -> Path:
-        """Return it, whatever it is called."""
+        """Return the tree for any name."""
         del name
         return self.root
 
@@ -56,9 +56,9 @@ class _Only:
 def outfitted(
     tree: Tree, packages: Iterable[str], folder: Path, settings: SandboxSettings, room: Room
 ) -> Iterator[IO[bytes]]:
-    """Give the tar of the tree with the packages installed; the VM keeps what it has in ``folder``.
+    """Yield the tar of the tree with the packages installed; the VM keeps its files in ``folder``.
 
-    Raises VmError where they cannot be installed, and what the room's check raises.
+    Raises VmError if they cannot be installed, and what the room's check raises.
     """
     if not any(has_program(tree.path, manager) for manager in _MANAGERS):
         message = f"it has neither {' nor '.join(_MANAGERS)}"
@@ -78,32 +78,32 @@ def outfitted(
 
 
 def end_all(folder: Path, idmap: IdMap) -> None:
-    """End what a dead process has left running in a folder that it gave to `outfitted`."""
+    """End the VMs that a dead process left in the folder of its call of `outfitted`."""
     provider = _provider(folder, folder, idmap, SandboxSettings())
     for vm_id in provider.list():
         provider.destroy(vm_id)
 
 
 def _provider(folder: Path, root: Path, idmap: IdMap, settings: SandboxSettings) -> SandboxProvider:
-    # Few of those who look at images pull one.
+    # Imported late, because few commands on images pull one.
     from actors.vms.sandbox.provider import SandboxProvider  # noqa: PLC0415
 
     return SandboxProvider(folder, _Only(root), idmap, SystemClock(), settings)
 
 
 class _Answers(io.RawIOBase):
-    """Reads from a VM's socket, and checks meanwhile whether the pull is to go on."""
+    """Reader of a VM's socket that checks, while it waits, if the pull may go on."""
 
     def __init__(self, connection: socket.socket, room: Room) -> None:
         self._connection = connection
         self._room = room
 
     def readable(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # BufferedReader gives no other
-        """Read what comes next; 0 bytes are the end. Raises TimeoutError, and what the room's check raises."""
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # BufferedReader passes nothing else
+        """Read the next bytes; 0 is the end. Raises TimeoutError, and what the room's check raises."""
         deadline = time.monotonic() + _SILENCE_SECONDS
         while True:
             self._room.check()

@@ -1,4 +1,4 @@
-"""Programs that make an image: looked after while they run, and ended with the thread that waits for them."""
+"""Programs that make an image: watched while they run, killed with the thread that waits for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["TICK", "Ended", "run"]
 
 TICK = 0.2
-"""Seconds between two looks at a program."""
+"""Seconds between two checks of a program."""
 
 _BLOCK = 1 << 16
 _LAST_BYTES = 1 << 16
@@ -27,7 +27,7 @@ _WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a program ended: its exit status, and the end of what it said."""
+    """The end of a program: its exit status, and the end of its output."""
 
     status: int
     said: str
@@ -43,8 +43,9 @@ def run(
 ) -> Ended:
     """Run a program to its end.
 
-    What ``check`` raises, called every `TICK`, ends the program and is raised from here. The program's own output goes
-    to ``stdout`` where that is given, else with its errors into what it said. It dies with the calling thread.
+    ``check`` is called at least every `TICK`; if it raises, the program is killed and the exception is raised from
+    here. The program's output goes to ``stdout`` if that is given, else with its errors into ``said``. The program dies
+    with the calling thread.
     """
     with subprocess.Popen(
         [*_WITH_US, *argv], cwd=cwd, env=dict(environment), start_new_session=True,
@@ -66,7 +67,7 @@ def run(
 
 
 def _read(pipe: int, check: Callable[[], None]) -> str:
-    """Return the end of what comes out of a pipe until it is closed."""
+    """Read a pipe until it is closed; return the end of its contents."""
     blocks: deque[bytes] = deque(maxlen=_LAST_BYTES // 64)
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)

@@ -1,4 +1,4 @@
-"""References to images in registries, as docker reads them: short names are of docker.io."""
+"""References to images in registries, as docker reads them: short names are in docker.io."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OFFICIAL = "library/"
 class Reference:
     """An image in a registry.
 
-    ``registry`` is a host with its port, if any; ``version`` is ``:TAG``, or ``@sha256:DIGEST``, which beats a tag.
+    ``registry`` is a host with its port, if any; ``version`` is ``:TAG``, or ``@sha256:DIGEST``, which overrides a tag.
     """
 
     registry: str
@@ -34,7 +34,7 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """Read a reference, with or without ``docker://``. Raises VmError where it is none."""
+        """Parse a reference, with or without ``docker://``. Raises VmError if it is invalid."""
         found = _PATTERN.fullmatch(text.removeprefix("docker://")) if len(text) <= _LONGEST else None
         if found is None:
             message = f'"{text[:_LONGEST]}" names no image of a registry: write one like debian:12-slim'
@@ -46,22 +46,22 @@ class Reference:
 
     @property
     def text(self) -> str:
-        """The whole reference; nothing in it is left to a default."""
+        """The full reference, with every default written out."""
         return f"{self.registry}/{self.path}{self.version}"
 
     @property
     def short(self) -> str:
-        """The reference without what docker adds by itself: registry and folder of the well-known images."""
+        """The reference without docker's defaults: the registry ``docker.io`` and the folder ``library``."""
         path = f"{self.registry}/{self.path}".removeprefix(f"{_HUB}/").removeprefix(_OFFICIAL)
         return f"{path}{self.version}"
 
     def at(self, digest: str) -> Reference:
-        """Return the image of this repository that has a digest, ``sha256:…``."""
+        """Return the image of this repository with a digest, ``sha256:…``."""
         return Reference(self.registry, self.path, f"@{digest}")
 
     @property
     def on_loopback(self) -> bool:
-        """Whether the registry is this host's own, which may speak plain HTTP, as for docker."""
+        """True if the registry is on this host's loopback; it may speak plain HTTP, as for docker."""
         host = self.registry.rpartition(":")[0] if self.registry.rpartition(":")[2].isdigit() else self.registry
         try:
             return ip_address(host.strip("[]")).is_loopback

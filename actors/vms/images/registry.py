@@ -1,4 +1,4 @@
-"""Images of OCI registries: copied here by skopeo, then unpacked by umoci, layer over layer."""
+"""Images of OCI registries: copied by skopeo, then unpacked by umoci, layer over layer."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ _CAUSES = (
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """An image's layers in a folder of the caller's, and the variables that its programs are to have."""
+    """An image's layers in the caller's folder, and the environment variables of its programs."""
 
     folder: Path
     environment: Mapping[str, str]
 
     def unpack(self, tree: Tree, room: Room) -> None:
-        """Make a tree in the folder of the layers, inside the mapping; the layers are gone then.
+        """Unpack the layers into a tree in the same folder, inside the mapping, and remove the layers.
 
         Raises VmError, and what the room's check raises.
         """
@@ -87,7 +87,7 @@ class Pulled:
 def fetch(reference: Reference, folder: Path, room: Room) -> Pulled:
     """Copy the image for this machine's architecture into ``folder``.
 
-    Raises VmError with what to do, and what the room's check raises.
+    Raises VmError, whose message says what to do, and what the room's check raises.
     """
     for program in ("skopeo", "umoci"):
         if shutil.which(program) is None:
@@ -98,7 +98,7 @@ def fetch(reference: Reference, folder: Path, room: Room) -> Pulled:
 
 @dataclass(slots=True)
 class _Fetch:
-    """One image on its way from its registry."""
+    """The download of one image from its registry."""
 
     reference: Reference
     folder: Path
@@ -116,7 +116,7 @@ class _Fetch:
         return self._layers()
 
     def _find(self) -> tuple[Reference, int]:
-        """Return the manifest for this machine by its digest, and the bytes of what it names."""
+        """Return the manifest for this machine, by its digest, and the bytes of the parts that it lists."""
         wanted, manifest = self._manifest(self.reference)
         if "manifests" in manifest:
             wanted, manifest = self._manifest(self.reference.at(self._of_this_machine(manifest)))
@@ -145,7 +145,7 @@ class _Fetch:
         return reference.at(f"sha256:{hashlib.sha256(raw).hexdigest()}"), manifest
 
     def _of_this_machine(self, manifest: Mapping[str, Any]) -> str:
-        """Return the digest of the image for this machine out of a list of images."""
+        """Return the digest of this machine's image in a list of images. Raises VmError if there is none."""
         try:
             found = {
                 entry["platform"]["architecture"]: str(entry["digest"])
@@ -168,7 +168,7 @@ class _Fetch:
         check: Callable[[], None],
         stdout: Any = None,  # noqa: ANN401 - a file
     ) -> None:
-        """Run skopeo. Raises VmError with what to do where it fails."""
+        """Run skopeo. Raises VmError if it fails; the message says what to do."""
         insecurely = [insecure] if self.reference.on_loopback else []
         environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(self.folder)}
         command = ["skopeo", "--override-os=linux", argv[0], *insecurely, *argv[1:]]
@@ -178,7 +178,7 @@ class _Fetch:
             raise VmError(self._sentence(ended.said))
 
     def _listen(self) -> None:
-        """Give up a registry that says nothing."""
+        """Raise VmError if the registry has sent nothing for too long, and what the room's check raises."""
         self.room.check()
         timeout = self.room.options.timeout
         if time.monotonic() - self._heard > timeout:
@@ -189,7 +189,7 @@ class _Fetch:
             raise VmError(message)
 
     def _follow(self, size: int) -> None:
-        """Look how much has come."""
+        """Measure the bytes received: report the progress, and check the bounds."""
         now, came = time.monotonic(), _size(self.folder / _LAYOUT)
         if came != self._bytes:
             self._bytes, self._heard = came, now
@@ -203,7 +203,7 @@ class _Fetch:
         self._listen()
 
     def _sentence(self, said: str) -> str:
-        """Turn the last words of skopeo into what to do."""
+        """Turn skopeo's error into a message that says what to do."""
         found = _SAID.search(said)
         reason = found["message"].replace('\\"', '"') if found else _last_lines(said)
         account = pwd.getpwuid(os.geteuid())
@@ -245,7 +245,7 @@ def _architecture() -> str:
 
 
 def _size(folder: Path) -> int:
-    """Return the bytes that skopeo has written so far, in blobs and in files that are to be blobs."""
+    """Return the bytes that skopeo has written so far, in blobs and in files that become blobs."""
     size = 0
     for place, _, names in os.walk(folder):
         for name in names:
@@ -258,7 +258,7 @@ def _last_lines(said: str) -> str:
     return "; ".join(line.strip() for line in said.splitlines()[-_LAST_LINES:]) or "it said nothing"
 
 
-def _json(path: Path) -> Any:  # noqa: ANN401 - what a registry says, looked through by the caller
+def _json(path: Path) -> Any:  # noqa: ANN401 - sent by a registry, checked by the caller
     with path.open("rb") as file:
         return json.loads(file.read(_MOST_JSON))
 

@@ -1,4 +1,4 @@
-"""Bounds of what a pull may take of the host: bytes and files of the image, time, and the disk's last gigabytes."""
+"""Bounds of a pull: the image's bytes and files, the time, and the space left on the host's disk."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class NoRoom(VmError):
 class PullOptions:
     """Terms of a pull.
 
-    ``max_bytes`` is the most that an image may have, packed or unpacked; ``keep_free`` bytes of the host's disk are not
-    for images. A registry may say nothing for ``timeout`` seconds. ``progress`` gets lines about the pull; ``check`` is
-    called several times a second, and ends the pull by raising.
+    ``max_bytes`` is the most that an image may have, packed or unpacked; ``keep_free`` bytes of the host's disk stay
+    free. ``timeout`` is the most seconds in which a registry sends nothing. ``progress`` gets lines about the pull;
+    ``check`` is called several times a second, and aborts the pull by raising.
     """
 
     max_bytes: int = 10 * GB
@@ -55,10 +55,10 @@ class PullOptions:
 
 @dataclass(slots=True)
 class Room:
-    """Holds one pull, which writes in ``folder`` alone, to its bounds.
+    """The bounds of one pull, which writes in ``folder`` alone.
 
-    To measure a tree takes long, to ask how much is free does not: so it is measured only when the disk has lost what
-    may be too much for the image.
+    Measuring a tree is slow, reading the free space is not. So the tree is measured only when the disk has lost more
+    than the image may have.
     """
 
     folder: Path
@@ -74,7 +74,7 @@ class Room:
         self._free = _free(self.folder)
 
     def expect(self, packed: int) -> None:
-        """Raise TooLarge or NoRoom for an image of so many bytes, packed; unpacked it has about three times as many."""
+        """Raise TooLarge or NoRoom for an image of ``packed`` bytes; unpacked it has about three times that."""
         if packed > self.options.max_bytes:
             raise self._too_large(f"{packed / GB:.2f} GB packed")
         lacking = self.options.keep_free + 4 * packed - _free(self.folder)[0]
@@ -83,7 +83,7 @@ class Room:
             raise NoRoom(message, lacking)
 
     def check(self) -> None:
-        """Raise what the caller of the pull raises, TooLarge, NoRoom, and VmError where it has taken too long."""
+        """Raise TooLarge, NoRoom, VmError if the pull takes too long, and what the caller's check raises."""
         self.options.check()
         now = time.monotonic()
         if now - self._began > _MOST_SECONDS:
@@ -101,7 +101,7 @@ class Room:
             self._measured_at = now
 
     def measure(self) -> None:
-        """Raise TooLarge where what was written is more than the image may have."""
+        """Measure the tree. Raises TooLarge if it has more than the image may have."""
         self._free = _free(self.folder)
         self._bytes, self._files = Tree(self.folder, self.idmap.with_caller()).usage()
         if self._bytes > self.options.max_bytes:
@@ -115,11 +115,11 @@ class Room:
 
 
 def megabytes(size: int) -> str:
-    """Return a size for a progress line."""
+    """Format a size in MB for a progress line."""
     return f"{size / _MB:.1f}" if size < 10 * _MB else f"{size / _MB:.0f}"
 
 
 def _free(folder: Path) -> tuple[int, int]:
-    """Return the bytes and the files that the disk of a folder has room for."""
+    """Return the free bytes and inodes on the disk of a folder."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize, found.f_favail

@@ -1,4 +1,7 @@
-"""A folder open to the VMs' root, for programs that find their files by name; it goes even where they are killed."""
+"""A folder open to the VMs' root, for programs that open their files by path.
+
+A note of its name lets a later process remove it if this one is killed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _NOTE = "scratch"
 
 @contextmanager
 def scratch(making: Path, idmap: IdMap) -> Iterator[Path]:
-    """Give such a folder, whose name is in a file of ``making`` for as long as it may be there."""
+    """Yield such a folder; a file in ``making`` holds its name for as long as it may exist."""
     folder = _PLACE / f"ci-daemon-image-{secrets.token_hex(8)}"
     (making / _NOTE).write_text(str(folder), encoding="ascii")
     folder.mkdir(mode=0o700)
@@ -36,12 +39,12 @@ def scratch(making: Path, idmap: IdMap) -> Iterator[Path]:
 
 
 def sweep_scratch(making: Path, idmap: IdMap) -> None:
-    """Remove the folder that was given for ``making``, if any."""
+    """Remove the scratch folder of ``making``, if any."""
     note = making / _NOTE
     try:
         folder = Path(note.read_text(encoding="ascii"))
     except FileNotFoundError:
         return
-    if folder.parent == _PLACE:  # else the host went down before the note was whole
+    if folder.parent == _PLACE:  # otherwise the host crashed before the note was complete
         Tree(folder, idmap).remove()
     note.unlink()

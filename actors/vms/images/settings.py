@@ -15,17 +15,17 @@ _MOST_DAYS = 36_500
 
 @dataclass(frozen=True, slots=True)
 class ImageSettings:
-    """Section ``[images]``: where images are kept, which one a step gets, and which are pulled when a step names them.
+    """Section ``[images]``: the folder of images, the image of a step, and pulls on demand.
 
-    ``dir`` may be shared by several state directories; by default it is ``images`` in the state directory. ``default``
-    is for steps that name none; where it is not set, ``ci-daemon image default`` says it. ``map`` says which image
-    stands in for a name that pipelines use; ``"default"`` is the default one.
+    Several state directories may share ``dir``; the default is ``images`` in the state directory. ``default`` is the
+    image of steps that name none; if it is not set, ``ci-daemon image default`` chooses it. ``map`` replaces names that
+    pipelines use by names of images; ``"default"`` stands for the default image.
 
-    With ``on_demand`` an image that is not there is pulled when the first job asks for it, from one of ``registries``
-    alone: host names, with a port where it is not the usual one; short names are of docker.io. What the service's user
-    is signed in to (``skopeo login``) any pipeline can use. A tag is pulled once: ``ci-daemon image pull`` pulls it
-    again. No pulled image may have more than ``max_gb``, and a registry that sends nothing for ``timeout`` seconds is
-    given up. An image that was pulled for a job goes when it was not used for ``unused_days`` (0: it stays).
+    With ``on_demand`` a missing image is pulled when the first job asks for it, from ``registries`` only: host names,
+    with a port if it is not the usual one; short names are in docker.io. Any pipeline can use the logins of the
+    service's user (``skopeo login``). A tag is pulled once; ``ci-daemon image pull`` pulls it again. A pulled image has
+    at most ``max_gb`` GB, and a pull fails when the registry sends nothing for ``timeout`` seconds. An image that was
+    pulled for a job is removed after ``unused_days`` days without use (0: never).
     """
 
     dir: Path | None = field(default=None, metadata={"example": "/var/lib/ci-daemon/images"})
@@ -61,5 +61,5 @@ class ImageSettings:
 
     @property
     def max_bytes(self) -> int:
-        """Return ``max_gb`` in bytes."""
+        """The value of ``max_gb`` in bytes."""
         return int(self.max_gb * 2**30)

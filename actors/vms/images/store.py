@@ -1,4 +1,4 @@
-"""The image store: a folder of trees, for any number of processes and state directories at once."""
+"""The image store: a folder of trees, shared by any number of processes and state directories."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class ImageError(VmError):
 class Image:
     """An image of the store: ``size`` in bytes on disk, ``source`` where it came from.
 
-    ``environment`` is what its maker wants every program in it to have. ``on_demand`` ones were pulled for a job and
-    go when nobody uses them; ``used`` is when a job last started from it, as far as that was noted.
+    ``environment`` has the variables that the image sets for its programs. An ``on_demand`` image was pulled for a job
+    and is removed when unused; ``used`` is when a job last started from it, if that was noted.
     """
 
     name: str
@@ -66,10 +66,10 @@ class Image:
 
 
 class ImageStore:
-    """Keeps every image as ``FOLDER/tree`` with its facts beside it; the tree belongs to the VMs' ids.
+    """A store that keeps each image as ``FOLDER/tree``, owned by the VMs' ids, with its facts beside it.
 
-    An image appears whole or not at all, and is never changed. What a crash leaves behind is removed by whoever makes
-    or removes an image next. Every call blocks and may be made by any thread of any process.
+    An image appears whole or not at all, and is never changed. The next call that makes or removes an image removes
+    what a crash left behind. Every call blocks and may be made by any thread of any process.
     """
 
     def __init__(self, folder: Path, idmap: IdMap) -> None:
@@ -79,7 +79,7 @@ class ImageStore:
         close_to_others(folder)
 
     def names(self) -> list[str]:
-        """Name every image."""
+        """Return the names of all images, sorted."""
         try:
             found = [place.name for place in self._folder.iterdir() if not place.name.startswith(".")]
         except FileNotFoundError:
@@ -87,7 +87,7 @@ class ImageStore:
         return sorted(name_of(folder) for folder in found if (self._folder / folder / _FACTS).exists())
 
     def list(self) -> Iterator[Image]:
-        """Describe every image, in the order of their names."""
+        """Yield all images, sorted by name."""
         for name in self.names():
             try:
                 yield self._facts(name)
@@ -95,7 +95,7 @@ class ImageStore:
                 continue  # removed meanwhile
 
     def get(self, name: str) -> Image:
-        """Describe one image. Raises ImageNotFound, which names the images there are."""
+        """Return one image. Raises ImageNotFound, whose message names the images of the store."""
         if name in self.names():
             with suppress(FileNotFoundError):
                 return self._facts(name)
@@ -112,14 +112,14 @@ class ImageStore:
         return self._folder / folder_of(name) / _TREE
 
     def default(self) -> str | None:
-        """Return the image that was chosen to be the default; None where none was."""
+        """Return the name of the image that was chosen as the default, or None."""
         try:
             return (self._folder / _DEFAULT).read_text(encoding="ascii")
         except FileNotFoundError:
             return None
 
     def choose(self, name: str) -> None:
-        """Make an image the default, for whoever uses this store. Raises ImageNotFound."""
+        """Make an image the default for all users of this store. Raises ImageNotFound."""
         with self._locked(name):
             self.get(name)
             chosen = self._folder / f"{_DEFAULT}.{os.getpid()}"
@@ -127,9 +127,10 @@ class ImageStore:
             chosen.replace(self._folder / _DEFAULT)
 
     def build(self, name: str, *, mirror: str | None = None, progress: Callable[[str], None] = lambda _: None) -> Image:
-        """Make an image of a Debian or Ubuntu release by mmdebstrap, or return it where it is there already.
+        """Make an image of a Debian or Ubuntu release with mmdebstrap, unless it exists; return it.
 
-        Takes 20 s and more; ``progress`` gets lines about it. ``mirror`` is an archive's address. Raises ImageError.
+        Takes 20 s or more; ``progress`` gets lines about it. ``mirror`` is the address of a package archive. Raises
+        VmError.
         """
         recipe = Recipe.of(name, mirror)
         with self._locked(name):
@@ -143,7 +144,7 @@ class ImageStore:
     def import_(self, name: str, tar: IO[bytes], source: str = "imported") -> Image:
         """Make an image of a root file system's tar, plain or compressed by gzip, bzip2, xz or zstd.
 
-        Raises ImageError where the name is taken, where the tar is none, and where the tree lacks what a VM needs.
+        Raises ImageError if the name is taken or the tree lacks what a VM needs, VmError if the tar is invalid.
         """
         with self._locked(name):
             self._must_be_free(name)
@@ -159,37 +160,37 @@ class ImageStore:
         options: PullOptions,
         users: Callable[[], Collection[str]] = tuple,
     ) -> Image:
-        """Make an image of one in an OCI registry, in the place of the image of that name, if any.
+        """Make an image from one in an OCI registry, in place of the image of that name, if any.
 
-        What a VM needs and it lacks is installed by its own package manager, in a VM of these settings. ``users`` names
-        what stands on the image that is to be replaced, which then stays. Raises VmError with what to do, and what the
-        check of the options raises.
+        Its own package manager installs what a VM needs and it lacks, in a VM with the settings of ``sandbox``.
+        ``users`` names the VMs and snapshots on the image to be replaced; if there are any, it stays. Raises VmError,
+        whose message says what to do, and what the check of the options raises.
         """
         with self._locked(name, options.check):
             return self._pull(reference, name, sandbox, options, users, on_demand=False)
 
     def pull_missing(self, reference: Reference, name: str, sandbox: SandboxSettings, options: PullOptions) -> Image:
-        """Make an image of one in an OCI registry for a job, unless there is one of that name by now; see `pull`."""
+        """Make an image from one in an OCI registry for a job, unless its name exists by now; see `pull`."""
         with self._locked(name, options.check):
             if name in self.names():
                 return self.get(name)
             return self._pull(reference, name, sandbox, options, tuple, on_demand=True)
 
     def use(self, name: str) -> bool:
-        """Note that a job is to start from an image, which then stays for a while; False where it is not there."""
+        """Note that a job will start from an image, which then stays for a while; False if it is missing."""
         try:
             with self._swapping(fcntl.LOCK_SH):
                 (self._folder / folder_of(name) / _USED).touch()
         except FileNotFoundError:
             return False
-        except OSError:  # another user's store: there the note is missing
+        except OSError:  # another user's store, where nothing can be noted
             return name in self.names()
         return True
 
     def remove_unused(self, name: str, before: datetime) -> bool:
-        """Remove an image that was pulled for a job, and not used since ``before``; tell whether it went.
+        """Remove an image that was pulled for a job and not used since ``before``; tell if it was removed.
 
-        Returns False at once while somebody makes or removes it.
+        Returns False at once if another call makes or removes it.
         """
         with suppress(BlockingIOError, ImageNotFound), self._lock(folder_of(name), fcntl.LOCK_EX | fcntl.LOCK_NB):
             gone = self._folder / f"{_MAKING}{folder_of(name)}"
@@ -203,7 +204,7 @@ class ImageStore:
         return False
 
     def remove(self, name: str, used_by: Collection[str] = ()) -> None:
-        """Remove an image. Raises ImageNotFound, and ImageError where the caller knows of VMs or snapshots on it."""
+        """Remove an image. Raises ImageNotFound, and ImageError if ``used_by`` names VMs or snapshots on it."""
         if used_by:
             message = f'image "{name}" is in use by {", ".join(sorted(used_by))}'
             raise ImageError(message)
@@ -214,7 +215,7 @@ class ImageStore:
             self._discard(doomed)
 
     def sweep(self) -> None:
-        """Remove what the dead have left of images that they were making or removing."""
+        """Remove what dead processes left of images that they were making or removing."""
         for place in self._folder.glob(f"{_MAKING}*"):
             with suppress(BlockingIOError), self._lock(place.name.removeprefix(_MAKING), fcntl.LOCK_EX | fcntl.LOCK_NB):
                 self._discard(place)
@@ -254,7 +255,7 @@ class ImageStore:
 
     @contextmanager
     def _making(self, name: str) -> Iterator[Path]:
-        """Give the folder in which an image is made, to be gone by the end whatever happens."""
+        """Yield the folder in which an image is made; it is gone at the end, also after an error."""
         making = self._folder / f"{_MAKING}{folder_of(name)}"
         making.mkdir()
         try:
@@ -269,7 +270,7 @@ class ImageStore:
         tree.unpack(tar)
 
     def _outfit(self, name: str, making: Path, settings: SandboxSettings, room: Room) -> None:
-        """Turn the bare tree into one that has all a VM needs."""
+        """Turn the bare tree into one with all programs that a VM needs."""
         bare = Tree(making / _BARE, self._idmap)
         missing = missing_programs(bare.path)
         if not missing:
@@ -303,7 +304,7 @@ class ImageStore:
         *,
         on_demand: bool = False,
     ) -> Image:
-        """Have the tree appear in the store with its facts, in the place of the one that has its name, if any."""
+        """Put the finished tree into the store with its facts, in place of an image of its name, if any."""
         tree = Tree(making / _TREE, self._idmap)
         _check_programs(name, tree.path)
         image = Image(name, tree.size(), source, datetime.now(UTC), dict(environment), on_demand)
@@ -336,9 +337,9 @@ class ImageStore:
 
     @contextmanager
     def _locked(self, name: str, check: Callable[[], None] | None = None) -> Iterator[None]:
-        """Hold a name: whoever else makes or removes that image waits, and ``check`` may end that by raising.
+        """Hold the lock of an image's name, without which no image is made or removed.
 
-        Removes what the dead have left behind.
+        ``check`` may abort the wait for it by raising. Removes what dead processes left behind.
         """
         check_name(name)
         with self._lock(folder_of(name), fcntl.LOCK_EX, check):
@@ -350,7 +351,7 @@ class ImageStore:
 
     @contextmanager
     def _swapping(self, how: int) -> Iterator[None]:
-        """Hold the places of all images, for no longer than a rename takes."""
+        """Hold the lock on the folders of all images, for no longer than a rename takes."""
         with self._lock(_SWAP, how):
             yield
 
@@ -367,7 +368,7 @@ class ImageStore:
 
 
 def _flock(file: IO[str], how: int, check: Callable[[], None]) -> None:
-    """Lock a file as soon as nobody else does, unless ``check`` raises before."""
+    """Lock a file as soon as it is free; ``check`` may abort the wait by raising."""
     while True:
         try:
             fcntl.flock(file, how | fcntl.LOCK_NB)

@@ -1,4 +1,7 @@
-"""Root trees on disk, owned by the ids of VMs: unpacked, looked through, measured and removed inside the mapping."""
+"""Root trees on disk, owned by the VMs' ids: unpacked, searched, measured and removed.
+
+Programs that write to them run inside the mapping of ids.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ _PACKAGES = {
     "nsenter": "util-linux",
     "flock": "util-linux",
 }
-"""What the service runs in a VM, and the Debian packages that have it."""
+"""Programs that the service runs in a VM, and the Debian packages that have them."""
 _MAX_LINKS = 40
 
 
@@ -55,13 +58,13 @@ class Tree:
     idmap: IdMap
 
     def make(self) -> None:
-        """Make the empty folder, owned by root of the VMs."""
+        """Make the empty folder, owned by the VMs' root."""
         run_mapped(["mkdir", "-m", "755", self.path.name], idmap=self.idmap.with_caller(), cwd=self.path.parent)
 
     def unpack(self, blocks: IO[bytes]) -> None:
         """Unpack a tar, plain or compressed by gzip, bzip2, xz or zstd, without its device nodes.
 
-        Raises VmError where it is none or does not fit.
+        Raises VmError if it is invalid or does not fit.
         """
         head = blocks.read(_MAGIC_BYTES)
         option, package = next((found for magic, found in _MAGIC.items() if head.startswith(magic)), ("", ""))
@@ -83,7 +86,7 @@ class Tree:
             raise VmError(message)
 
     def put(self, folder: str, name: str, program: bytes) -> None:
-        """Write a program in a folder that is there, whose links lead nowhere out of the tree. Raises VmError."""
+        """Write a program into an existing folder; links cannot lead out of the tree. Raises VmError."""
         place = _inside(self.path, folder)
         if place is None:
             message = f"there is no folder /{folder} in it"
@@ -99,13 +102,13 @@ class Tree:
         return int(run_mapped(["du", "--summarize", "--block-size=1", "."], idmap=self.idmap, cwd=self.path).split()[0])
 
     def usage(self) -> tuple[int, int]:
-        """Return its bytes on disk and the number of its files, about, while others still write to it."""
+        """Return its bytes on disk and number of files; approximate while others write to it."""
         script = "du --summarize --block-size=1 .; du --summarize --inodes .; :"
         size, _, files, _ = run_mapped(["sh", "-c", script], idmap=self.idmap, cwd=self.path).split()
         return int(size), int(files)
 
     def flush(self) -> None:
-        """Return when all of it would survive a loss of power."""
+        """Flush all of it to the disk, so that it survives a loss of power."""
         run_mapped(["sync", "--file-system", "."], idmap=self.idmap, cwd=self.path)
 
     def remove(self) -> None:
@@ -115,7 +118,7 @@ class Tree:
 
 
 def missing_programs(root: Path) -> dict[str, str]:
-    """Return what a VM needs and a tree lacks: programs, and the Debian packages that have them."""
+    """Return the programs that a VM needs and a tree lacks, with the Debian packages that have them."""
     return {program: package for program, package in _PACKAGES.items() if not has_program(root, program)}
 
 
@@ -125,7 +128,7 @@ def has_program(root: Path, program: str) -> bool:
 
 
 def _pour(head: bytes, blocks: IO[bytes], tar: subprocess.Popen[bytes]) -> None:
-    """Give ``tar`` everything, or as much as it takes: it says itself why it wants no more."""
+    """Write everything to ``tar``, or as much as it takes; its own errors say why it stopped."""
     assert tar.stdin is not None  # noqa: S101 - it is a pipe
     try:
         with tar.stdin as stdin:
@@ -145,7 +148,7 @@ def _chain(head: bytes, blocks: IO[bytes]) -> Iterator[bytes]:
 
 
 def _harmless(lines: Iterable[str]) -> bool:
-    """Tell whether all that was amiss is device nodes, which nobody may make without being root of the host."""
+    """Tell whether all errors are about device nodes, which only root of the host may make."""
     said = list(lines)
     return bool(said) and all(line.endswith(_ONLY_DEVICES) for line in said)
 
@@ -159,7 +162,7 @@ def _is_program(root: Path, name: str) -> bool:
 
 
 def _inside(root: Path, name: str) -> Path | None:
-    """Return where a name leads as if ``root`` were ``/``: its links may well be absolute. None where nowhere."""
+    """Resolve a name as if ``root`` were ``/``, because links may be absolute; None if it does not exist."""
     pending, place = name.split("/")[::-1], root
     for _ in range(_MAX_LINKS * len(_FOLDERS)):
         if not pending:
