@@ -1,4 +1,4 @@
-"""How long the logs and artifacts of finished builds, and the audit, are kept, and how much (engine.md, "Logs")."""
+"""Retention of logs, artifacts and the audit, by age and size (engine.md, "Logs")."""
 
 from __future__ import annotations
 

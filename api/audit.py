@@ -24,10 +24,10 @@ _log = logging.getLogger(__name__)
 
 _CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _SIGN_INS = frozenset({"cliRedeem", "cliRedeemV2"})
-"""Refusals of these are noted too. Nobody can make many: each address has a rate limit."""
+"""Operations whose refusals are noted too; a rate limit for each address bounds their number."""
 
 _NAMES = ("number", "slug", "id", "uuid", "api_token")
-"""Fields of records that name the row, the one that people use first. None of them is a secret."""
+"""Fields of records that name a row, in order of preference. None of them is a secret."""
 
 _NOBODY = "nobody"
 _CLIENT_ERROR = 400
@@ -35,11 +35,10 @@ _RATE_LIMITED = 429
 
 
 class AuditTrail:
-    """Middleware that writes an entry for each request that has changed something: who, what, from where, which row.
+    """Middleware that writes an audit entry for each request that changed something.
 
-    It knows operations by their routes, so that no resource can forget it. The entry is written when the change is,
-    and before it is answered. Of the request it has the values in the path, of the answer the new row's name: no
-    token, no query, no body.
+    It finds the operation by route and method, so no resource can forget it. The entry is written after the change and
+    before the response is sent. It contains values of the path and the new row's name; no token, query or body.
     """
 
     def __init__(self, storage: Storage, routes: Routes, addresses: Addresses) -> None:
@@ -92,7 +91,7 @@ class AuditTrail:
 
 
 def _outcome(operation: Operation, resp: falcon.Response) -> str | None:
-    """Say how a request ended that changed something; None where it changed nothing that is noted."""
+    """Return a prefix for the note; None if there is nothing to note."""
     if resp.status_code < _CLIENT_ERROR:
         return ""
     if resp.context.get("build_number") is not None:
@@ -101,7 +100,7 @@ def _outcome(operation: Operation, resp: falcon.Response) -> str | None:
 
 
 def _name_of(resp: falcon.Response) -> str | None:
-    """Return what names the row that was made or changed."""
+    """Return the name of the row that was created or changed."""
     record = resp.context.get("record")
     for field in _NAMES:
         value = getattr(record, field, None)
@@ -114,6 +113,6 @@ def _name_of(resp: falcon.Response) -> str | None:
 
 
 def _slug_of(resp: falcon.Response) -> str | None:
-    """Return the slug of the organization that is answered, where the path names none."""
+    """Return the slug of the organization in the response, for paths without one."""
     slug = getattr(resp.context.get("record"), "slug", None)
     return None if slug is None else str(slug)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Audit", "append_to_audit"]
 
 _BATCH = 1000
-"""How many entries expire in one transaction."""
+"""Entries that expire in one transaction."""
 
 _ENTRY = Columns(
     AuditEntry,
@@ -113,7 +113,7 @@ class Audit:
         return sum(map(len, self._old(before)))
 
     def expire(self, before: datetime) -> int:
-        """Delete the oldest entries, up to the first that is not from before an instant; return how many."""
+        """Delete the oldest entries, up to the first that is younger than an instant; return the count."""
         removed = 0
         for batch in self._old(before):
             with self._database.write():
@@ -121,7 +121,7 @@ class Audit:
         return removed
 
     def _old(self, before: datetime) -> Iterator[list[int]]:
-        """Yield the ids of the oldest entries, batch by batch, up to the first that is not from before an instant."""
+        """Yield batches of ids, oldest first, up to the first entry that is younger than an instant."""
         end, past = to_micros(before), 0
         while rows := self._oldest.all(past=past):
             batch = [entry_id for entry_id, _ in takewhile(lambda row: row[1] < end, rows)]

@@ -1,7 +1,8 @@
-"""Backups: everything that survives the service, but the disks of VMs, in one file that is proved as it is taken.
+"""Backups: the whole state but VM disks in one file, proved as it is taken.
 
-The file is a gzipped tar whose last member, the manifest, has the SHA-256 of all others. It has the files that the
-database names, by kinds that their writers declare (`storage.FileKind`). To prove it is to restore it, into nothing.
+The file is a gzipped tar. Its last member, the manifest, has the SHA-256 of all others. It contains the files that the
+database names, by the kinds that their writers declare (`storage.FileKind`). The proof is a restore that writes only
+the database and the key.
 """
 
 from __future__ import annotations

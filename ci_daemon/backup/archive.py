@@ -1,4 +1,4 @@
-"""The archive that a backup is: a gzipped tar, written and read as a stream, each file digested on its way.
+"""The gzipped tar of a backup, written and read as a stream.
 
 The manifest is its last member: an archive that ends before it is torn.
 """
@@ -36,7 +36,7 @@ class Written(Protocol):
 
 
 class Digest:
-    """A file that is read or written on through this, and the SHA-256 of all that was; ``told`` hears how much."""
+    """A file that is read or written, and the SHA-256 so far; ``told`` gets the size of each block."""
 
     def __init__(self, file: IO[bytes], told: Callable[[int], None] = lambda _: None) -> None:
         self._file = file
@@ -54,7 +54,7 @@ class Digest:
 
     @property
     def member(self) -> Member:
-        """What went through so far."""
+        """Size and digest of the bytes so far."""
         return Member(self._bytes, self._hash.hexdigest())
 
     def _counted(self, block: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Which files of a state directory a backup has, and which it leaves out on purpose."""
+"""The files of a state directory that a backup contains, and those that it leaves out on purpose."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _SAVED = frozenset({DATABASE, KEY, CONFIGURATION})
 _LEFT_OUT = frozenset(
     {f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK, IMAGES, VMS, SCRATCH, STAGING, FROM_BACKUP, "lost+found"}
 )
-"""At the top of the directory. The database is copied with what its write-ahead log holds."""
+"""Names at the top of the directory. The copy of the database includes its write-ahead log."""
 
 
 def is_saved(path: str) -> bool:
-    """Tell whether a backup may have a file of this path, as it is below the state directory."""
+    """Tell whether a backup may contain a file, by its path below the state directory."""
     return path in _SAVED or any(kind.rows is not None and kind.has(path) for kind in FILE_KINDS)
 
 
 def strangers(directory: Path) -> Iterator[str]:
-    """Yield the paths, below a state directory, of files that nothing in it has declared."""
+    """Yield the paths below a state directory of files that no code declares."""
     for folder, folders, files in os.walk(directory):
         below = Path(folder).relative_to(directory)
         left_out = frozenset() if below.parts else _LEFT_OUT

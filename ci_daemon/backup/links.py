@@ -1,4 +1,4 @@
-"""Files of a state directory that stay for as long as they are linked, whoever removes them meanwhile."""
+"""Hard links that keep files of a state directory until a backup has read them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _IN_THE_WAY = {errno.ELOOP, errno.ENOTDIR}
 
 
 class Links:
-    """Hard links, in one folder, to files of a state directory.
+    """Hard links in one folder to files of a state directory.
 
-    Root may run this in a directory of another user's, so no symbolic link is followed but an owner's own, or root's,
-    in place of a folder at the top. What is on another file system is not linked, and may go meanwhile.
+    Root may back up another user's directory. So symbolic links are refused, except in place of a top folder and owned
+    by root or the caller. Files on another file system are not linked, and may be removed before they are read.
     """
 
     def __init__(self, directory: Path, folder: Path) -> None:
@@ -36,7 +36,7 @@ class Links:
         self._links: dict[str, Path] = {}
 
     def add(self, path: str) -> bool:
-        """Link a file, given by its path below the state directory; False where it is not there. Raises BackupError."""
+        """Link a file by its path below the state directory; False if it does not exist. Raises BackupError."""
         if path in self._links:
             return True
         link = self._folder / str(len(self._links))
@@ -56,7 +56,7 @@ class Links:
 
     @contextmanager
     def open(self, path: str) -> Iterator[IO[bytes]]:
-        """Open a file to read. Raises BackupError where it is no plain file, and FileNotFoundError."""
+        """Open a file for reading. Raises FileNotFoundError, and BackupError if it is not a regular file."""
         link = self._links.get(path)
         try:
             if link is not None:
@@ -73,7 +73,7 @@ class Links:
 
     @contextmanager
     def _parent_of(self, path: str) -> Iterator[int]:
-        """Yield the folder of a file, opened step by step. Raises BackupError and FileNotFoundError."""
+        """Yield a descriptor of a file's folder, opened one component at a time."""
         top, *below = PurePosixPath(path).parent.parts
         folder = self._directory / top
         status = folder.lstat()

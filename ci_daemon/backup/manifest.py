@@ -1,4 +1,4 @@
-"""What a backup says of itself."""
+"""The manifest of a backup."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FORMAT = 1
 
 
 class BackupError(Exception):
-    """A backup cannot be taken, or what is to be restored is none, or not whole; the message says what to do."""
+    """A backup that cannot be taken or restored; the message says what to do."""
 
 
 class Unusable(BackupError):
-    """A backup is torn, damaged, or of another release; ``fault`` says what is wrong with it."""
+    """A backup that is torn, damaged, or of another release; ``fault`` says how."""
 
     def __init__(self, fault: str) -> None:
         super().__init__(f"{fault}: use another backup")
@@ -38,11 +38,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """When and of what a backup was taken, and what is in it.
+    """The time, origin and content of a backup.
 
-    ``key_id`` tells the key again, also where the backup is without it; None where it was not there to be looked at.
-    ``configuration`` is where the configuration file lay, None where there was none. ``counts`` are the database's rows
-    by table, ``members`` the files by name.
+    ``key_id`` identifies the key, even if the backup does not contain it; None if the key could not be read.
+    ``configuration`` is the path of the configuration file, None if there was none. ``counts`` are rows by table,
+    ``members`` the files by name.
     """
 
     created_at: str

@@ -1,4 +1,4 @@
-"""A stream that is proved while it is written, and whose end goes out only when the proof has succeeded."""
+"""A stream that is proved while it is written; its end follows when the proof has succeeded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _ReaderGone(Exception):
 
 
 class ProvedStream:
-    """A stream to write to."""
+    """A stream that passes everything on to its output and to the proof."""
 
     def __init__(self, out: IO[bytes], reader: FileIO, kept_back: IO[bytes], verdict: Future[Proof]) -> None:
         self._out = out
@@ -33,7 +33,7 @@ class ProvedStream:
         self._verdict = verdict
 
     def write(self, block: bytes) -> int:
-        """Write on."""
+        """Write a block to both."""
         self._out.write(block)
         rest = memoryview(block)
         try:
@@ -49,15 +49,15 @@ class ProvedStream:
         return self._verdict.result()
 
     def keep_back(self) -> None:
-        """Have what is written from here on wait for the proof."""
+        """Hold back all further output until the proof has succeeded."""
         self._out = self._kept_back
 
 
 @contextmanager
 def proved_stream(out: IO[bytes], folder: Path, prove: Callable[[IO[bytes]], Proof]) -> Iterator[ProvedStream]:
-    """Yield a stream that goes to ``out``, and in a thread to ``prove``; ``folder`` has room for what is kept back.
+    """Yield a stream that ``prove`` reads in a thread while it goes to ``out``.
 
-    Raises what ``prove`` does, and then leaves out what was kept back.
+    Output that is held back is kept in ``folder``. If ``prove`` raises, this does too, and drops that output.
     """
     read, write = os.pipe()
     with TemporaryFile(dir=folder) as kept_back, ThreadPoolExecutor(1) as thread:

@@ -1,4 +1,4 @@
-"""The proof of a backup: read to its end, held against its manifest, and opened as the service would open it."""
+"""The proof of a backup: digests of all files, then database and key opened as in a restore."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["KEY_PURPOSE", "Proof", "examine", "prove", "unpack"]
 
 KEY_PURPOSE = b"backup"
-"""What is derived from a key for this is told in manifests, to know the key again."""
+"""Purpose of the derived key that identifies a key in manifests."""
 
 _BLOCK = 2**20
 _LONGEST_MANIFEST = 2**29
@@ -30,11 +30,11 @@ _LONGEST_MANIFEST = 2**29
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A backup's content, as far as it can be tried.
+    """Findings about a backup.
 
-    ``schema_version`` is the one that it was brought to. ``secrets`` opened with its key; None where no key was there
-    to try. ``unfinished`` builds go on when the service starts. ``discrepancies`` of the ledger and files that are
-    ``missing``, though the database names them, were wrong before the backup was taken.
+    ``schema_version`` is the version after migration. ``secrets`` counts the secrets that were opened; None without a
+    key. ``unfinished`` builds continue when the service starts. ``discrepancies`` of the ledger, and files ``missing``
+    though the database names them, existed before the backup was taken.
     """
 
     manifest: Manifest
@@ -46,7 +46,7 @@ class Proof:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Return what was wrong before the backup was taken, a sentence each."""
+        """The faults that existed before the backup was taken, one sentence each."""
         books = (f"{each.organization_slug}: {each.problem}" for each in self.discrepancies)
         return (*books, *(f"{path} is missing" for path in self.missing))
 
@@ -54,9 +54,9 @@ class Proof:
 def prove(
     source: IO[bytes], folder: Path, *, key: Path | None = None, told: Callable[[int], None] = lambda _: None
 ) -> Proof:
-    """Do with a backup what a restore does, but write only what has to be opened into a new folder.
+    """Restore a backup into a new folder, but write only the database and the key.
 
-    Without a key, in it or given, what is sealed is not tried. Raises what `unpack` and `examine` do.
+    Without a key, in the backup or given, secrets are not opened. Raises what `unpack` and `examine` raise.
     """
     folder.mkdir(mode=0o700)
     manifest = unpack(source, folder, told, kept={DATABASE, KEY}.__contains__)
@@ -73,7 +73,7 @@ def prove(
 def unpack(
     source: IO[bytes], folder: Path, told: Callable[[int], None], *, kept: Callable[[str], bool] = lambda _: True
 ) -> Manifest:
-    """Unpack the files that are to be ``kept`` into a folder, and hold all against the manifest. Raises BackupError."""
+    """Check all files against the manifest, and unpack those to be ``kept``. Raises BackupError."""
     found: dict[str, Member] = {}
     manifest = None
     for packed in unpacked(source):
@@ -96,16 +96,16 @@ def unpack(
 
 
 def examine(manifest: Manifest, folder: Path, *, sealed: bool = True) -> Proof:
-    """Open the database and key that were unpacked, bring the schema up to date, and try all that can be tried.
+    """Check and migrate the unpacked database, open all secrets, and verify the ledger.
 
     Args:
-        manifest: the backup's.
-        folder: where they are.
-        sealed: whether the key there is one that has to open what is sealed.
+        manifest: the backup's manifest.
+        folder: contains database and key.
+        sealed: whether that key must open the secrets.
 
     Raises:
-        BackupError: the key is another one.
-        DatabaseUnreadable, KeyUnreadable, MigrationFailed, SchemaTooNew, SealBroken: it is of no use to this release.
+        BackupError: it is the key of another installation.
+        DatabaseUnreadable, KeyUnreadable, MigrationFailed, SchemaTooNew, SealBroken: this release cannot use it.
     """
     key_id = Vault.load(folder / KEY).derive(KEY_PURPOSE).hex()
     if sealed and manifest.key_id not in {None, key_id}:

@@ -1,4 +1,4 @@
-"""Making a state directory out of a backup, which is proved on the way."""
+"""Restoring a backup into a state directory; it is proved on the way."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["Restored", "restore"]
 
 _WELCOME = {LOCK, STAGING, CONFIGURATION, IMAGES, "lost+found"}
-"""What may lie in a state directory that is restored."""
+"""Names that a state directory may contain before a restore."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A backup that was restored: what it was found to be, and where its configuration file is, if it had one."""
+    """A restored backup: its proof, and the new path of its configuration file, if it has one."""
 
     proof: Proof
     configuration: Path | None
@@ -38,9 +38,9 @@ class Restored:
 def restore(
     source: IO[bytes], directory: Path, *, key: Path | None = None, told: Callable[[int], None] = lambda _: None
 ) -> Restored:
-    """Make a state directory out of a backup; where that fails the directory is as it was.
+    """Restore a backup into a state directory; if that fails, the directory is unchanged.
 
-    What is made belongs to the directory's owner, whoever runs this.
+    All files will belong to the owner of the directory, also if root runs this.
 
     Args:
         source: the backup, read once from its beginning to its end.
@@ -93,7 +93,7 @@ def _emptied(directory: Path) -> Iterator[Path]:
 
 
 def _take_key(staging: Path, key: Path | None) -> None:
-    """Have a key where it belongs."""
+    """Put the given key in place, or check that the backup has one."""
     if key is not None:
         if (staging / KEY).exists():
             raise BackupError("the key is in the backup: leave --key out")
@@ -114,7 +114,7 @@ def _configuration(manifest: Manifest, staging: Path, directory: Path) -> Path |
 
 
 def _move_in(staging: Path, directory: Path, configuration: Path | None) -> None:
-    """Move all into place, the database last: with it the directory is a state directory, and before it is none."""
+    """Move all into place, the database last, since it makes the directory a state directory."""
     if os.geteuid() == 0:
         owner = directory.stat()
         for path in (*staging.rglob("*"), directory / LOCK):

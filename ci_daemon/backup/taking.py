@@ -1,4 +1,4 @@
-"""Taking a backup of a state directory, whether its service runs or not, and whatever its schema version is."""
+"""Taking a backup of a state directory, at any schema version, also while the service runs."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["Backup", "backup", "backup_to"]
 
 _TRIES = 5
-"""How often the database is looked at anew, because a file that it names went before it was linked."""
+"""Attempts at a snapshot of the database all of whose files can be linked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A backup that was taken: its proof, and the files that are not in it since nothing in the service knows them."""
+    """A backup: its proof, and the files that it leaves out because no code declares them."""
 
     proof: Proof
     left_out: tuple[str, ...]
@@ -68,7 +68,7 @@ def backup(
     with_key: bool = True,
     told: Callable[[int], None] = _nobody,
 ) -> Backup:
-    """Take a backup into a file, which only its owner may read, and which appears when it is proved or not at all.
+    """Take a backup into a file that only its owner may read; it appears only if it passes its proof.
 
     The arguments, and what is raised, are those of `backup_to`.
     """
@@ -102,10 +102,10 @@ def backup_to(
     with_key: bool = True,
     told: Callable[[int], None] = _nobody,
 ) -> Backup:
-    """Write a backup to a stream, and prove it meanwhile; the manifest, without which it is torn, comes after that.
+    """Write a backup to a stream, and prove it meanwhile.
 
-    All of it is as the database is at one instant; of a log that is being written it has what the index names. Disks of
-    VMs, kept and cached ones too, and images are not in it.
+    The manifest, without which a backup is torn, is written after the proof. Everything is as of one instant of the
+    database. Images and disks of VMs, kept and cached ones too, are not included.
 
     Args:
         directory: the state directory.
@@ -129,7 +129,7 @@ def backup_to(
 def _prove(
     stream: IO[bytes], source: _Source, scratch: Path, fate: str, told: Callable[[int], None] = _nobody
 ) -> Proof:
-    """Prove what was written; say of what cannot be restored what becomes of it."""
+    """Prove a backup that was just written; ``fate`` completes the error message."""
     try:
         return prove(stream, scratch / "proof", key=source.own_key, told=told)
     except Unusable as error:
@@ -172,10 +172,10 @@ def _write(
 
 @contextmanager
 def _linked(directory: Path, files: Links, scratch: Path) -> Iterator[tuple[FrozenDatabase, list[str]]]:
-    """Hold still the database, and link the files that it names; yield both, the files in the order of their kinds.
+    """Yield a snapshot of the database and the linked files that it names, in the order of their kinds.
 
-    A file may go between the two. Then the database does not name it any more when it is held still anew; one that is
-    missing again was lost long ago.
+    A file may be removed after the snapshot and before it is linked; the next snapshot does not name it. A file that is
+    missing twice was lost before.
     """
     before: list[str] = []
     for attempt in range(_TRIES):
@@ -194,14 +194,14 @@ def _linked(directory: Path, files: Links, scratch: Path) -> Iterator[tuple[Froz
 
 
 def _named(database: FrozenDatabase, scratch: Path) -> list[tuple[str, bool]]:
-    """Return the paths of the files that a database names, and whether each has to be there."""
+    """Return the paths of the files that a database names, and whether each must exist."""
     with up_to_date(database, scratch) as current:
         return [(path, kind.always) for kind in FILE_KINDS for path in current.files(kind)]
 
 
 @contextmanager
 def _scratch(directory: Path) -> Iterator[Path]:
-    """Hold a folder in the state directory while a backup is taken; what a killed one left there goes first."""
+    """Lock and yield an empty folder in the state directory; remove leftovers of a killed backup."""
     if not (directory / DATABASE).is_file():
         raise NotInitialized(directory)
     scratch = directory / SCRATCH
@@ -226,7 +226,7 @@ def _key_id(key: Path) -> str:
 
 
 def _add(packer: Packer, name: str, path: Path) -> None:
-    """Put in a file. A link is not followed: root may run this, and the folders are another user's. Raises OSError."""
+    """Add a file without following symbolic links, since root may run this. Raises OSError."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
         packer.add(name, file, os.fstat(file.fileno()).st_size)
 

@@ -1,4 +1,4 @@
-"""`ci-daemon audit`: who changed what."""
+"""`ci-daemon audit`: list and follow the changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit of commands: an entry for each that has changed something."""
+"""Audit entries of commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PASSWORD = re.compile(r"(//)[^/@\s]*@")
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """A command as the audit has it."""
+    """The audit entry of a command."""
 
     actor: str
     origin: str
@@ -35,9 +35,9 @@ class Act:
 
 
 def act_of(context: click.Context, session: Session) -> Act:
-    """Return what a command did: its arguments, and the name of the row in its answer, are the subject.
+    """Return the entry of a command that was run.
 
-    What it was given on stdin, and passwords in URLs, are not in it.
+    Its subject consists of the arguments and of the row in the answer. Passwords in URLs are masked.
     """
     arguments = [_shown(context.params.get(str(each.name))) for each in context.command.params if _is_argument(each)]
     subject = [argument for argument in arguments if argument]
@@ -54,7 +54,7 @@ def act_of(context: click.Context, session: Session) -> Act:
 
 
 def write(directory: Path, act: Act) -> None:
-    """Append an act to the audit of a state directory, if there is one; say so where that fails."""
+    """Append an entry to the audit of a state directory, if there is one; warn if that fails."""
     try:
         append_to_audit(
             directory,
@@ -70,7 +70,7 @@ def write(directory: Path, act: Act) -> None:
 
 
 def _options(context: click.Context) -> Iterator[str]:
-    """Yield the options as they were given, but those that are asked for without being shown."""
+    """Yield the options as given on the command line, without hidden input."""
     for each in context.command.params:
         name = str(each.name)
         if not isinstance(each, click.Option) or each.hide_input or name not in context.params:

@@ -60,19 +60,19 @@ class Session:
     state_dir: Path = DEFAULT_STATE_DIR
     json: bool = False
     operator: str = field(default_factory=_operator)
-    """Who runs the command, for the audit: found before root goes on as the service's user."""
+    """The user who runs the command, for the audit; taken before root becomes the service's user."""
 
     origin: str = field(default_factory=_origin)
-    """Where the operator sits, for the audit."""
+    """The terminal or address of the operator, for the audit."""
 
     answered: str | None = None
     """The slug, or else the id, of the row that the answer is about."""
 
     organization: str | None = None
-    """Whose the change is, for the audit, where the line does not say."""
+    """The slug of the changed organization, for the audit, if no argument names it."""
 
     audited: bool = False
-    """Whether the command has written its own entry, or has changed nothing, so that none is to be written for it."""
+    """True if the command wrote its own audit entry, or changed nothing."""
 
     def config(self) -> Config:
         """Return the configuration. Raises ConfigError."""

@@ -1,5 +1,5 @@
 # ruff: noqa: D106 - a model's Meta only names its table
-"""Who changed what."""
+"""The audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who changed what."""
+"""Records of the audit."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["AuditEntry", "AuditFilter"]
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One act.
+    """One change.
 
-    ``actor`` is a user of the host, by name, or of the service, by e-mail address. ``action`` is a command, or the id
-    of an operation of the API. ``subject`` is what it changed, ``organization`` the slug of whose that is. ``origin``
-    is an address or a terminal. Entries of releases that did not note the last two have None there.
+    ``actor`` is the name of a user of the host, or the e-mail address of a user of the service. ``action`` is a
+    command, or an operation id of the API. ``subject`` names the changed row, ``organization`` the slug of its
+    organization. ``origin`` is an address or a terminal. The last two are None in entries of older releases.
     """
 
     id: int
@@ -33,9 +33,9 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which entries are asked for: all that fit every field that is given.
+    """A query for entries; all fields that are set must match.
 
-    ``since`` is inclusive, ``until`` is not. ``action`` may have the wildcards of GLOB, as in ``org *``.
+    ``since`` is inclusive, ``until`` exclusive. ``action`` may contain wildcards as in GLOB: ``org *``.
     """
 
     since: datetime | None = None

@@ -39,7 +39,7 @@ def newest(scene: Scene) -> AuditEntry:
 
 
 def secrets_in(sent: object) -> list[str]:
-    """Return the texts of a body that are long enough to be told again from others."""
+    """Return the texts of a body that are long enough to be recognized."""
     if isinstance(sent, dict):
         return [text for value in sent.values() for text in secrets_in(value)]
     return [sent] if isinstance(sent, str) and len(sent) > 12 else []

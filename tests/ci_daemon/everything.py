@@ -44,7 +44,7 @@ DAY = timedelta(days=1)
 
 @dataclass
 class Everything:
-    """A storage, whoever fills it, and one account that may read all of it."""
+    """A filled storage, and the token of an account that may read all of it."""
 
     storage: Storage
     clock: TurnableClock
@@ -92,7 +92,7 @@ class Everything:
         return lease
 
     def start(self, build: Build, job: Job) -> Lease:
-        """Have a job run in a VM, and say something."""
+        """Start a job in a VM, with some output."""
         lease = self.assign(job)
         self.storage.leases.active(lease.id)
         self.storage.attempts.leased(job.id)

@@ -1,4 +1,4 @@
-"""Everything that the service can store is in a backup, comes back, and reads the same through the API."""
+"""A backup contains everything that can be stored, and reads the same through the API."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def database(everything: Everything) -> Iterator[apsw.Connection]:
 
 
 def test_what_is_saved_here_is_all_that_there_is(everything: Everything, database: apsw.Connection):
-    """Whoever adds a table or a column puts something into it in `everything.py`, and so into a backup that is read."""
+    """A new table or column needs a value in `everything.py`, and so comes into the backup."""
     empty = []
     tables = database.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE ?", (_OF_SQLITE,))
     for (table,) in list(tables):
@@ -67,7 +67,7 @@ def test_every_choice_is_made_once(database: apsw.Connection):
 
 
 def test_every_file_is_declared_and_every_kind_is_there(everything: Everything, tmp_path: Path):
-    """Whoever adds a kind of file declares it as the storage's other kinds are, in `storage.FILE_KINDS`."""
+    """A new kind of file must be declared in `storage.FILE_KINDS`, like the others."""
     assert list(strangers(everything.storage.directory)) == []
     saved = backup(everything.storage.directory, tmp_path / "x.backup").proof.manifest.members
     assert [kind for kind in FILE_KINDS if kind.rows and not any(map(kind.has, saved))] == []
@@ -90,7 +90,7 @@ def test_all_of_it_comes_back_and_reads_the_same(everything: Everything, tmp_pat
 
 
 def test_under_load_each_build_comes_back_as_it_was_at_one_instant(tmp_path: Path):
-    """Builds come, write and end while backups are taken; of each that is finished all is there and nothing else."""
+    """Builds start, write and end during the backups; logs and artifacts of ended ones are whole."""
     made = Everything.create(tmp_path / "state")
     with _building(made) as some_builds:
         for number in range(3):
