@@ -1,6 +1,6 @@
-"""The live service: supervisors, jobs, the lease pool, logs as they grow.
+"""The live service: supervisors, job actors, the lease pool, log streams.
 
-What the engine is made of is imported when it is first asked for: most commands of the owner's only read its settings.
+The engine is imported on first use, because most `ci-daemon` commands only need the settings.
 """
 
 from __future__ import annotations

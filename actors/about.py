@@ -1,4 +1,4 @@
-"""Which build and job a thread is at work on, for every line that is logged there, whoever writes it."""
+"""Log context: the build and job that a thread works on, added to every record logged there."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _CURRENT: ContextVar[Mapping[str, str]] = ContextVar("about", default=MappingPro
 
 
 def be_about(**pairs: str) -> None:
-    """Say what this thread, and those that it starts on its behalf, are at work on from here on."""
+    """Set the log context of this thread, and of the worker threads that it starts from here on."""
     _CURRENT.set(pairs)
 
 
 class AboutFilter(logging.Filter):
-    """Gives every log record what its thread is about, where the record itself does not say; belongs on a handler."""
+    """Adds the thread's log context to each record, except what the record sets itself. For handlers."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every record through."""

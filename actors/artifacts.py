@@ -1,4 +1,4 @@
-"""What a job leaves: the files that its globs match, from its VM into the storage (pipeline-ir.md, "runner_args")."""
+"""Collection of a job's artifacts from its VM into the storage (pipeline-ir.md, "runner_args")."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _SHOWN = 5
 
 @dataclass(slots=True)
 class Harvest:
-    """The files that are whole and on the disk, by path, ``bytes`` of them, and what is to be said of the others."""
+    """The collected files by path, ``bytes`` in all, and remarks on the files that are not kept."""
 
     files: dict[str, NewArtifact] = field(default_factory=dict)
     bytes: int = 0
     remarks: list[str] = field(default_factory=list)
 
     def keep(self, file: NewArtifact) -> None:
-        """Take a file in."""
+        """Add a collected file."""
         self.files[file.path] = file
         self.bytes += file.file_size
 
     def notice(self) -> str:
-        """Return what a job's log says of it, a line for each thing."""
+        """Return the notice for the job's log: a summary, then one line per remark."""
         files = f"{len(self.files):,} file{'' if len(self.files) == 1 else 's'}"
         return "\n".join([f"artifacts: {files}, {self.bytes:,} bytes", *self.remarks])
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Where the files of a build go, and how many bytes more of them."""
+    """The place for a build's files, with ``room`` bytes left."""
 
     files: ArtifactFiles
     build_uuid: str
@@ -53,9 +53,9 @@ class Store:
 def collect(
     connection: Connection, globs: Sequence[str], store: Store, settings: ArtifactSettings, clock: Clock
 ) -> Harvest:
-    """Bring out of a VM what the globs match in its workspace, within the bounds of the settings.
+    """Collect the files that the globs match in a VM's workspace, within the limits of the settings.
 
-    Whatever goes wrong in the VM or with the host's disk costs the files that are not whole by then, and a remark.
+    An error of the VM or of the host's disk costs the files that are not complete by then, and adds a remark.
     """
     harvest = Harvest()
     deadline = clock.monotonic() + settings.timeout
@@ -103,7 +103,7 @@ def _matching(connection: Connection, globs: Sequence[str], settings: ArtifactSe
 def _take(packed: Generator[Packed], wanted: set[str], store: Store, harvest: Harvest) -> tuple[set[str], list[str]]:
     """Write the wanted files of a tar, up to the first that is too large.
 
-    Return those that are still to be asked for, and the one that is too large.
+    Returns the paths that are still to be requested, and the one that is too large, if any.
     """
     missing = set(wanted)
     with closing(packed):
@@ -125,6 +125,6 @@ def _take(packed: Generator[Packed], wanted: set[str], store: Store, harvest: Ha
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Write names for people, not more than a few."""
+    """Format the first few names for a message."""
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
     return ", ".join(json.dumps(name, ensure_ascii=False) for name in names[:_SHOWN]) + more

@@ -1,4 +1,4 @@
-"""What the actor of an attempt is given to do, and in what VM."""
+"""The assignment of a job actor: its job, its lease and its VM."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Assignment", "spec_of"]
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A job, its lease, and what its build's graph says of its disk.
+    """A job, its lease, and the jobs with which it shares disks.
 
-    ``parent`` is the job in whose disk this one builds. ``heirs``: other jobs build in this one's disk;
-    ``heirs_of_failure``: even when it fails.
+    ``parent`` is the job in whose disk this one builds. ``heirs`` is true if other jobs build in this one's disk,
+    ``heirs_of_failure`` if one of them does so even when this job fails.
     """
 
     build: Build
@@ -30,5 +30,5 @@ class Assignment:
 
 
 def spec_of(lease: Lease, snapshot: str | None = None) -> VmSpec:
-    """Return what to make for a lease, from a snapshot where its job builds in another's disk."""
+    """Return the specification of a lease's VM, which starts from ``snapshot`` if one is given."""
     return VmSpec(id=lease.uuid, image=lease.image or "", snapshot=snapshot, shape=lease.shape, network=lease.network)

@@ -1,4 +1,4 @@
-"""The books looked over while the service runs (engine.md, "After a crash": no debit lost, none made twice)."""
+"""Verification of the ledger while the service runs (engine.md, "After a crash")."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _log = logging.getLogger(__name__)
 
 
 def verify_ledger(runtime: Runtime) -> None:
-    """Compare balances, entries and prices; what does not agree is an error in the log and a figure. Blocks."""
+    """Compare balances, entries and prices; log each discrepancy and set their metric. Blocks.
+
+    No debit may be lost, and none made twice.
+    """
     found = runtime.storage.ledger.verify()
     for discrepancy in found:
         _log.error("the ledger of %s is wrong: %s", discrepancy.organization_slug, discrepancy.problem)

@@ -1,4 +1,4 @@
-"""The supervisor of one build: spawns its jobs in topological order, rolls their states up, cancels, times out."""
+"""The supervisor of one build: starts jobs in topological order, rolls up, cancels and times out."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ __all__ = ["BuildSupervisor"]
 
 
 class BuildSupervisor(Supervised):
-    """Holds one build's plan while something of it runs.
+    """Holds one build's plan while any of its jobs runs.
 
-    Everything it knows comes from the storage and goes there before anyone is told, so that a successor, in this
-    process or in the next, continues where it stopped: starting is recovering.
+    Its state comes from the storage and is written there before it is announced, so that a successor, in this process
+    or in the next, continues where it stopped: starting is recovering.
     """
 
     def __init__(self, runtime: Runtime, build_id: int) -> None:
@@ -56,11 +56,11 @@ class BuildSupervisor(Supervised):
 
     @property
     def doing(self) -> str:
-        """Which build it is."""
+        """The build, and the work under way."""
         return f"build {self._build_id}; {super().doing}"
 
     def begin(self) -> None:
-        """Read the build from the storage, attach to what runs, and do what an earlier supervisor left undone."""
+        """Load the build, attach to its running jobs, and finish what an earlier supervisor left undone."""
         storage = self._runtime.storage
         build = storage.builds.get(self._build_id)
         if build is None:
@@ -85,7 +85,7 @@ class BuildSupervisor(Supervised):
         self._cast.stop()
 
     def handle(self, message: object) -> None:
-        """Follow one event of the build."""
+        """Handle one event of the build."""
         match message:
             case Granted(_, lease):
                 self._granted(lease)
@@ -110,7 +110,7 @@ class BuildSupervisor(Supervised):
         self._handled(message)
 
     def on_error(self, message: object, error: Exception) -> None:
-        """Fail the build for an error of the service's own: end what still runs of it, and then the build."""
+        """Fail the build with ``internal_error``: stop the jobs that still run, then end the build."""
         builds, why = self._runtime.storage.builds, f"the service could not handle an event of this build: {error}"
         builds.blame(self._build.id, "internal_error", why)
         self._build = builds.get(self._build_id) or self._build
@@ -121,13 +121,13 @@ class BuildSupervisor(Supervised):
         self._handled(message)
 
     def _handled(self, message: object) -> None:
-        """Count what root has sent, once, however often the storage made it come again."""
+        """Count a message from root, once even if it was retried."""
         if isinstance(message, ForBuild):
             self._received += 1
         self._say_if_idle()
 
     def _set_alarm(self) -> None:
-        """Have the build's time-out come, counted from its first job's start."""
+        """Set the alarm of the build's time-out, which counts from its first job's start."""
         build = self._build
         if build.timeout_seconds is None or build.started_at is None or build.state.terminal:
             return
@@ -136,7 +136,10 @@ class BuildSupervisor(Supervised):
             self._runtime.timer.tell_after(left, self._parent, BuildTimedOut(build.id))
 
     def _granted(self, lease: Lease) -> None:
-        """Start the actor of a job's next attempt. A grant may overtake the news that the attempt before it is over."""
+        """Start the actor of a job's next attempt.
+
+        The grant may come before the news that the previous attempt is over.
+        """
         job = None if lease.job_id is None else self._runtime.storage.jobs.get(lease.job_id)
         if job is None or job.state is not JobState.ASSIGNED or job.attempt != lease.attempt:
             return
@@ -156,7 +159,7 @@ class BuildSupervisor(Supervised):
         self._cast.start(self._graph.assignment(self._build, job, lease), self._end_of(job.id))
 
     def _end_of(self, job_id: int) -> JobEvent | None:
-        """Return what is to end a job whatever it is at; None where nothing is."""
+        """Return the event that is to end a job, in whatever state it is; None if it may go on."""
         if self._build.given_up or self._build.state.terminal or job_id in self._doomed:
             return JobEvent.CANCEL
         return JobEvent.BUILD_TIMEOUT if self._timed_out else None
@@ -175,7 +178,10 @@ class BuildSupervisor(Supervised):
             self._follow_up()
 
     def _time_out_with(self, job_id: int) -> None:
-        """End the build when a VM has ended its command because the build's time is up, which it may notice first."""
+        """Time out the build if the VM of a job has ended its command for the build's time-out.
+
+        A VM may notice that before this process does.
+        """
         over = self._graph[job_id].progress.state in {JobState.TIMING_OUT, JobState.TIMED_OUT}
         if over and not self._timed_out:
             job = self._runtime.storage.jobs.get(job_id)
@@ -183,21 +189,21 @@ class BuildSupervisor(Supervised):
                 self._time_out()
 
     def _fail_fast(self) -> None:
-        """Once a job has failed, end what need not go on, where the pipeline or its organization wants that."""
+        """After a failure, cancel the other jobs if the pipeline or its organization is set to fail fast."""
         doomed = self._graph.doomed() - self._doomed
         if doomed and self._runtime.storage.pipelines.fails_fast(self._build.pipeline_id):
             self._stop_jobs(JobEvent.CANCEL, doomed)
             self._doomed |= doomed
 
     def _stop_jobs(self, event: JobEvent, jobs: Container[int]) -> None:
-        """Bring unfinished jobs to their end: at once where they wait, through their actors where they have a VM."""
+        """End unfinished jobs: at once if they wait, through their actors if they have a VM."""
         for job_id in self._graph:
             if job_id in jobs and not self._graph[job_id].progress.state.terminal:
                 self._move(job_id, event)
         self._cast.tell(event, jobs)
 
     def _move(self, job_id: int, event: JobEvent, fault: Fault | None = None) -> None:
-        """Change the state of a job that has no VM; where the storage says that it is in another, take note of that."""
+        """Apply an event to a job without a VM; reload the job if its state in the storage differs."""
         node = self._graph[job_id]
         target = next_state(node.progress.state, event)
         if target is None or node.progress.state in WITH_VM:
@@ -218,7 +224,7 @@ class BuildSupervisor(Supervised):
             self._note(job_id, Progress.of(job))
 
     def _note(self, job_id: int, progress: Progress) -> None:
-        """Take note of what the storage says of a job; what waits for it is to be settled when it is over."""
+        """Note a job's progress from the storage; if it is over, its dependents are to be settled."""
         node = self._graph[job_id]
         node.progress = progress
         if progress.state.terminal:
@@ -234,7 +240,7 @@ class BuildSupervisor(Supervised):
         self._follow_up()
 
     def _queued_again(self, job_id: int) -> None:
-        """See to a job that goes into its next attempt: the pool has it now, unless its build is about to end."""
+        """Wake the pool for a job that is scheduled again, or end the job if its build is ending."""
         if self._graph[job_id].progress.state is not JobState.SCHEDULED:
             return
         if (event := self._end_of(job_id)) is not None:
@@ -243,10 +249,9 @@ class BuildSupervisor(Supervised):
             post(self._runtime.crew.pool, Demand())
 
     def _follow_up(self) -> None:
-        """Do what follows for the build from what its jobs came to.
+        """Draw the conclusions from changed jobs: fail fast, schedule or skip dependents, roll up.
 
-        A job that is to be settled is scheduled or skipped as its prerequisites say. What the storage does not take
-        stays to be done when the message comes again.
+        If the storage fails, the unsettled jobs are settled when the message is handled again.
         """
         self._fail_fast()
         waits = False
@@ -261,7 +266,7 @@ class BuildSupervisor(Supervised):
         self._roll_up()
 
     def _waits(self, job_id: int) -> bool:
-        """Tell whether a job needs a VM now. A scheduled one that an earlier build has run passes without."""
+        """Tell whether a job needs a VM now. A scheduled job with a cache hit passes without one."""
         node = self._graph[job_id]
         if node.progress.state is not JobState.SCHEDULED:
             return False
@@ -271,7 +276,7 @@ class BuildSupervisor(Supervised):
         return not hit
 
     def _roll_up(self) -> None:
-        """Bring the build's own state up to date with its jobs'."""
+        """Update the build's state from its jobs' states."""
         storage, build = self._runtime.storage, self._build
         if build.state.terminal:
             return
@@ -288,7 +293,7 @@ class BuildSupervisor(Supervised):
             self._set_alarm()
 
     def _job_actor_stopped(self, urn: str, *, held_up: bool) -> None:
-        """Forget an actor whose job is done; put a new one in the place of one that died too early."""
+        """Forget an actor whose job is done; restart one that died before that."""
         attempted = self._cast.attempt_of(urn)
         if attempted is None:
             return
@@ -305,7 +310,7 @@ class BuildSupervisor(Supervised):
         return self._graph[job_id].progress.state in WITH_VM
 
     def _restart(self, job_id: int, *, held_up: bool) -> None:
-        """Start another actor for a job whose actor died, but not for ever."""
+        """Start another actor for a job whose actor died; give up the job after too many deaths."""
         node = self._graph[job_id]
         if held_up:
             self._attach(job_id)

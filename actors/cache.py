@@ -1,4 +1,4 @@
-"""What builds take from the cache, and what it may take from the host (engine.md, "Cache across builds")."""
+"""Cache hits, and eviction from the cache (engine.md, "Cache across builds")."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _log = logging.getLogger(__name__)
 
 
 def take_hit(runtime: Runtime, job_id: int) -> bool:
-    """Let a scheduled job pass by what an earlier build left; tell whether it did, for its build to go on.
+    """Let a scheduled job pass on a cache hit; tell whether it did. The caller lets its build go on.
 
-    False where nothing was left, or somebody else was faster to change the job's state.
+    False if the cache has nothing for it, or the job's state was changed meanwhile.
     """
     job = runtime.storage.jobs.get(job_id)
     if job is None or job.cache_key is None or (target := next_state(job.state, JobEvent.CACHE_HIT)) is None:
@@ -45,7 +45,7 @@ def take_hit(runtime: Runtime, job_id: int) -> bool:
 
 
 def cached_disk(runtime: Runtime, build: Build, job: Job) -> CacheEntry | None:
-    """Return what the cache has of a job. An entry of no use is forgotten: see `_is_usable`."""
+    """Return a job's cache entry, or None. An entry that cannot be used is dropped: see `_is_usable`."""
     if job.cache_key is None or not runtime.settings.cache.max_bytes:
         return None
     image = runtime.images.resolve(job.image)
@@ -60,8 +60,8 @@ def cached_disk(runtime: Runtime, build: Build, job: Job) -> CacheEntry | None:
 def _is_usable(runtime: Runtime, build: Build, entry: CacheEntry) -> bool:
     """Tell whether a build's jobs can start from a cached disk.
 
-    Not where the disk is gone, or its image was replaced; where nobody knows which source lies on it; and where the
-    clock was set back, so that its files would seem newer than any source.
+    They cannot if the disk is gone or its image was replaced, if the source on it is unknown, or if the clock was set
+    back, because its files would then seem newer than any source.
     """
     if runtime.provider.snapshot_image(entry.snapshot) != entry.name.image or entry.created_at > runtime.clock.now():
         return False
@@ -76,7 +76,7 @@ def _is_usable(runtime: Runtime, build: Build, entry: CacheEntry) -> bool:
 
 
 def keep_disk(runtime: Runtime, build: Build, job: Job, snapshot: str) -> None:
-    """Have later builds find the disk that a job has left, unless they find another one already."""
+    """Store a job's disk in the cache for later builds, unless the cache has one already."""
     image = runtime.provider.snapshot_image(snapshot)
     if job.cache_key is None or image is None or not runtime.settings.cache.max_bytes:
         return
@@ -85,7 +85,10 @@ def keep_disk(runtime: Runtime, build: Build, job: Job, snapshot: str) -> None:
 
 
 def evict(storage: Storage, provider: Provider, max_bytes: int, room: int = 0) -> None:
-    """Hold the cache to its budget, or to ``room`` bytes less than it takes; `free_disks` frees what was forgotten."""
+    """Drop cache entries until the cache is within ``max_bytes`` and takes ``room`` bytes less than now.
+
+    `free_disks` then frees their disks.
+    """
     entries = storage.cache.entries()
     if not entries:
         return
@@ -100,7 +103,10 @@ def evict(storage: Storage, provider: Provider, max_bytes: int, room: int = 0) -
 
 
 def free_disks(storage: Storage, provider: Provider) -> int:
-    """Free the disks that nothing needs any more, and return how many; the newest first: it may stand on an older."""
+    """Remove the snapshots that nothing needs any more, and return how many.
+
+    The newest go first, because they may be based on older ones.
+    """
     freed = 0
     for snapshot in reversed(storage.snapshots.unneeded()):
         try:
@@ -114,7 +120,7 @@ def free_disks(storage: Storage, provider: Provider) -> int:
 
 
 def _measure(storage: Storage, provider: Provider, entries: list[CacheEntry]) -> None:
-    """Note what the cached disks take, and those they stand on, that nobody has measured yet."""
+    """Measure the cached disks, and the disks that they are based on, that are not measured yet."""
     snapshots = {snapshot.name: snapshot for snapshot in storage.snapshots.all()}
     forest = Forest(snapshots.values())
     for name in {name for entry in entries for name in forest.chain(entry.snapshot)}:

@@ -1,4 +1,4 @@
-"""How much VMs may take together, and whether one more fits. Pure (engine.md, "Actors": the lease pool's caps)."""
+"""Caps on VMs, and whether one more VM fits. Pure (engine.md, "Actors": the lease pool's caps)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS = {"vms": "VMs", "cpu": "vCPUs", "memory_gb": "GB of memory", "disk_gb": 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What some VMs take together: how many they are, vCPUs, GB of memory, GB of disk."""
+    """The sum of some VMs: their number, vCPUs, GB of memory and GB of disk."""
 
     vms: int = 0
     cpu: int = 0
@@ -26,11 +26,11 @@ class Load:
 
     @classmethod
     def of(cls, shapes: Iterable[Shape]) -> Load:
-        """Return what VMs of these shapes take."""
+        """Return the load of VMs of these shapes."""
         return cls().plus(*shapes)
 
     def plus(self, *shapes: Shape) -> Load:
-        """Return this load with VMs of these shapes beside it."""
+        """Return this load plus that of VMs of these shapes."""
         return Load(
             self.vms + len(shapes),
             self.cpu + sum(shape.cpu for shape in shapes),
@@ -50,7 +50,7 @@ class Shortage:
 
     @property
     def total(self) -> bool:
-        """Whether not even the smallest VM fits: there are as many VMs as there may be."""
+        """True if not even the smallest VM fits, because the number of VMs is at its cap."""
         return self.of == "vms"
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The most that VMs may take together. 0 is no limit."""
+    """Caps on the sum of VMs. 0 is no cap."""
 
     vms: int = 0
     cpu: int = 0
@@ -68,9 +68,9 @@ class Capacity:
     disk_gb: int = 0
 
     def shortage(self, load: Load, shape: Shape) -> Shortage | None:
-        """Say what is lacking for a VM of this shape beside this load, None where it fits.
+        """Return what is short for a VM of this shape beside this load; None if it fits.
 
-        Alone, a VM of any shape fits: a job that is larger than its cap would wait for ever.
+        With no other VM, any shape fits: otherwise a job larger than a cap would wait for ever.
         """
         if not load.vms:
             return None
@@ -82,8 +82,8 @@ class Capacity:
         return None
 
     def excess(self, load: Load, idle: int) -> int:
-        """Return how many of so many idle VMs have no place beside this load.
+        """Return how many of ``idle`` VMs are over the cap beside this load.
 
-        An idle VM counts as a VM. Of anything else it takes so little that its shape counts only once a job has it.
+        An idle VM counts as a VM. It uses so little else that its shape counts only once a job has it.
         """
         return max(0, min(idle, load.vms + idle - self.vms)) if self.vms else 0

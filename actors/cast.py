@@ -1,4 +1,4 @@
-"""The job actors of one build: who is at work on which attempt."""
+"""The job actors of one build, by attempt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RESTARTS = 3
 
 
 class Cast:
-    """Starts the actors of jobs, one an attempt, and finds them again. Of the build supervisor's thread alone."""
+    """Starts and finds a build's job actors, one per attempt. For the supervisor's thread only."""
 
     def __init__(self, runtime: Runtime, supervisor: Address) -> None:
         self._runtime = runtime
@@ -37,35 +37,35 @@ class Cast:
         return (job.id, job.attempt) in self._actors
 
     def start(self, assignment: Assignment, event: JobEvent | None) -> None:
-        """Start the actor of an attempt, in the place of one before it, and tell it what is to end it, if anything."""
+        """Start the actor of an attempt, in place of an earlier one; send it ``event`` if given."""
         job = assignment.job
         address = self._actors[job.id, job.attempt] = JobActor.start(self._runtime, self._supervisor, assignment)
         if event is not None:
             post(address, event)
 
     def tell(self, event: JobEvent, jobs: Container[int]) -> None:
-        """Tell the actors of these jobs."""
+        """Send an event to the actors of these jobs."""
         for (job_id, _), address in self._actors.items():
             if job_id in jobs:
                 post(address, event)
 
     def attempt_of(self, urn: str) -> tuple[int, int] | None:
-        """Return the job and the number of an actor's attempt; None where another actor has its place."""
+        """Return the row id of an actor's job and the number of its attempt; None if it was replaced."""
         return next((attempt for attempt, address in self._actors.items() if address.actor_urn == urn), None)
 
     def may_restart(self, job_id: int) -> bool:
-        """Count that a job's actor died; tell whether another may take its place."""
+        """Count a death of a job's actor; tell whether another may be started."""
         self._restarts[job_id] += 1
         return self._restarts[job_id] <= _RESTARTS
 
     def forget(self, urn: str) -> None:
-        """Let go of an actor that has ended, unless another has its place."""
+        """Forget an actor that has ended, unless it was replaced."""
         attempt = self.attempt_of(urn)
         if attempt is not None:
             del self._actors[attempt]
 
     def stop(self) -> None:
-        """Stop all of them; their VMs run on."""
+        """Stop all actors; their VMs run on."""
         for address in self._actors.values():
             if address.is_alive():
                 address.stop(block=True)

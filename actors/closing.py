@@ -1,4 +1,4 @@
-"""What is left to do in a VM whose command has ended: keep what is wanted of it, and judge (engine.md, step 5)."""
+"""Finalizing an attempt: artifacts, disk, outcome and record (engine.md, "A job attempt", step 5)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = ["Closing"]
 
 
 class Closing:
-    """The steps between a command's exit and the record of its job's end, and that record. `close` blocks.
+    """The steps from a command's exit to the record of its job's end. `close` blocks.
 
-    Every step can be taken again by another process, which finds the exit code where this one wrote it down.
+    Another process can repeat every step, and finds the recorded exit code.
     """
 
     def __init__(self, runtime: Runtime, assignment: Assignment, attempt: Attempt) -> None:
@@ -39,14 +39,14 @@ class Closing:
         self._kept = False
 
     def recorded_exit(self) -> int | None:
-        """Return the exit code that an earlier actor took, where it did not live to settle what follows."""
+        """Return the exit code that an earlier actor recorded without finishing the attempt, or None."""
         attempt = self._last_attempt
         return attempt.exit_code if attempt is not None and attempt.finished_at is None else None
 
     def record(self, state: JobState, target: JobState, ending: Ending) -> bool:
-        """Take the job from ``state`` to ``target``, with its lease's price, and its debit where it is over.
+        """Move the job from ``state`` to ``target``, with its lease's price, and its debit if it is over.
 
-        All in one transaction; False and no change where the job is not in ``state`` (any more).
+        All in one transaction; False and no change if the job is not in ``state`` (any more).
         """
         jobs, lease = self._runtime.storage.jobs, self._assignment.lease
         if target is JobState.SCHEDULED:
@@ -72,15 +72,16 @@ class Closing:
         return finished
 
     def let_go(self) -> None:
-        """Give the lease back, whose VM is gone."""
+        """Return the lease, whose VM is gone, to the pool."""
         self._runtime.storage.leases.end(self._assignment.lease.id)
         self._observe()
         post(self._runtime.crew.pool, Released(self._assignment.lease.id))
 
     def close(self, exit_code: int, fault: Fault | None) -> Ending:
-        """Return what the exit means, with the disk kept where others build in it, or later builds may.
+        """Return the attempt's ending; unless it is a retry, collect artifacts and keep the disk if needed.
 
-        ``fault`` is why the command was killed, where it was. Raises VmLost where the VM went before its disk was kept.
+        ``fault`` is why the command was killed, if it was. Raises VmLost if the VM is lost before a disk that other
+        jobs need is kept.
         """
         fault = fault or self._cause(exit_code)
         lost = self._runtime.storage.attempts.lost(self._job.id)
@@ -100,7 +101,7 @@ class Closing:
         return attempts[-1] if attempts else None
 
     def _collect(self) -> None:
-        """Keep the job's artifacts, unless an earlier process did; what goes wrong is said in the log and no more."""
+        """Store the job's artifacts, unless an earlier process did. An error is only noted in the log."""
         stored = self._runtime.storage
         last = self._last_attempt
         if not self._job.artifacts or (last is not None and last.collected_at is not None):
@@ -113,7 +114,10 @@ class Closing:
         self._attempt.notice(harvest.notice())
 
     def _cause(self, exit_code: int) -> Fault | None:
-        """Look whether a command failed because its disk, or the host's, is full, or passed with more than its disk."""
+        """Return a fault if the disk explains the exit, else None.
+
+        A failed command is checked against its own disk and the host's, a passed one only against its own.
+        """
         passed = exit_code == 0
         if passed and not self._attempt.may_have_filled_disk():
             return None
@@ -124,7 +128,10 @@ class Closing:
         return disk_fault(replace(use, fills_host=use.fills_host and not passed), self._assignment.lease.shape)
 
     def _with_disk(self, ending: Ending) -> Ending:
-        """Keep the disk for those who build in it, without whom the job could pass, and for later builds."""
+        """Keep the disk if other jobs build in it, or later builds may.
+
+        If it cannot be kept, the job fails if other jobs need it; otherwise that is only noted in the log.
+        """
         has_heirs = self._assignment.heirs and (ending.satisfies or self._assignment.heirs_of_failure)
         if not has_heirs and not (ending.event is JobEvent.PASSED and self._is_to_be_cached()):
             return self._with_vm(ending)
@@ -141,7 +148,7 @@ class Closing:
         return ending
 
     def _with_vm(self, ending: Ending) -> Ending:
-        """Have the VM of a failed job held where its build asked for that, and tell in the log what is to be done."""
+        """Hold the VM of a failed job if its build asks for that, and say in the log how to enter it."""
         build = self._assignment.build
         seconds = 0 if ending.event is JobEvent.PASSED else seconds_to_hold(self._runtime, build)
         if seconds:
@@ -150,6 +157,6 @@ class Closing:
         return replace(ending, held_seconds=seconds)
 
     def _is_to_be_cached(self) -> bool:
-        """Tell whether later builds would find this job's disk, and find none yet."""
+        """Tell whether the job's disk belongs in the cache, and the cache has none yet."""
         wanted = self._job.cache_key is not None and self._runtime.settings.cache.max_bytes > 0
         return wanted and cached_disk(self._runtime, self._assignment.build, self._job) is None

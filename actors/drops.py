@@ -1,4 +1,4 @@
-"""Events that came when they meant nothing any more: dropped, and counted (engine.md, "States")."""
+"""Counts of dropped events, which no longer apply to their job's state (engine.md, "States")."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _log = logging.getLogger(__name__)
 
 
 class Drops:
-    """Counts what was dropped, by the state that the job was in and the event. Safe in any thread."""
+    """Counts dropped events by the job's state and the event. Safe in any thread."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[JobState, JobEvent]] = Counter()
         self._lock = threading.Lock()
 
     def counts(self) -> dict[tuple[JobState, JobEvent], int]:
-        """Return how many of each kind there were so far."""
+        """Return the counts so far."""
         with self._lock:
             return dict(self._counts)
 
     def note(self, job_uuid: str, state: JobState, event: JobEvent) -> None:
-        """Count one event, and say so at level debug."""
+        """Count one event, and log it at level debug."""
         with self._lock:
             self._counts[state, event] += 1
             count = self._counts[state, event]

@@ -1,4 +1,4 @@
-"""The live service as the API and the process see it: a few calls, none of which waits for a build."""
+"""The live service as the API and the process use it: a few calls, none of which waits for a build."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DISCOVERY_PATIENCE = 120.0
 
 
 class EngineBusy(Exception):
-    """The actors did not answer in time; what was asked is in the storage and will be done."""
+    """The actors did not answer in time, or no VM is free. A cancel is in the storage and will be done."""
 
 
 class Engine:
@@ -43,7 +43,7 @@ class Engine:
     Args:
         storage: the open storage; the caller closes it after `stop`.
         provider: makes the VMs.
-        images: says which image of the store a job's image stands for.
+        images: resolves, pulls and removes images.
         clock: the time.
         settings: the configuration.
     """
@@ -55,7 +55,7 @@ class Engine:
 
     @property
     def draining(self) -> bool:
-        """Whether the service is about to stop and grants no more leases."""
+        """True once the service grants no more leases, because it is about to stop."""
         return self._draining.is_set()
 
     @property
@@ -69,7 +69,7 @@ class Engine:
         return self._runtime.crew
 
     def start(self) -> None:
-        """Start the actors and attach to whatever an earlier process left running; returns when that is done."""
+        """Start the actors and attach to jobs that an earlier process left running; return when done."""
         self._runtime.timer.start()
         reap_unborn(self._runtime)
         RootSupervisor.start(self._runtime).ask(Demand())
@@ -80,18 +80,18 @@ class Engine:
         return self._runtime.settings
 
     def reconfigure(self, settings: Settings) -> None:
-        """Go by other settings from here on. Attempts that run keep the times and bounds that they began with."""
+        """Apply new settings. Running attempts keep the time-outs and limits that they began with."""
         self._runtime.configuration.settings = settings
         post(self._runtime.crew.pool, Recount())
 
     def drain(self) -> None:
-        """Grant no more leases. What runs goes on."""
+        """Grant no more leases. Running jobs go on."""
         self._draining.set()
         post(self._runtime.crew.pool, Drain())
         post(self._runtime.crew.renders, Drain())
 
     def stop(self) -> None:
-        """Stop the actors, last started first; VMs and the commands in them run on, for the next process to find."""
+        """Stop the actors, last started first. VMs and their commands run on for the next process."""
         self.drain()
         self._runtime.timer.stop()
         root = self._runtime.crew.root
@@ -99,24 +99,24 @@ class Engine:
             root.stop(block=True)
 
     def jobs_added(self, build_id: int) -> None:
-        """Say that a build and its jobs are in the storage. Returns at once."""
+        """Announce that a build and its jobs are in the storage. Returns at once."""
         post(self._runtime.crew.root, Planted(build_id))
 
     def render(self, build_id: int) -> None:
-        """Say that a build to be rendered is in the storage; one whose archive is known already is planned here."""
+        """Announce a build that needs rendering; plan it here if the render of its archive is cached."""
         build = self._runtime.storage.builds.get(build_id)
         if build is not None and not plan_from_cache(self._runtime, build):
             post(self._runtime.crew.renders, Demand())
 
     def renders_wait(self) -> str | None:
-        """Say why no build is rendered at present, None where they are."""
+        """Return why no build is rendered at present; None if builds are."""
         still = standstill(self._runtime.storage, self._runtime.settings.pool.low_disk_gb)
         return None if still is None else still.reason
 
     def discover(self, organization: str, slug: str, archive: bytes) -> Envelope | None:
-        """Return which pipelines an archive declares, None where finding pipelines so is switched off.
+        """Return the pipelines that an archive declares; None if ``register`` of ``[render]`` is off.
 
-        Blocks for as long as a render takes. Raises RenderFailed, and EngineBusy where no VM is to be had.
+        Blocks for as long as a render takes. Raises RenderFailed, and EngineBusy if no VM is available.
         """
         if not self._runtime.settings.render.register:
             return None
@@ -131,9 +131,9 @@ class Engine:
             self._discovering.release()
 
     def cancel(self, build_id: int) -> None:
-        """Cancel a build. On return it is recorded: jobs that waited are canceled, running ones are being ended.
+        """Cancel a build. On return its waiting jobs are canceled and its running ones are being ended.
 
-        A finished build stays as it is. Raises EngineBusy after 5 s; the cancel happens all the same.
+        A finished build stays as it is. Raises EngineBusy after 5 s; the cancel is still carried out.
         """
         if not self._runtime.storage.builds.request_cancel(build_id):
             return
@@ -144,16 +144,16 @@ class Engine:
             raise EngineBusy(message)
 
     def watch(self, uuid: str) -> Watch:
-        """Return a context manager that wakes its holder when a job's log or state changes, or a build is rendered."""
+        """Return a context manager to wait for changes of a job's log or state, or for a build's render."""
         return Watch(self._runtime.crew, uuid)
 
     def collectors(self) -> Iterable[Collector]:
-        """Return what tells the figures of the actors, of this moment and since the process began."""
+        """Return the Prometheus collectors of the actors: current gauges, and counts since the start."""
         runtime = self._runtime
         return EngineGauges(runtime.configuration, runtime.drops), runtime.observations
 
     def pending_reason(self, job: Job) -> str | None:
-        """Say why a job waits, None where it does not. Never blocks."""
+        """Return why a job waits; None if it does not. Never blocks."""
         match job.state:
             case JobState.PENDING:
                 return "waiting for the jobs that it depends on"

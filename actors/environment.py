@@ -19,11 +19,11 @@ _DEFAULTS = {
 }
 _MB_IN_GB = 1024
 _MOST_BYTES = 1 << 20
-"""Linux takes 2 MiB of environment and arguments together; what the command starts wants arguments of its own."""
+"""Linux takes 2 MiB of environment and arguments together; the rest is for the arguments of programs."""
 
 
 class EnvironmentTooLarge(Exception):
-    """Linux would start no program with all of a job's variables; the message says what to do."""
+    """A job has more variables than Linux passes to a program; the message says what to do."""
 
 
 def job_environment(
@@ -36,7 +36,7 @@ def job_environment(
     of_build: Mapping[str, str],
     secrets: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the variables of a job's command: later ones win, and nobody overrides the service's own.
+    """Return the variables of a job's command. Later sources win, and the service's own win over all.
 
     ``of_jobs`` are the owner's for all jobs (``jobs.env``). ``CI_CPUS`` and ``CI_MEMORY_MB`` are the shape of the job's
     VM: `nproc` and ``/proc/meminfo`` show the host's.

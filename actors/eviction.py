@@ -1,4 +1,4 @@
-"""Which cached disks are to go when there are too many. Pure (engine.md, "Cache across builds")."""
+"""The choice of cached disks to evict. Pure (engine.md, "Cache across builds")."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ __all__ = ["Forest"]
 
 
 class Forest:
-    """The snapshots there are, each of which may stand on another: what a disk takes is what its whole chain takes."""
+    """All snapshots, each of which may be based on another. A disk takes what its whole chain takes."""
 
     def __init__(self, snapshots: Iterable[Snapshot]) -> None:
         self._snapshots: Mapping[str, Snapshot] = {snapshot.name: snapshot for snapshot in snapshots}
 
     def chain(self, name: str | None) -> Iterator[str]:
-        """Yield a snapshot, the one that it stands on, and so on down to the image."""
+        """Yield a snapshot, its base, and so on down to the image."""
         while name is not None and (snapshot := self._snapshots.get(name)) is not None:
             yield name
             name = snapshot.base
 
     def bytes(self, names: Iterable[str]) -> int:
-        """Return what disks take together; one that is not measured counts as nothing."""
+        """Return the bytes that disks take together; a snapshot that is not measured counts as 0."""
         return sum(self._snapshots[name].bytes or 0 for name in self._holders(names))
 
     def excess(self, oldest_first: Sequence[CacheEntry], in_use: Collection[str], budget: int) -> list[CacheEntry]:
-        """Return the entries to forget so that the rest take ``budget`` bytes at most: the longest unused first.
+        """Return the entries to drop so that the rest take at most ``budget`` bytes, longest unused first.
 
-        Before those goes what is over the budget all by itself, which would otherwise drive everything else out. A disk
-        in use, or that one in use stands on, stays whatever the budget: to forget it would free nothing.
+        A disk that exceeds the budget by itself goes before all others, or it would evict them all. A disk in use, or
+        the base of one in use, always stays: dropping it would free nothing.
         """
         needed = {name for disk in in_use for name in self.chain(disk)}
         held = self._holders(entry.snapshot for entry in oldest_first)
@@ -52,5 +52,5 @@ class Forest:
         return gone
 
     def _holders(self, names: Iterable[str]) -> Counter[str]:
-        """Count how many of the disks stand on each snapshot, or are it."""
+        """Count, for each snapshot, the disks that are it or are based on it."""
         return Counter(below for name in names for below in self.chain(name))

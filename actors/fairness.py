@@ -1,4 +1,4 @@
-"""Whose turn it is: least recent usage over weight, then who waits longest. Pure (engine.md, "Actors")."""
+"""Fairness among organizations: least recent usage over weight, then longest wait. Pure (engine.md)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["REMEMBERED", "Holdings"]
 
 _HALF_LIFE = 3600.0
-"""Seconds after which what an organization used counts half."""
+"""Seconds after which an organization's usage counts half."""
 
 REMEMBERED = 4 * _HALF_LIFE
-"""Seconds after which it need not be remembered over a restart."""
+"""Seconds after which usage is not loaded again at a restart."""
 
 _ADVANCE = 60.0
 _DECAY = math.log(2) / _HALF_LIFE
@@ -28,7 +28,7 @@ _DECAY = math.log(2) / _HALF_LIFE
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A VM that a job has, and since when."""
+    """A VM that a job holds, and since when."""
 
     organization_id: int
     shape: Shape
@@ -36,7 +36,7 @@ class _Held:
 
 
 class Holdings:
-    """What organizations hold of the host, and what they used of late: vCPU seconds that fade with time.
+    """The VMs that organizations hold, and their recent usage: vCPU seconds that decay with time.
 
     Instants are monotonic seconds.
     """
@@ -52,32 +52,32 @@ class Holdings:
         return self._held.keys()
 
     def load(self, organization_id: int | None = None) -> Load:
-        """Return what jobs hold: all of them, or an organization's."""
+        """Return the load of the VMs that jobs hold: of all jobs, or of an organization's."""
         return self._loads.get(organization_id, Load())
 
     def hold(self, lease_id: int, organization_id: int, shape: Shape, since: float) -> None:
-        """Count a VM that a job has."""
+        """Add a VM that a job holds."""
         self._held[lease_id] = _Held(organization_id, shape, since)
         self._reckon(organization_id)
 
     def let_go(self, lease_id: int, now: float) -> None:
-        """Count a VM's time, and the VM no further. A lease that is not held is fine."""
+        """Remove a VM and count its time as usage. A lease that is not held is ignored."""
         held = self._held.pop(lease_id, None)
         if held is not None:
             self._reckon(held.organization_id)
             self.used(held.organization_id, held.shape.cpu, held.since, now)
 
     def used(self, organization_id: int, cpu: int, began: float, ended: float) -> None:
-        """Count a VM's time that is over; none where the clock was set back meanwhile."""
+        """Count the time of a VM that has ended; 0 if the clock was set back meanwhile."""
         began = min(began, ended)
         amount, at = self._past.get(organization_id, (0.0, ended))
         now = max(at, ended)
         self._past[organization_id] = (amount * _faded(now - at) + _worth(cpu, began, ended, now), now)
 
     def usage(self, organizations: Iterable[int], now: float) -> dict[int, float]:
-        """Return what each of these used.
+        """Return the usage of each of these organizations.
 
-        A VM that a job has counts for a minute at least: so grants within one instant take turns.
+        A held VM counts for at least a minute, so that grants within one instant take turns.
         """
         usage = {}
         for organization_id in organizations:
@@ -90,7 +90,7 @@ class Holdings:
         return usage
 
     def next(self, heads: Mapping[int, QueuedJob], now: float) -> QueuedJob:
-        """Return which of the organizations' next jobs should have the next VM."""
+        """Return the job that should get the next VM, of each organization's next job."""
         usage = self.usage(heads, now)
         return min(
             heads.values(),
@@ -113,5 +113,5 @@ def _faded(seconds: float) -> float:
 
 
 def _worth(cpu: int, began: float, ended: float, now: float) -> float:
-    """Return the vCPU seconds from ``began`` to ``ended`` as they count ``now``."""
+    """Return the vCPU seconds from ``began`` to ``ended``, decayed to ``now``."""
     return cpu * (_faded(now - ended) - _faded(now - began)) / _DECAY

@@ -1,4 +1,4 @@
-"""Builds and jobs whose actors die again and again: ended, unbilled, so that nobody is held up by them."""
+"""Giving up builds and jobs whose actors keep dying: they end, unbilled, and block nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["give_up_build", "give_up_job"]
 
 
 def give_up_build(runtime: Runtime, build_id: int) -> None:
-    """End a build that its supervisors die of, and all its jobs, unbilled. Their VMs are left to the reaper."""
+    """Fail a build whose supervisors keep dying; end its jobs, unbilled. The reaper takes their VMs."""
     why = "the service failed again and again to look after this build; its log has the details"
     with suppress(BuildFinished):
         runtime.storage.settlement.force_finish(
@@ -24,7 +24,7 @@ def give_up_build(runtime: Runtime, build_id: int) -> None:
 
 
 def give_up_job(runtime: Runtime, job_id: int, state: JobState) -> None:
-    """End a job that its actors die of; it is not billed for the attempt. Its VM is left to the reaper."""
+    """End a job whose actors keep dying; the attempt is not billed. The reaper takes its VM."""
     target = next_state(state, JobEvent.DEAD if state in STOPPING else JobEvent.FAILED)
     if target is None:
         return
