@@ -112,7 +112,7 @@ class SealBroken(StorageError):
 
 
 class BuildFinished(StorageError):
-    """The build is finished and cannot change any more."""
+    """The build is finished and no longer changes."""
 
 
 class KeyUsed(StorageError):

@@ -131,7 +131,7 @@ class Pipelines:
     def delete(self, pipeline_id: int) -> None:
         """Delete a pipeline, its cache and its secrets, and end the holds of its jobs' VMs. Idempotent.
 
-        Its builds are not found any more, but their costs stay in the ledger. Raises PipelineBusy if the pipeline has
+        Its builds are no longer found, but their costs stay in the ledger. Raises PipelineBusy if the pipeline has
         unfinished builds. A build that is created at the same time either counts as unfinished or is refused.
         """
         with self._database.write():

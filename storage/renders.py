@@ -1,4 +1,4 @@
-"""Builds that are to be rendered, and what archives were rendered to (pipeline-ir.md, "Rendering")."""
+"""Renders of builds, and the cache of their results (pipeline-ir.md, "Rendering")."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ _RENDERED = Columns(Rendered, RenderedRow.envelope, RenderedRow.log)
 
 
 class Renders:
-    """Builds from source alone: each is a build without jobs until it is planned, refused or canceled.
+    """Renders of builds that are created from source alone, without jobs. Safe in any thread.
 
-    Whatever ends a render does so by compare-and-set, so that of two that end it one has its way. Safe in any thread.
+    A build is then planned, refused or canceled. A render ends by compare-and-set, so that only one of two concurrent
+    ends takes effect.
     """
 
     def __init__(self, database: Database, builds: Builds, leases: Leases) -> None:
@@ -90,27 +91,27 @@ class Renders:
         self._forget_over = Command(database, RenderedRow.delete().where(RenderedRow.expires_at <= slot("now")))
 
     def begin(self, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
-        """Write a build that is to be rendered, without jobs, ``scheduled``. Raises KeyUsed and PipelineGone."""
+        """Add a ``scheduled`` build to render, without jobs. Raises KeyUsed and PipelineGone."""
         with self._database.write():
             build = self._builds.create_unplanned(pipeline, new)
             self._insert.run(build_id=build.id, source_url=source_url, created_at=self._database.now(), rejected=False)
             return build
 
     def get(self, build_id: int) -> Render | None:
-        """Return the render of a build; None where its plan was given."""
+        """Return the render of a build; None if the build was created with its plan."""
         return self._get.one(build_id=build_id)
 
     def pending(self, build_id: int) -> bool:
-        """Tell whether a build is still to be rendered."""
+        """Tell whether a build has an unfinished render."""
         render = self.get(build_id)
         return render is not None and render.finished_at is None
 
     def unfinished(self) -> list[Render]:
-        """Return the renders that are not over, oldest first."""
+        """Return the unfinished renders, oldest first."""
         return self._unfinished.all()
 
     def lease(self, render: Render, uuid: str, *, provider: str, image: str, shape: Shape) -> Lease | None:
-        """Write the row of the VM that is about to be made for a render; None where that is over."""
+        """Add the lease of a render's VM before the VM is created; None if the render is finished."""
         with self._database.write():
             if not self.pending(render.build_id):
                 return None
@@ -123,7 +124,7 @@ class Renders:
     def plan(
         self, build_id: int, pipeline_ir: str, timeout_seconds: int | None, jobs: Sequence[NewJob], *, has_source: bool
     ) -> bool:
-        """Write the jobs that a build was rendered to; False and no job where its render, or the build, is over."""
+        """Insert the jobs of a rendered build; False and no job if the render or the build is finished."""
         with self._database.write():
             build = self._finished(build_id, rejected=False)
             if build is None:
@@ -135,7 +136,7 @@ class Renders:
             return True
 
     def refuse(self, build_id: int, error_code: str, error_message: str) -> bool:
-        """Fail a build that cannot be rendered or planned; False where its render, or the build, is over."""
+        """Fail a build that cannot be rendered or planned; False if the render or the build is finished."""
         with self._database.write():
             build = self._finished(build_id, rejected=True)
             if build is None:
@@ -146,17 +147,17 @@ class Renders:
             )
 
     def cancel(self, build_id: int) -> bool:
-        """End a build that is being rendered, ``canceled``; False where its render, or the build, is over."""
+        """Cancel a build that is being rendered; False if the render or the build is finished."""
         with self._database.write():
             build = self._finished(build_id, rejected=False)
             return build is not None and self._builds.move(build_id, build.state, BuildState.CANCELED)
 
     def cached(self, name: bytes) -> Rendered | None:
-        """Return what was rendered under a name, for as long as that holds."""
+        """Return the cached result with a name; None if there is none or it has expired."""
         return self._cached.one(name=name, now=self._database.now())
 
     def keep(self, name: bytes, rendered: Rendered, until: datetime) -> None:
-        """Keep what was rendered, among the newest 500; what is large is not kept."""
+        """Cache a result until an instant, among the newest 500; one of more than 256 KiB is not cached."""
         if len(rendered.envelope) + len(rendered.log) > _MAX_KEPT_BYTES:
             return
         with self._database.write():
@@ -165,7 +166,7 @@ class Renders:
             self._forget_old.run()
 
     def _finished(self, build_id: int, *, rejected: bool) -> Build | None:
-        """End a render; return its build, None where one of the two is over already."""
+        """Finish a render; return its build, None if the render or the build was finished already."""
         if not self._finish.run(build_id=build_id, now=self._database.now(), rejected=rejected):
             return None
         build = written(self._builds.get(build_id))

@@ -1,4 +1,4 @@
-"""What finished builds keep on the disk: how much it is, and how it goes."""
+"""Retention of the files that finished builds keep on disk."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["BATCH", "Kept", "Retention"]
 
 BATCH = 500
-"""How many builds a statement or a transaction is about at most, so that a million of them hold up nobody."""
+"""Most builds per statement or transaction, so that a million builds do not block other writers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a finished build keeps of one kind, ``bytes`` of it."""
+    """The files of one kind that a finished build keeps, and their size in bytes."""
 
     build_id: int
     build_uuid: str
@@ -36,13 +36,13 @@ class Kept:
 
 
 class Retention(ABC):
-    """Knows what builds keep of one kind, and lets that of finished ones go. Safe in any thread.
+    """Retention of one kind of files of finished builds. Safe in any thread.
 
-    A build's row says how many bytes it keeps, null where it keeps nothing, and since when it may keep nothing.
+    A build's row holds the size of its files, null if it has none, and the instant of their expiry.
     """
 
     def __init__(self, database: Database, size: peewee.Field[Any], expired_at: peewee.Field[Any]) -> None:
-        """Name the columns of a build's row that say how much it keeps and when that expired."""
+        """Set the columns of a build's row that hold the size of its files and the instant of their expiry."""
         self._database = database
         kept = Columns(Kept, BuildRow.id, BuildRow.uuid, BuildRow.finished_at, size)
         builds = BuildRow.select(*kept.selected)
@@ -68,18 +68,18 @@ class Retention(ABC):
         self._forget = Command(database, BuildRow.update({size: None}).where(this))
 
     def bytes(self) -> int:
-        """Return what all builds keep."""
+        """Return the total size of all builds' files, in bytes."""
         return self._bytes.one() or 0
 
     def oldest_first(self) -> Iterator[Kept]:
-        """Yield what finished builds keep, that of the build that finished first first; some may go meanwhile."""
+        """Yield the files of finished builds, earliest end first; some may be removed in the meantime."""
         after: dict[str, int] = {"finished_at": -1, "id": -1}
         while batch := self._kept.all(**after):
             yield from batch
             after = {"finished_at": to_micros(batch[-1].finished_at), "id": batch[-1].build_id}
 
     def expire(self, kept: Iterable[Kept]) -> None:
-        """Remove what builds keep. Their rows say so first, so that whoever asks meanwhile is told why it is gone."""
+        """Remove the files of builds, after marking them as expired, so that readers learn why they are gone."""
         batch = list(kept)
         now = self._database.now()
         with self._database.write():
@@ -88,13 +88,13 @@ class Retention(ABC):
         self._let_go(batch)
 
     def finish_expiring(self) -> None:
-        """Remove what was expired by a process that did not live to remove it."""
+        """Remove the files that an earlier process marked as expired and did not remove before it died."""
         while batch := self._expired.all():
             self._let_go(batch)
 
     @abstractmethod
     def _remove(self, kept: Kept) -> None:
-        """Take what a build keeps off the disk; what is gone already is fine."""
+        """Remove a build's files from disk; missing ones are ignored."""
 
     def _let_go(self, batch: Sequence[Kept]) -> None:
         for each in batch:

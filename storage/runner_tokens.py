@@ -1,4 +1,7 @@
-"""Runner tokens: what a VM may fetch the source of one build with (wire-decisions.md, "Pipelines, builds, jobs")."""
+"""Runner tokens, with which a VM fetches the source of one build.
+
+See wire-decisions.md, "Pipelines, builds, jobs".
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _BYTES = 32
 
 
 class RunnerTokens:
-    """One token a build at most, of which only the SHA-256 is stored. Safe in any thread."""
+    """At most one token per build, of which only the SHA-256 is stored. Safe in any thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -33,17 +36,17 @@ class RunnerTokens:
         self._delete = Command(database, RunnerTokenRow.delete().where(RunnerTokenRow.build == slot("build_id")))
 
     def mint(self, build_id: int) -> str:
-        """Return a new token of a build, in the place of one before it."""
+        """Return a new token of a build, which replaces an earlier one."""
         token = secrets.token_urlsafe(_BYTES)
         with self._database.write():
             self._replace.run(build_id=build_id, hash=hashed(token))
         return token
 
     def build(self, token: str) -> str | None:
-        """Return the UUID of the build whose source the token opens; None where the token, or the build, is over."""
+        """Return the UUID of a token's build; None if the token is invalid or the build finished."""
         return self._build.one(hash=hashed(token))
 
     def revoke(self, build_id: int) -> None:
-        """End a build's token, where there is one."""
+        """Revoke a build's token, if it has one."""
         with self._database.write():
             self._delete.run(build_id=build_id)

@@ -1,4 +1,4 @@
-"""The schema's history: numbered SQL files, each applied once, in order, in a transaction of its own."""
+"""Schema migrations: numbered SQL files, each applied once, in order, in its own transaction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ APPLICATION_ID = int.from_bytes(b"ci-d")
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step of the schema: ``sql`` takes the database from ``number - 1`` to ``number``."""
+    """One step of the schema: ``sql`` takes the database from version ``number - 1`` to ``number``."""
 
     number: int
     name: str
@@ -39,8 +39,8 @@ def migrations() -> list[Migration]:
 def migrate(database: Database, steps: Sequence[Migration]) -> int:
     """Apply the steps that the database lacks; return its version.
 
-    Raises DatabaseUnreadable where it is another program's, SchemaTooNew where it is past the last step, and
-    MigrationFailed where a step fails, which changes nothing.
+    Raises DatabaseUnreadable if it is another program's, SchemaTooNew if it is past the last step, and MigrationFailed
+    if a step fails; that step then changes nothing.
     """
     known = steps[-1].number
     _refuse_foreign(database)
@@ -57,7 +57,10 @@ def migrate(database: Database, steps: Sequence[Migration]) -> int:
 
 
 def _apply(database: Database, step: Migration) -> None:
-    """Apply one step unless another process did so first. Foreign keys are off meanwhile, and checked at the end."""
+    """Apply one step, unless another process did so first.
+
+    Foreign keys are off during the step and checked at its end.
+    """
     database.execute("PRAGMA foreign_keys = OFF")
     try:
         with database.write():
@@ -84,6 +87,6 @@ def _refuse_foreign(database: Database) -> None:
 
 
 def version(database: Database) -> int:
-    """Return which step the database is at."""
+    """Return the number of the last step applied to the database."""
     at: int = database.execute("PRAGMA user_version").get
     return at

@@ -1,4 +1,4 @@
-"""Secrets: set by people, given to jobs, sealed in between, and read by nobody (pipeline-ir.md, "runner_args")."""
+"""Secrets: set by people, stored sealed, and given only to jobs (pipeline-ir.md, "runner_args")."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _MOST_BYTES = 64 * 1024
 
 
 class Secrets:
-    """The secrets of organizations and pipelines. Their values leave towards jobs alone. Safe in any thread."""
+    """The secrets of organizations and pipelines. Only jobs get their values. Safe in any thread."""
 
     def __init__(self, database: Database, vault: Vault) -> None:
         self._database = database
         self._vault = vault
         of_organization = SecretRow.organization == slot("organization_id")
-        coalesce = peewee.fn.COALESCE  # as the index has it, for which no two nulls are the same
+        coalesce = peewee.fn.COALESCE  # as in the unique index, because SQL nulls are never equal
         of_pipeline = coalesce(SecretRow.pipeline, 0) == coalesce(slot("pipeline_id"), 0)
         scope = of_organization & of_pipeline
         this = scope & (SecretRow.name == slot("name"))
@@ -73,11 +73,11 @@ class Secrets:
         )
 
     def names(self, scope: SecretScope) -> list[Secret]:
-        """Return what is known of a scope's secrets, by name."""
+        """Return a scope's secrets without values, sorted by name."""
         return self._list.all(organization_id=scope.organization_id, pipeline_id=scope.pipeline_id)
 
     def put(self, scope: SecretScope, name: str, value: str) -> Secret:
-        """Set a secret, whether it is there or not. Raises SecretInvalid, PipelineGone."""
+        """Create or replace a secret. Raises SecretInvalid, PipelineGone."""
         _check(name, value)
         this: dict[str, int | str | None] = {**_slots(scope), "name": name}
         sealed = self._vault.seal(value.encode(), _place(scope, name))
@@ -90,7 +90,10 @@ class Secrets:
             return written(self._get.one(**this))
 
     def prove(self) -> int:
-        """Open every secret that is set, and return how many there are. Raises SealBroken, which names one."""
+        """Decrypt every secret, as a check of the key; return how many there are.
+
+        Raises SealBroken with the name of the first that does not open.
+        """
         found = self._all.all()
         for scope, name, sealed in found:
             try:
@@ -100,15 +103,15 @@ class Secrets:
         return len(found)
 
     def remove(self, scope: SecretScope, name: str) -> bool:
-        """Forget a secret; False where there is none. Jobs that were given it go on."""
+        """Delete a secret; False if there is none. Jobs that already have it keep it."""
         with self._database.write():
             return self._delete.run(**_slots(scope), name=name) == 1
 
     def lend(self, build: Build, job: Job) -> dict[str, str]:
-        """Return the values that a job names, those of its pipeline before those of its organization.
+        """Return the secrets that a job names, by name; a pipeline's secret overrides its organization's.
 
-        Once an attempt was given some it gets the same again, so that its log is masked by what it knows. Raises
-        SecretNotFound and SealBroken.
+        The values of an attempt are stored, sealed, at its first call. Later calls return the same ones, so that its
+        log is masked by the values that it has. Raises SecretNotFound and SealBroken.
         """
         if not job.secrets:
             return {}
@@ -121,7 +124,7 @@ class Secrets:
         return lent
 
     def lent(self, job: Job) -> dict[str, str]:
-        """Return what a job's attempt was given; nothing where it was given none, or is over. Raises SealBroken."""
+        """Return the secrets that a job's attempt has; empty if it has none or is finished. Raises SealBroken."""
         sealed = self._lent.one(job_id=job.id, attempt=job.attempt) if job.secrets else None
         if sealed is None:
             return {}
@@ -163,7 +166,7 @@ def _slots(scope: SecretScope) -> dict[str, int | None]:
 
 
 def _place(scope: SecretScope, name: str) -> bytes:
-    """Name the one place in which a sealed value opens."""
+    """Return the only place in which a sealed value opens, for `Vault.seal` and `Vault.open`."""
     return f"secret {scope.organization_id} {scope.pipeline_id or '-'} {name}".encode()
 
 

@@ -1,4 +1,4 @@
-"""Ending a build by an operator's word, where the service cannot (`ci-daemon build force-finish`)."""
+"""Force finish: an operator ends a build that nothing else ends (`ci-daemon build force-finish`)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _BY_ITSELF = {
     JobState.CANCELING: JobState.CANCELED,
     JobState.TIMING_OUT: JobState.TIMED_OUT,
 }
-"""How jobs end that have no VM, or whose end has begun, whatever the operator says of the others."""
+"""Terminal states of jobs that have no VM or are already ending, independent of the operator's choice."""
 
 _JOB_STATES = {BuildState.FAILED: JobState.FAILED, BuildState.CANCELED: JobState.CANCELED}
 
 
 class Settlement:
-    """Ends whole builds in one transaction, with everything that a normal end writes. Safe in any thread."""
+    """Ends whole builds in one transaction that writes all that a normal end writes. Safe in any thread."""
 
     def __init__(self, database: Database, builds: Builds, jobs: Jobs, leases: Leases, audit: Audit) -> None:
         self._database = database
@@ -50,9 +50,11 @@ class Settlement:
     ) -> list[Lease]:
         """End a build as ``failed`` or ``canceled``, and each of its unfinished jobs, with their debits.
 
-        What runs is ``billable``, and its VM killed by the actor, unless the service is to blame.
-        Returns the leases whose VMs are the caller's to destroy. The note becomes the reason, and an audit entry.
-        Raises BuildFinished, and ValueError for another state.
+        If ``billable``, running jobs are debited and their VMs noted as killed by ``actor``; the caller passes False if
+        the service is at fault. ``note`` becomes the build's error message and goes into the audit log.
+
+        Returns the live leases, whose VMs the caller must destroy. Raises BuildFinished, and ValueError for another
+        state.
         """
         if state not in _JOB_STATES:
             raise ValueError(f"a build is not forced to be {state}")

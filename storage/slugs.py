@@ -17,9 +17,9 @@ _UNUSABLE = re.compile("[^a-z0-9]+")
 
 
 def slugify(name: str) -> str:
-    """Return the slug of a name, at most 63 characters of ``a-z0-9-``; empty where the name has no usable character.
+    """Return the slug of a name: at most 63 characters of ``a-z0-9-``, empty if no character is usable.
 
-    An accent, which NFKD parts from its letter, is dropped: it is for this that names are decomposed at all.
+    Accents are dropped: NFKD separates them from their letters.
     """
     decomposed = unicodedata.normalize("NFKD", name).lower()
     plain = "".join(character for character in decomposed if not unicodedata.combining(character))
@@ -27,7 +27,7 @@ def slugify(name: str) -> str:
 
 
 def slug_candidates(slug: str) -> Iterator[str]:
-    """Yield a slug, then the same with ``-2``, ``-3`` and so on, each within the limit."""
+    """Yield a slug, then the same with ``-2``, ``-3`` and so on, each of at most 63 characters."""
     yield slug
     suffixes = (f"-{number}" for number in count(2))
     yield from (slug[: MAX_SLUG - len(suffix)].rstrip("-") + suffix for suffix in suffixes)

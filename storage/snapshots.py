@@ -1,4 +1,4 @@
-"""Snapshots: the disks of jobs that providers keep."""
+"""Snapshots: disks of jobs that providers keep."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SNAPSHOT = Columns(
 
 
 class Snapshots:
-    """What the providers' stores hold, by name. Safe in any thread."""
+    """The snapshots in the providers' stores, by name. Safe in any thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -66,16 +66,16 @@ class Snapshots:
         self._remove = Command(database, SnapshotRow.delete().where(this))
 
     def add(self, name: str, job_id: int, provider: str, base: str | None = None) -> None:
-        """Note that a provider keeps a job's disk under ``name``; a name that is there already is noted anew.
+        """Note that a provider keeps a job's disk under ``name``, replacing an earlier row of that name.
 
-        ``base`` is the snapshot that the job started from, None where it was an image.
+        ``base`` is the snapshot that the job started from, None if it started from an image.
         """
         with self._database.write():
             self._insert.run(name=name, job_id=job_id, provider=provider, base=base, created_at=self._database.now())
             self.give(name, job_id)
 
     def give(self, name: str, job_id: int) -> None:
-        """Have a job's disk be this snapshot, whoever made it."""
+        """Set a job's disk to a snapshot, which another job may have left."""
         with self._database.write():
             self._give.run(name=name, job_id=job_id)
 
@@ -89,7 +89,7 @@ class Snapshots:
         return self._get.one(name=name)
 
     def of_job(self, job_id: int) -> Snapshot | None:
-        """Return the snapshot that holds a job's disk, be it one that an earlier build left."""
+        """Return the snapshot that holds a job's disk; an earlier build may have left it."""
         return self._of_job.one(job_id=job_id)
 
     def all(self) -> list[Snapshot]:
@@ -97,21 +97,21 @@ class Snapshots:
         return self._all.all()
 
     def builds(self) -> set[str]:
-        """Return the UUIDs of the builds whose jobs left the snapshots."""
+        """Return the UUIDs of the builds whose jobs left snapshots."""
         return set(self._builds.all())
 
     def in_use(self) -> set[str]:
-        """Name the disks of the jobs of unfinished builds."""
+        """Return the names of the snapshots that are disks of unfinished builds' jobs."""
         return set(self._in_use.all())
 
     def unneeded(self) -> list[Snapshot]:
-        """Return the snapshots that may go, oldest first.
+        """Return the snapshots that may be removed, oldest first.
 
-        Their builds are over, no unfinished build has a job with this disk, and the cache does not name them.
+        Their builds are finished, they are not the disk of an unfinished build's job, and the cache does not name them.
         """
         return self._unneeded.all()
 
     def remove(self, name: str) -> None:
-        """Forget a snapshot, and what the cache says of it; unknown names are fine."""
+        """Delete the row of a snapshot, and its cache entries; unknown names are ignored."""
         with self._database.write():
             self._remove.run(name=name)

@@ -1,4 +1,4 @@
-"""Source archives: one file a build, and beside it the manifest, which stays as long as a disk holds the source."""
+"""Source archives: one file per build, and its manifest, kept as long as a disk holds the source."""
 
 from __future__ import annotations
 
@@ -28,31 +28,30 @@ ARCHIVE = FileKind(
 )
 PARTIAL = FileKind(SOURCES, "{build}.partial")
 MANIFEST = FileKind(SOURCES, f"{{build}}{_MANIFEST}")
-"""Without rows: it is of use only with disks, which no backup has."""
+"""Without rows: it is useful only with disks, which backups leave out."""
 
 PARTIAL_MANIFEST = FileKind(SOURCES, f"{{build}}{_MANIFEST}.{{token}}.partial")
 _FOR_A_WHILE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 
 
 class Sources:
-    """The archives that callers sent along with their builds, and their manifests. Safe in any thread."""
+    """The archives that callers sent with their builds, and their manifests. Safe in any thread."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def path(self, build_uuid: str) -> Path:
-        """Return where a build's archive lies, whether it is there or not."""
+        """Return the path of a build's archive, which need not exist."""
         return self._directory / ARCHIVE.name(build_uuid)
 
     def manifest(self, build_uuid: str) -> Path:
-        """Return where the manifest of a build's archive lies, whether it is there or not."""
+        """Return the path of the manifest of a build's archive, which need not exist."""
         return self._directory / MANIFEST.name(build_uuid)
 
     def store(self, build_uuid: str, archive: bytes | Iterable[bytes]) -> None:
-        """Write an archive, whole or in blocks; its file appears whole or not at all.
+        """Write an archive, given whole or in blocks; its file appears complete or not at all.
 
-        The manifest of one that was there before is removed. Raises DatabaseUnavailable where the disk is full or
-        read-only.
+        The manifest of an earlier archive is removed. Raises DatabaseUnavailable if the disk is full or read-only.
         """
         path = self.path(build_uuid)
         self.remove_manifest(build_uuid)
@@ -79,9 +78,9 @@ class Sources:
         return self._builds_with(_MANIFEST)
 
     def remove_strays(self, before: datetime, build: Callable[[str], object | None]) -> list[str]:
-        """Remove the files from before an instant that belong to no build, as ``build`` finds it; return their names.
+        """Remove files older than an instant for which ``build`` finds no build; return their names.
 
-        A younger one may be on its way: it is written before its build.
+        A newer file may be about to get its build, which is written after it.
         """
         removed = []
         for path in self._directory.iterdir():
@@ -95,11 +94,11 @@ class Sources:
         return removed
 
     def remove(self, build_uuid: str) -> None:
-        """Delete a build's archive, where there is one."""
+        """Delete a build's archive, if there is one."""
         self.path(build_uuid).unlink(missing_ok=True)
 
     def remove_manifest(self, build_uuid: str) -> None:
-        """Delete the manifest of a build's archive, where there is one."""
+        """Delete the manifest of a build's archive, if there is one."""
         self.manifest(build_uuid).unlink(missing_ok=True)
 
     def _builds_with(self, suffix: str) -> list[str]:

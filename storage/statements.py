@@ -1,7 +1,7 @@
-"""Statements: peewee writes the SQL once, when it is first used; every use after that only binds values.
+"""Statements: peewee compiles the SQL at the first use; every later use only binds values.
 
-A value that varies is a ``slot("name")`` in the peewee query and a keyword argument when the statement runs. Every
-other value in the query is written into the SQL, so that SQLite can match it to a partial index.
+A variable value is a ``slot("name")`` in the peewee query and a keyword argument when the statement runs. Every other
+value is a literal in the SQL, so that SQLite can match it to a partial index.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Read: TypeAlias = Callable[[Any], Any]
 SqlValue: TypeAlias = int | str | bytes | None
 
 NEWEST = 2**63 - 1
-"""A key past every row's: what SQLite can compare and nothing reaches."""
+"""A key above every row's: the largest integer of SQLite."""
 
 
 class Columns(Generic[T]):
-    """The columns that a record is made of, in the order of its fields.
+    """The columns of a record, in the order of its fields.
 
-    A nested record has columns of its own; a computed value is a pair of its expression and what reads it.
+    A nested record has its own `Columns`. A computed value is a pair of its expression and its conversion.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Columns(Generic[T]):
                 self._reads.append((position, read))
 
     def __call__(self, row: Sequence[Any]) -> T:
-        """Return the record that a row of the selected columns holds."""
+        """Return the record of a row of the selected columns."""
         values = list(row)
         for start, columns in self._nested:
             values[start : start + len(columns.selected)] = [columns(values[start : start + len(columns.selected)])]
@@ -62,7 +62,7 @@ class Columns(Generic[T]):
 
 
 class _Statement:
-    """A query that is compiled when it is first used, for most processes use few of all there are."""
+    """A query that is compiled at its first use, because most processes use few of the queries."""
 
     def __init__(self, database: Database, query: peewee.Query) -> None:
         self._database = database
@@ -77,14 +77,14 @@ class _Statement:
 
 
 class Query(_Statement, Generic[T]):
-    """A statement that reads rows, or writes and returns them."""
+    """A statement that returns rows; it may also write them."""
 
     def __init__(self, database: Database, query: peewee.Query, row: Callable[[Sequence[Any]], T]) -> None:
         super().__init__(database, query)
         self._row = row
 
     def one(self, **slots: SqlValue) -> T | None:
-        """Return the first row's record, None where there is no row."""
+        """Return the first row's record; None if there is no row."""
         rows = self._database.execute(self.sql, slots).fetchall()
         return self._row(rows[0]) if rows else None
 
@@ -93,37 +93,37 @@ class Query(_Statement, Generic[T]):
         return [self._row(row) for row in self._database.execute(self.sql, slots)]
 
     def page(self, limit: int, key: Callable[[T], int], **slots: SqlValue) -> Page[T]:
-        """Return the first ``limit`` rows' records. One row more is asked for, which says that others follow."""
+        """Return the records of the first ``limit`` rows; one more row is read to learn if others follow."""
         rows = self.all(limit=limit + 1, **slots)
         kept = tuple(rows[:limit])
         return Page(kept, key(kept[-1]) if len(rows) > limit else None)
 
 
 class Command(_Statement):
-    """A statement that writes and returns no rows."""
+    """A statement that writes, and returns no rows."""
 
     def run(self, **slots: SqlValue) -> int:
-        """Write; return how many rows changed."""
+        """Run the statement; return how many rows changed."""
         self._database.execute(self.sql, slots)
         return self._database.changes()
 
     def insert(self, **slots: SqlValue) -> int:
-        """Write one new row; return its id."""
+        """Insert one row; return its id."""
         self._database.execute(self.sql, slots)
         return self._database.last_id()
 
     def run_many(self, rows: Iterable[Mapping[str, SqlValue]]) -> None:
-        """Write once for each mapping of slots to values."""
+        """Run the statement once for each mapping of slots to values."""
         self._database.execute_many(self.sql, rows)
 
 
 def slot(name: str) -> peewee.SQL:
-    """Return the place of a value in a query, to be given by name when the statement runs."""
+    """Return a named placeholder, whose value is given when the statement runs."""
     return peewee.SQL(f":{name}")
 
 
 def insert_into(model: type[peewee.Model], *without: str) -> peewee.Insert:
-    """Return the insertion of one row with a slot for each column, but the row's id and the columns ``without``."""
+    """Return an INSERT of one row, with a slot for each column except its id and those in ``without``."""
     fields = (
         field
         for field in model._meta.sorted_fields  # noqa: SLF001 - where peewee documents a model's fields
@@ -133,12 +133,12 @@ def insert_into(model: type[peewee.Model], *without: str) -> peewee.Insert:
 
 
 def first(row: Sequence[int]) -> int:
-    """Return a row's first column, a number."""
+    """Return a row's first column, an integer."""
     return row[0]
 
 
 def written(record: T | None) -> T:
-    """Return the record of a row that this transaction wrote."""
+    """Return the record of a row that this transaction wrote, and which therefore exists."""
     if record is None:
         raise AssertionError("a row that this transaction wrote is not there")
     return record

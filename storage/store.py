@@ -58,11 +58,11 @@ if TYPE_CHECKING:
 __all__ = ["FILE_KINDS", "Storage"]
 
 FILE_KINDS = (ARCHIVE, PARTIAL, MANIFEST, PARTIAL_MANIFEST, INDEX, LOG, ARTIFACT)
-"""All kinds of files that the storage keeps beside its database and key, in the order in which they may be copied."""
+"""All kinds of files besides the database and the key, in the order in which a backup may copy them."""
 
 
 class Storage:
-    """The truth: everything that survives the daemon. Safe in any thread; several may be open in one process."""
+    """All state that survives the daemon. Safe in any thread; a process may open several."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Storage:
         log_limit: LogLimit,
         clock: Clock,
     ) -> None:
-        """Compose what ``create`` and ``open`` made ready."""
+        """Compose the parts that ``create`` and ``open`` prepared."""
         self._database = database
         self.directory = directory
         self.vault = vault
@@ -119,9 +119,9 @@ class Storage:
     def create(
         cls, directory: Path, clock: Clock, *, billing: BillingSettings | None = None, log_limit: LogLimit | None = None
     ) -> Storage:
-        """Make a state directory's database, key and folders, and open it. Raises AlreadyInitialized.
+        """Create a state directory's database, key and folders, and open it. Raises AlreadyInitialized.
 
-        A key that is there already is kept: a database may still come back from a backup.
+        An existing key is kept: its database may still be restored from a backup.
         """
         database = directory / DATABASE
         if database.exists():
@@ -159,14 +159,14 @@ class Storage:
         return cls(directory, database, vault, billing or BillingSettings(), log_limit or LogLimit(), clock)
 
     def schema_version(self) -> int:
-        """Return which migration the database is at."""
+        """Return the number of the last migration applied to the database."""
         return version(self._database)
 
     def database_bytes(self) -> int:
-        """Return how many bytes the database takes, with the log of what is not in its file yet."""
+        """Return the size of the database in bytes, with its write-ahead log."""
         files = (self.directory / DATABASE, self.directory / f"{DATABASE}-wal")
         return sum(file.stat().st_size for file in files if file.exists())
 
     def close(self) -> None:
-        """Close the database's connections, of all threads. Called when no other thread uses the storage any more."""
+        """Close all threads' connections to the database. Called when no other thread uses the storage."""
         self._database.close()

@@ -1,4 +1,4 @@
-"""Switches that the owner turns by hand, while the service runs or not."""
+"""Switches that the owner turns by hand, whether or not the service runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DRAINED = "drained"
 
 
 class Switches:
-    """What the owner has turned on. Safe in any thread."""
+    """The switches that are on. Safe in any thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -32,15 +32,15 @@ class Switches:
         self._off = Command(database, SwitchRow.delete().where(this))
 
     def drained_since(self) -> datetime | None:
-        """Return since when no job gets a VM, None where jobs do."""
+        """Return since when the service is drained, so that no job gets a VM; None if it is not."""
         return self._get.one(name=_DRAINED)
 
     def drain(self) -> bool:
-        """Have no job get a VM until `resume`; False where that was so before."""
+        """Drain: no job gets a VM until `resume`. False if the service was drained already."""
         with self._database.write():
             return self._on.run(name=_DRAINED, now=self._database.now()) == 1
 
     def resume(self) -> bool:
-        """Have jobs get VMs again; False where they did before."""
+        """End the drain; False if the service was not drained."""
         with self._database.write():
             return self._off.run(name=_DRAINED) == 1

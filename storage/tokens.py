@@ -1,4 +1,4 @@
-"""Bearer tokens: 32 random bytes, of which only the SHA-256 is stored (wire-decisions.md, "Authentication")."""
+"""Bearer tokens of 32 random bytes; only the SHA-256 is stored (wire-decisions.md, "Authentication")."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TOKEN_BYTES = 32
 _USED_EVERY = 60 * SECOND
 _SESSION = 30 * DAY
 _KEPT = 30 * DAY
-"""How long a token that is over is remembered, so that its owner may still log out with it."""
+"""Time for which a token is kept after its end, so that its owner can still log out with it."""
 
 _TOKEN = Columns(
     Token,
@@ -45,7 +45,7 @@ _CALLER = Columns(Caller, USER, TokenRow.id, TokenRow.kind)
 
 
 class Tokens:
-    """What callers prove themselves with. Safe in any thread."""
+    """The bearer tokens of users. Safe in any thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -88,21 +88,21 @@ class Tokens:
         self._forget = Command(database, TokenRow.delete().where(over_since <= slot("before")))
 
     def create_api_key(self, user_id: int, description: str, expires_at: datetime | None = None) -> tuple[Token, str]:
-        """Add a personal API key; return its record and the token itself, which nothing gives out again."""
+        """Add a personal API key; return its record and the token, which cannot be read again."""
         token = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
         until = None if expires_at is None else to_micros(expires_at)
         return self._create(TokenKind.API_KEY, token, user_id, description, until)
 
     def create_session(self, user_id: int, description: str) -> tuple[Token, str]:
-        """Add a session of 30 days; return its record and the token itself, which nothing gives out again."""
+        """Add a session of 30 days; return its record and the token, which cannot be read again."""
         with self._database.write():
             until = self._database.now() + _SESSION
             return self._create(TokenKind.SESSION, secrets.token_urlsafe(_TOKEN_BYTES), user_id, description, until)
 
     def caller(self, token: str) -> Caller | None:
-        """Return whom a token belongs to, None where it is unknown, revoked or expired.
+        """Return the caller that a token belongs to; None if it is unknown, revoked or expired.
 
-        Notes the use once a minute, and leaves that to the next use where it had to wait for another writer.
+        Notes the token's use at most once a minute, and skips that if it would wait for another writer.
         """
         now = self._database.now()
         row = self._by_hash.one(hash=hashed(token), now=now)
@@ -116,25 +116,25 @@ class Tokens:
         return caller
 
     def of_user(self, user_id: int) -> list[Token]:
-        """Return a user's tokens that nobody revoked, oldest first."""
+        """Return a user's tokens that are not revoked, oldest first."""
         return self._of_user.all(user_id=user_id)
 
     def api_keys(self, user_id: int) -> list[Token]:
-        """Return a user's API keys that nobody revoked, newest first."""
+        """Return a user's API keys that are not revoked, newest first."""
         return self._api_keys.all(user_id=user_id)
 
     def revoke(self, token: str) -> bool:
-        """End a token that its owner presents; False where there was none such. One that is over stays so."""
+        """Revoke a token that its owner presents, if it is not revoked already; False if it is unknown."""
         with self._database.write():
             return self._revoke.run(hash=hashed(token), now=self._database.now()) == 1
 
     def revoke_api_key(self, user_id: int, uuid: str) -> bool:
-        """End a user's API key; False where the user has none of that id."""
+        """Revoke a user's API key by UUID; False if the user has no such key."""
         with self._database.write():
             return self._revoke_api_key.run(user_id=user_id, uuid=uuid, now=self._database.now()) == 1
 
     def revoke_named(self, uuid: str) -> bool:
-        """End the token of that id, whoever's and of whatever kind it is; False where there is none."""
+        """Revoke a token of any user and kind by UUID; False if there is none."""
         with self._database.write():
             return self._revoke_named.run(uuid=uuid, now=self._database.now()) == 1
 
@@ -157,5 +157,5 @@ class Tokens:
 
 
 def hashed(secret: str) -> bytes:
-    """Return what is stored of a secret."""
+    """Return the SHA-256 of a secret, which is stored in its place."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()

@@ -1,4 +1,4 @@
-"""How far the traces of builds have been sent, so that no restart leaves one out."""
+"""Progress of the trace export, so that a restart loses no trace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ONLY = 1
 
 
 class TracesSent:
-    """The instant at which the build ended whose trace was sent last. Safe in any thread."""
+    """The end of the build whose trace was sent last. Safe in any thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -31,10 +31,10 @@ class TracesSent:
         )
 
     def until(self) -> datetime | None:
-        """Return how far they are sent, None where none ever was."""
+        """Return the instant up to which traces were sent; None if none was sent."""
         return self._get.one()
 
     def note(self, until: datetime) -> None:
-        """Note that the traces of all builds are sent that had ended by then."""
+        """Note that the traces of all builds that ended up to an instant were sent."""
         with self._database.write():
             self._set.run(until=to_micros(until))

@@ -1,6 +1,6 @@
-"""What organizations used within a window of time: the leases that started in [start, end), and the holds.
+"""Usage of organizations in a window of time: the leases and holds that started in [start, end).
 
-A hold is a use of its lease's VM beside that of the job: it starts when the job ends, and has a price of its own.
+A hold is another use of its lease's VM, after the job's: it starts when the job ends, and has its own price.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BUILD = Columns(
 
 
 class _Uses:
-    """The statements over the uses of one kind: of each, its row says when it began and ended and what it cost."""
+    """The statements over leases or holds, whose rows have a start, an end and a price."""
 
     def __init__(self, database: Database, row: type[LeaseRow | HoldRow], uses: peewee.ModelSelect[Any]) -> None:
         seconds = peewee.fn.MAX(0, row.finished_at - row.started_at) / SECOND
@@ -78,26 +78,26 @@ class _Uses:
 
 
 class UsageReport:
-    """Sums over leases and holds, in whole seconds each, and their list. Safe in any thread."""
+    """Sums and lists of leases and holds, each in whole seconds. Safe in any thread."""
 
     MOST_LEASES = 10_000
-    """How many leases a breakdown lists at most."""
+    """Most leases in a breakdown."""
 
     MOST_DAYS = 366
-    """How many days a series has at most."""
+    """Most days in a series."""
 
     def __init__(self, database: Database) -> None:
         self._leases = _Uses(database, LeaseRow, LeaseRow.select())
         self._holds = _Uses(database, HoldRow, HoldRow.select().join(LeaseRow))
 
     def total(self, organization_id: int, start: datetime, end: datetime) -> Usage:
-        """Return the use of the leases that started in [start, end); those that still run count as nothing yet."""
+        """Return the usage of what started in [start, end); a lease that still runs counts as 0."""
         return self._sum(organization_id, to_micros(start), to_micros(end))
 
     def series(self, organization_id: int, start: datetime, end: datetime) -> list[DayUsage]:
-        """Return `total` day by day in UTC, from the day of ``start`` to the last that holds a moment before ``end``.
+        """Return `total` for each UTC day, from that of ``start`` to the last one that begins before ``end``.
 
-        The outer days hold what is in the window of them. Raises UsageTooLong for more than ``MOST_DAYS``.
+        The first and last day count only within the window. Raises UsageTooLong for more than ``MOST_DAYS``.
         """
         first_day = start.astimezone(UTC).date()
         earliest, latest = to_micros(start), to_micros(end)
@@ -113,9 +113,9 @@ class UsageReport:
         ]
 
     def breakdown(self, organization_id: int, start: datetime, end: datetime) -> list[BuildUsage]:
-        """Return the leases that started in [start, end) by their builds, the build that started last first.
+        """Return the leases and holds that started in [start, end) by build, latest build first.
 
-        Leases of deleted pipelines are among them. Raises UsageTooLong for more than ``MOST_LEASES``.
+        Those of deleted pipelines are included. Raises UsageTooLong for more than ``MOST_LEASES``.
         """
         window: dict[str, int] = {"start": to_micros(start), "end": to_micros(end), "limit": self.MOST_LEASES + 1}
         found = (kind.each.all(organization_id=organization_id, **window) for kind in (self._leases, self._holds))

@@ -42,9 +42,9 @@ class Users:
         self._rename = Command(database, UserRow.update({UserRow.name: slot("name")}).where(UserRow.id == slot("id")))
 
     def create(self, email: str, name: str) -> User:
-        """Add a user and the personal organization that the user owns; its slug comes from the e-mail address.
+        """Add a user with a personal organization, whose slug comes from the e-mail address.
 
-        Raises EmailTaken; NameUnusable where the address holds nothing that a slug could be made of.
+        Raises EmailTaken, and NameUnusable if no slug can be made of the address.
         """
         email = _normalized(email)
         with self._database.write():
@@ -62,13 +62,13 @@ class Users:
             return written(self.by_id(user_id))
 
     def rename(self, user_id: int, name: str) -> User:
-        """Give a user another name; return the user."""
+        """Change a user's name; return the user."""
         with self._database.write():
             self._rename.run(id=user_id, name=name)
             return written(self.by_id(user_id))
 
     def all(self) -> list[User]:
-        """Return everybody who has an account, oldest first."""
+        """Return all users with an open account, oldest first."""
         return self._all.all()
 
     def by_id(self, user_id: int) -> User | None:
@@ -80,7 +80,7 @@ class Users:
         return self._by_uuid.one(uuid=uuid)
 
     def by_email(self, email: str) -> User | None:
-        """Return a user by e-mail address, whatever its case."""
+        """Return a user by e-mail address, ignoring case."""
         return self._by_email.one(email=_normalized(email))
 
 

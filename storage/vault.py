@@ -1,6 +1,6 @@
-"""Secrets at rest: sealed with AES-256-GCM under one key that lives in a file of its own.
+"""Encryption of secrets at rest: AES-256-GCM with one key, in a file of its own.
 
-The cipher is imported when there is something to seal or to open: most commands only need the key to be there.
+The cipher is imported at its first use, because most commands only check that the key exists.
 """
 
 # ruff: noqa: PLC0415
@@ -33,7 +33,7 @@ class Vault:
     """Seals bytes, opens what it sealed, and derives keys for other purposes. Safe in any thread."""
 
     def __init__(self, key: bytes) -> None:
-        """Take the key, 32 bytes."""
+        """Store the key, 32 bytes."""
         self._key = key
 
     @cached_property
@@ -44,7 +44,7 @@ class Vault:
 
     @classmethod
     def create(cls, path: Path) -> Vault:
-        """Make a new key in a new file that only its owner reads; FileExistsError where the file is there."""
+        """Write a new key to a new file that only its owner may read. Raises FileExistsError."""
         key = os.urandom(_KEY_BYTES)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(base64.b64encode(key) + b"\n")
@@ -54,7 +54,7 @@ class Vault:
 
     @classmethod
     def load(cls, path: Path) -> Vault:
-        """Read the key; KeyUnreadable where it is missing, open to others or damaged."""
+        """Read the key. Raises KeyUnreadable if it is missing, readable by others, or damaged."""
         text, mode = _read(path)
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise KeyUnreadable(f"others may read the key {path}: run `chmod 600 {path}`")
@@ -62,9 +62,10 @@ class Vault:
 
     @classmethod
     def of_service(cls, path: Path, environ: Mapping[str, str]) -> Vault:
-        """Read the key where systemd gave it to this process as a credential of that name, else as `load` does.
+        """Read the key from the systemd credential of that name if this process has it, else as `load` does.
 
-        Who may read a credential is systemd's to say, by more than the file's mode.
+        The mode of a credential is not checked: systemd controls access to it by more than the mode. Raises
+        KeyUnreadable.
         """
         credential = Path(environ.get("CREDENTIALS_DIRECTORY", "/nonexistent"), path.name)
         if not os.access(credential, os.R_OK):
@@ -72,12 +73,12 @@ class Vault:
         return cls(_decoded(_read(credential)[0], credential))
 
     def seal(self, plain: bytes, place: bytes = b"") -> bytes:
-        """Return ``plain`` encrypted and authenticated, to be opened in the same place; never twice the same bytes."""
+        """Encrypt and authenticate ``plain``, to be opened in the same place; the result differs each time."""
         nonce = os.urandom(_NONCE_BYTES)
         return _VERSION + nonce + self._cipher.encrypt(nonce, plain, _VERSION + place)
 
     def open(self, sealed: bytes, place: bytes = b"") -> bytes:
-        """Return what was sealed; SealBroken where a bit of it was changed, or the key or the place is another one."""
+        """Return the plain bytes. Raises SealBroken if they were changed, or the key or place is another one."""
         from cryptography.exceptions import InvalidTag
 
         version, nonce, rest = sealed[:1], sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
@@ -91,7 +92,7 @@ class Vault:
             ) from error
 
     def derive(self, purpose: bytes) -> bytes:
-        """Return a key of 32 bytes for one purpose, the same at every start and of no use for any other."""
+        """Return a key of 32 bytes for one purpose: the same at each start, and independent of other keys."""
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -99,7 +100,7 @@ class Vault:
 
 
 def _read(path: Path) -> tuple[bytes, int]:
-    """Return what a key's file holds, and its mode. Raises KeyUnreadable."""
+    """Return the content and mode of a key's file. Raises KeyUnreadable."""
     try:
         with path.open("rb") as file:
             return file.read(1024), os.fstat(file.fileno()).st_mode

@@ -1,5 +1,5 @@
 # ruff: noqa: D106 - a model's Meta only names its table
-"""Progress of the export of traces."""
+"""Progress of the trace export."""
 
 from __future__ import annotations
 

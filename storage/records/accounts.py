@@ -1,4 +1,4 @@
-"""People and organizations: who may do what."""
+"""Users, organizations, memberships and tokens."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Role(StrEnum):
     MEMBER = "member"
 
     def covers(self, other: Role) -> bool:
-        """Tell whether who has this role may do what the other one may."""
+        """Tell whether this role has all rights of another one."""
         ranks = list(Role)
         return ranks.index(self) <= ranks.index(other)
 
@@ -49,7 +49,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Invite:
-    """An open door to an organization for one e-mail address, without its token."""
+    """An invite to an organization for one e-mail address, without its token."""
 
     id: int
     uuid: str
@@ -64,7 +64,7 @@ class Invite:
 
 @dataclass(frozen=True, slots=True)
 class InviteDraft:
-    """An invite that is not stored yet, with its token, of which the storage keeps a hash alone."""
+    """An invite that is not stored yet, with its token; the storage keeps only the token's hash."""
 
     email: str
     role: Role
@@ -85,14 +85,14 @@ class User:
 
 
 class TokenKind(StrEnum):
-    """How a token came to be: asked for by its owner, or by signing in."""
+    """The kinds of tokens: a personal API key, or a session from signing in."""
 
     API_KEY = "api_key"
     SESSION = "session"
 
 
 class HandoffKind(StrEnum):
-    """What a session waits under for the command line that takes it."""
+    """The kinds of secrets with which a command line takes a session."""
 
     NONCE = "nonce"
     CODE = "code"
@@ -113,7 +113,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who a bearer token belongs to."""
+    """The user that a bearer token belongs to, and the token."""
 
     user: User
     token_id: int
@@ -122,7 +122,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Organization:
-    """An organization: the owner of pipelines and of a ledger. ``weight`` is its share of the host."""
+    """An organization: the owner of pipelines and of a ledger. ``weight`` sets its share of the host."""
 
     id: int
     uuid: str

@@ -1,4 +1,4 @@
-"""Files that jobs left."""
+"""Files that jobs keep."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Artifact", "NewArtifact"]
 
 @dataclass(frozen=True, slots=True)
 class NewArtifact:
-    """A file that was written and has no row yet. ``path`` is relative to the workspace, ``sha256`` in hex."""
+    """A written file without a row yet. ``path`` is relative to the workspace, ``sha256`` in hex."""
 
     uuid: str
     path: str
@@ -23,7 +23,7 @@ class NewArtifact:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A file that a job left."""
+    """A file that a job keeps."""
 
     id: int
     uuid: str
@@ -37,5 +37,5 @@ class Artifact:
 
     @property
     def filename(self) -> str:
-        """The last part of its path."""
+        """The last part of the path."""
         return self.path.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Builds: what is asked for, and what is known of it."""
+"""Builds, and the requests that create them."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class BuildState(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the state is final."""
+        """True if the state is final."""
         return self in {BuildState.PASSED, BuildState.FAILED, BuildState.CANCELED}
 
 
 @dataclass(frozen=True, slots=True)
 class RequestKey:
-    """What a caller calls a request that it may send again; the hash, a SHA-256, is of the request itself."""
+    """The idempotency key of a request, and the SHA-256 of the request."""
 
     user_id: int
     organization_id: int
@@ -42,9 +42,9 @@ class RequestKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyUse:
-    """What a request under a key has made: a build, which may have been rejected then and there.
+    """The build that a request with an idempotency key created, and whether the build was rejected.
 
-    ``same_request`` says whether that request was the one that is asked about.
+    ``same_request`` is True if that request has the same hash as the one looked up.
     """
 
     build_id: int
@@ -54,7 +54,7 @@ class KeyUse:
 
 @dataclass(frozen=True, slots=True)
 class NewBuild:
-    """What a caller says of a build it creates."""
+    """A build to create, as its caller describes it."""
 
     branch: str
     commit: str
@@ -73,7 +73,7 @@ class NewBuild:
 class Build:
     """One run of a pipeline. ``external_id`` is the ``id`` of the wire; ``uuid`` is the stable build id.
 
-    ``debug`` asks for the VMs of its failed jobs to be held, for somebody to look into them.
+    With ``debug`` the VMs of its failed jobs are held.
     """
 
     id: int
@@ -104,10 +104,10 @@ class Build:
 
     @property
     def name(self) -> str:
-        """What people call it: ORG/PIPELINE/NUMBER."""
+        """The build's name for people: ORG/PIPELINE/NUMBER."""
         return f"{self.organization_slug}/{self.pipeline_slug}/{self.number}"
 
     @property
     def given_up(self) -> bool:
-        """Whether its jobs are to end and no other is to start: it was canceled, or the service failed it."""
+        """True if running jobs must end and none may start: it was canceled, or the service failed it."""
         return self.cancel_requested or self.error_code is not None

@@ -1,4 +1,4 @@
-"""What builds find of earlier ones."""
+"""Disks that builds keep for later ones."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["CacheEntry", "CacheName"]
 
 @dataclass(frozen=True, slots=True)
 class CacheName:
-    """The name of a cached disk (engine.md, "Cache across builds"); a pipeline is of one organization.
+    """The name of a cached disk (engine.md, "Cache across builds"). The pipeline implies the organization.
 
-    ``image`` is the one of the store that the disk stands on, whatever the pipeline calls it.
+    ``image`` is the image in the store that the disk starts from, not the name that the pipeline uses for it.
     """
 
     pipeline_id: int
@@ -25,9 +25,9 @@ class CacheName:
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """A cached disk and the job that left it: the one called ``job_name`` of build ``build_number``.
+    """A cached disk and the job that left it: ``job_name`` of build ``build_number``.
 
-    ``bytes`` is what the disk takes beyond the one that it stands on, None until it is measured.
+    ``bytes`` is the size of the disk beyond the disk it starts from, None until it is measured.
     """
 
     id: int

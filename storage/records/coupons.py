@@ -13,7 +13,7 @@ __all__ = ["Coupon", "NewCoupon", "Redemption"]
 
 @dataclass(frozen=True, slots=True)
 class NewCoupon:
-    """What the owner says of a coupon; the code is as people may write it, ``note`` is for the redeemers' ledgers.
+    """A coupon to create. ``code`` may have any case and spaces; ``note`` goes into redeemers' ledgers.
 
     Without ``max_redemptions`` any number of organizations may redeem it, without ``expires_at`` at any time.
     """
@@ -27,7 +27,7 @@ class NewCoupon:
 
 @dataclass(frozen=True, slots=True)
 class Coupon:
-    """A coupon and how many organizations have redeemed it; from ``expires_at`` on none may."""
+    """A coupon and the number of its redemptions; it cannot be redeemed from ``expires_at`` on."""
 
     id: int
     code: str
@@ -41,7 +41,7 @@ class Coupon:
 
 @dataclass(frozen=True, slots=True)
 class Redemption:
-    """What a redeemed coupon gave, and what the organization has since, in cents."""
+    """The credit of a redeemed coupon, and the organization's new balance, in cents."""
 
     credit_cents: int
     balance_cents: int

@@ -1,4 +1,4 @@
-"""VMs that outlive their jobs, for somebody to look into them."""
+"""VMs that outlive their jobs, for debugging."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Hold", "HoldEnd"]
 
 
 class HoldEnd(StrEnum):
-    """Why a hold ended: its time was over, somebody was done with it, or what it was about went away."""
+    """The reasons for which a hold ends."""
 
     EXPIRED = "expired"
     RELEASED = "released"
@@ -24,10 +24,10 @@ class HoldEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The VM of a failed job, kept from ``started_at`` until ``until`` at the latest.
+    """The VM of a failed job, held from ``started_at`` until ``until`` at the latest.
 
-    ``vm`` is its lease's UUID. ``micro_cents`` is its price a second. ``reason`` is what ends it, None while nothing
-    does before its time; ``finished_at`` is when it ended, after which ``amount_cents`` is what it cost.
+    ``vm`` is its lease's UUID. ``micro_cents`` is its price per second. ``reason`` is None until the hold ends or is
+    shortened. ``finished_at`` is when it ended; from then on ``amount_cents`` is its price.
     """
 
     id: int

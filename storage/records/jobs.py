@@ -1,4 +1,4 @@
-"""Jobs, what is between them, and what becomes of each try at one."""
+"""Jobs, their edges, attempts and outcomes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class JobState(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the state is final, whatever arrives later."""
+        """True if the state is final."""
         return self in {
             JobState.PASSED,
             JobState.FAILED,
@@ -41,7 +41,7 @@ class JobState(StrEnum):
 
 
 class EdgeKind(StrEnum):
-    """How a job depends on another (pipeline-ir.md, "Graph shape")."""
+    """The kinds of dependencies between jobs (pipeline-ir.md, "Graph shape")."""
 
     BUILDS_IN = "builds_in"
     DEPENDS_ON = "depends_on"
@@ -58,7 +58,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A planned job on its way into the storage; ``depends_on`` names positions in the same list, all smaller."""
+    """A planned job to insert. ``depends_on`` names positions in the same list, all before its own."""
 
     step_key: str
     name: str
@@ -81,8 +81,8 @@ class NewJob:
 class Job:
     """One node of a build's graph. ``position`` is its place in DAG creation order, from 0.
 
-    ``not_before`` is when a job that waits for another attempt may have one; None is now. ``awaited_image`` is what a
-    scheduled job waits for before it waits for a VM.
+    ``not_before`` is the end of the back-off before the next attempt, None if there is none. ``awaited_image`` is the
+    image that a scheduled job waits for before it waits for a VM.
     """
 
     id: int
@@ -122,7 +122,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a job, or of an attempt at it. What is None leaves as it is what is known of the job already."""
+    """The outcome of a job or an attempt. Fields that are None leave the job's fields as they are."""
 
     exit_code: int | None = None
     error_code: str | None = None
@@ -143,10 +143,9 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """A job that waits for a VM, with what the VM must be like and its organization's weight among others.
+    """A job that waits for a VM, with its requirements of the VM and its organization's weight.
 
-    ``parent_snapshot_job_id`` is the ``builds_in`` parent whose disk it starts from, None where it starts from its
-    image.
+    ``parent_snapshot_job_id`` is the ``builds_in`` parent whose disk it starts from, None if it starts from its image.
     """
 
     job_id: int
@@ -174,10 +173,10 @@ class AwaitingJob:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at a job, on one lease: ``assigned``, ``running``, then what became of it.
+    """One execution of a job, on one lease: ``assigned``, ``running``, then a terminal state.
 
-    ``leased_at`` is when its VM was there, ``exited_at`` when its command had ended, ``collected_at`` when its
-    artifacts were stored, were it none of them.
+    ``leased_at`` is when its VM was ready, ``exited_at`` when its command ended, and ``collected_at`` when its
+    artifacts were stored, even if there were none.
     """
 
     job_id: int

@@ -1,4 +1,4 @@
-"""Leased VMs and what they left behind."""
+"""Leased VMs and their snapshots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Lease", "LeaseState", "PastUse", "Snapshot"]
 
 
 class LeaseState(StrEnum):
-    """The life of a leased VM. A row exists before its VM does and says ``ended`` after the VM is gone."""
+    """States of a lease. Its row exists before the VM does, and is ``ended`` after the VM is gone."""
 
     CREATING = "creating"
     WARM = "warm"
@@ -25,11 +25,11 @@ class LeaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """One VM, from before it is made until it is gone.
+    """The lease of one VM, from before its creation to its end.
 
-    ``started_at`` is when the job's command started, which is when billing starts; a lease that never ran a command
-    has none and costs nothing. ``uuid`` is also the VM's name at its provider. ``build_id`` is set where a build is
-    rendered in it and no job runs.
+    ``started_at`` is when the job's command, and with it billing, started; a lease that never ran a command has none
+    and is free. ``uuid`` is also the VM's name at its provider. ``build_id`` is set if the VM renders a build instead
+    of running a job.
     """
 
     id: int
@@ -51,7 +51,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class PastUse:
-    """A VM that an organization had, from its command's start to its end."""
+    """An organization's use of a VM, from the start of the command to its end."""
 
     organization_id: int
     cpu: int
@@ -63,8 +63,8 @@ class PastUse:
 class Snapshot:
     """A job's disk as its command left it, kept by a provider under ``name``.
 
-    ``base`` is the snapshot that it stands on, None where that is an image; ``bytes`` is what it takes beyond that,
-    None until it is measured.
+    ``base`` is the snapshot that the disk started from, None if it started from an image; ``bytes`` is its size beyond
+    that, None until it is measured.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What stands in the books of organizations."""
+"""Entries of the ledger."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Discrepancy", "LedgerEntry", "LedgerSource"]
 
 
 class LedgerSource(StrEnum):
-    """Why an entry stands in the ledger."""
+    """The sources of ledger entries."""
 
     PAYMENT_TOPUP = "payment_topup"
     COUPON_REDEMPTION = "coupon_redemption"
@@ -24,7 +24,7 @@ class LedgerSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One line of the append-only ledger; positive credits, negative debits, whole cents."""
+    """One entry of the append-only ledger, in whole cents; credits are positive, debits negative."""
 
     id: int
     uuid: str
@@ -36,7 +36,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class Discrepancy:
-    """Something that the ledger says and the rest of the database does not; ``problem`` is one sentence."""
+    """A contradiction between the ledger and the rest of the database; ``problem`` is one sentence."""
 
     organization_slug: str
     problem: str

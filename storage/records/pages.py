@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """One page of a list; ``next_key`` is the last row's key where more rows follow, else None."""
+    """One page of a list; ``next_key`` is the last row's key if more rows follow, else None."""
 
     rows: tuple[T, ...]
     next_key: int | None

@@ -1,4 +1,4 @@
-"""Pipelines, as people and repositories describe them."""
+"""Pipelines, their changes, and their declarations in repositories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Declaration", "NewPipeline", "Pipeline", "PipelineChanges", "Visibil
 
 
 class Visibility(StrEnum):
-    """Who may read a pipeline's builds, jobs and logs."""
+    """Read access to a pipeline's builds, jobs and logs: by members only, or by everyone."""
 
     PRIVATE = "private"
     PUBLIC = "public"
@@ -21,7 +21,7 @@ class Visibility(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewPipeline:
-    """What a caller says of a pipeline it creates; ``slug`` is already derived and valid."""
+    """A pipeline to create; ``slug`` is already derived and valid."""
 
     slug: str
     name: str
@@ -36,7 +36,7 @@ class NewPipeline:
 
 
 class PipelineChanges(TypedDict, total=False):
-    """What may be changed of a pipeline; what is absent stays."""
+    """Changes of a pipeline; absent fields stay as they are."""
 
     name: str
     description: str | None
@@ -50,9 +50,9 @@ class PipelineChanges(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A named, repeatable CI definition in an organization.
+    """A named CI definition of an organization.
 
-    ``build_count`` is also the number of its latest build: none is skipped, nor removed.
+    ``build_count`` is also the number of its latest build, because no number is skipped and no build removed.
     """
 
     id: int
@@ -74,9 +74,9 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What a repository's files say of a pipeline; ``triggers`` as they stand in the envelope.
+    """The declaration of a pipeline in its repository's files; ``triggers`` are those of the envelope.
 
-    ``archived_at`` is since when they say so no more.
+    ``archived_at`` is when the repository dropped the declaration.
     """
 
     name: str

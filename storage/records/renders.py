@@ -1,4 +1,4 @@
-"""Builds whose pipeline is rendered here, and what came of that."""
+"""Builds that the service renders, and the results."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["Render", "Rendered"]
 
 @dataclass(frozen=True, slots=True)
 class Render:
-    """The rendering of a build. ``source_url`` is where its archive is to be had, None where the host has it.
+    """The render of a build. ``source_url`` is the URL of its archive, None if the archive is on the host.
 
-    ``lease_id`` is the VM in which it was begun last; ``rejected`` says that it ended in a refusal.
+    ``lease_id`` is the lease of its latest VM; ``rejected`` is True if the build was refused.
     """
 
     build_id: int
@@ -28,7 +28,7 @@ class Render:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """What the pipeline files of an archive came to: their discovery envelope as JSON, and what they printed."""
+    """The result of rendering an archive: the discovery envelope as JSON, and the output of the files."""
 
     envelope: str
     log: bytes

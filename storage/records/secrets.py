@@ -1,4 +1,4 @@
-"""What is known of a secret without its value."""
+"""Secrets without their values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Secret", "SecretScope"]
 
 @dataclass(frozen=True, slots=True)
 class SecretScope:
-    """Whose a secret is: one pipeline's, or without one all of an organization's."""
+    """The owner of a secret: a pipeline, or a whole organization if ``pipeline_id`` is None."""
 
     organization_id: int
     pipeline_id: int | None = None
@@ -21,7 +21,7 @@ class SecretScope:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A secret's name, when it was first set and when it was set last."""
+    """A secret's name, and when it was first and last set."""
 
     name: str
     created_at: datetime

@@ -1,4 +1,4 @@
-"""What organizations used: sums over leases, and the leases themselves, build by build."""
+"""Usage of organizations: sums over leases, and the leases of each build."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["BuildUsage", "DayUsage", "LeaseUsage", "Usage", "UsedBy"]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an organization's leases used in a window; ``total_cents`` is positive."""
+    """The usage of an organization's leases in a window; ``total_cents`` is positive."""
 
     cpu_seconds: int
     memory_gb_seconds: int
@@ -23,7 +23,7 @@ class Usage:
     total_cents: int
 
     def plus(self, other: Usage) -> Usage:
-        """Return both together."""
+        """Return the sum of both."""
         return Usage(
             self.cpu_seconds + other.cpu_seconds,
             self.memory_gb_seconds + other.memory_gb_seconds,
@@ -34,7 +34,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class DayUsage:
-    """What the leases used that started on one day, in UTC."""
+    """The usage of the leases that started on one day, in UTC."""
 
     date: date
     usage: Usage
@@ -42,7 +42,7 @@ class DayUsage:
 
 @dataclass(frozen=True, slots=True)
 class LeaseUsage:
-    """One lease of a job, from the start of its command, or one hold; what still runs has no end and no price yet."""
+    """One lease of a job, from its command's start, or one hold. One that still runs has no end or price."""
 
     vm: str
     shape: Shape
@@ -55,7 +55,7 @@ class LeaseUsage:
 
     @property
     def seconds(self) -> int | None:
-        """Whole seconds from start to end, None while it runs."""
+        """Whole seconds from start to end; None while it runs."""
         if self.finished_at is None:
             return None
         lasted = self.finished_at - self.started_at
@@ -64,9 +64,9 @@ class LeaseUsage:
 
 @dataclass(frozen=True, slots=True)
 class UsedBy:
-    """A build by its names.
+    """The names of a build.
 
-    ``pipeline_slug`` is None once the pipeline is deleted, as another may have its slug by then.
+    ``pipeline_slug`` is None if the pipeline is deleted, because another pipeline may have its slug now.
     """
 
     uuid: str
@@ -86,15 +86,15 @@ class BuildUsage:
 
     @property
     def total_cents(self) -> int:
-        """What the leases cost together."""
+        """The total price of the leases."""
         return sum(lease.amount_cents for lease in self.leases)
 
     @property
     def started_at(self) -> datetime:
-        """The earliest start."""
+        """The earliest start of a lease."""
         return self.leases[0].started_at
 
     @property
     def finished_at(self) -> datetime | None:
-        """The latest end of those that ended, None where none did."""
+        """The latest end of a lease; None if none has ended."""
         return max((lease.finished_at for lease in self.leases if lease.finished_at is not None), default=None)
