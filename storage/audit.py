@@ -43,7 +43,7 @@ _ENTRY = Columns(
 
 
 class Audit:
-    """The changes that people made, by the API and on the box. Safe in any thread."""
+    """The changes that people made by the API and by commands on the host. Safe in any thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -81,7 +81,7 @@ class Audit:
         origin: str | None = None,
         organization: str | None = None,
     ) -> None:
-        """Note an act, in the caller's transaction where there is one."""
+        """Append an entry, in the caller's transaction if there is one."""
         with self._database.write():
             self._insert.run(
                 uuid=str(uuid4()),
@@ -95,17 +95,17 @@ class Audit:
             )
 
     def page(self, limit: int, after: int | None, wanted: AuditFilter = AuditFilter()) -> Page[AuditEntry]:  # noqa: B008 - it is frozen
-        """Return the entries that are ``wanted``, newest first, those past the key ``after``."""
+        """Return the ``wanted`` entries past the key ``after``, newest first."""
         return self._newest.page(
             limit, lambda entry: entry.id, after=NEWEST if after is None else after, past=0, **_slots(wanted)
         )
 
     def following(self, past: int, limit: int, wanted: AuditFilter) -> list[AuditEntry]:
-        """Return the oldest entries past the id ``past`` that are ``wanted``, oldest first."""
+        """Return the first ``wanted`` entries past the id ``past``, oldest first."""
         return self._following.all(past=past, after=NEWEST, limit=limit, **_slots(wanted))
 
     def last_id(self) -> int:
-        """Return the id of the newest entry, 0 where there is none."""
+        """Return the id of the newest entry; 0 if there is none."""
         return self._last.one() or 0
 
     def expirable(self, before: datetime) -> int:
@@ -133,7 +133,7 @@ class Audit:
 
 
 def _given(name: str, condition: peewee.Node) -> peewee.Node:
-    """Return a condition that holds also where the slot is null."""
+    """Return a condition that also holds if the slot is null."""
     return peewee.Expression(peewee.Expression(slot(name), "IS", peewee.SQL("NULL")), "OR", condition)
 
 
@@ -157,9 +157,9 @@ def append_to_audit(
     origin: str | None = None,
     organization: str | None = None,
 ) -> bool:
-    """Note an act in a state directory's database, without opening anything else of it.
+    """Append an entry to the audit of a state directory, opening only its database.
 
-    False where there is none, or its schema is another release's: this is no reason to bring it up to date.
+    False if there is no database, or its schema is another release's: an audit entry does not justify a migration.
     """
     path = directory / DATABASE
     if not path.is_file():

@@ -128,7 +128,8 @@ class LogWriter:
             if not consumed:
                 break
             if len(masked) > room:
-                self._append(masked[:room], LogKind.OUTPUT, 0)  # 0: the next writer meets the limit too
+                # The record consumes no output, so that the next writer meets the limit too.
+                self._append(masked[:room], LogKind.OUTPUT, 0)
                 self._drop(len(data) - done)
                 return len(data)
             self._append(masked, LogKind.OUTPUT, consumed)

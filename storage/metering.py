@@ -53,8 +53,8 @@ class Meter:
     def now(self, lease_id: int) -> int:
         """Return the current time for a lease, in microseconds since the epoch.
 
-        If the wall clock jumped ahead since the lease's start, the time comes from the host's uptime. After a reboot
-        the wall clock is all there is.
+        If the wall clock jumped ahead since the lease's start, the time is derived from the host's uptime. After a
+        reboot that is impossible, and the wall clock counts.
         """
         now = self._database.now()
         started_at, boot, uptime = written(self._start.one(id=lease_id))

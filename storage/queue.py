@@ -251,11 +251,11 @@ class Queue:
         return self._next_wake.one(now=self._database.now())
 
     def oldest(self) -> datetime | None:
-        """Return since when the job with the longest wait could have had a VM; None if no job waits."""
+        """Return since when the longest-waiting job could have had a VM; None if no job waits."""
         return self._oldest.one()
 
     def longest_wait(self) -> float:
-        """Return the longest time that a queued job could have had a VM, in seconds; 0 if no job waits."""
+        """Return for how many seconds the longest-waiting job could have had a VM; 0 if no job waits."""
         since = self.oldest()
         return 0.0 if since is None else max(0.0, (self._database.now() - to_micros(since)) / SECOND)
 

@@ -113,9 +113,10 @@ class UsageReport:
         ]
 
     def breakdown(self, organization_id: int, start: datetime, end: datetime) -> list[BuildUsage]:
-        """Return the leases and holds that started in [start, end) by build, latest build first.
+        """Return the leases and holds that started in [start, end) by build.
 
-        Those of deleted pipelines are included. Raises UsageTooLong for more than ``MOST_LEASES``.
+        The build whose first lease started last comes first. Leases of deleted pipelines are included. Raises
+        UsageTooLong for more than ``MOST_LEASES``.
         """
         window: dict[str, int] = {"start": to_micros(start), "end": to_micros(end), "limit": self.MOST_LEASES + 1}
         found = (kind.each.all(organization_id=organization_id, **window) for kind in (self._leases, self._holds))

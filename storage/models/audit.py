@@ -11,7 +11,7 @@ __all__ = ["AuditRow"]
 
 
 class AuditRow(peewee.Model):
-    """One act; never changed, and deleted only as the oldest."""
+    """One entry; never changed, and deleted only when it is the oldest."""
 
     id = peewee.AutoField()
     uuid = peewee.TextField()

@@ -13,7 +13,7 @@ __all__ = ["Hold", "HoldEnd"]
 
 
 class HoldEnd(StrEnum):
-    """The reasons for which a hold ends."""
+    """Reasons for the end of a hold: its time, a person, a lost VM, a deleted pipeline or organization."""
 
     EXPIRED = "expired"
     RELEASED = "released"
