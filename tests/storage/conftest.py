@@ -1,4 +1,4 @@
-"""A storage on real files, with a clock that the test turns."""
+"""A storage on real files, with a clock that the test advances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""engine.md's states in plain Python: what the tables of jobs, builds, leases and the ledger have to agree with."""
+"""A model of engine.md in plain Python: the states of jobs and builds, leases and the ledger."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MICRO_CENTS_A_SECOND = 2 * 10_000 + 4 * 5_000 + 20 * 100
 
 @dataclass
 class ModelAttempt:
-    """A try at a job: its lease, when its command started, and what it cost and came to once it is over."""
+    """An attempt at a job: its lease, the start of its command and, once it is over, its cost."""
 
     lease_id: int
     started_at: float | None = None
@@ -44,7 +44,7 @@ class ModelAttempt:
     over: bool = False
 
     def close(self, now: float, *, billable: bool) -> None:
-        """End it, priced by whole seconds and whole cents; what ended before stays as it is."""
+        """Close the attempt, priced by whole seconds and whole cents; an attempt that is over does not change."""
         if self.over:
             return
         self.over = True
@@ -54,9 +54,9 @@ class ModelAttempt:
 
 @dataclass
 class ModelJob:
-    """A job; ``needs`` are the positions that it waits for, and whether any end of each is good enough.
+    """A job; ``needs`` maps each prerequisite's position to whether any terminal state satisfies it.
 
-    Its VM is held since ``held_since``; ``held_cents`` is what that cost once it is over.
+    Its VM is held since ``held_since``; ``held_cents`` is the cost of the hold once it is over.
     """
 
     needs: dict[int, bool]
@@ -67,7 +67,7 @@ class ModelJob:
     held_cents: int | None = None
 
     def let_go(self, now: float, *, lost: bool) -> None:
-        """End the hold, priced for no longer than it was to last."""
+        """End the hold, priced for no longer than it was granted."""
         assert self.held_since is not None
         seconds = 0 if lost else min(HELD_SECONDS, int(now - self.held_since))
         self.held_cents = seconds * MICRO_CENTS_A_SECOND // 1_000_000
@@ -82,7 +82,7 @@ class ModelJob:
 
     @property
     def debit(self) -> int | None:
-        """The one debit of a job that is over and whose command ever ran."""
+        """The single debit of a job that is over and whose command ran at least once."""
         ran = any(attempt.started_at is not None for attempt in self.attempts)
         return -sum(attempt.cents for attempt in self.attempts) if self.over and ran else None
 
@@ -95,8 +95,8 @@ class ModelBuild:
     cancel_requested: bool = False
 
     def settle(self) -> None:
-        """Schedule and skip what the ends of others let be scheduled or skipped."""
-        for job in self.jobs:  # a job's prerequisites all stand before it
+        """Schedule or skip every pending job whose prerequisites decide it."""
+        for job in self.jobs:  # prerequisites come before their dependents
             if job.state == "pending":
                 before = [(self.jobs[position], forgiving) for position, forgiving in job.needs.items()]
                 if any(each.over and not _satisfied(each, forgiving) for each, forgiving in before):
@@ -106,7 +106,7 @@ class ModelBuild:
 
     @property
     def state(self) -> str:
-        """The roll-up, by the first line of the specification's list that holds."""
+        """The roll-up: the first state of the specification's list whose condition holds."""
         over = all(job.over for job in self.jobs)
         broken = any(job.broken for job in self.jobs)
         begun = any(job.attempts or job.state not in {"pending", "scheduled"} for job in self.jobs)

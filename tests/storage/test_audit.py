@@ -74,7 +74,7 @@ def test_entries_are_found_by_all_that_they_say(storage: Storage, clock: HandClo
 
 
 def test_the_oldest_entries_expire(storage: Storage, clock: HandClock):
-    """Up to the first that is young enough, also where a clock that was set back has made older ones after it."""
+    """Expiry stops at the first young entry; older ones after it, from a clock that was set back, stay."""
     for _ in range(1500):
         storage.audit.write("root", "drain", "old", "")
     later = clock.turn(days=2)

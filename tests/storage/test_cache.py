@@ -16,7 +16,7 @@ def _name(world: World, key: str = "k", image: str = "debian:12") -> CacheName:
 
 
 def _store(storage: Storage, world: World, snapshot: str = "s", key: str = "k", image: str = "debian:12") -> CacheEntry:
-    """Store the disk of a build that then ends."""
+    """Store the disk of a build, then end the build."""
     maker = world.build(_cacheable(key))
     storage.snapshots.add(snapshot, world.job(maker).id, "sandbox")
     assert storage.cache.store(_name(world, key, image), snapshot)

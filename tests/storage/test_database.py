@@ -193,7 +193,7 @@ connection.execute("COMMIT")
 
 @pytest.fixture
 def holder(numbers: Database, tmp_path: Path):
-    """Another process that holds the database's write lock until it is told to let go."""
+    """Another process that holds the database's write lock until it reads from stdin."""
     process = subprocess.Popen(
         [sys.executable, "-c", _HOLDER, str(tmp_path / "numbers.sqlite3")],
         stdin=subprocess.PIPE,

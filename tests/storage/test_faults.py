@@ -5,7 +5,7 @@ from tests.storage.world import World
 
 
 def failed(world: World, error_code: str | None, message: str | None = None) -> int:
-    """Have a build's only job fail; return the build's number."""
+    """Fail the only job of a new build; return the build's number."""
     build = world.build()
     outcome = Outcome(error_code=error_code, error_message=message)
     assert world.storage.jobs.move(world.job(build).id, JobState.SCHEDULED, JobState.FAILED, outcome)

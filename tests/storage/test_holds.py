@@ -14,7 +14,7 @@ TEN_MINUTES = 600
 
 
 def hold(world: World, job: Job, seconds: int = TEN_MINUTES) -> Hold:
-    """Have a job fail and its VM be held."""
+    """Fail a job and hold its VM."""
     lease = world.start(job)
     world.clock.turn(seconds=100)
     failed = {"to": JobState.FAILED, "exit_code": 1, "held_seconds": seconds}
@@ -30,13 +30,13 @@ def job(world: World) -> Job:
 
 
 def debits(world: World) -> list[tuple[str | None, int]]:
-    """Return what the ledger says, oldest first."""
+    """Return the ledger's entries, oldest first."""
     entries = world.storage.ledger.entries(world.pipeline.organization_id)
     return [(entry.description, entry.amount_cents) for entry in entries]
 
 
 def ended(world: World, job: Job) -> Hold:
-    """Return the one hold there is as it is now, open or not."""
+    """Return the only hold as it is now, open or not."""
     found = world.storage.holds._get.one(id=1)
     assert found is not None
     assert found.job_id == job.id

@@ -168,7 +168,7 @@ def test_a_clock_that_jumps_costs_nothing_within_one_boot(
 
 
 class TestTheEndOfACommand:
-    """By its VM's word it was so many seconds ago: that is what is billed, in the bounds of what the service knows."""
+    """The VM reports how long ago the command ended; billing stops there, within observed bounds."""
 
     @pytest.mark.parametrize(
         ("told", "ran"),

@@ -16,7 +16,7 @@ GRANT = LedgerSource.ADMIN_GRANT
 
 @pytest.fixture
 def shell(storage: Storage):
-    """A connection of somebody else's, without any of our settings."""
+    """A plain connection from outside the storage, without our settings."""
     connection = apsw.Connection(str(storage.directory / "ci-daemon.sqlite3"))
     yield connection
     connection.close()

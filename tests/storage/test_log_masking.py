@@ -34,7 +34,7 @@ def _read(logs: LogFiles, job: str = "job") -> bytes:
 
 
 def _shown(secret: str) -> dict[str, bytes]:
-    """Return a secret as programs print it."""
+    """Return the forms in which programs print a secret, by name."""
     raw = secret.encode()
     ended = base64.b64encode(raw + b"\n")
     within = (base64.b64encode(b"-" * before + raw + b"." * 8) for before in (3, 4, 5))

@@ -228,7 +228,7 @@ def test_output_and_notices_from_several_threads_are_all_kept(logs: LogFiles):
 
 @contextmanager
 def _room_for(file_bytes: int) -> Iterator[None]:
-    """Let no file grow past a size, as on a full disk."""
+    """Limit the size of any file that is written, as if the disk were full."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, before[1]))
     try:

@@ -15,7 +15,7 @@ OUTPUT = st.lists(st.one_of(FEW, st.binary(max_size=8)), max_size=30).map(b"".jo
 
 
 def _plainly(patterns: Sequence[bytes], data: bytes) -> bytes:
-    """Mask a byte at a time, as one would by hand."""
+    """Mask from left to right, the longest pattern first: a slow reference for `Masker`."""
     masked, place = b"", 0
     while place < len(data):
         longest = max((len(each) for each in patterns if data.startswith(each, place)), default=0)

@@ -1,4 +1,4 @@
-"""Whatever comes in whatever order, late or twice: the tables say what a plain model of engine.md says."""
+"""Events in any order, late or repeated: the tables always agree with a plain model of engine.md."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _WITH_VM = {"assigned", "running", "canceling", "timing_out"}
 graphs = st.lists(st.dictionaries(st.integers(0, 4), st.booleans(), max_size=3), min_size=1, max_size=5).map(
     lambda needs: [{before: some[before] for before in some if before < at} for at, some in enumerate(needs)]
 )
-"""For each job the earlier jobs that it waits for, and whether over a continue_on_failure edge."""
+"""For each job, the earlier jobs that it waits for, and whether the edge has continue_on_failure."""
 
 
 picks = st.integers(0, 20)
 
 
 class Tables(RuleBasedStateMachine):
-    """Real tables and the model side by side, driven as the actors drive them: compare and set, settle, roll up.
+    """Real tables and the model side by side, driven as the actors do: compare and set, settle, roll up.
 
-    A sender may believe a job to be in any state: that is what late and repeated messages are.
+    An event's sender may believe the job to be in any state; that covers late and repeated messages.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Tables(RuleBasedStateMachine):
 
     @rule(pick=picks, warm=st.booleans())
     def run(self, pick: int, warm: bool) -> None:
-        """Give a VM to a job that waits for one, and start its command."""
+        """Assign a VM to a job that waits for one, and start its command."""
         waiting = [(job, model) for job, model, _ in self._jobs() if model.state == "scheduled"]
         if waiting:
             job, model = waiting[pick % len(waiting)]
@@ -83,7 +83,7 @@ class Tables(RuleBasedStateMachine):
 
     @rule(pick=picks, choice=picks, seconds=st.integers(0, 300), soft=st.booleans(), billable=st.booleans())
     def go_on(self, pick: int, choice: int, seconds: int, soft: bool, billable: bool) -> None:
-        """Let something happen, after a while, that may happen to a job as it is."""
+        """After a while, apply an event that is possible in the job's current state."""
         self._clock.turn(seconds=seconds)
         live = [each for each in self._jobs() if each[1].state in _WITH_VM]
         if live:
@@ -96,7 +96,7 @@ class Tables(RuleBasedStateMachine):
 
     @rule(pick=picks, event=st.sampled_from(_SERVICE_EVENTS), believed=st.sampled_from(JobState), soft=st.booleans())
     def come_late(self, pick: int, event: JobEvent, believed: JobState, soft: bool) -> None:
-        """Let something happen to a job that its sender believes to be in some state."""
+        """Apply an event whose sender may be wrong about the job's state."""
         jobs = self._jobs()
         job, model, build = jobs[pick % len(jobs)]
         if event is JobEvent.GRANTED:
@@ -121,7 +121,7 @@ class Tables(RuleBasedStateMachine):
 
     @rule(pick=picks)
     def release(self, pick: int) -> None:
-        """The VMs of a job's attempts that are over are gone; to say so again does no harm."""
+        """Release the VMs of a job's attempts that are over; releasing again does no harm."""
         jobs = self._jobs()
         _, model, _ = jobs[pick % len(jobs)]
         for attempt in model.attempts:
@@ -130,7 +130,7 @@ class Tables(RuleBasedStateMachine):
 
     @rule(pick=picks, reason=st.sampled_from(HoldEnd))
     def let_go(self, pick: int, reason: HoldEnd) -> None:
-        """The hold of a failed job's VM is over; to say so again does no harm."""
+        """End the hold of a failed job's VM; ending it again does no harm."""
         jobs = self._jobs()
         _, model, _ = jobs[pick % len(jobs)]
         open_holds = {hold.lease_id: hold.id for hold in self._storage.holds.open()}
@@ -254,7 +254,7 @@ class Tables(RuleBasedStateMachine):
         soft_failed: bool,
         billable: bool,
     ) -> bool:
-        """Write what the actors write for an event of a job that they believe to be in ``frm``."""
+        """Write the changes that the actors write for an event of a job that they believe to be in ``frm``."""
         jobs, lease_id = self._storage.jobs, model.attempts[-1].lease_id if model.attempts else None
         if event is JobEvent.RETRY:
             return jobs.retry(job.id, frm, Outcome(exit_code=1), lease_id=lease_id, billable=billable)
@@ -271,7 +271,7 @@ class Tables(RuleBasedStateMachine):
         return jobs.move(job.id, frm, to, Outcome(cache_hit=True if event is JobEvent.CACHE_HIT else None))
 
     def _settle(self, build: Build) -> None:
-        """Schedule and skip pending jobs as a build's supervisor does."""
+        """Schedule and skip pending jobs, as the build's supervisor does."""
         progress = {job.id: Progress(job.state, job.soft_failed, job.attempt) for job in self._world.jobs(build)}
         edges = self._storage.jobs.edges(build.id)
         for job in self._world.jobs(build):

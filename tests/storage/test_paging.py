@@ -1,6 +1,6 @@
-"""Pages of long lists: whole while rows come, and the last one as cheap as the first.
+"""Pages of long lists: complete while rows are added, and the last page as cheap as the first.
 
-What a page costs is counted in the steps of SQLite's virtual machine, so that it is the same on every machine.
+The cost of a page is counted in steps of SQLite's virtual machine, so it is the same on every machine.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SELECT 'u' || n, :organization, 'p' || n, 'P', 'r', 'main', 'private', 1, 0, n F
 
 @pytest.fixture
 def many(storage: Storage, pipeline: Pipeline, world: World) -> Pipeline:
-    """A pipeline with many builds, beside another one that has as many."""
+    """A pipeline with many builds, beside another one with as many."""
     for owner in (pipeline, world.other_pipeline("Other")):
         _fill(storage, _BUILDS, pipeline=owner.id)
         storage._database.execute("UPDATE pipelines SET last_number = :n WHERE id = :id", {"n": MANY, "id": owner.id})
@@ -66,7 +66,7 @@ def _walk(page: Callable[[int | None], Page[Any]]) -> Iterator[Page[Any]]:
 
 @contextmanager
 def _steps(storage: Storage) -> Iterator[list[int]]:
-    """Collect what each statement of this thread costs, in steps."""
+    """Collect the cost of each statement of this thread, in steps."""
     counted: list[int] = []
     connection = storage._database._connections.connection()
     counter = lambda event: counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"])  # noqa: E731

@@ -172,7 +172,7 @@ def _look(storage: Storage, organization_id: int) -> None:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """Return the best of many runs, which is what the work itself takes on a busy machine."""
+    """Return the shortest of 50 runs, which is the least disturbed by other load."""
     best = float("inf")
     for _ in range(50):
         start = time.perf_counter()

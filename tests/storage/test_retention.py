@@ -9,7 +9,7 @@ from tests.storage.world import HandClock, World
 
 
 def _finished(world: World, *outputs: bytes) -> Build:
-    """Make a build whose one job wrote a log, attempt by attempt, and finish it."""
+    """Make a finished build whose one job wrote a log, one output for each attempt."""
     build = world.build()
     job = world.job(build)
     for attempt, output in enumerate(outputs, start=1):

@@ -87,7 +87,7 @@ def test_a_step_that_another_process_applied_meanwhile_is_not_applied_again(tmp_
 
 
 class _Interrupted(Database):
-    """A database that another one migrates just before its own first step."""
+    """A database that another process migrates just before its own first step."""
 
     interrupted = False
 

@@ -43,7 +43,7 @@ IN_AN_INDEX_OF_FEW = (
 
 
 def _statements(storage: Storage) -> Iterator[tuple[str, Query | Command]]:
-    """Yield every statement that the storage holds, and that its parts hold however deep, by noun and name."""
+    """Yield every statement of the storage and of its nested parts, by noun and name."""
     seen: set[int] = set()
     for noun, part in vars(storage).items():
         yield from _statements_of(noun, part, seen)

@@ -62,7 +62,7 @@ def at(text: str) -> datetime:
 
 
 def run_for(world: World, clock: HandClock, started: str, seconds: float = 240, **fields: Any) -> Build:
-    """Build, and let the only job's command run from then for so long."""
+    """Make a build whose only job's command starts at an instant and runs for some seconds."""
     clock.turn(seconds=(at(started) - clock.now()).total_seconds())
     build = world.build(**fields)
     job = world.job(build)

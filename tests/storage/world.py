@@ -1,4 +1,4 @@
-"""What the storage's tests do again and again: turn the clock, make builds, take jobs through their lives."""
+"""Helpers for the storage's tests: advance the clock, make builds, take jobs through their states."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEPENDS_ON = EdgeKind.DEPENDS_ON
 
 
 class HandClock:
-    """A clock that stands until it is turned."""
+    """A clock that stands still until a test advances it."""
 
     def __init__(self) -> None:
         self._now = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -61,7 +61,7 @@ def new_job(step_key: str = "step", *depends_on: tuple[int, EdgeKind, bool], **f
 
 @dataclass(frozen=True)
 class World:
-    """A storage with one pipeline, and the usual ways of its jobs."""
+    """A storage with one pipeline, and helpers that take its jobs through their states."""
 
     storage: Storage
     clock: HandClock
@@ -109,7 +109,7 @@ class World:
         return lease
 
     def finish_build(self, build: Build) -> None:
-        """End a build, whatever its jobs are at."""
+        """Pass a build, whatever the state of its jobs."""
         assert self.storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.PASSED)
 
     def finish(
