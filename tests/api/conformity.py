@@ -1,4 +1,4 @@
-"""Holds every answer that a test gets to the OpenAPI document, which must name its status, code and body."""
+"""Middleware that holds every answer of a test to the OpenAPI document: its status, code and body."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.api.world import DummyEngine, TurnableClock
 
 @cache
 def conformity() -> Conformity:
-    """Return this process's: the document is the same for every service, and takes long to make."""
+    """Return the middleware, made once: the document is the same for every service, and slow to make."""
     clock = TurnableClock()
     with TemporaryDirectory() as folder, closing(Storage.create(Path(folder) / "state", clock)) as storage:
         app = create_app(storage, DummyEngine(storage, clock), HttpSettings(base_url="https://ci.example.org"))
@@ -29,7 +29,7 @@ def conformity() -> Conformity:
 
 
 class Conformity:
-    """Middleware that fails an answer which the document does not describe, as a crash of the service would."""
+    """Middleware that raises if the document does not describe an answer; the client sees a server error."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.document = document

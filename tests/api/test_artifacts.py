@@ -14,7 +14,7 @@ TEXT = b"".join(b"line %d\n" % number for number in range(1000))
 
 
 def leave(job: JobPath, **files: bytes) -> list[NewArtifact]:
-    """Have a job leave files."""
+    """Store artifacts for a job."""
     stored = job.build.account.world.storage
     build = job.build.stored
     found = [stored.artifacts.files.write(build.uuid, path, [content]) for path, content in files.items()]
@@ -29,7 +29,7 @@ def build(pipeline: PipelinePath) -> BuildPath:
 
 @pytest.fixture
 def url(ada: Account, build: BuildPath) -> str:
-    """The path of the download of a file."""
+    """The path of an artifact's download URL."""
     leave(build.job(), **{"dist/report.html": TEXT})
     (record,) = build.get("/artifacts").json["data"]
     return urlsplit(record["download_url"]).path

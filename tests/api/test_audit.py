@@ -24,7 +24,7 @@ FOR_THE_GUEST = {"/api/v0/invites/accept", "/api/v0/user"}
 
 
 def succeed(scene: Scene, endpoint: Endpoint) -> testing.Result:
-    """Send the endpoint's request such that it changes something."""
+    """Send the endpoint's request so that it changes something."""
     if "cli/claim" in endpoint.path:
         scene.owner.signed_in().simulate_post("/api/v0/auth/cli/transfer", json=scene.body(endpoint))
         return scene.ask(endpoint, scene.world.anonymous)
@@ -54,7 +54,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """A scene that tests only read."""
+    """A scene for tests that only read."""
     storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state")
     yield scene
     storage.close()

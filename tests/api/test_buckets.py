@@ -46,7 +46,7 @@ def test_only_so_many_are_remembered_those_that_were_asked_last(clock: TurnableC
 
 @pytest.fixture
 def restless() -> Iterator[None]:
-    """Have threads take turns after every few instructions."""
+    """Switch threads after every few instructions."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

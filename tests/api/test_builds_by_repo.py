@@ -17,7 +17,7 @@ def post(account: Account, path: str | None = None, **fields: Any) -> testing.Re
 
 @pytest.fixture
 def named(ada: Account) -> PipelinePath:
-    """A pipeline that its repository, acme/demo, calls ci."""
+    """A pipeline with the source slug ci, in the repository acme/demo."""
     return ada.pipeline(source_slug="ci")
 
 

@@ -72,7 +72,7 @@ def test_every_code_that_is_raised_is_in_the_catalog_and_nothing_else_is():
 
 
 def codes_raised_in(source: Path) -> Iterator[str]:
-    """The codes of `ApiError(…)` and `ApiError.not_found(…)` as far as they are written there."""
+    """Yield the literal codes that a source raises: `ApiError(…)`, `.not_found(…)` and `.unauthorized(…)`."""
     for call in calls_of(source):
         match call.func:
             case ast.Name(id="ApiError"):
@@ -84,7 +84,7 @@ def codes_raised_in(source: Path) -> Iterator[str]:
 
 
 def codes_of(source: Path) -> Iterator[str]:
-    """What may be a code: raised, given to a function, or in a table; not what operations say of themselves."""
+    """Yield every string that may be a code: raised, passed to a function, or a value of a dictionary."""
     yield from codes_raised_in(source)
     for call in calls_of(source):
         yield from (text for argument in call.args for text in strings_in(argument))
@@ -101,7 +101,7 @@ def tree_of(source: Path) -> ast.Module:
 
 
 def strings_in(node: ast.AST) -> Iterator[str]:
-    """Literal strings as they stand, or in either branch of a condition."""
+    """Yield a literal string, or those in the branches of a conditional expression."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
     elif isinstance(node, ast.IfExp):

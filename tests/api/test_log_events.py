@@ -21,7 +21,7 @@ class Event:
 
 
 def events(text: str) -> list[Event]:
-    """Read a stream as a browser does; comments count for nothing."""
+    """Parse an event stream as a browser does, without comments."""
     found = []
     for block in text.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line and not line.startswith(":"))
@@ -243,7 +243,7 @@ def test_one_account_leaves_places_to_others(world: World, ada: Account, job: Jo
     held = [streams.take_to_read(Reader(ada.user.uuid, public=False)) for _ in range(2)]
     assert None not in held
 
-    # Neither another log token nor the API key gets an account more than its share.
+    # The limit is one account's, whether it uses a log token or the API key.
     for params, headers in (({"token": job.build.token()}, {}), ({}, {"Authorization": f"Bearer {ada.token}"})):
         refused = client.simulate_get(url, params=params, headers=headers)
         assert refused.json["error"]["code"] == "too_many_streams"

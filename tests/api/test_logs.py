@@ -273,13 +273,13 @@ def test_a_range_lies_within_the_size(size: int, wanted: ByteRange):
 
 
 def expire(world: World) -> None:
-    """Let go of the logs of every finished build."""
+    """Expire the logs of every finished build."""
     world.storage.log_retention.measure()
     world.storage.log_retention.expire(world.storage.log_retention.oldest_first())
 
 
 def finish(world: World, job: JobPath) -> None:
-    """Bring a job and its build to their end, after a command that ended with 0."""
+    """Pass a job and its build, with exit code 0."""
     stored = job.stored
     outcome = Outcome(exit_code=0)
     assert world.storage.jobs.finish(stored.id, stored.state, JobState.PASSED, outcome, lease_id=None, billable=False)

@@ -12,7 +12,7 @@ from tests.api.world import Account, World
 
 @pytest.fixture
 def people(world: World) -> dict[str, Account]:
-    """An owner whose organization it is, another owner, an admin, a member, and an outsider."""
+    """An owner of the organization, a second owner, an admin, a member, and an outsider."""
     accounts = {
         name: world.join(f"{name}@example.org", name.title()) for name in ("owner", "second", "admin", "member")
     }

@@ -20,7 +20,7 @@ def settings() -> HttpSettings:
 
 
 def scraped(world: World) -> dict[tuple[str, ...], float]:
-    """The samples by name and labels' values."""
+    """Return the samples by name and label values."""
     answered = world.anonymous.simulate_get("/metrics")
     assert answered.status_code == 200, answered.text
     families = text_string_to_metric_families(answered.text)

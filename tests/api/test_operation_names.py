@@ -1,4 +1,4 @@
-"""The names that generated clients use, against the document (operation-names.toml)."""
+"""The operation and schema names of generated clients: the document has them (operation-names.toml)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NOT_YET = {
     "GET /api/v0/user/passkeys",
     "DELETE /api/v0/user/passkeys/{uuid}",
 }
-"""Operations that have a name and that the service does not have yet: sign-in, checkout, source hosts."""
+"""Operations that have a name but are not implemented yet: sign-in, checkout, source hosts."""
 
 
 def described() -> dict[str, dict[str, Any]]:
@@ -51,7 +51,7 @@ def described() -> dict[str, dict[str, Any]]:
 
 
 def schema_of(holder: dict[str, Any]) -> str:
-    """Return the name of the JSON body's schema, empty where there is no JSON body."""
+    """Return the name of the JSON body's schema; empty if there is no JSON body."""
     reference: str = holder.get("content", {}).get("application/json", {}).get("schema", {}).get("$ref", "")
     return reference.rpartition("/")[2]
 

@@ -8,7 +8,7 @@ from tests.api.world import HELLO, Account, BuildPath, PipelinePath, World
 
 @pytest.fixture
 def stored(ada: Account, pipeline: PipelinePath, storage: Storage) -> Pipeline:
-    """The pipeline's row as it was."""
+    """The pipeline's row before the change."""
     found = storage.pipelines.by_slug(ada.org_id, "demo")
     assert found is not None
     return found

@@ -1,4 +1,4 @@
-"""What is read of a public pipeline without a token, and that it is nothing else."""
+"""The endpoints of a public pipeline that can be read without a token, and no others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOTHING_THERE = {"render_log_not_found"}
 
 @pytest.fixture
 def places(ada: Account) -> dict[str, str]:
-    """What stands in the paths below a public pipeline that has a finished build."""
+    """Values for the path parameters of a public pipeline with a finished build."""
     build = ada.pipeline("open", visibility="public").build()
     job = build.job()
     storage = ada.world.storage
@@ -35,7 +35,7 @@ def places(ada: Account) -> dict[str, str]:
 
 
 def operations(world: World) -> Iterator[tuple[str, str, str]]:
-    """Yield path, method and id of everything below a pipeline, itself included."""
+    """Yield path, method and id of every operation on a pipeline or below it."""
     for path, methods in world.anonymous.simulate_get("/api/v0/openapi.json").json["paths"].items():
         for method, described in methods.items():
             if "{pipeline}" in path or "{job_id}" in path:

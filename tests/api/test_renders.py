@@ -18,14 +18,14 @@ SOURCE = {"pipeline_ir": None, "source_b64": base64.b64encode(ARCHIVE).decode()}
 
 @pytest.fixture
 def planning(world: World) -> None:
-    """Every render comes to the hello pipeline, at once."""
+    """Plan every render at once, as the hello pipeline."""
     jobs = plan_jobs(HELLO, Limits()).jobs
     world.engine.rendered = lambda build_id: world.storage.renders.plan(build_id, HELLO, None, jobs, has_source=True)
 
 
 @pytest.fixture
 def refusing(world: World) -> None:
-    """No render comes to anything."""
+    """Refuse every render."""
     world.engine.rendered = lambda build_id: world.storage.renders.refuse(build_id, "render_failed", "nothing there")
 
 
@@ -128,7 +128,7 @@ def test_a_build_that_came_with_its_plan_has_no_render_log(pipeline: PipelinePat
 
 
 def printed(world: World, build: BuildPath, text: bytes = b"printed\n") -> None:
-    """Write what the pipeline files of a build printed."""
+    """Write a build's render log."""
     writer = world.storage.logs.writer(build.stored.uuid, "render", 1)
     writer.output(text)
     writer.end()

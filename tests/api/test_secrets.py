@@ -13,7 +13,7 @@ VALUE = "hunter2-✓\n-and-more"
 
 @pytest.fixture(params=["organization", "pipeline"])
 def secrets(request: pytest.FixtureRequest, ada: Account, pipeline: PipelinePath) -> str:
-    """The path of a scope's secrets."""
+    """The path of the secrets of an organization or a pipeline."""
     return f"{ada.path if request.param == 'organization' else pipeline.path}/secrets"
 
 

@@ -24,7 +24,7 @@ MAX_BODY = 20_000
 
 @dataclass
 class Served:
-    """A world behind a real server, and connections to it."""
+    """A world behind a real server, and the connections to it."""
 
     world: World
     server: Server
@@ -36,7 +36,7 @@ class Served:
         return self.opened.enter_context(socket.create_connection((host, int(port)), timeout))
 
     def send(self, data: bytes) -> http.client.HTTPResponse:
-        """Send bytes on a connection of their own; return the answer, its body not yet read."""
+        """Send bytes on a new connection; return the answer with its body unread."""
         return answer(self.connect(), data)
 
     def get(self, path: str, *headers: str, token: bool = True) -> http.client.HTTPResponse:
@@ -57,7 +57,7 @@ def answer(connection: socket.socket, data: bytes = b"") -> http.client.HTTPResp
 
 
 def refusal(response: http.client.HTTPResponse) -> tuple[int, str]:
-    """Return status and code, having seen that it is a whole envelope."""
+    """Return the status and code of a refusal, after checking that it is a complete envelope."""
     error = json.loads(response.read())["error"]
     assert response.headers["Content-Type"] == "application/json"
     assert response.headers["X-Content-Type-Options"] == "nosniff"
@@ -407,7 +407,7 @@ def test_a_log_that_vanishes_while_it_is_sent_cuts_the_answer_short(served: Serv
 def test_closing_ends_streams_with_a_hint_and_refuses_newcomers(served: Served, job: JobPath):
     response = stream(served, job)
     idle = served.connect()
-    assert served.get("/api/v0/ping").status == 200  # by then `idle` is taken from the queue, too
+    assert served.get("/api/v0/ping").status == 200  # by then the server has also accepted `idle`
     began = time.monotonic()
     served.server.close()
 

@@ -10,7 +10,7 @@ WINDOW = {"from": "2026-01-01T00:00:00Z", "to": "2026-02-01T00:00:00Z"}
 
 @pytest.fixture(params=["", "/series", "/breakdown"])
 def path(request: pytest.FixtureRequest, ada: Account) -> str:
-    """Each of the ways to ask for the use of a window."""
+    """The path of each endpoint that reports the usage of a window."""
     return f"/api/v0/billing/usage/{ada.org}{request.param}"
 
 

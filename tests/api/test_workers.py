@@ -11,7 +11,7 @@ from tests.api.world import until
 
 
 class Errand:
-    """A task that notes in which thread it was done."""
+    """A task that records the thread that runs it."""
 
     def __init__(self, errand: Callable[[], None] = lambda: None) -> None:
         self._errand = errand

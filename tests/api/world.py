@@ -1,4 +1,4 @@
-"""What the API's tests stand on: a real storage, the simplest engine that works, a clock that can be turned."""
+"""A world for the API's tests: real storage, a minimal engine, and a clock that tests advance."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ HELLO = json.dumps({"version": "0", "steps": [{"type": "command", "key": "only",
 
 
 def steps(*keys: str) -> str:
-    """A pipeline whose steps run one after the other."""
+    """Return a pipeline whose steps run one after the other."""
     nodes = [{"step": {"key": key, "cmd": f"make {key}"}, "env": {}} for key in keys]
     edges = [[position, position + 1, "depends_on"] for position in range(len(keys) - 1)]
     return json.dumps({"version": "0", "graph": {"nodes": nodes, "edges": edges}})
 
 
 class TurnableClock:
-    """A clock that stands still until a test turns it."""
+    """A clock that stands still until a test advances it."""
 
     def __init__(self) -> None:
         self._now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -47,9 +47,9 @@ class TurnableClock:
 
 
 class DummyEngine:
-    """The simplest live service: it only notes what it is told, and wakes readers when a test says so.
+    """A minimal engine: it records calls, and wakes readers when a test says so.
 
-    A reader that waits for nothing in vain lets the clock turn, so that tests of waiting take no time.
+    A wait without a change advances the clock instead of blocking, so that tests of waiting take no time.
     """
 
     def __init__(self, storage: Storage, clock: TurnableClock | None) -> None:
@@ -64,10 +64,10 @@ class DummyEngine:
         self.obstacle: str | None = None
         self.envelope: Envelope | None = None
         self.rendered: Callable[[int], object] | None = None
-        """What comes of a build that is to be rendered."""
+        """Called with the id of each build to render; stores the result."""
         self.reading: list[DummyWatch] = []
         self.meanwhile: list[Callable[[], None]] = []
-        """What happens while a reader waits: the first in its first wait, the second in its second, and so on."""
+        """Callbacks for waits for a log: each wait takes the next one and runs it."""
 
     def collectors(self) -> tuple[()]:
         return ()
@@ -106,7 +106,7 @@ class DummyEngine:
             self.reading.remove(watch)
 
     def stir(self, job_uuid: str) -> None:
-        """Wake whoever reads the job's log."""
+        """Wake the readers of the job's log."""
         self._changed.setdefault(job_uuid, threading.Event()).set()
 
     def pending_reason(self, job: Job) -> str | None:
@@ -130,7 +130,7 @@ class DummyWatch:
 
 
 def until(look: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Look again and again until it is so."""
+    """Poll until it is true; fail after some seconds."""
     deadline = time.monotonic() + seconds
     while not look():
         assert time.monotonic() < deadline, "not in time"
@@ -139,7 +139,7 @@ def until(look: Callable[[], bool], seconds: float = 5.0) -> None:
 
 @dataclass
 class World:
-    """A service without users, and the ways to fill it."""
+    """A service without users, and helpers to fill it."""
 
     storage: Storage
     engine: DummyEngine
@@ -185,13 +185,13 @@ class Account:
         return PipelinePath(self, f"{self.path}/pipelines/{answered.json['slug']}")
 
     def signed_in(self) -> testing.TestClient:
-        """Begin a session; return a client that has its token."""
+        """Begin a session; return a client with its token."""
         _, token = self.world.storage.tokens.create_session(self.user.id, "tests")
         return testing.TestClient(self.world.app, headers={"Authorization": f"Bearer {token}"})
 
     @property
     def user(self) -> User:
-        """The row of the user."""
+        """The user's row."""
         user = self.world.storage.users.by_email(self.email)
         assert user is not None
         return user
@@ -212,12 +212,12 @@ class PipelinePath:
     path: str
 
     def post(self, **fields: Any) -> testing.Result:
-        """Ask for a build."""
+        """Post a build; return the answer."""
         body = {"branch": "main", "commit": "c0ffee", "pipeline_ir": HELLO, **fields}
         return self.account.client.simulate_post(f"{self.path}/builds", json=body)
 
     def build(self, **fields: Any) -> BuildPath:
-        """Create a build."""
+        """Create a build, which must succeed."""
         answered = self.post(**fields)
         assert answered.status_code == 201, answered.text
         return BuildPath(self.account, f"{self.path}/builds/{answered.json['number']}")
@@ -235,19 +235,19 @@ class BuildPath:
 
     @property
     def stored(self) -> Build:
-        """Its row."""
+        """The build's row."""
         *_, org, _, pipeline, _, number = self.path.split("/")
         build = self.account.world.storage.builds.find(org, pipeline, int(number))
         assert build is not None
         return build
 
     def job(self, position: int = 0) -> JobPath:
-        """Its job at a position."""
+        """Return the job at a position."""
         job = self.account.world.storage.jobs.of_build(self.stored.id)[position]
         return JobPath(self, job.uuid, f"{self.path}/jobs/{job.uuid}")
 
     def token(self) -> str:
-        """A log token for it."""
+        """Return a log token for the build."""
         answered = self.get("/log-token")
         assert answered.status_code == 200, answered.text
         token: str = answered.json["token"]
@@ -264,13 +264,13 @@ class JobPath:
 
     @property
     def stored(self) -> Job:
-        """Its row."""
+        """The job's row."""
         job = self.build.account.world.storage.jobs.by_uuid(self.uuid)
         assert job is not None
         return job
 
     def write(self, *outputs: bytes, notice: str | None = None, attempt: int = 1) -> None:
-        """Append to its log, each piece a chunk of its own."""
+        """Append to the job's log, each output as a chunk of its own."""
         world = self.build.account.world
         writer = world.storage.logs.writer(self.build.stored.uuid, self.uuid, attempt)
         for output in outputs:
@@ -281,7 +281,7 @@ class JobPath:
         world.engine.stir(self.uuid)
 
     def assign(self, lease_uuid: str) -> int:
-        """Give it a lease, as the pool does; return the lease's id."""
+        """Assign a lease, as the pool does; return the lease's id."""
         storage = self.build.account.world.storage
         lease = storage.leases.assign(
             self.stored.id,
@@ -297,7 +297,7 @@ class JobPath:
         return lease.id
 
     def run_for(self, seconds: float) -> None:
-        """Let its command run so long, to a good end."""
+        """Run the job's command for some seconds, then pass the job."""
         world = self.build.account.world
         lease_id = self.assign(str(uuid4()))
         world.storage.leases.start(lease_id, self.stored.id)
@@ -307,7 +307,7 @@ class JobPath:
         )
 
     def end(self, state: JobState = JobState.PASSED) -> None:
-        """Bring it to its end."""
+        """Move the job to a terminal state."""
         world = self.build.account.world
         assert world.storage.jobs.move(self.stored.id, self.stored.state, state)
         world.engine.stir(self.uuid)
