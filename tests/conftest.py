@@ -1,4 +1,4 @@
-"""What the tests of several packages need: the folder of VM images, and property tests that no clock fails."""
+"""Fixtures and settings for all tests: the folder of VM images, and property tests without deadlines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHECKOUT = Path(__file__).parent.parent
 
 
 def pytest_configure() -> None:
-    """Let programs that tests start be interrupted, also where a shell ignores SIGINT for a background job."""
+    """Restore SIGINT where a shell ignores it for background jobs, so that tests can interrupt programs."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,4 +1,4 @@
-"""A real registry of OCI images on the loopback, and images small enough for it, cut out of the default image."""
+"""A real registry of OCI images on the loopback, with small images cut out of the default image."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ACCOUNTS = {
 
 
 def layer(*entries: tarfile.TarInfo | tuple[tarfile.TarInfo, bytes]) -> bytes:
-    """A layer's tar."""
+    """Return a layer's tar."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for entry in entries:
@@ -56,21 +56,21 @@ def layer(*entries: tarfile.TarInfo | tuple[tarfile.TarInfo, bytes]) -> bytes:
 
 
 def entry(name: str, content: str = "", uid: int = 0, mode: int = 0o755) -> tuple[tarfile.TarInfo, bytes]:
-    """A file of a layer."""
+    """Return a regular file of a layer."""
     info = tarfile.TarInfo(name)
     info.uid, info.gid, info.mode = uid, uid, mode
     return info, content.encode()
 
 
 def link(name: str, target: str) -> tarfile.TarInfo:
-    """A symbolic link of a layer."""
+    """Return a symbolic link of a layer."""
     info = tarfile.TarInfo(name)
     info.type, info.linkname = tarfile.SYMTYPE, target
     return info
 
 
 def small_system(image: Path, idmap: IdMap) -> list[bytes]:
-    """The layers of a system that a VM starts from, cut out of an image's tree."""
+    """Return the layers of a system that can boot as a VM, cut out of an image's tree."""
     cut = run_mapped(["chroot", ".", "sh", "-c", _CUT], idmap=idmap, cwd=image)
     links = [link(name, f"usr/{name}") for name in ("bin", "sbin", "lib", "lib64")]
     folder = tarfile.TarInfo("root")
@@ -79,7 +79,7 @@ def small_system(image: Path, idmap: IdMap) -> list[bytes]:
 
 
 def without_sshd(system: Sequence[bytes], before_installing: str = "true") -> list[bytes]:
-    """A system whose sshd its own package manager would install."""
+    """Return a system without sshd, whose package manager installs it."""
     with tarfile.open(fileobj=io.BytesIO(system[1])) as tar:
         found = tar.extractfile("usr/sbin/sshd")
         assert found is not None
@@ -89,7 +89,7 @@ def without_sshd(system: Sequence[bytes], before_installing: str = "true") -> li
 
 
 def busybox() -> bytes:
-    """The layer of a system that has nothing but busybox."""
+    """Return the layer of a system that has only busybox."""
     program = Path(_program("busybox")).read_bytes()
     info = tarfile.TarInfo("bin/busybox")
     info.mode = 0o755
@@ -98,7 +98,7 @@ def busybox() -> bytes:
 
 
 def _program(name: str) -> str:
-    """Return where a program of a package for tests is."""
+    """Return the path of a program from a package for tests."""
     found = shutil.which(name, path=f"{_UNPACKED}/usr/bin:{_UNPACKED}/bin:{os.environ['PATH']}")
     assert found, f"there is no {name}: run `make .run/test-programs/.complete`"
     return found
@@ -106,7 +106,7 @@ def _program(name: str) -> str:
 
 @contextmanager
 def store_beside(images_dir: Path, folder: Path) -> Iterator[Path]:
-    """Make an image store of a test's own with the default image alone; it goes with all that is put into it."""
+    """Make an image store with only the default image; it is removed with everything that is added to it."""
     idmap, default = IdMap.of_caller(), images_dir / "debian@12"
     ours = folder / default.name
     ours.mkdir(parents=True)
@@ -121,9 +121,9 @@ def store_beside(images_dir: Path, folder: Path) -> Iterator[Path]:
 
 @dataclass
 class Registry:
-    """A registry that runs.
+    """A running registry.
 
-    ``folder`` is for images on their way into it, ``login`` is ``USER:PASSWORD`` where it asks for one.
+    ``folder`` holds images before they are pushed; ``login`` is ``USER:PASSWORD`` if the registry asks for one.
     """
 
     address: str
@@ -133,20 +133,20 @@ class Registry:
     def add(
         self, name: str, *layers: bytes, env: Mapping[str, str] = {}, architecture: str = HERE, **config: object
     ) -> str:
-        """Have an image of these layers under ``NAME:TAG``, and return what it is pulled by."""
+        """Push an image with these layers as ``NAME:TAG``; return the reference to pull."""
         return self._push(name, [_image(self.folder, layers, env, architecture, config)])
 
     def add_list(self, name: str, layers: Mapping[str, Sequence[bytes]]) -> str:
-        """Have a list of images, one for each architecture."""
+        """Push a list of images, one for each architecture; return the reference to pull."""
         return self._push(name, [_image(self.folder, each, {}, here, {}) for here, each in layers.items()])
 
     def times_asked(self, reference: str) -> int:
-        """Count the requests for an image's manifest since its registry began."""
+        """Count the requests for an image's manifest since the registry started."""
         name, _, tag = reference.removeprefix(f"{self.address}/").rpartition(":")
         return (self.folder / "log").read_text().count(f'"GET /v2/{name}/manifests/{tag} ')
 
     def digest(self, reference: str) -> str:
-        """Return the digest of a manifest."""
+        """Return the digest of an image's manifest."""
         argv = ["skopeo", "inspect", "--tls-verify=false", "--raw", f"docker://{reference}"]
         return _digest(subprocess.run(argv, check=True, capture_output=True).stdout)
 
@@ -167,7 +167,7 @@ class Registry:
 def _image(
     folder: Path, layers: Sequence[bytes], env: Mapping[str, str], architecture: str, config: Mapping[str, object]
 ) -> dict[str, object]:
-    """Write the parts of an image, and return what names it."""
+    """Write the blobs of an image; return its descriptor."""
     described = {
         "architecture": architecture,
         "os": "linux",
@@ -203,7 +203,7 @@ def _digest(content: bytes) -> str:
 
 @contextmanager
 def registry(folder: Path, login: str | None = None) -> Iterator[Registry]:
-    """Serve a registry that keeps what it has in ``folder``, for all or for who gives ``USER:PASSWORD``."""
+    """Serve a registry that stores its data in ``folder``, to everybody or only to ``USER:PASSWORD``."""
     program = _program("docker-registry")
     folder.mkdir(exist_ok=True)
     settings = {

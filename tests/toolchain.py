@@ -1,4 +1,4 @@
-"""An image with build tools, for tests that run make, ninja and compilers in VMs; made once for an image store."""
+"""An image with build tools, for tests that compile in VMs; made once for an image store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SUITE = "bookworm"
 
 
 def build_toolchain(images: Path) -> None:
-    """Make the image where the store lacks it, which takes half a minute."""
+    """Make the image if the store lacks it, which takes half a minute."""
     idmap = IdMap.of_caller()
     store = ImageStore(images, idmap)
     if TOOLCHAIN in store.names():

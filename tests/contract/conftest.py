@@ -1,4 +1,4 @@
-"""A scene to look at, a scene to change, and at the end a table of the rows that are covered."""
+"""A scene to read, a scene to change, and a summary of the covered rows at the end of the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROWS = "contract_row"
 
 @pytest.fixture(scope="session")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """A scene that tests leave as it is: what they ask for is reading, or refused."""
+    """A scene that no test changes: requests to it only read, or are refused."""
     storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state")
     yield scene
     storage.close()
@@ -24,7 +24,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    """A scene of the test's own."""
+    """A scene for one test, which may change it."""
     storage, scene = make_scene(tmp_path / "state")
     yield scene
     storage.close()
@@ -32,14 +32,14 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 @pytest.fixture(autouse=True)
 def _row(request: pytest.FixtureRequest) -> None:
-    """Note to which table of the contract the test's row belongs: its module says it, and of a rule its section."""
+    """Record the contract's table of the test's row: its module's, or, for a rule, its section."""
     spec = getattr(request.node, "callspec", None)
     rule = spec.params.get("rule") if spec else None
     request.node.user_properties.append((_ROWS, f"Rules: {rule.section}" if rule else request.module.TABLE))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how many tests of each table's rows passed, and which rows are for later."""
+    """Print how many tests of each table passed, the rules that are not held, and the rows for later."""
     passed, failed = Counter[str](), Counter[str]()
     for outcome, counted in (("passed", passed), ("failed", failed), ("error", failed)):
         for report in terminalreporter.stats.get(outcome, []):

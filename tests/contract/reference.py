@@ -1,4 +1,4 @@
-"""The contract's rows as the tests take them."""
+"""The rows of the contract, as dataclasses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LATER: list[str] = _REFERENCE["later"]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A row of the tables of endpoints: method and path, who may, and the status of success."""
+    """An endpoint: method and path, the callers that may use it, and the status of success."""
 
     request: str
     who: str
@@ -32,7 +32,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Field:
-    """A row of the tables of fields: of a record, or of a request where ``endpoint`` is one that takes a body."""
+    """A field of a record or of a request; for a request, ``endpoint`` takes it in its body."""
 
     of: str
     name: str
@@ -51,7 +51,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule in prose, and the tests that hold the service to it."""
+    """A rule in prose, and the tests that cover it."""
 
     section: str
     says: str

@@ -1,4 +1,4 @@
-"""One of everything that paths name, and the people who ask for it."""
+"""One of everything that paths name, and people in each role."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COUPON = "FOR-ALL-OF-US"
 
 @dataclass
 class Scene:
-    """An organization of ``owner``, with an admin and a member, a build that ran, and whoever is not in it."""
+    """An organization of ``owner`` with an admin, a member and a build that ran; and people outside of it."""
 
     world: World
     owner: Account
@@ -35,7 +35,7 @@ class Scene:
     examples: dict[str, Any]
 
     def ask(self, endpoint: Endpoint, client: testing.TestClient | None = None, **changes: Any) -> testing.Result:
-        """Send the endpoint's request as it should be, from the owner's session unless said, but for the changes.
+        """Send the endpoint's valid request, with changes; by default from a session of the owner.
 
         ``named`` replaces values in the path, ``json`` or ``body`` the body, ``headers`` are added.
         """
@@ -48,7 +48,7 @@ class Scene:
         return client.simulate_request(endpoint.method, path, params=params, **changes)
 
     def body(self, endpoint: Endpoint) -> dict[str, Any] | None:
-        """Return a body that is taken; None where there is none."""
+        """Return a valid body; None if the endpoint takes none."""
         example = self.examples.get(endpoint.request)
         if example is None:
             return None
@@ -62,13 +62,13 @@ class Scene:
         return {**example, **own.get(endpoint.request, {})}
 
     def id_for(self, endpoint: Endpoint) -> str:
-        """Return what stands for ``{id}`` there."""
+        """Return the value of ``{id}`` in the endpoint's path."""
         kind = next((kind for kind in ("api-tokens", "invites", "artifacts") if f"/{kind}/" in endpoint.path), "none")
         return self.named[kind]
 
 
 def make_scene(directory: Path) -> tuple[Storage, Scene]:
-    """Make it in a storage of its own, which the caller closes."""
+    """Make a scene in a new storage, which the caller closes."""
     clock = TurnableClock()
     storage = Storage.create(directory, clock)
     engine = DummyEngine(storage, clock)

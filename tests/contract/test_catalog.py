@@ -24,7 +24,7 @@ TYPES = {
     500: "server_error",
     502: "bad_gateway",
     503: "service_unavailable",
-    # HTTP's own, of which the contract says nothing.
+    # Statuses of HTTP itself that the contract does not mention.
     416: "invalid_request",
     431: "invalid_request",
 }

@@ -1,4 +1,4 @@
-"""Each endpoint: who may, what it answers, and what it says to everybody and everything else."""
+"""Each endpoint: its success, its allowed callers, and its refusals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ELSEWHERE = {
     "GET /api/v0/internal/builds/{build_id}/source.tar.gz",
     "GET /api/v0/organizations/{org}/pipelines/{pipeline}/builds/{number}/render-log",
 }
-"""What needs a build that is being rendered: see the rules of "Pipelines, builds, jobs"."""
+"""Endpoints that need a build in rendering: see the rules of "Pipelines, builds, jobs"."""
 MALFORMED = ("nothing", "-1", "1e3", "0b9d6f0e-3f0c-4a53-9d0a", "99999999999999999999", "%2e%2e", "a b", "'", "é")
 
 
@@ -98,7 +98,7 @@ def test_for_an_outsider_there_is_no_organization(seen: Scene, endpoint: Endpoin
 
 @each(FOR_ADMINS)
 def test_a_member_may_not(seen: Scene, endpoint: Endpoint):
-    named = {"user_id": seen.admin.user.uuid}  # for members may remove themselves
+    named = {"user_id": seen.admin.user.uuid}  # not the member itself: members may remove themselves
     assert code(seen.ask(endpoint, seen.member.client, named=named)) == (403, "insufficient_org_role")
 
 

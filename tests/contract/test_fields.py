@@ -28,7 +28,7 @@ WRONG: dict[str, Any] = {"string": 7, "boolean": "yes", "object": [], "date-time
 
 @pytest.fixture(scope="module")
 def records(seen: Scene) -> dict[str, testing.Result]:
-    """What each record's endpoint answered, asked once."""
+    """A cache of the answer of each record's endpoint."""
     return {}
 
 

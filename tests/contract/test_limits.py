@@ -47,7 +47,7 @@ def test_a_session_that_is_handed_over_is_not_stored(scene: Scene, version: str)
 
 
 def test_checks_come_in_order(seen: Scene):
-    """Everything is wrong at first, and is mended in the order in which it is told."""
+    """A request that is wrong in every way is corrected one fault at a time, in the order of the checks."""
     wrong = {"org": "nothing", "pipeline": "nothing", "name": "TO-KEN"}
     told = [
         seen.ask(SET, seen.world.anonymous, named=wrong, json={}),

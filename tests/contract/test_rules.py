@@ -23,7 +23,7 @@ def names_in(file: str) -> frozenset[str]:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.says)
 def test_a_rule_is_held(rule: Rule):
-    """See that the tests of the rule are there; how they ended is in the table at the end of the run."""
+    """Check that the rule's tests exist; the summary at the end of the run has their results."""
     assert rule.tests
     for test in rule.tests:
         file, _, name = test.partition("::")
