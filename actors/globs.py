@@ -1,4 +1,4 @@
-"""Which files of a workspace a job's globs match. Pure (pipeline-ir.md, "runner_args")."""
+"""Matching of artifact globs against paths in the workspace. Pure (pipeline-ir.md, "runner_args")."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _ANYWHERE = "**"
 
 
 class Globs:
-    """Patterns over paths that are relative to the workspace: ``*``, ``?``, ``[…]`` in a segment, ``**`` across some.
+    """Globs over paths relative to the workspace: ``*``, ``?`` and ``[…]`` in a segment, ``**`` across.
 
-    A pattern that matches a folder matches all that is below it. Names that begin with a dot are names like others.
-    However patterns and paths are made, the time of a match grows with the product of their lengths at most.
+    A pattern that matches a folder matches everything below it. A leading dot in a name is not special. The time of a
+    match grows at most with the product of the lengths of patterns and path.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
@@ -31,16 +31,16 @@ class Globs:
 
 
 class _Pattern:
-    """One pattern as an automaton, at several of its segments at once, for ``**`` stands for many or none."""
+    """One pattern as an automaton with a set of states, because ``**`` matches any number of segments."""
 
     def __init__(self, pattern: str) -> None:
         segments = [segment for segment in pattern.split("/") if segment not in {"", "."}] or ["*"]
-        if segments[-1] == _ANYWHERE:  # what is below a match is matched anyhow, and the folder itself is no file
+        if segments[-1] == _ANYWHERE:  # everything below a match matches anyway, and the folder itself is no file
             segments[-1] = "*"
         self._segments = [None if segment == _ANYWHERE else _segment(segment) for segment in segments]
 
     def match(self, path: Sequence[str]) -> bool:
-        """Tell whether it matches a path, or a folder that the path is below."""
+        """Tell whether the pattern matches a path, or a folder above it."""
         places = self._from({0})
         for segment in path:
             places = self._from({place for at in places for place in self._past(at, segment)})
@@ -49,14 +49,14 @@ class _Pattern:
         return False
 
     def _past(self, place: int, segment: str) -> tuple[int, ...]:
-        """Return where it may be when a segment of the path has been read at a place."""
+        """Return the places that follow ``place`` when it reads a segment of the path."""
         matches = self._segments[place]
         if matches is None:
             return (place,)
         return (place + 1,) if matches(segment) else ()
 
     def _from(self, places: set[int]) -> set[int]:
-        """Add the places that come after a ``**``, which may stand for nothing."""
+        """Add the places that come after a ``**``, which may match nothing."""
         for place in sorted(places):
             after = place
             while after < len(self._segments) and self._segments[after] is None:
@@ -66,5 +66,5 @@ class _Pattern:
 
 
 def _segment(pattern: str) -> Callable[[str], object]:
-    """Return what matches a name; `translate` makes expressions that never go back past a ``*``."""
+    """Return a matcher of one name; the expressions of `translate` never backtrack past a ``*``."""
     return re.compile(translate(pattern)).match

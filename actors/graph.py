@@ -1,4 +1,4 @@
-"""A build's jobs and the edges between them, and what follows for each from the others. No I/O."""
+"""The graph of a build's jobs, and the effect of their progress on each other. No I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Graph", "Node"]
 
 @dataclass(slots=True)
 class Node:
-    """A job as its build sees it: its place in the graph and how far it is."""
+    """A job in its build's graph: its edges and its progress."""
 
     job: Job
     progress: Progress
@@ -47,11 +47,11 @@ class Graph:
         return iter(self._nodes)
 
     def progress(self) -> Iterator[Progress]:
-        """Return how far each job is."""
+        """Return the progress of each job."""
         return (node.progress for node in self._nodes.values())
 
     def assignment(self, build: Build, job: Job, lease: Lease) -> Assignment:
-        """Return what the actor of a job's attempt is to know."""
+        """Return the assignment for the actor of a job's attempt."""
         heirs = [edge for edge in self._nodes[job.id].dependents if edge.kind is EdgeKind.BUILDS_IN]
         return Assignment(
             build=build,
@@ -63,12 +63,12 @@ class Graph:
         )
 
     def parent(self, job_id: int) -> Job | None:
-        """Return the job in whose disk this one builds."""
+        """Return the job in whose disk this one builds, or None."""
         edges = self._nodes[job_id].prerequisites
         return next((self._nodes[edge.from_id].job for edge in edges if edge.kind is EdgeKind.BUILDS_IN), None)
 
     def prospect(self, job_id: int) -> JobEvent | None:
-        """Say what its prerequisites mean for a pending job: READY, BLOCKED, or None as long as that is open."""
+        """Return the event that follows from a pending job's prerequisites: READY, BLOCKED, or None yet."""
         node = self._nodes[job_id]
         if node.progress.state is not JobState.PENDING:
             return None
@@ -80,10 +80,10 @@ class Graph:
         return None
 
     def doomed(self) -> set[int]:
-        """Return the jobs that need not go on where the build fails fast and one of its jobs has failed.
+        """Return the jobs to cancel if the build fails fast; none while no job has failed.
 
-        These are the unfinished ones, but those that are there for failures too: what runs over a
-        ``continue_on_failure`` edge, and all that comes after it.
+        These are the unfinished jobs, except those that also run after a failure: the dependents over
+        ``continue_on_failure`` edges, and everything that depends on them.
         """
         if not any(progress.broken for progress in self.progress()):
             return set()

@@ -1,4 +1,4 @@
-"""The VMs of failed jobs that their builds keep for a while: which are kept, and the end of that."""
+"""Holds: the VMs of failed jobs that are kept for a while, to be looked into."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["end_holds", "seconds_to_hold"]
 
 
 def seconds_to_hold(runtime: Runtime, build: Build) -> int:
-    """Return for how long the VM of a job that failed is to be held, 0 for not at all.
+    """Return for how many seconds to hold the VM of a failed job; 0 for not at all.
 
-    On a disk without room every VM goes at once: no look into one is worth the other jobs.
+    If the host's disk is short, no VM is held, because the other jobs need the room.
     """
     if not build.debug:
         return 0
@@ -26,7 +26,7 @@ def seconds_to_hold(runtime: Runtime, build: Build) -> int:
 
 
 def end_holds(runtime: Runtime) -> None:
-    """End the holds whose time is over, and those whose VM went by itself. Their VMs are left to the reaper."""
+    """End the holds whose time is over, and those whose VM is lost. Their VMs are left to the reaper."""
     holds = runtime.storage.holds
     over = {hold.id for hold in holds.over()}
     for hold in holds.open():

@@ -1,4 +1,4 @@
-"""Which VM fills the host's disk, so that it is that one's job that fails (engine.md, "States": ``disk_full``)."""
+"""Search for the VM that fills the host's disk, whose job then fails with ``disk_full`` (engine.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _AT_EASE = 2
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A VM and the bytes it takes: ``limit`` is its shape's disk, ``grown`` what it took since the host had room."""
+    """A VM and the bytes that it takes.
+
+    ``limit`` is the disk of its shape, ``grown`` its growth since the host last had ample room.
+    """
 
     vm: str
     taken: int
@@ -33,9 +36,9 @@ class Suspect:
 
 
 def culprit(suspects: Iterable[Suspect]) -> Suspect | None:
-    """Return the VM that fills the host's disk: the one furthest beyond its own, else the one that grew most of late.
+    """Return the VM that fills the host's disk: the one furthest over its limit, else the fastest grown.
 
-    None where no VM took enough to matter: then something else on the host fills it.
+    None if no VM took enough to matter: then something else on the host fills it.
     """
     worst = max(suspects, key=lambda each: (each.excess, each.grown, each.taken), default=None)
     return worst if worst is not None and max(worst.excess, worst.grown) >= _SMALLEST_CAUSE else None
@@ -50,11 +53,11 @@ class _Look:
 
 
 class HostDisk:
-    """The last look at the disk of every VM at work. Safe in any thread.
+    """The last measurement of the disk of every working VM. Safe in any thread.
 
-    Some files of a VM have no size that could be asked for, see ``VmDisk``. A VM with such files answers for what the
-    host has lost since that VM was first looked at, and what no VM is seen to have written: ``base`` is the room that
-    the host would have if no VM had written anything, and falls by just that.
+    Some files of a VM cannot be measured, see ``VmDisk``. A VM with such files is charged with the room that the host
+    has lost since that VM's first measurement and that is in no VM's measured files. ``base`` is the room that the host
+    would have if no VM had written anything; it falls by just that loss.
     """
 
     def __init__(self) -> None:
@@ -63,9 +66,9 @@ class HostDisk:
         self._condemned: str | None = None
 
     def note(self, vm: str, disk: VmDisk, limit: int, *, free: int, min_free: int) -> bool:
-        """Note a look at a VM's disk, and at what the host's has left; return whether that VM's job has to fail.
+        """Record a VM's disk and the bytes free on the host; tell whether that VM's job has to fail.
 
-        One at a time: the host gets its room back before another VM is chosen.
+        One VM is chosen at a time, so that the host gets its room back before the next.
         """
         with self._lock:
             earlier = self._looks.get(vm)
@@ -83,7 +86,7 @@ class HostDisk:
             return self._condemned == vm
 
     def forget(self, vm: str, *, kept: bool = False) -> None:
-        """Forget a VM that is gone. Its disk is free again, or ``kept`` as a snapshot, for which no VM answers."""
+        """Forget a VM that is gone. Its disk is free again, or ``kept`` as a snapshot, charged to no VM."""
         with self._lock:
             gone = self._looks.pop(vm, None)
             if gone and kept:
@@ -94,7 +97,7 @@ class HostDisk:
                 self._condemned = None
 
     def retain(self, vms: Collection[str]) -> None:
-        """Forget all other VMs, whoever destroyed them."""
+        """Forget all VMs but these."""
         for vm in self._looks.keys() - vms:
             self.forget(vm)
 

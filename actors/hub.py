@@ -1,4 +1,4 @@
-"""The log hub: whoever waits for a job's log to grow is woken here."""
+"""The log hub: wakes the readers that wait for a job's log to grow."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["LogHub", "Watch"]
 
 
 class LogHub(Supervised):
-    """Knows who reads which job's log right now. Logs themselves are files; the hub only says that one changed."""
+    """Keeps the current readers of each job's log, and wakes them when the log changes. Logs are files."""
 
     def __init__(self, timer: Timer, crew: Crew) -> None:
         super().__init__(timer, crew.root)
         self._readers: defaultdict[str, set[threading.Event]] = defaultdict(set)
 
     def handle(self, message: object) -> None:
-        """Take in a reader, let one go, or wake those of a job."""
+        """Add a reader, remove one, or wake those of a job."""
         match message:
             case Stirred(job_uuid):
                 for changed in self._readers.get(job_uuid, ()):
@@ -38,10 +38,10 @@ class LogHub(Supervised):
 
 
 class Watch:
-    """A reader's place at the hub; a context manager.
+    """A reader's subscription at the hub; a context manager.
 
-    Enter first, then look at the log, then wait: what changes after the look wakes the wait, because the hub takes its
-    messages in order. Should the hub be restarted meanwhile, a wait ends with its time-out and the next look finds out.
+    Enter first, then read the log, then wait: a change after the read ends the wait, because the hub handles messages
+    in order. If the hub is restarted meanwhile, the wait times out and the next read finds the change.
     """
 
     def __init__(self, crew: Crew, job_uuid: str) -> None:
@@ -59,7 +59,7 @@ class Watch:
     def wait(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds for a change since the last wait. Blocks the calling thread.
 
-        A change that comes just as the time is over is left for the next wait.
+        A change that comes just as the time runs out is left for the next wait.
         """
         changed = self._changed.wait(timeout)
         if changed:

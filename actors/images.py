@@ -1,4 +1,4 @@
-"""The image puller: what jobs wait for is pulled once for all of them (engine.md, "Leases", "Images")."""
+"""The image puller: pulls an image once for all jobs that wait for it (engine.md, "Leases", "Images")."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class _NotAwaited(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why an image could not be pulled, which holds until ``until`` (monotonic seconds)."""
+    """The reason of a failed pull, which is not repeated before ``until`` (monotonic seconds)."""
 
     why: str
     until: float
 
 
 class ImagePuller(Supervised):
-    """Brings the images that jobs wait for into the store, each once, and a few at a time.
+    """Pulls the images that jobs wait for into the store, each once, and a few at a time.
 
-    The jobs are in the storage (`Queue.await_image`), so that a successor pulls what this one did not. A failure holds
-    for a while, so that many jobs of an image that cannot be had make no more than one attempt.
+    The waiting jobs are in the storage (`Queue.await_image`), so that a successor goes on with them. A failure is
+    remembered for a while, so that many jobs with an image that cannot be pulled cause only one attempt.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -57,17 +57,17 @@ class ImagePuller(Supervised):
         self._failures: dict[str, _Failure] = {}
 
     def begin(self) -> None:
-        """Pull what jobs wait for since before."""
+        """Start the pulls that jobs already wait for."""
         self._runtime.board.pulls.clear()
         self._take_up()
 
     def teardown(self) -> None:
-        """End all pulls; what they have so far is removed."""
+        """End all pulls and remove what they have so far."""
         for pull in self._pulls.values():
             pull.end()
 
     def handle(self, message: object) -> None:
-        """Begin pulls, end those that nobody waits for, and let the jobs go on."""
+        """Start pulls, end those that no job waits for any more, and queue the jobs again."""
         match message:
             case ImagesAwaited():
                 self._take_up()
@@ -97,7 +97,7 @@ class ImagePuller(Supervised):
         self._runtime.board.pulls.pop(image, None)
 
     def _take_up(self) -> None:
-        """Begin the pulls that there is room for, in the order in which they were asked for."""
+        """Start as many pulls as may run at once, in the order of the requests."""
         now, awaited = self._runtime.clock.monotonic(), self._runtime.storage.queue.awaited_images()
         self._failures = {image: each for image, each in self._failures.items() if each.until > now}
         for image in awaited:
@@ -121,9 +121,9 @@ class ImagePuller(Supervised):
 
 
 class _Pull:
-    """One pull: it tells of itself in the logs of the jobs that wait for it, less and less often.
+    """One pull, which reports its progress in the logs of the waiting jobs, less and less often.
 
-    `run` is for the thread that pulls; `welcome` and `end` may come from others.
+    `run` is for the thread that pulls; `welcome` and `end` are for other threads.
     """
 
     def __init__(self, runtime: Runtime, image: str) -> None:
@@ -137,15 +137,15 @@ class _Pull:
         self._pause = _FIRST_PAUSE
 
     def end(self) -> None:
-        """Have `run` raise, soon, and leave nothing in the store."""
+        """Make `run` raise soon, and leave nothing in the store."""
         self._ended.set()
 
     def welcome(self) -> None:
-        """Have jobs that wait only now be told how far it is."""
+        """Report the progress to the jobs that have begun to wait meanwhile."""
         self._newcomers.set()
 
     def run(self) -> None:
-        """Pull the image. Raises VmError with what to do, and _NotAwaited after `end`."""
+        """Pull the image. Raises VmError, whose message says what to do, and _NotAwaited after `end`."""
         keep_free = int(self._runtime.settings.pool.low_disk_gb * _GB)
         fetch = partial(
             self._runtime.images.fetch, self._image, keep_free=keep_free, progress=self._progress, check=self._check
@@ -184,7 +184,7 @@ class _Pull:
         return self._runtime.storage.queue.awaiting(self._image)
 
     def _tell(self, line: str, jobs: Iterable[AwaitingJob]) -> None:
-        """Write a line into the logs of jobs; one that cannot be written costs the line."""
+        """Write a line into the logs of jobs; a log that cannot be written goes without."""
         for job in jobs:
             self._told.add(job.job_id)
             with suppress(OSError), self._runtime.storage.logs.writer(job.build_uuid, job.uuid, job.attempt) as log:

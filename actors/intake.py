@@ -1,4 +1,4 @@
-"""From a pipeline's IR to the jobs that the storage takes in. Pure."""
+"""Planning of a pipeline's IR into jobs for the storage. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["PlannedBuild", "plan_jobs"]
 
 @dataclass(frozen=True, slots=True)
 class PlannedBuild:
-    """The jobs of a build in DAG creation order, and its time-out in seconds where the pipeline sets one."""
+    """The jobs of a build in DAG creation order, and its time-out in seconds if the pipeline sets one."""
 
     jobs: tuple[NewJob, ...]
     timeout_seconds: int | None

@@ -1,4 +1,4 @@
-"""The way to an attempt's VM: an SSH connection, made again when it is lost, given up when nobody wants it."""
+"""The SSH connection to an attempt's VM: made again when it is lost, until it is abandoned."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ _RECONNECT_WAITS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class Abandoned(Exception):
-    """The actor no longer wants the step that was under way."""
+    """The actor has abandoned the step that was under way."""
 
 
 class Link:
-    """The connection to one VM. One thread at a time connects and uses it; any thread may `disconnect` or `abandon`."""
+    """The connection to one VM.
+
+    One thread at a time connects and uses it; any thread may `disconnect` or `abandon`.
+    """
 
     def __init__(self, provider: vms.Provider, clock: Clock, vm_id: str) -> None:
         self._provider = provider
@@ -35,16 +38,16 @@ class Link:
 
     @property
     def abandoned(self) -> bool:
-        """Whether nobody wants the VM any more."""
+        """True once `abandon` was called."""
         return self._abandoned.is_set()
 
     def check(self) -> None:
-        """Raise Abandoned where nobody wants the VM any more."""
+        """Raise Abandoned if the link is abandoned."""
         if self._abandoned.is_set():
             raise Abandoned
 
     def pause(self, seconds: float) -> None:
-        """Wait so long. Raises Abandoned at once when nobody wants the VM any more."""
+        """Wait. Raises Abandoned at once when the link is abandoned."""
         if self._abandoned.wait(seconds):
             raise Abandoned
 
@@ -65,7 +68,7 @@ class Link:
         raise Abandoned
 
     def connected(self) -> vms.Connection:
-        """Return the connection that there is, or make one. Raises VmLost, VmError or Abandoned."""
+        """Return the open connection, or make one. Raises VmLost, VmError or Abandoned."""
         connection = self._connection
         if connection is not None and connection.alive:
             return connection
@@ -73,7 +76,10 @@ class Link:
         return self.connect()
 
     def reconnect(self) -> None:
-        """Connect again for as long as the VM lives and does not refuse for good. Raises VmLost or Abandoned."""
+        """Connect again, with pauses, while the VM is alive.
+
+        Raises VmLost if the VM is gone or does not answer in the end, and Abandoned.
+        """
         self.disconnect()
         for wait in _RECONNECT_WAITS:
             self.check()
@@ -92,7 +98,7 @@ class Link:
         raise vms.VmLost(message)
 
     def disconnect(self) -> None:
-        """Close the connection, or make who waits for the VM to answer on it give up."""
+        """Close the connection, and abort one that is being made."""
         with self._lock:
             connection, self._connection = self._connection, None
             knocking, self._knocking = self._knocking, None
@@ -103,6 +109,6 @@ class Link:
             connection.close()
 
     def abandon(self) -> None:
-        """Make whoever uses the VM stop, soon, and nobody begin to. Idempotent."""
+        """Make the current use of the VM end soon, and refuse further use. Idempotent."""
         self._abandoned.set()
         self.disconnect()

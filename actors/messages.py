@@ -1,4 +1,4 @@
-"""Everything that actors say to each other. Calls go down; events go up and nobody waits for them."""
+"""The messages between actors. Calls go down; events go up, and no actor waits for them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TaskDone:
-    """A worker thread finished what an actor gave it."""
+    """Worker thread to its actor: the task is done."""
 
     task: str
     result: object
@@ -56,7 +56,7 @@ class TaskDone:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailed:
-    """A worker thread could not do what an actor gave it."""
+    """Worker thread to its actor: the task raised an error."""
 
     task: str
     error: Exception
@@ -64,7 +64,7 @@ class TaskFailed:
 
 @dataclass(frozen=True, slots=True)
 class Undertake:
-    """Timer to an actor: give this to a worker thread, for which there was none before."""
+    """Timer to an actor: run this task, for which the host had no thread before."""
 
     task: str
     function: Callable[[], object]
@@ -72,7 +72,10 @@ class Undertake:
 
 @dataclass(frozen=True, slots=True)
 class ChildStopped:
-    """Child to parent: the child is gone, wanted or not; ``held_up``: it could not begin, which passes by itself."""
+    """Child to parent: the child has ended, for whatever reason.
+
+    ``held_up`` means that it could not begin, for a reason that passes by itself.
+    """
 
     urn: str
     held_up: bool = False
@@ -88,7 +91,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class QueueTimedOut:
-    """Pool to root to build supervisor: this job has waited for a VM too long; ``why`` is a sentence."""
+    """Pool to root to build supervisor: this job has waited too long for a VM; ``why`` is a sentence."""
 
     build_id: int
     job_id: int
@@ -102,7 +105,7 @@ class ImagesAwaited:
 
 @dataclass(frozen=True, slots=True)
 class ImageFailed:
-    """Image puller to root to build supervisor: this job's image cannot be had; ``why`` is a sentence."""
+    """Image puller to root to build supervisor: this job's image cannot be pulled; ``why`` is a sentence."""
 
     build_id: int
     job_id: int
@@ -111,7 +114,7 @@ class ImageFailed:
 
 @dataclass(frozen=True, slots=True)
 class CacheHit:
-    """Pool to root to build supervisor: this job has passed by what an earlier build left, and needs no VM."""
+    """Pool to root to build supervisor: this job has passed on a cache hit and needs no VM."""
 
     build_id: int
     job_id: int
@@ -126,7 +129,10 @@ class Planted:
 
 @dataclass(frozen=True, slots=True)
 class CancelBuild:
-    """Root to build supervisor; ``recorded`` is set once the cancel of every waiting job is in the storage."""
+    """Root to build supervisor: cancel the build.
+
+    ``recorded`` is set once the cancel of every waiting job is in the storage.
+    """
 
     build_id: int
     recorded: threading.Event
@@ -140,22 +146,22 @@ class BuildTimedOut:
 
 
 ForBuild = Granted | QueueTimedOut | ImageFailed | CacheHit | CancelBuild | BuildTimedOut
-"""What root passes on to the supervisor of the build that it is about."""
+"""The messages that root passes on to the supervisor of their build."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepTimedOut:
-    """Timer to job actor: the command's time is up, and its VM has had the time to end it."""
+    """Timer to job actor: the command's time is up, and its VM has had time to end it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """Timer to job actor: a command that was to be ended should be dead."""
+    """Timer to job actor: a command that is being killed should be dead by now."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureDisk:
-    """Timer to job actor: look how much the VM has written."""
+    """Timer to job actor: measure the VM's disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +174,7 @@ class JobChanged:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Build supervisor to root: nothing runs here after the ``received``-th message that you sent me."""
+    """Build supervisor to root: nothing runs here, after the ``received``-th message from root."""
 
     build_id: int
     urn: str
@@ -178,7 +184,7 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """To a pool: there is more that waits for a VM, or there was: scheduled jobs, or builds to be rendered."""
+    """To a pool: look at the queue again, there may be more scheduled jobs, or builds to be rendered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +196,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Recount:
-    """To the pool: look in the storage who holds what, in case that a message was lost."""
+    """To the pool: resync the held leases with the storage, because messages may have been lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,17 +206,17 @@ class Refill:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """To the pools: give out no more VMs."""
+    """To the pools: grant no more VMs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Timer to root: look for what is kept no longer."""
+    """Timer to root: apply the retention rules, and verify the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Timer to root, and root to the pools: see what other processes ask for in the storage."""
+    """Timer to root, and root to its actors: poll the storage for requests of other processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,12 +228,12 @@ class MakeRoom:
 
 @dataclass(frozen=True, slots=True)
 class Reap:
-    """Timer to root: destroy what no live lease names."""
+    """Timer to root: run the reaper."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """To the hub: set ``changed`` whenever something about the job's log or state changes."""
+    """To the hub: set ``changed`` whenever the job's log or state changes."""
 
     job_uuid: str
     changed: threading.Event
@@ -235,7 +241,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """To the hub: this reader has gone."""
+    """To the hub: this reader is gone."""
 
     job_uuid: str
     changed: threading.Event

@@ -1,4 +1,4 @@
-"""What the actors tell of themselves to who watches the service: figures for Prometheus, with names that tell units."""
+"""Prometheus metrics of the engine. Each name includes its unit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ACTORS = ("BuildSupervisor", "ImagePuller", "JobActor", "LeasePool", "LogHub", 
 
 
 class Observations(Collector):
-    """What happened since the process began. Safe in any thread."""
+    """Metrics of the events since the process began. Safe in any thread."""
 
     def __init__(self) -> None:
         self._builds = Histogram(
@@ -64,7 +64,7 @@ class Observations(Collector):
             labelnames=("result", "error"),
             registry=None,
         )
-        for error in _TO_BLAME:  # a counter that begins with its first event tells Prometheus of no increase
+        for error in _TO_BLAME:  # Prometheus sees no increase in a counter that first appears with its first event
             self._attempts.labels("failed", error)
             self._attempts.labels("retried", error)
         self._leases = Histogram(
@@ -112,7 +112,7 @@ class Observations(Collector):
 
     @contextmanager
     def making(self) -> Iterator[None]:
-        """Time the making of a VM, or count that it failed, unless for want of what it was to start from."""
+        """Time the creation of a VM, or count its failure, unless its image or snapshot is missing."""
         began = time.perf_counter()
         try:
             yield
@@ -123,20 +123,20 @@ class Observations(Collector):
         self._making.observe(time.perf_counter() - began)
 
     def image(self, *, pulled: bool) -> None:
-        """Count an image that jobs waited for."""
+        """Count the pull of an image that jobs waited for."""
         self._pulls.labels("pulled" if pulled else "failed").inc()
 
     def granted(self, waited: float) -> None:
-        """Note how many seconds a job waited for the VM that it gets."""
+        """Observe how many seconds a job waited for its VM."""
         self._waits.observe(waited)
 
     def attempted(self, state: JobState, ending: Ending) -> None:
-        """Note an attempt that took its job to a state."""
+        """Count an attempt that moved its job to a state."""
         result = "retried" if state is JobState.SCHEDULED else state.value
         self._attempts.labels(result, ending.outcome.error_code or _NO_ERROR).inc()
 
     def ended(self, lease: Lease) -> None:
-        """Note a lease that a job gave back."""
+        """Count a lease that a job returned: its price and its times."""
         self._cents.inc(lease.amount_cents)
         if lease.finished_at is None:
             return
@@ -145,46 +145,46 @@ class Observations(Collector):
             self._runs.observe(max(0.0, (lease.finished_at - lease.started_at).total_seconds()))
 
     def built(self, build: Build) -> None:
-        """Note a build whose jobs have all ended."""
+        """Observe the duration of a build whose jobs have all ended."""
         if build.finished_at is not None:
             seconds = (build.finished_at - build.created_at).total_seconds()
             self._builds.labels(build.state.value).observe(max(0.0, seconds))
 
     def rendered(self, error: str | None = None) -> None:
-        """Note a build that has a plan, or why it has none."""
+        """Count a build that has a plan, or the error code because of which it has none."""
         self._renders.labels(error or _NO_ERROR).inc()
 
     def hit(self) -> None:
-        """Note a job that the cache had."""
+        """Count a cache hit."""
         self._hits.inc()
 
     def stored(self) -> None:
-        """Note a result that the cache has from here on."""
+        """Count a result that was stored in the cache."""
         self._stored.inc()
 
     def restarted(self, actor: str) -> None:
-        """Note an actor of a class that died and has a successor."""
+        """Count the restart of an actor of a class."""
         self._restarts.labels(actor).inc()
 
     def verified(self, discrepancies: int) -> None:
-        """Note what was wrong in the ledger."""
+        """Set the number of discrepancies in the ledger."""
         self._discrepancies.set(discrepancies)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield them all."""
+        """Yield all metrics."""
         for observed in vars(self).values():
             yield from observed.collect()
 
 
 class EngineGauges(Collector):
-    """How the actors are at the moment of asking."""
+    """Gauges of the settings and the actors, read when Prometheus asks."""
 
     def __init__(self, configuration: Configuration, drops: Drops) -> None:
         self._configuration = configuration
         self._drops = drops
 
     def collect(self) -> Iterator[Metric]:
-        """Look, without asking any actor."""
+        """Yield the gauges, without a call to any actor."""
         pool = self._configuration.settings.pool
         warm = pool.warm + sum(pool.warm_images.values())
         yield GaugeMetricFamily("ci_daemon_vms_max", "VMs that jobs may hold at once.", value=pool.host().vms)

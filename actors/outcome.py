@@ -1,4 +1,4 @@
-"""What the end of an attempt means for its job. Pure (engine.md, "States"; pipeline-ir.md, "runner_args")."""
+"""The outcome of an attempt for its job. Pure (engine.md, "States"; pipeline-ir.md, "runner_args")."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LOOK_SOONEST, _LOOK_LATEST = 1.0, 15.0
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why an attempt ended other than by its command's exit; ``service`` faults are tried again, unbilled."""
+    """The reason why an attempt failed, other than its exit code; ``service`` faults are retried unbilled."""
 
     code: str
     message: str
@@ -53,7 +53,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The time that a command has from its start, in seconds, and the fault of whoever takes longer."""
+    """The time that a command has from its start, in seconds, and the fault if it takes longer."""
 
     seconds: float
     fault: Fault
@@ -61,7 +61,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """Bytes that a VM has written, and bytes that the host's disk has left; whether that VM is what fills it."""
+    """Bytes that a VM has written, and bytes free on the host; ``fills_host`` if it is that VM's fault."""
 
     written: int
     free: int
@@ -70,9 +70,10 @@ class DiskUse:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What is to be recorded of an attempt that is over. A retry may begin when ``backoff_seconds`` are over.
+    """The result of an attempt, to be recorded.
 
-    ``held_seconds`` is for how long the VM is to be held for somebody to look into it, where nobody cancels the job.
+    A retry may begin after ``backoff_seconds``. The VM is held for ``held_seconds``, so that the user can look into it,
+    unless the job is canceled.
     """
 
     event: JobEvent
@@ -87,25 +88,28 @@ class Ending:
 
     @property
     def soft_failed(self) -> bool:
-        """Whether the job's policy forgives that it ended badly."""
+        """True if the job's policy forgives its failure."""
         return bool(self.outcome.soft_failed)
 
     @property
     def satisfies(self) -> bool:
-        """Whether dependents may go on."""
+        """True if dependents may run."""
         return self.event is JobEvent.PASSED or self.soft_failed
 
     def without_disk(self, why: str) -> Ending:
-        """Return the same ending of a job whose disk could not be kept: nobody can build in it, so it cannot pass."""
+        """Return the same ending of a job whose disk could not be kept.
+
+        Dependents cannot build in it, so the job fails if it would have satisfied them.
+        """
         if not self.satisfies:
             return self
         outcome = outcome_of(Fault("snapshot_failed", why), self.outcome.exit_code)
         return replace(self, event=JobEvent.FAILED, outcome=outcome)
 
     def stopped(self, timeout: Fault | None) -> Ending:
-        """Return the same ending of a job that was stopped meanwhile: for a time-out, else canceled.
+        """Return the same ending of a job that was stopped: by ``timeout`` if given, else by a cancel.
 
-        The step's own time-out may be a soft failure. The build's is none: a build without time left does not pass.
+        A step's time-out may be a soft failure. A build's is not: a build that ran out of time does not pass.
         """
         soft = self.soft_failed and timeout is not None and timeout.code != _BUILD_TIMEOUT
         outcome = outcome_of(timeout, self.outcome.exit_code, soft_failed=soft)
@@ -113,18 +117,18 @@ class Ending:
 
 
 def outcome_of(fault: Fault | None, exit_code: int | None = None, *, soft_failed: bool = False) -> Outcome:
-    """Return what is to be recorded of an end that ``fault`` explains, where it does."""
+    """Return the outcome to record, with the code and message of ``fault`` if there is one."""
     code, message = (fault.code, fault.message) if fault else (None, None)
     return Outcome(exit_code, code, message, soft_failed)
 
 
 def build_timeout(build: Build) -> Fault:
-    """Say that a build's time is up."""
+    """Return the fault of a build's time-out."""
     return Fault(_BUILD_TIMEOUT, f"the build's time-out of {build.timeout_seconds} s is over")
 
 
 def limit_of(step_seconds: int, build: Build, started_at: datetime) -> Limit:
-    """Return what a command that starts at this moment may take: its step's time, or what is left of its build's.
+    """Return the limit of a command that starts now: its step's time, or what is left of its build's.
 
     A build's time begins with its first command.
     """
@@ -141,14 +145,14 @@ def timed_out_with_build(job: Job) -> bool:
 
 
 def timeout_on_record(job: Job) -> Fault | None:
-    """Return the time-out for which a job is being ended, as the storage has it."""
+    """Return the recorded time-out for which a job is being ended, or None."""
     if job.state is not JobState.TIMING_OUT:
         return None
     return Fault(job.error_code or "internal_error", job.error_message or "")
 
 
 def fault_of(error: Exception) -> Fault:
-    """Say what an error of a step means for its job (engine.md, "States": the list of error codes)."""
+    """Return the fault that an error of a step means for its job (engine.md, "States": ``error_code``)."""
     match error:
         case vms.ImageNotFound():
             return Fault("image_not_found", str(error))
@@ -171,7 +175,7 @@ def fault_of(error: Exception) -> Fault:
 
 
 def disk_fault(use: DiskUse, shape: Shape) -> Fault | None:
-    """Tell whether a VM has filled its disk, or is the one that fills the host's."""
+    """Return the fault of a VM that has filled its disk, or that fills the host's; else None."""
     if use.written >= shape.disk_gb * _GB * _NEARLY_FULL:
         return Fault("disk_full", f"the job filled its disk of {shape.disk_gb} GB; ask for more with disk_gb")
     if use.fills_host:
@@ -181,23 +185,23 @@ def disk_fault(use: DiskUse, shape: Shape) -> Fault | None:
 
 
 def may_have_filled(looked: DiskUse | None, free: int, shape: Shape) -> bool:
-    """Tell, from what the host's disk has lost since a VM's was ``looked`` at, whether it is worth another look.
+    """Tell, from the host's ``free`` bytes, whether a VM may have filled its disk since ``looked``.
 
-    That is a system call, where a look reads the names of all that the VM has written.
+    This costs one system call, while a measurement reads the names of all files that the VM has written.
     """
     return looked is None or looked.written + looked.free - free >= shape.disk_gb * _GB * _NEARLY_FULL
 
 
 def seconds_to_full(use: DiskUse, shape: Shape, *, min_free: int) -> float:
-    """Return when to look again: before even a fast writer can have filled the disk, but not all the time."""
+    """Return the seconds to the next measurement: before a fast writer fills the disk, but not too often."""
     room = min(shape.disk_gb * _GB - use.written, use.free - min_free)
     return min(max(room / _FAST_WRITER, _LOOK_SOONEST), _LOOK_LATEST)
 
 
 def ending_of_exit(exit_code: int | None, job: Job, fault: Fault | None, *, lost_before: int = 0) -> Ending:
-    """Judge an attempt whose command ended by itself or was killed for ``fault``.
+    """Return the ending of an attempt whose command ended by itself or was killed for ``fault``.
 
-    ``lost_before`` counts the earlier attempts that were lost to the service and are not the job's to answer for.
+    ``lost_before`` counts the earlier attempts that the service lost; they do not use up the job's own retries.
     """
     if exit_code == 0 and fault is None:
         return Ending(JobEvent.PASSED, Outcome(exit_code))
@@ -207,7 +211,7 @@ def ending_of_exit(exit_code: int | None, job: Job, fault: Fault | None, *, lost
 
 
 def ending_of_fault(fault: Fault, job: Job, *, lost_before: int, retries: int) -> Ending:
-    """Judge an attempt that never came to its command's end."""
+    """Return the ending of an attempt that failed before its command ended."""
     again = fault.service and lost_before < retries
     return Ending(
         JobEvent.RETRY if again else JobEvent.FAILED,
@@ -217,12 +221,12 @@ def ending_of_fault(fault: Fault, job: Job, *, lost_before: int, retries: int) -
 
 
 def forgiven(job: Job) -> bool:
-    """Tell whether an end that no command's exit came to is a soft failure of the job."""
+    """Tell whether a failure without an exit code is a soft failure of the job."""
     return _covers(job.soft_fail_policy, None)
 
 
 def _retries(exit_code: int, job: Job, retried: int) -> bool:
-    """Tell whether the job's retry policy asks for another attempt after ``retried`` of them."""
+    """Tell whether the job's retry policy asks for another attempt after ``retried`` retries."""
     policy = job.retry_policy
     limit = policy.get("limit") if policy is not None else 0
     return _covers(policy, exit_code) and isinstance(limit, int) and retried < limit
@@ -234,7 +238,7 @@ def _backoff(policy: Mapping[str, object] | None) -> int:
 
 
 def _covers(policy: Mapping[str, object] | None, exit_code: int | None) -> bool:
-    """Tell whether a policy speaks of this exit code; one that lists none speaks of every failure."""
+    """Tell whether a policy covers this exit code; a policy that lists none covers every failure."""
     if policy is None:
         return False
     codes = policy.get("exit_codes")

@@ -1,4 +1,4 @@
-"""The lease pool: who gets the next VM, and how many there may be (engine.md, "Actors" and "Leases")."""
+"""The lease pool: grants VMs to jobs, within the caps (engine.md, "Actors" and "Leases")."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ _OVERDUE_AT_ONCE = 20
 class LeasePool(Supervised):
     """Grants VMs to scheduled jobs, fairly and within the caps, and keeps some warm.
 
-    The queue is the storage: jobs in state ``scheduled``. A waiting job therefore costs neither thread nor memory here.
-    Nothing is polled: one alarm stands at the next instant at which something is due in the queue.
+    The queue is the storage: jobs in state ``scheduled``. So a waiting job costs neither thread nor memory here.
+    The queue is not polled: one alarm is set to the next instant at which something in it is due.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -73,7 +73,7 @@ class LeasePool(Supervised):
         return self._runtime.settings.pool
 
     def begin(self) -> None:
-        """Take over what an earlier pool left: leases that jobs hold, warm VMs that still live, and who used what."""
+        """Take over from an earlier pool: leases that jobs hold, warm VMs that are alive, recent usage."""
         self._holdings = recollect(self._runtime.storage, self._runtime.clock)
         for lease in self._runtime.storage.leases.live():
             if lease.build_id is not None:
@@ -87,12 +87,12 @@ class LeasePool(Supervised):
         self._serve()
 
     def teardown(self) -> None:
-        """Let nothing come that nobody waits for."""
+        """Cancel the alarm."""
         if self._alarm is not None:
             self._alarm.cancel()
 
     def handle(self, message: object) -> None:
-        """Grant, take back, refill."""
+        """Grant VMs, take them back, refill the warm ones."""
         match message:
             case Demand():
                 self._serve()
@@ -130,7 +130,7 @@ class LeasePool(Supervised):
                 self._runtime.timer.tell_after(_WARM_AGAIN, self.actor_ref, Refill())
 
     def _serve(self) -> None:
-        """Do what is due: end back-offs, grant, end what waited too long, refill; then wait for what is due next."""
+        """Do what is due: end back-offs, grant, time out, refill. Then set the alarm for what is next."""
         soonest = self._runtime.storage.queue.wake()
         obstacle = self._obstacle()
         if obstacle is None:
@@ -155,7 +155,7 @@ class LeasePool(Supervised):
             self._alarm = self._runtime.timer.tell_after(seconds, self.actor_ref, Demand())
 
     def _obstacle(self) -> str | None:
-        """Say what keeps every job from a VM, and have room made where that is the host's disk."""
+        """Return what keeps every job from a VM, or None; ask root to make room if the disk is short."""
         self._drained = self._is_drained()
         if self._draining:
             return "the service is draining"
@@ -170,7 +170,7 @@ class LeasePool(Supervised):
         return self._runtime.storage.switches.drained_since() is not None
 
     def _await_images(self) -> None:
-        """Have the jobs whose image is not there wait for that, and not for VMs, which others can have meanwhile."""
+        """Let jobs whose image is missing wait for the image, outside the queue, so that others get VMs."""
         queue = self._runtime.storage.queue
         if not (named := queue.images()):
             return
@@ -179,7 +179,7 @@ class LeasePool(Supervised):
                 post(self._runtime.crew.images, ImagesAwaited())
 
     def _grant(self) -> Waiting:
-        """Give VMs to jobs in their turns for as long as the very next one fits; say what then keeps it from one."""
+        """Grant VMs in fair order until the next job does not fit; return what keeps the jobs waiting."""
         queue, now = self._runtime.storage.queue, self._runtime.clock.monotonic()
         if (crowded := crowd(self._holdings, self._settings.host())) is not None:
             return crowded
@@ -200,12 +200,12 @@ class LeasePool(Supervised):
 
     def _grant_to(self, job: QueuedJob) -> None:
         runtime = self._runtime
-        if take_hit(runtime, job.job_id):  # another build has stored it since
+        if take_hit(runtime, job.job_id):  # another build has stored the result meanwhile
             post(runtime.crew.root, CacheHit(job.build_id, job.job_id))
             return
         image = runtime.images.resolve(job.image)
         if not runtime.images.use(image) and job.image is not None and job.parent_snapshot_job_id is None:
-            self._await_images()  # it was removed since the queue was looked through
+            self._await_images()  # the image was removed after the queue was checked
             return
         warm = self._warm.fitting(job, image)
         lease = runtime.storage.leases.assign(
@@ -228,7 +228,7 @@ class LeasePool(Supervised):
         post(runtime.crew.root, Granted(job.build_id, lease))
 
     def _end_overdue(self, waiting: Waiting) -> datetime | None:
-        """Have jobs end that waited too long; return when the next one may have. Time without a service counts not."""
+        """Time out jobs that waited too long; return when the next may be due. Downtime is excluded."""
         timeout, queue, now = self._settings.queue_timeout, self._runtime.storage.queue, self._runtime.clock.now()
         since = queue.oldest() if timeout else None
         if since is None:
@@ -248,7 +248,7 @@ class LeasePool(Supervised):
             self._holdings.hold(lease.id, lease.organization_id, lease.shape, since)
 
     def _recount(self) -> None:
-        """Read which leases jobs hold, whatever news of them was lost on the way to a pool that died."""
+        """Resync the held leases with the storage: messages to a pool that died are lost."""
         leases = held_by_jobs(self._runtime.storage)
         for lease_id in self._holdings.leases - leases.keys():
             self._holdings.let_go(lease_id, self._runtime.clock.monotonic())
@@ -256,13 +256,13 @@ class LeasePool(Supervised):
             self._hold(leases[lease_id])
 
     def _tell_again(self, job_id: int, lease: Lease) -> None:
-        """Tell of a grant that may have been told to nobody; to know it already does no harm."""
+        """Repeat a grant whose message may have been lost; a duplicate does no harm."""
         job = self._runtime.storage.jobs.get(job_id)
         if job is not None and job.state is JobState.ASSIGNED:
             post(self._runtime.crew.root, Granted(job.build_id, lease))
 
     def _refill(self) -> None:
-        """End warm VMs that nobody wants, and make missing ones, one a core at a time, where the host has room."""
+        """Destroy unwanted warm VMs, and make missing ones, one per core at a time, if the host has room."""
         wanted = self._wanted()
         for lease in self._warm.unwanted(wanted):
             self._warm.remove(lease.id)
@@ -274,13 +274,13 @@ class LeasePool(Supervised):
             self.work(image, partial(make_warm, self._runtime, image))
 
     def _wanted(self) -> Counter[str]:
-        """Return how many warm VMs the owner wants of which images; the default one may change at any time."""
+        """Return how many warm VMs are wanted of each image; the default image may change at any time."""
         resolve = self._runtime.images.resolve
         wanted = Counter({resolve(None): self._settings.warm})
         wanted.update({resolve(name): count for name, count in self._settings.warm_images.items()})
         return wanted
 
     def _make_way(self) -> None:
-        """Give up the warm VMs that the host has no room for beside what jobs hold: no job waits for their end."""
+        """Destroy the warm VMs that exceed the host's caps beside the jobs' VMs. No job waits for that."""
         for lease in self._warm.give_up(self._settings.host().excess(self._holdings.load(), self._warm.count)):
             self.work(_DESTROY, partial(destroy_warm, self._runtime, lease))

@@ -1,8 +1,8 @@
-"""Clean-up of what nothing names any more. Runs on worker threads of the root supervisor, at start and every minute.
+"""The reaper: removes the VMs, snapshots, files and rows that nothing names any more.
 
-Whatever the service makes, its row is written first and goes last. So of two lists taken one after the other, things
-and then rows, the second names everything of the first that is wanted; and of rows and then things, what the first
-names and the second lacks is lost, unless somebody is still making it.
+Runs on worker threads of the root supervisor, at start and every minute. A row is written before its resource is made,
+and removed after it. So to find orphans, list resources first, then rows: a resource without a row is an orphan. To
+find lost resources, list rows first: a row without a resource is lost, unless the resource is still being made.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _log = logging.getLogger(__name__)
 _GB = 2**30
 
 _SETTLED = timedelta(hours=1)
-"""An age at which nobody is still at work on what has no row yet, or on a VM that no job waits for."""
+"""Age at which a file without a row, or a VM without a job, is no longer being made."""
 
 _UNUSED = timedelta(hours=3)
-"""Longer than the services of one image store take to note what each of them uses (see `expire`)."""
+"""Longer than services that share an image store take to record the images they use (see `expire`)."""
 
 
 def reap(runtime: Runtime) -> None:
-    """Take every VM, snapshot, file and row that nothing names; what cannot be taken is for the next round."""
+    """Remove every VM, snapshot, file and row that nothing names; the next round repeats what fails."""
     vms, snapshots = (end_holds, _reap_vms, _reap_leases), (_reap_snapshots, _reap_snapshot_rows)
     for chore in (*vms, *snapshots, _reap_sources, _reap_images, sweep):
         try:
@@ -48,7 +48,7 @@ def reap(runtime: Runtime) -> None:
 
 
 def reap_unborn(runtime: Runtime) -> None:
-    """Remove what an earlier process kept for builds that it did not live to make. Before anybody makes builds."""
+    """Remove the source archives of builds that an earlier process did not create. Before the API starts."""
     try:
         _reap_sources(runtime, settled=timedelta())
     except (DatabaseUnavailable, OSError) as error:
@@ -56,13 +56,13 @@ def reap_unborn(runtime: Runtime) -> None:
 
 
 def let_go(runtime: Runtime) -> None:
-    """End the holds that are over, and the VMs of jobs that are, where nobody holds them."""
+    """End the holds that are over, and destroy the VMs of finished jobs that are not held."""
     end_holds(runtime)
     _reap_leases(runtime)
 
 
 def sweep(runtime: Runtime) -> None:
-    """Free the disks and sources of builds that are over, and what the cache holds beyond its budget."""
+    """Free the disks and sources of finished builds, and what the cache holds beyond its budget."""
     storage = runtime.storage
     evict(storage, runtime.provider, runtime.settings.cache.max_bytes)
     free_disks(storage, runtime.provider)
@@ -75,7 +75,7 @@ def sweep(runtime: Runtime) -> None:
 
 
 def make_room(runtime: Runtime, lacking: int) -> None:
-    """Free what the host's disk can do without, for it lacks ``lacking`` bytes."""
+    """Free cached and unneeded disks and unused images, since the host's disk lacks ``lacking`` bytes."""
     _log.info("the host's disk lacks %.1f GB: what is not needed goes", lacking / _GB)
     evict(runtime.storage, runtime.provider, runtime.settings.cache.max_bytes, room=lacking)
     sweep(runtime)
@@ -83,7 +83,7 @@ def make_room(runtime: Runtime, lacking: int) -> None:
 
 
 def expire(runtime: Runtime) -> None:
-    """Remove the logs and artifacts that are kept no longer, and those that the storage knows nothing of."""
+    """Remove expired images, logs and artifacts, and log and artifact files that have no row."""
     _retire_images(runtime)
     storage, now = runtime.storage, runtime.clock.now()
     gone = retention.expire(storage, runtime.settings.retention, now)
@@ -111,7 +111,7 @@ def _reap_vms(runtime: Runtime) -> None:
 
 
 def _reap_leases(runtime: Runtime) -> None:
-    """End the leases whose job is over and that nobody holds, and those that no job has and whose VM none can have."""
+    """End the leases of finished jobs that are not held, of finished renders, and of lost warm VMs."""
     leases = runtime.storage.leases
     for lease in leases.live():
         if lease.build_id is not None:
@@ -128,7 +128,7 @@ def _reap_leases(runtime: Runtime) -> None:
 
 
 def _reap_snapshots(runtime: Runtime) -> None:
-    """Remove the snapshots that no row names, over and over while some go: one may stand on another."""
+    """Remove the snapshots that no row names, repeatedly, because one may be based on another."""
     kept = set(runtime.provider.snapshots())
     strays = kept - {snapshot.name for snapshot in runtime.storage.snapshots.all()}
     removed: Iterable[str] = strays
@@ -140,7 +140,10 @@ def _reap_snapshots(runtime: Runtime) -> None:
 
 
 def _reap_snapshot_rows(runtime: Runtime) -> None:
-    """Forget the snapshots that the provider does not have, but of jobs whose lease lives: they are being made."""
+    """Remove the rows of snapshots that the provider lacks.
+
+    Those of jobs with a live lease stay, because their snapshot may be in the making.
+    """
     storage = runtime.storage
     rows = storage.snapshots.all()
     at_work = {lease.job_id for lease in storage.leases.live()}
@@ -152,19 +155,19 @@ def _reap_snapshot_rows(runtime: Runtime) -> None:
 
 
 def _reap_sources(runtime: Runtime, settled: timedelta = _SETTLED) -> None:
-    """Remove the source archives of at least an age that no build names."""
+    """Remove the source archives without a build that are older than ``settled``."""
     before = runtime.clock.now() - settled
     for name in runtime.storage.sources.remove_strays(before, runtime.storage.builds.by_uuid):
         _log.warning("the source archive %s belongs to no build and was removed", name)
 
 
 def _reap_images(runtime: Runtime) -> None:
-    """Remove what dead processes left in the image store."""
+    """Remove unfinished images of dead processes from the image store."""
     runtime.images.sweep()
 
 
 def _retire_images(runtime: Runtime, unused: timedelta | None = None) -> None:
-    """Remove the images that were pulled for jobs and that nobody has used for long, or for ``unused``."""
+    """Remove the images that were pulled for jobs and not used for ``unused``, or the configured time."""
     in_use = {lease.image for lease in runtime.storage.leases.live() if lease.image is not None}
     for snapshot in runtime.storage.snapshots.all():
         if (image := runtime.provider.snapshot_image(snapshot.name)) is not None:
@@ -174,7 +177,7 @@ def _retire_images(runtime: Runtime, unused: timedelta | None = None) -> None:
 
 
 def _is_over(runtime: Runtime, lease_id: int, job_id: int, attempt: int) -> bool:
-    """Tell whether a lease's job has ended, with nobody holding the VM, or gone on to another attempt and lease."""
+    """Tell whether a lease's job has ended without a hold on the VM, or has moved on to another attempt."""
     job = runtime.storage.jobs.get(job_id)
     if job is None or job.attempt != attempt:
         return True
@@ -184,13 +187,13 @@ def _is_over(runtime: Runtime, lease_id: int, job_id: int, attempt: int) -> bool
 
 
 def _is_rendered(runtime: Runtime, lease: Lease, build_id: int) -> bool:
-    """Tell whether a build needs the VM no more in which its rendering was begun, or was begun again in another."""
+    """Tell whether a build's render is over, or has started again in another VM."""
     render = runtime.storage.renders.get(build_id)
     return render is None or render.finished_at is not None or render.lease_id != lease.id
 
 
 def _is_lost(runtime: Runtime, lease: Lease) -> bool:
-    """Tell whether the VM of a lease that no job has is gone, or was never made."""
+    """Tell whether the VM of a lease without a job is gone, or was never made."""
     if lease.state is LeaseState.WARM:
         return not runtime.provider.alive(lease.uuid)
     return lease.created_at < runtime.clock.now() - _SETTLED

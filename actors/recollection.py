@@ -1,4 +1,4 @@
-"""What organizations hold and used of late, as the rows have it: for a pool that begins, and for who looks on."""
+"""Loading of the organizations' held VMs and recent usage, for a new pool and for the status commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["held_by_jobs", "monotonic", "recollect"]
 
 
 def recollect(storage: Storage, clock: Clock) -> Holdings:
-    """Return who holds what, and who used what of late."""
+    """Load the held VMs and the recent usage of all organizations."""
     holdings = Holdings()
     for use in storage.queue.past_use(timedelta(seconds=REMEMBERED)):
         began, ended = monotonic(clock, use.started_at), monotonic(clock, use.finished_at)
@@ -28,11 +28,11 @@ def recollect(storage: Storage, clock: Clock) -> Holdings:
 
 
 def held_by_jobs(storage: Storage) -> dict[int, Lease]:
-    """Return by row id the leases of VMs that are there for jobs, warm ones too: not those for renders."""
+    """Return the live leases for jobs, warm ones too, by row id; those of renders are left out."""
     return {lease.id: lease for lease in storage.leases.live() if lease.build_id is None}
 
 
 def monotonic(clock: Clock, instant: datetime | None) -> float:
-    """Return an instant of the past, None for now, as the monotonic clock would have had it."""
+    """Convert an instant of the past, None for now, to seconds of the monotonic clock."""
     age = 0.0 if instant is None else (clock.now() - instant).total_seconds()
     return clock.monotonic() - max(0.0, age)

@@ -23,9 +23,10 @@ _MOST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class RetentionSettings:
-    """Section ``[retention]``: how long logs, artifacts and the audit are kept. 0 days are for ever, 0 GB no budget.
+    """Section ``[retention]``: how long logs, artifacts and the audit are kept, and how many GB of them.
 
-    Over its budget a kind is removed from the build on that finished first. Builds and the ledger stay whatever goes.
+    0 days is for ever, 0 GB is no budget. Over budget, the builds that finished first lose their logs or artifacts.
+    Builds themselves and the ledger are always kept.
     """
 
     logs_days: int = 90
@@ -42,25 +43,25 @@ class RetentionSettings:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What goes of one kind: of so many builds, so many bytes."""
+    """The expired part of one kind: a number of builds, and of bytes."""
 
     builds: int = 0
     bytes: int = 0
 
     @classmethod
     def of(cls, parts: Iterable[Kept]) -> Share:
-        """Add up."""
+        """Return the sum of some parts."""
         sizes = [part.bytes for part in parts]
         return cls(len(sizes), sum(sizes))
 
     def __add__(self, other: Share) -> Share:
-        """Return both together."""
+        """Return the sum of both."""
         return Share(self.builds + other.builds, self.bytes + other.bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What went, or is to go, of each kind; ``audit`` counts entries."""
+    """The parts of each kind that were removed, or are due; ``audit`` counts entries."""
 
     logs: Share
     artifacts: Share
@@ -68,7 +69,7 @@ class Expired:
 
 
 def due(oldest_first: Iterable[Kept], before: datetime | None, excess: int) -> Iterator[Kept]:
-    """Yield what is to go: all from before an instant, and then more until ``excess`` bytes are saved."""
+    """Yield what is due: everything from before an instant, then more until ``excess`` bytes are freed."""
     for each in oldest_first:
         old = before is not None and each.finished_at < before
         if not old and excess <= 0:
@@ -79,7 +80,7 @@ def due(oldest_first: Iterable[Kept], before: datetime | None, excess: int) -> I
 
 
 def preview(storage: Storage, settings: RetentionSettings, now: datetime) -> Expired:
-    """Say what is due, and remove nothing."""
+    """Return what is due, without removing it."""
     logs, artifacts = _rules(storage, settings)
     audit = storage.audit.expirable(now - settings.audit_days * _DAY) if settings.audit_days else 0
     return Expired(Share.of(logs.due(now)), Share.of(artifacts.due(now)), audit)
@@ -94,7 +95,7 @@ def expire(storage: Storage, settings: RetentionSettings, now: datetime) -> Expi
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """How long one kind is kept, and how much of it."""
+    """The age limit and the budget of one kind."""
 
     retention: Retention
     days: int
@@ -115,7 +116,7 @@ class _Rule:
 
 
 def _rules(storage: Storage, settings: RetentionSettings) -> tuple[_Rule, _Rule]:
-    """Return the rules for each kind, having measured the logs of builds that finished since the last time."""
+    """Return the rule of each kind, after measuring the logs of builds that finished since the last time."""
     storage.log_retention.measure()
     return (
         _Rule(storage.log_retention, settings.logs_days, settings.logs_gb),

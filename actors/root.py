@@ -1,4 +1,4 @@
-"""The root supervisor: starts and stops every other actor, and restarts what died (engine.md, "Actors")."""
+"""The root supervisor: starts, stops and restarts the other actors (engine.md, "Actors")."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class _Child:
 
 
 class RootSupervisor(Supervised):
-    """Owns the addresses of all long-lived actors, and starts a build supervisor when its build first needs one.
+    """Owns the addresses of all long-lived actors, and starts build supervisors when they are needed.
 
-    A build whose jobs all wait needs none: it is rows in the storage until a lease or a cancel comes. A supervisor that
-    has nothing running says so and is stopped, unless a message to it is still on its way. Of those who come for less
-    than a lease only a few are there at a time (`Rounds`).
+    A build whose jobs all wait needs none: it is rows in the storage until a lease or a cancel comes. A supervisor with
+    nothing running says so and is stopped, unless a message to it is still on its way. At most 16 supervisors run only
+    for housekeeping (`Rounds`).
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -78,9 +78,9 @@ class RootSupervisor(Supervised):
         self._chores: set[str] = set()
 
     def begin(self) -> None:
-        """Start the hub and the pool, and a supervisor for every build that was under way.
+        """Start the long-lived actors, and a supervisor for every build that was under way.
 
-        Those of which no job has a VM take turns: there may be any number of them.
+        Builds without a VM take turns, because there may be any number of them.
         """
         crew, jobs = self._runtime.crew, self._runtime.storage.jobs
         crew.root = self.actor_ref
@@ -116,12 +116,12 @@ class RootSupervisor(Supervised):
         exception_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Have the process end: nobody is there to start another root."""
+        """Make the process end, because nothing starts another root."""
         self._runtime.give_up.set()
         super().on_failure(exception_type, exception_value, traceback)
 
     def handle(self, message: object) -> None:
-        """Pass messages to the build that they are about; look after the children."""
+        """Pass messages on to their build; supervise the children."""
         if isinstance(message, CancelBuild) and self._runtime.storage.renders.pending(message.build_id):
             post(self._runtime.crew.renders, message)
             return
@@ -146,7 +146,7 @@ class RootSupervisor(Supervised):
                 self._clean_up(message)
 
     def _clean_up(self, message: object) -> None:
-        """Free what is not needed, each kind of it on one worker at a time."""
+        """Start a clean-up chore on a worker thread."""
         match message:
             case Reap():
                 self._take_up("reap", reap)
@@ -157,13 +157,13 @@ class RootSupervisor(Supervised):
                 self._take_up("make room", partial(make_room, lacking=lacking))
 
     def _take_up(self, chore: str, function: Callable[[Runtime], None]) -> None:
-        """Have a chore done, unless somebody is at it."""
+        """Run a chore on a worker thread, unless it is running already."""
         if chore not in self._chores:
             self._chores.add(chore)
             self.work(chore, partial(function, self._runtime))
 
     def _look(self) -> None:
-        """Begin the cancels that the owner asks for with `ci-daemon build cancel`, end holds, and look again soon."""
+        """Poll the storage for cancels by `ci-daemon build cancel` and for holds that are over."""
         post(self._runtime.crew.pool, Look())
         post(self._runtime.crew.images, Look())
         post(self._runtime.crew.renders, Look())
@@ -188,18 +188,18 @@ class RootSupervisor(Supervised):
                 self._take_up("let go of VMs", let_go)
 
     def _start_pool(self) -> None:
-        """Start the pool; what others could not tell it before its address was known, it finds in the storage."""
+        """Start the pool. It finds in the storage what was sent before its address was known."""
         self._runtime.crew.pool = LeasePool.start(self._runtime)
         post(self._runtime.crew.pool, Recount())
 
     def _planted(self, build_id: int) -> None:
-        """See to a build that is there since: what it finds in the cache needs no VM, and so waits for none."""
+        """Wake the pool for a new build; if the build may hit the cache, start its supervisor in turn."""
         if self._runtime.storage.cache.may_hit(build_id):
             self._visit(build_id)
         post(self._runtime.crew.pool, Demand())
 
     def _pass_on(self, message: ForBuild) -> None:
-        """Give a message to its build's supervisor, who comes at once for a lease, and for anything else in turn."""
+        """Send a message to its build's supervisor: started at once for a lease, in turn for all else."""
         if isinstance(message, Granted) and message.build_id not in self._builds:
             self._supervise(message.build_id)
         if message.build_id not in self._builds:
@@ -215,7 +215,7 @@ class RootSupervisor(Supervised):
         post(child.address, message)
 
     def _visit(self, build_id: int, *messages: ForBuild) -> None:
-        """Have a supervisor look after a build, of which nothing runs, when it is that build's turn."""
+        """Start a supervisor, when its turn comes, for a build of which nothing runs."""
         if build_id not in self._builds:
             self._rounds.join(build_id, *messages)
             self._go_round()
@@ -238,9 +238,9 @@ class RootSupervisor(Supervised):
         self._builds[build_id] = _Child(BuildSupervisor.start(self._runtime, build_id))
 
     def _dismiss(self, idle: Idle) -> None:
-        """Stop a supervisor that has nothing to do; when its build is over, free what the build kept on disk.
+        """Stop an idle supervisor; if its build is over, free what the build kept on disk.
 
-        A predecessor's word does not count, nor one from before a message that is still on its way.
+        Ignored if it comes from a predecessor, or if a message to the supervisor is still on its way.
         """
         child = self._builds.get(idle.build_id)
         if child is None or child.address.actor_urn != idle.urn or child.sent != idle.received:
@@ -254,7 +254,10 @@ class RootSupervisor(Supervised):
             self.work("sweep", lambda: sweep(self._runtime))
 
     def _replace(self, urn: str, *, held_up: bool) -> None:
-        """Start a successor for a child that died; it finds its state in the storage. Being held up is no death."""
+        """Start a successor for a child that ended; it loads its state from the storage.
+
+        A child that was held up did not die, and is not counted.
+        """
         crew = self._runtime.crew
         if crew.hub is not None and crew.hub.actor_urn == urn:
             self._count_restart(LogHub, held_up=held_up)
@@ -275,7 +278,7 @@ class RootSupervisor(Supervised):
                     return
 
     def _replace_supervisor(self, build_id: int, *, held_up: bool) -> None:
-        """Start another supervisor for a build, but not for ever: a build that nobody can look after fails."""
+        """Start another supervisor for a build; fail the build after too many deaths."""
         if held_up:
             self._supervise(build_id)
             return
@@ -291,7 +294,7 @@ class RootSupervisor(Supervised):
             self.work("give up", lambda: give_up_build(self._runtime, build_id))
 
     def _count_restart(self, kind: type[Supervised], *, held_up: bool) -> None:
-        """Give up, and so end the process, when children die faster than restarting can help."""
+        """Count a restart; make the process end if children die faster than restarts can help."""
         if held_up:
             return
         now = self._runtime.clock.monotonic()

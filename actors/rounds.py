@@ -1,6 +1,6 @@
-"""Builds that want their supervisor for a moment and run nothing: looked after a few at a time, however many there are.
+"""The supervisor throttle: builds that run nothing get their supervisors a few at a time.
 
-A cancel of a thousand waiting builds, or the start of a service over as many, so takes no more threads and file handles
+So a cancel of a thousand waiting builds, or a start of the service with as many, takes no more threads and file handles
 than that of a few (engine.md, "Actors": threads and file handles grow with running jobs, never with queued ones).
 """
 
@@ -17,7 +17,7 @@ _AT_ONCE = 16
 
 
 class Rounds:
-    """Who is looked after and who waits for that, in the order in which they came. Of the root's thread alone."""
+    """The builds whose turn it is, and those that wait for it, first come first served. For root's thread."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, list[ForBuild]] = {}
@@ -28,19 +28,19 @@ class Rounds:
         return build_id in self._waiting
 
     def join(self, build_id: int, *messages: ForBuild) -> None:
-        """Have a build wait for its turn, with what its supervisor is to be told, each of it once."""
+        """Queue a build for its turn, with messages to its supervisor; duplicates are dropped."""
         told = self._waiting.setdefault(build_id, [])
         told += (message for message in messages if message not in told)
 
     def next(self) -> int | None:
-        """Return the build whose turn it is, None where enough have theirs, or none waits."""
+        """Return the build whose turn is next; None if enough have theirs, or none waits."""
         return next(iter(self._waiting), None) if len(self._begun) < _AT_ONCE else None
 
     def begin(self, build_id: int) -> list[ForBuild]:
-        """Begin a build's turn, which `leave` ends; return what its supervisor is to be told."""
+        """Begin a build's turn, which `leave` ends; return the messages to its supervisor."""
         self._begun.add(build_id)
         return self._waiting.pop(build_id)
 
     def leave(self, build_id: int) -> None:
-        """End the turn of a build that is looked after, or runs something and so counts no more among these."""
+        """End a build's turn, because it is done, or because it runs something and is not throttled."""
         self._begun.discard(build_id)

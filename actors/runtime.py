@@ -1,4 +1,4 @@
-"""What every actor of the live service is given: the storage, the provider, the clock, and the others' addresses."""
+"""The runtime that every actor gets: storage, provider, clock, settings, and the others' addresses."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ Address = pykka.ActorRef[Any]
 
 
 class Images(Protocol):
-    """Says which image a job starts from and what its maker gave it, pulls it, and keeps the store tidy."""
+    """The image store as actors see it: resolves, pulls and removes images."""
 
     def resolve(self, name: str | None) -> str:
-        """Return the image of the store that a job's image stands for; of no image, the default."""
+        """Return the stored image for the name in a job; the default image for None."""
         ...
 
     def stands_in(self, name: str, used: str) -> bool:
-        """Tell whether ``used`` is another image than the one that a job names."""
+        """Tell whether ``used`` is a substitute for the image that a job names."""
         ...
 
     def missing(self, names: Iterable[str]) -> Mapping[str, str]:
-        """Return the images that jobs of these names get and that are not there, by name."""
+        """Map each of the names whose image is missing to the image that its jobs would get."""
         ...
 
     def use(self, name: str) -> bool:
-        """Note that a job is to start from an image, which then stays for a while; False where it is not there."""
+        """Record that a job starts from an image, which keeps it for a while; False if it is missing."""
         ...
 
     def fetch(self, name: str, *, keep_free: int, progress: Callable[[str], None], check: Callable[[], None]) -> None:
@@ -59,7 +59,7 @@ class Images(Protocol):
         ...
 
     def retire(self, in_use: Collection[str], now: datetime, unused: timedelta | None = None) -> list[str]:
-        """Remove images that were pulled for jobs and not used for long, but those in use; return their names."""
+        """Remove images that were pulled for jobs, not used for long, and not in use; return their names."""
         ...
 
     def path(self, name: str) -> Path:
@@ -67,17 +67,17 @@ class Images(Protocol):
         ...
 
     def environment(self, name: str) -> Mapping[str, str]:
-        """Return the variables that an image's maker wants every program in it to have. Raises vms.ImageNotFound."""
+        """Return the environment variables that an image defines. Raises vms.ImageNotFound."""
         ...
 
     def sweep(self) -> None:
-        """Remove what dead processes have left of images that they were making."""
+        """Remove unfinished images of dead processes."""
         ...
 
 
 @dataclass(slots=True)
 class Crew:
-    """Where the long-lived actors are to be found right now. The root supervisor alone writes here."""
+    """The current addresses of the long-lived actors. Only the root supervisor writes here."""
 
     root: Address | None = None
     pool: Address | None = None
@@ -88,9 +88,9 @@ class Crew:
 
 @dataclass(slots=True)
 class Board:
-    """Why scheduled jobs wait, for everyone to read without asking.
+    """The reasons why scheduled jobs wait, for any thread to read without a call.
 
-    The lease pool alone writes ``waiting``, the image puller alone ``pulls``: how far each is, by image.
+    Only the lease pool writes ``waiting``; only the image puller writes ``pulls``, each pull's progress by image.
     """
 
     waiting: Waiting = field(default_factory=Waiting)
@@ -99,9 +99,9 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The configuration of the live service: its sections, where jobs are told that the API is, and where it is.
+    """The configuration of the live service: its sections, and the addresses of the API.
 
-    ``api_address`` is where this process itself reaches the API, ``base_url`` what goes into ``CI_BUILD_URL``.
+    ``api_address`` is where this process reaches the API, ``base_url`` is what goes into ``CI_BUILD_URL``.
     """
 
     pool: PoolSettings = field(default_factory=PoolSettings)
@@ -117,14 +117,14 @@ class Settings:
 
 @dataclass(slots=True)
 class Configuration:
-    """The settings in force, which whoever goes by them reads each time. The engine alone writes here."""
+    """The settings in force, to be read anew at each use. Only the engine writes here."""
 
     settings: Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """One of these for a running service, shared by its actors and changed by none but as each part says.
+    """The parts that the actors of a running service share. Each part says which actor may change it.
 
     ``give_up`` is set when restarting actors does not help: the process then ends and systemd starts it again.
     """
@@ -148,12 +148,12 @@ class Runtime:
         return self.configuration.settings
 
     def seconds_since(self, moment: datetime) -> float:
-        """Return how long ago a stored moment was; 0 where the host's clock was set back behind it."""
+        """Return the seconds since a stored moment; 0 if the host's clock was set back to before it."""
         return max(0.0, (self.clock.now() - moment).total_seconds())
 
 
 def post(address: Address | None, message: object) -> None:
-    """Send an event that nobody waits for. Whoever is gone needs no news: its successor reads the storage."""
+    """Send an event without waiting. A dead actor is ignored; its successor reads the storage."""
     if address is not None:
         with contextlib.suppress(pykka.ActorDeadError):
             address.tell(message)

@@ -27,13 +27,13 @@ def _host_memory_gb() -> int:
 
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
-    """Section ``[pool]``: how many VMs the host carries, who may have how many, and how long jobs wait for one.
+    """Section ``[pool]``: caps on VMs for the host and per organization, warm VMs, and waiting for a VM.
 
-    Of the host's caps 0 stands for what the host itself suggests: two VMs a core, each core promised four times over,
-    its memory once, and any disk. Of an organization's, 0 is no cap but the host's. ``warm`` VMs of the default image
-    are kept ready, and so many of others as ``warm_images`` says, while ``max_vms`` leaves room. A job ends that got no
-    VM within ``queue_timeout`` seconds (0: it waits for ever). No job starts while the state directory's disk has less
-    than ``low_disk_gb`` left.
+    A host's cap of 0 takes the default for this host: two VMs and four vCPUs per core, all of its memory, and no cap on
+    disk. An organization's cap of 0 means that only the host's applies. ``warm`` VMs of the default image are kept
+    ready, and of other images as many as ``warm_images`` says, while ``max_vms`` leaves room. A job that gets no VM
+    within ``queue_timeout`` seconds is timed out (0: it waits for ever). No job starts while the state directory's disk
+    has less than ``low_disk_gb`` left.
     """
 
     max_vms: int = 0
@@ -82,7 +82,10 @@ class PoolSettings:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactSettings:
-    """Section ``[artifacts]``: how many files, and how many GB of them, a job may leave, within ``timeout`` seconds."""
+    """Section ``[artifacts]``: the most files and GB that a job may leave.
+
+    Collecting them may take ``timeout`` seconds; what is not collected by then is not kept.
+    """
 
     max_files: int = 1000
     max_gb: float = 2.0
@@ -104,7 +107,7 @@ class ArtifactSettings:
 
 @dataclass(frozen=True, slots=True)
 class CacheSettings:
-    """Section ``[cache]``: how many GB of disks are kept for later builds. 0 keeps none, and finds none."""
+    """Section ``[cache]``: the most GB of disks that are kept for later builds. 0 turns the cache off."""
 
     max_gb: float = 50.0
 
@@ -120,14 +123,15 @@ class CacheSettings:
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """Section ``[jobs]``: how long things may take, in seconds, and how much a log may hold, in bytes.
+    """Section ``[jobs]``: time-outs in seconds, and limits on disk, logs and retries of each job.
 
-    A step may run for ``step_timeout`` where it does not say. Making a VM has ``acquire_timeout``, laying the source
-    into it ``source_timeout``; what is told to end has ``kill_grace`` before it is killed. A job that writes much ends
-    (disk_full) where the host has less than ``min_free_disk_gb`` left. What fails by the service's fault is tried again
-    ``service_retries`` times. Past ``log_limit_bytes`` the rest of a job's log is dropped. The VM of a failed job is
-    held for ``hold_seconds`` where its build asks for that (0: never). Every job has the variables of ``env``, unless
-    its step says otherwise: proxies, mirrors, a locale. They are not masked in logs, so they are no place for secrets.
+    A step may run for ``step_timeout`` if it sets no time-out of its own. Making a VM may take ``acquire_timeout``,
+    laying the source into it ``source_timeout``. A command that is told to end has ``kill_grace`` before it is killed.
+    If the host has less than ``min_free_disk_gb`` left, the job that fills its disk fails (disk_full). A job that fails
+    through the service's fault is retried ``service_retries`` times. After ``log_limit_bytes`` the rest of a job's log
+    is dropped. The VM of a failed job is held for ``hold_seconds`` if its build asks for that (0: never). Every job
+    gets the variables of ``env``, for proxies, mirrors or a locale; its step may override them. They are not masked in
+    logs, so do not put secrets there.
     """
 
     step_timeout: int = 3600

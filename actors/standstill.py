@@ -1,4 +1,4 @@
-"""What keeps this host from starting anything: that its owner has drained it, or that its disk is nearly full."""
+"""Admission block: the host starts nothing while its owner has drained it or its disk is nearly full."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _GB = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Standstill:
-    """Why nothing starts, as a phrase for whoever waits; ``lacking`` is how many bytes of disk would mend it."""
+    """The reason why nothing starts, as a phrase; freeing ``lacking`` bytes of disk would end it."""
 
     reason: str
     lacking: int = 0
 
 
 def standstill(storage: Storage, low_disk_gb: float) -> Standstill | None:
-    """Look whether anything may start. What runs goes on either way."""
+    """Return why nothing may start, or None if jobs may. Running jobs go on either way."""
     if storage.switches.drained_since() is not None:
         return Standstill("the owner has drained this host")
     free, low = shutil.disk_usage(storage.directory).free, int(low_disk_gb * _GB)

@@ -15,7 +15,7 @@ class Limits:
     """Section ``[ir]``: limits of one pipeline's IR. An IR that exceeds one is rejected (``invalid_ir``).
 
     ``max_env_bytes`` counts the UTF-8 bytes of the names and values that one job gets from the IR. ``default_shape``
-    applies where a step's ``runner_args`` are silent; ``max_shape`` is the largest shape that they may ask for.
+    applies to what a step's ``runner_args`` leave out; ``max_shape`` is the most that they may ask for.
     """
 
     max_bytes: int = 4 * 1024 * 1024

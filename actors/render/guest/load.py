@@ -1,8 +1,7 @@
 """Load a repository's pipeline files and write their envelope.
 
-Runs in the VM, in one process with the user's code.
-Arguments: the DSL's archive, and the descriptor that takes the envelope. The working directory is the repository's
-root.
+Runs in the VM, in one process with the user's code. Arguments: the DSL's archive, and the descriptor that takes the
+envelope. The working directory is the repository's root.
 """
 
 from __future__ import annotations
