@@ -24,7 +24,7 @@ def document(**fields: object) -> dict[str, object]:
         "state": "failed",
         "branch": "feature/a-very-long-name-that-nobody-would-want-to-type-twice",
         "commit": "0123456789abcdef0123456789abcdef01234567",
-        "created_at": (NOW - timedelta(minutes=3, seconds=9)).isoformat(),
+        "created_at": (datetime.now(UTC) - timedelta(minutes=3, seconds=9)).isoformat(),
         "took_seconds": 187.4,
         "note": NOTE,
         **fields,

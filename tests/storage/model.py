@@ -13,6 +13,7 @@ TABLE = {
     ("scheduled", "build_timeout"): "timed_out",
     ("scheduled", "queue_timeout"): "timed_out",
     ("scheduled", "cache_hit"): "passed",
+    ("scheduled", "image_not_found"): "failed",
     ("scheduled", "granted"): "assigned",
     ("assigned", "started"): "running",
     ("assigned", "failed"): "failed",

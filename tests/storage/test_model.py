@@ -268,7 +268,8 @@ class Tables(RuleBasedStateMachine):
                 billable=billable,
                 held_seconds=HELD_SECONDS if to in _HELD else 0,
             )
-        return jobs.move(job.id, frm, to, Outcome(cache_hit=True if event is JobEvent.CACHE_HIT else None))
+        cache_hit = True if event is JobEvent.CACHE_HIT else None
+        return jobs.move(job.id, frm, to, Outcome(soft_failed=soft_failed, cache_hit=cache_hit))
 
     def _settle(self, build: Build) -> None:
         """Schedule and skip pending jobs, as the build's supervisor does."""

@@ -122,7 +122,7 @@ def test_a_revoked_token_is_good_for_nothing_but_to_be_revoked_again(storage: St
     assert storage.tokens.of_user(user.id) == []
 
 
-def test_lists_are_of_one_user_oldest_first_and_without_what_was_revoked(storage: Storage, user: User):
+def test_lists_are_of_one_user_and_without_what_was_revoked(storage: Storage, user: User):
     other = storage.users.create("bob@example.org", "Bob")
     storage.tokens.create_api_key(other.id, "of another")
     first, _ = storage.tokens.create_api_key(user.id, "first")
@@ -130,8 +130,8 @@ def test_lists_are_of_one_user_oldest_first_and_without_what_was_revoked(storage
     second, _ = storage.tokens.create_api_key(user.id, "second")
     gone, _ = storage.tokens.create_api_key(user.id, "gone")
     assert storage.tokens.revoke_api_key(user.id, gone.uuid)
-    assert storage.tokens.api_keys(user.id) == [first, second]
-    assert storage.tokens.of_user(user.id) == [first, session, second]
+    assert storage.tokens.api_keys(user.id) == [second, first], "newest first"
+    assert storage.tokens.of_user(user.id) == [first, session, second], "oldest first"
 
 
 def test_an_api_key_is_revoked_once_and_by_its_owner(storage: Storage, user: User):
