@@ -1,6 +1,6 @@
 """VMs as sandboxes of namespaces: the default provider (engine.md, "Leases").
 
-What makes VMs is imported when it is first asked for: most commands only read its settings.
+Modules that make VMs are imported on first use, because most commands only read the settings.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Control groups, of either version: where groups for VMs may be made on this host, and how they are made and removed.
+"""Control groups of VMs, v1 or v2: find where they may be made on this host, make and remove them.
 
-A VM's group stands beside the service's own, never in it, so that the one can go while the other stays.
+A VM's group is beside the service's own, never in it, so that either can be removed while the other stays.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PAUSE_SECONDS = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What one VM may use: whole CPUs, bytes of memory, processes."""
+    """The limits of one VM: whole CPUs, bytes of memory, processes."""
 
     cpu: int
     memory: int
@@ -41,10 +41,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """A tree of control groups in which this process may make some: ``controllers`` of ``version``, below ``parent``.
+    """A tree of control groups in which this process may make groups, below ``parent``.
 
-    In version 2 controllers are handed down: ``enable_in`` names the folders where that is done, outermost first. A
-    group that does so holds no processes itself: those of ``emptied`` move to a leaf of it.
+    The groups have ``controllers`` of ``version``. In version 2 a group must enable controllers for its children: the
+    groups that do so are ``enable_in``, outermost first. Such a group holds no processes itself, so those of
+    ``emptied`` move to a leaf of it.
     """
 
     version: int
@@ -54,17 +55,17 @@ class Hierarchy:
     emptied: Path | None = None
 
     def folder(self, name: str) -> Path:
-        """Where the group of that name is, made or not."""
+        """Return the path of a group, made or not."""
         return self.parent / name
 
     def groups(self, prefix: str) -> Iterator[Path]:
-        """Find the groups whose name begins so; none where nobody has made the place for them yet."""
+        """Find the groups whose names begin with ``prefix``; none if the parent does not exist yet."""
         return self.parent.glob(f"{prefix}*")
 
     def door(self, name: str) -> Path:
-        """The file by which a process of one thread takes itself into the group of that name.
+        """Return the file through which a single-threaded process joins a group.
 
-        In version 1 that is ``tasks``: ``cgroup.procs`` would wait 15 ms for all CPUs to see that nobody forks.
+        In version 1 that is ``tasks``: ``cgroup.procs`` would wait 15 ms until all CPUs see that no process forks.
         """
         return self.folder(name) / ("tasks" if self.version == 1 else "cgroup.procs")
 
@@ -101,7 +102,7 @@ class Hierarchy:
 
 
 def find_hierarchies(proc: Path = Path("/proc/self"), environ: Mapping[str, str] = os.environ) -> list[Hierarchy]:
-    """Find where this process may make control groups in that environment, without changing anything."""
+    """Find where this process may make control groups, given its environment. Changes nothing."""
     mounts = list(_mounts(proc))
     found: list[Hierarchy] = []
     for line in (proc / "cgroup").read_text(encoding="utf-8").splitlines():
@@ -112,15 +113,15 @@ def find_hierarchies(proc: Path = Path("/proc/self"), environ: Mapping[str, str]
                 own = mount.folder_of(path)
                 usable = _first(mount.folder, names.split(",")) if names else _second(own, mount.folder, environ)
                 found += usable
-                if usable:  # it may be mounted in several places, and on the same one again
+                if usable:  # one hierarchy may be mounted in several places, or twice in one
                     break
     return found
 
 
 def remove_groups(folders: Iterable[Path], seconds: float = 5.0) -> None:
-    """Remove groups whose processes have ended; groups that are gone are fine.
+    """Remove groups whose processes have ended; missing groups are fine.
 
-    Raises VmError when one stays in use for so many seconds.
+    Raises VmError if a group stays in use for ``seconds``.
     """
     deadline = time.monotonic() + seconds
     for folder in folders:
@@ -144,7 +145,7 @@ class _Mount:
     options: frozenset[str]
 
     def folder_of(self, path: str) -> Path:
-        """Where a group of ``/proc/PID/cgroup`` is; in a container the mount shows only a part of the tree."""
+        """Return the path of a group in ``/proc/PID/cgroup``; a container's mount shows only part of the tree."""
         inside = path.removeprefix(self.root.rstrip("/")).lstrip("/")
         return self.folder / inside
 
@@ -160,16 +161,17 @@ def _mounts(proc: Path) -> Iterator[_Mount]:
 
 
 def _first(top: Path, controllers: list[str]) -> list[Hierarchy]:
-    """Put groups at the top: whoever made the service's own group may remove from around it what looks unused."""
+    """Put v1 groups at the top: the manager of the service's own group may remove idle ones near it."""
     wanted = tuple(name for name in CONTROLLERS if name in controllers)
     return [Hierarchy(1, wanted, top)] if wanted and os.access(top, os.W_OK) else []
 
 
 def _second(own: Path, root: Path, environ: Mapping[str, str]) -> list[Hierarchy]:
-    """Find the parent of groups.
+    """Find the parent of v2 groups.
 
-    That is what systemd keeps for VMs and who starts them (``systemd/ci-daemon-vms.service``), even if it has no
-    controllers to hand down; else what the service was put in by name, or is alone in, or, for root, one of our own.
+    With a starter it is the group that systemd keeps for the starter and the VMs (``systemd/ci-daemon-vms.service``),
+    even if that has no controllers to enable. Otherwise it is the group whose leaf ``daemon`` the service is in, or the
+    group that the service is alone in, or, for root, ``ci-daemon`` at the top.
     """
     kept = root / _KEPT
     if STARTER in environ and _may_use(kept):
@@ -203,7 +205,10 @@ def _read(file: Path) -> list[str]:
 
 
 def _write(file: Path, value: str) -> None:
-    """Set a value; one that the kernel or a group further up leaves no room for is a limit already."""
+    """Set a value, unless there is nothing to limit.
+
+    A kernel that does not account swap has no file for it. A CPU quota that is refused is bounded further up already.
+    """
     try:
         file.write_text(value, encoding="ascii")
     except FileNotFoundError:

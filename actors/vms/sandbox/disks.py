@@ -1,11 +1,11 @@
-"""The disks of VMs: layers on an image, frozen into snapshots that others start from (engine.md, "Leases").
+"""The disks of VMs: layers on an image, frozen into snapshots (engine.md, "Leases").
 
-Everything here lies in one folder of the VMs' own root user, so all that writes runs inside the mapping. A disk is one
-folder from its making to its end, and becomes a snapshot, or rubbish, by a single rename:
+Everything is in one folder that belongs to the VMs' root user, so all programs that write there run inside the mapping.
+A disk is one folder for its whole life, and becomes a snapshot, or trash, by a single rename:
 
-    disks/ID/          what a VM runs on: upper (what it wrote), work and root (overlayfs's own), chain, netns
-    snapshots/NAME/    what a VM left: upper, chain; or flat, the sum of its layers, where there got too many
-    trash/…            of both, what is being removed
+    disks/ID/          a VM's disk: upper (its writes), work (of overlayfs), root (the mount point), chain, netns
+    snapshots/NAME/    a disk that is kept: upper, chain; or flat, the sum of its layers, if there were too many
+    trash/…            disks and snapshots that are being removed
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Chain", "Disks", "SnapshotInUse"]
 
 MOST_LAYERS: Final = 64
-"""Layers of snapshots that a VM starts from at most; a mount takes some more, for the case of a crash in between."""
+"""The most snapshot layers of a disk. A mount takes a few more, in case a crash prevents flattening."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -53,9 +53,9 @@ class SnapshotInUse(VmError):
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What a disk starts from: layers of snapshots, newest first, as ``NAME/upper`` or ``NAME/flat``, over an image.
+    """The layers below a disk: those of snapshots, newest first, over an image.
 
-    ``stamp`` tells the image from another one of the same name.
+    A layer is ``NAME/upper`` or ``NAME/flat``. ``stamp`` tells the image from another one of the same name.
     """
 
     image: str
@@ -68,7 +68,7 @@ class Chain:
 
     @classmethod
     def load(cls, file: Path) -> Chain:
-        """Read a chain's file. Raises LookupError where there is none, or only what a crash of the host left of it."""
+        """Read a chain's file. Raises LookupError if it is missing, or damaged by a crash of the host."""
         try:
             fields = json.loads(file.read_bytes())
             return cls(fields["image"], fields["stamp"], tuple(fields["layers"]))
@@ -77,7 +77,7 @@ class Chain:
 
     @property
     def snapshots(self) -> set[str]:
-        """The snapshots that have to stay."""
+        """The names of the snapshots that the chain needs."""
         return {layer.partition("/")[0] for layer in self.layers}
 
 
@@ -85,7 +85,7 @@ class Disks:
     """All disks and snapshots of one provider. Every call may block; none needs a lock."""
 
     def __init__(self, folder: Path, idmap: IdMap, nursery: Nursery) -> None:
-        """Use ``folder``, and make it for the VMs' root where it is not there yet. Raises VmError."""
+        """Use ``folder``, which is made for the VMs' root if it is missing. Raises VmError."""
         self.folder = folder
         self._idmap = idmap
         self._nursery = nursery
@@ -96,15 +96,15 @@ class Disks:
             run_mapped(install, idmap=idmap.with_caller(), cwd=folder.parent)
 
     def names(self) -> set[str]:
-        """Name every VM that has a disk, or the rest of one."""
+        """Return the ids of all VMs that have a disk, or what is left of one."""
         return {path.name for place in ("disks", "trash/disks") for path in (self.folder / place).iterdir()}
 
     def snapshots(self) -> set[str]:
-        """Name every snapshot, or the rest of one."""
+        """Return the names of all snapshots, or what is left of them."""
         return {path.name for place in ("snapshots", "trash/snapshots") for path in (self.folder / place).iterdir()}
 
     def chain_on(self, snapshot: str) -> Chain:
-        """Return what a disk starts from that starts from this snapshot. Raises SnapshotNotFound."""
+        """Return the chain of a disk that starts from this snapshot. Raises SnapshotNotFound."""
         check_name(snapshot)
         folder = self.folder / "snapshots" / snapshot
         try:
@@ -121,14 +121,14 @@ class Disks:
         return [self.folder / "snapshots" / layer for layer in chain.layers]
 
     def mounted(self, vm_id: str) -> Path:
-        """Return where a VM's disk is mounted, in the mount namespace of its supervisor."""
+        """Return the mount point of a VM's disk, in the mount namespace of its supervisor."""
         return self.folder.resolve() / "disks" / check_name(vm_id) / "root"
 
     def used_bytes(self, vm_id: str) -> int:
-        """Return the bytes that a VM's own layer takes on the host's disk. Raises VmLost where there is none.
+        """Return the bytes that a VM's own layer takes on the host's disk. Raises VmLost if there is none.
 
-        Files cost what they would on a disk of their own, where there is one inode for 16 KiB: the host's inodes end
-        before its bytes do when somebody makes empty files.
+        The result is at least 16 KiB for each inode, as on a disk of the VM's own: empty files exhaust the host's
+        inodes before its bytes.
         """
         upper = f"disks/{check_name(vm_id)}/upper"
         if not (self.folder / upper).is_dir():
@@ -137,13 +137,13 @@ class Disks:
         return self._measure(upper)
 
     def snapshot_bytes(self, snapshot: str) -> int:
-        """Return the bytes that a snapshot's own layer takes, counted as those of a VM are; 0 where there is none."""
+        """Return the bytes of a snapshot's own layer, counted as for a VM; 0 if there is no such snapshot."""
         folder = f"snapshots/{check_name(snapshot)}"
         flat = (self.folder / folder / "flat").is_dir()
         return self._measure(f"{folder}/flat" if flat else f"{folder}/upper")
 
     def freeze(self, vm_id: str, snapshot: str) -> None:
-        """Make a snapshot of the disk of a VM that has ended. Again after a crash is fine. Raises VmError."""
+        """Make a snapshot of the disk of a VM that has ended. Safe to repeat after a crash. Raises VmError."""
         check_name(vm_id)
         check_name(snapshot)
         disk, kept = self.folder / "disks" / vm_id, self.folder / "snapshots" / snapshot
@@ -159,7 +159,7 @@ class Disks:
             self._flatten(snapshot, chain)
 
     def remove_snapshot(self, snapshot: str) -> None:
-        """Free a snapshot; unknown names are fine. Raises SnapshotInUse, and VmError when files stay."""
+        """Free a snapshot; unknown names are fine. Raises SnapshotInUse, and VmError if files remain."""
         check_name(snapshot)
         if user := next((name for name, chain in self._chains() if snapshot in chain.snapshots), None):
             message = f"snapshot {snapshot!r} is what {user} starts from"
@@ -168,13 +168,13 @@ class Disks:
             self._run("sh", "-c", _REMOVE, "sh", "snapshots", snapshot)
 
     def remove(self, vm_id: str) -> None:
-        """Free the disk of a VM that has ended, whatever is left of it. Raises VmError when files stay."""
+        """Free the disk of a VM that has ended, or what is left of it. Raises VmError if files remain."""
         check_name(vm_id)
         if vm_id in self.names():
             self._run("sh", "-c", _REMOVE, "sh", "disks", vm_id)
 
     def _chains(self) -> Iterator[tuple[str, Chain]]:
-        """Return what each disk and snapshot lies on, by a phrase for it; a flat one needs nothing but its image."""
+        """Yield each disk and snapshot, as a phrase, with its chain; a flat snapshot needs only its image."""
         for place in ("disks", "snapshots"):
             for path in (self.folder / place).iterdir():
                 try:
@@ -185,7 +185,7 @@ class Disks:
                 yield f"{place.removesuffix('s')} {path.name}", replace(chain, layers=()) if flat else chain
 
     def _flatten(self, snapshot: str, chain: Chain) -> None:
-        """Replace a snapshot's layers by their sum. It costs links, not copies, so its size hardly matters."""
+        """Replace a snapshot's layers by their sum, made of links, so that the size hardly matters."""
         spec = {
             "snapshot": snapshot,
             "layers": chain.layers,
@@ -214,7 +214,7 @@ class Disks:
 
 
 def check_name(name: str) -> str:
-    """Return a name that is safe as that of a file. Raises VmError."""
+    """Return ``name`` if it is safe as the name of a file. Raises VmError otherwise."""
     if not _NAME.fullmatch(name):
         message = f"{name!r} is no name for a VM or a snapshot: letters, digits, '.', '_' and '-', 128 at most"
         raise VmError(message)

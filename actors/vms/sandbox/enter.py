@@ -1,7 +1,8 @@
-"""Run a program as root of a new user namespace: ``python -I -S enter.py UID_MAP GID_MAP PROGRAM [ARGUMENT...]``.
+"""Run a program as root of a new user namespace.
 
-A map is ``INSIDE OUTSIDE COUNT`` extents joined by commas. This file is run by path and imports the standard library
-alone. The program keeps the working directory, the descriptors and the environment. Status 125: it was not started.
+Usage: ``python -I -S enter.py UID_MAP GID_MAP PROGRAM [ARGUMENT...]``. A map is a list of extents ``INSIDE OUTSIDE
+COUNT``, joined by commas. This file is run by path and imports only the standard library. The program keeps the working
+directory, the descriptors and the environment. Exit status 125 means that it was not started.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import warnings  # noqa: F401 - os.execvp does, when the new ids may no longer read the file
+import warnings  # noqa: F401 - os.execvp imports it, when the new ids may no longer read its file
 
-TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import NoReturn
 
@@ -20,7 +21,7 @@ NOT_STARTED = 125
 
 
 def main(uid_map: str, gid_map: str, *program: str) -> NoReturn:
-    """Become root of the mapping, then the program."""
+    """Become root of the mapping and execute the program."""
     try:
         enter(uid_map, gid_map)
         os.execvp(program[0], program)  # noqa: S606 - the very point
@@ -29,7 +30,7 @@ def main(uid_map: str, gid_map: str, *program: str) -> NoReturn:
 
 
 def enter(uid_map: str, gid_map: str) -> None:
-    """Make the namespace, have it mapped by a child that stayed outside, and take its ids."""
+    """Make the namespace, whose ids a child outside of it maps, and take its ids."""
     libc = ctypes.CDLL(None, use_errno=True)
     ready_read, ready_write = os.pipe()
     mapper = os.fork()
@@ -52,7 +53,10 @@ def enter(uid_map: str, gid_map: str) -> None:
 
 
 def write_maps(pid: int, uid_map: str, gid_map: str) -> int:
-    """Map the ids of the namespace that process ``pid`` has made; return an exit status. Raises OSError as root."""
+    """Map the ids of the namespace that process ``pid`` has made; return an exit status.
+
+    If run as root it raises OSError instead when that fails.
+    """
     for name, extents in (("uid_map", uid_map), ("gid_map", gid_map)):
         if os.geteuid() == 0:
             with open(f"/proc/{pid}/{name}", "w", encoding="ascii") as file:  # noqa: PTH123 - pathlib costs start-up time
@@ -65,7 +69,7 @@ def write_maps(pid: int, uid_map: str, gid_map: str) -> int:
 
 
 def fail(message: str) -> NoReturn:
-    """Say why the program was not started, and end."""
+    """Print why the program was not started, and exit."""
     sys.stderr.write(f"{message}\n")
     sys.exit(NOT_STARTED)
 

@@ -1,8 +1,8 @@
-"""What a VM may reach, as one batch of nftables messages (engine.md, "Leases": "Network").
+"""Rules for the addresses a VM may reach, as a batch of nftables messages (engine.md, "Leases").
 
-Routes alone would not do: a socket bound to the interface goes past them, and it takes no privilege to bind one. Rules
-on the way out of the VM's network namespace see every packet, and to change them takes ``net_admin``, which nothing in
-the VM has. The messages are made here because `nft` is not on every host and would take longer than all of this.
+Routes would not suffice: a socket bound to the interface bypasses them, and binding takes no privilege. Output rules in
+the VM's network namespace see every packet, and changing them takes ``net_admin``, which nothing in the VM has. The
+messages are built here, because not every host has `nft`, and running it would take longer than all of this.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLOSED = tuple(
         "240.0.0.0/4",
     )
 )
-"""This host, private and link-local networks, carrier-grade NAT, benchmarks, multicast and what is reserved."""
+"""This host, private and link-local networks, carrier-grade NAT, benchmarks, multicast, reserved."""
 
 _TABLE, _CHAIN = "ci-daemon", "out"
 _IPV4, _IPV6, _UNSPECIFIED = 2, 10, 0
@@ -56,10 +56,11 @@ _REGISTER = 1
 
 
 def ruleset(resolver: str, allow: Iterable[IPv4Network], closed: Iterable[IPv4Network], *, dns_over_tcp: bool) -> bytes:
-    """Return the batch that gives a network namespace these rules for what goes out; the first that fits decides.
+    """Return the batch that sets the output rules of a network namespace; the first match decides.
 
-    Over ``lo`` everything; over IPv6 nothing; to the resolver DNS; to ``allow`` everything; to ``closed`` nothing,
-    refused at once rather than by a time-out; elsewhere everything. The kernel acknowledges the last message.
+    Packets may go anywhere over ``lo``, nowhere over IPv6, to the resolver for DNS, and to ``allow``. Those to
+    ``closed`` are refused at once, which saves a time-out. All others may pass. The kernel acknowledges the last
+    message.
     """
     loopback = [_meta(_META_OUT_INTERFACE), _equals(struct.pack("=I", _LOOPBACK_INDEX)), _verdict(_ACCEPT)]
     rules = [loopback]

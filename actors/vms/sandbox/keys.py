@@ -1,4 +1,4 @@
-"""The two key pairs of a VM: one that proves the VM to the service, one that proves the service to the VM."""
+"""The two key pairs of a VM: its host key, and the key by which the service logs in to it."""
 
 from __future__ import annotations
 

@@ -23,17 +23,17 @@ _SMALLEST_SECONDS = 0.001
 
 
 def launch(vm: Vm, spec: dict[str, Any], nursery: Nursery, clock: Clock, deadline: float) -> socket.socket:
-    """Start the VM that ``spec`` describes and return a connection on which its sshd has begun to speak.
+    """Start the VM that ``spec`` describes; return a connection on which its sshd has sent its greeting.
 
     The connection is opened before the VM exists and waits in the listener's queue, so that sshd answers as soon as it
-    runs. Raises VmError; the caller ends whatever was started by then.
+    runs. Raises VmError; the caller then ends what was started.
     """
     with ExitStack() as undo:
         listener = undo.enter_context(vm.listen())
         connection = undo.enter_context(vm.connect(_left(clock, deadline)))
         with _start(vm, spec, nursery, listener) as report:
-            # Now only the VM's processes hold the listener: if they die, the queued connection is reset. Held here too,
-            # it would wait for the deadline.
+            # From now on only the VM's processes hold the listener: if they die, the queued connection is reset. If
+            # this process held it too, the connection would wait until the deadline.
             listener.close()
             _await_ready(vm, report, _left(clock, deadline))
         _await_greeting(vm, connection, _left(clock, deadline))
@@ -42,7 +42,7 @@ def launch(vm: Vm, spec: dict[str, Any], nursery: Nursery, clock: Clock, deadlin
 
 
 def _start(vm: Vm, spec: dict[str, Any], nursery: Nursery, listener: socket.socket) -> IO[bytes]:
-    """Start the VM's first process; return what it says."""
+    """Start the VM's first process; return the pipe that it reports to."""
     lock = vm.lock()
     read, write = os.pipe()
     report = os.fdopen(read, "rb", buffering=0)
@@ -72,7 +72,7 @@ def _await_ready(vm: Vm, report: IO[bytes], seconds: float) -> None:
 
 
 def _await_greeting(vm: Vm, connection: socket.socket, seconds: float) -> None:
-    """Wait for the first bytes of the SSH protocol and leave them there."""
+    """Wait for the first bytes of the SSH protocol, without consuming them."""
     connection.settimeout(seconds)
     try:
         greeting = connection.recv(len(_GREETING), socket.MSG_PEEK)

@@ -1,4 +1,4 @@
-"""How far a VM's shape is enforced on this host: control groups where some may be made, resource limits elsewhere."""
+"""Enforcement of a VM's shape on this host: by control groups if possible, else by resource limits."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["Enforcement", "Limits"]
 _GB = 1 << 30
 _OPEN_FILES = 65_536
 _NO_CORE_NOT_EVEN_PIPED = 1
-"""With 0 the kernel still starts the host's own program for core dumps; 1 byte is how it is told not to."""
+"""With 0 the kernel still pipes core dumps to the host's program for them; with 1 byte it does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enforcement:
-    """Whether VMs are held to one part of their shape, and ``how``, as a phrase for the operator."""
+    """The enforcement of one part of VMs' shapes; ``how`` is a phrase for the operator."""
 
     resource: str
     enforced: bool
@@ -35,18 +35,18 @@ class Enforcement:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Makes the limits of VMs: ``processes`` is the most that one may have, ``hierarchies`` is where groups go."""
+    """The limits of VMs: ``processes`` is the most in one VM, groups are made in ``hierarchies``."""
 
     processes: int
     hierarchies: tuple[Hierarchy, ...]
 
     @classmethod
     def of_host(cls, processes: int, environ: Mapping[str, str] = os.environ) -> Limits:
-        """Find what this process may use here in that environment. Changes nothing."""
+        """Find the hierarchies that this process may use, given its environment. Changes nothing."""
         return cls(processes, tuple(find_hierarchies(environ=environ)))
 
     def describe(self) -> list[Enforcement]:
-        """Say of each part of a shape how it is enforced, for `ci-daemon doctor` and the start-up log."""
+        """Describe the enforcement of each part of a shape, for `ci-daemon doctor` and the start-up log."""
         fallbacks = {
             "cpu": Enforcement("cpu", enforced=False, how="no control group may be made here"),
             "memory": Enforcement("memory", enforced=False, how="each process has the limit, their sum has none"),
@@ -61,20 +61,20 @@ class Limits:
         return [*({**fallbacks, **by_group}[name] for name in CONTROLLERS), disk]
 
     def groups(self, name: str) -> tuple[Path, ...]:
-        """Where the control groups of that name are, made or not."""
+        """Return the paths of the control groups of that name, made or not."""
         return tuple(hierarchy.folder(name) for hierarchy in self.hierarchies)
 
     def names_after(self, prefix: str) -> set[str]:
-        """Return the rest of the name of every control group that there is whose name begins so."""
+        """Return the names of all control groups that begin with ``prefix``, without it."""
         groups = (path for hierarchy in self.hierarchies for path in hierarchy.groups(prefix))
         return {path.name.removeprefix(prefix) for path in groups}
 
     def doors(self, name: str) -> tuple[Path, ...]:
-        """Where a process takes itself into the control groups of that name."""
+        """Return the files through which a process joins the control groups of that name."""
         return tuple(hierarchy.door(name) for hierarchy in self.hierarchies)
 
     def make_groups(self, name: str, shape: Shape) -> None:
-        """Make a VM's control groups. Raises VmError; what was made by then is for whoever frees the VM."""
+        """Make a VM's control groups. Raises VmError; freeing the VM removes what was made by then."""
         group = Group(cpu=shape.cpu, memory=shape.memory_gb * _GB, pids=self.processes)
         try:
             for hierarchy in self.hierarchies:

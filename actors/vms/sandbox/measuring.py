@@ -1,4 +1,4 @@
-"""What the control groups of a VM have counted, of either version."""
+"""CPU time and memory of a VM, as its control groups count them, v1 or v2."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _USAGE = re.compile(r"^usage_usec (\d+)$", re.MULTILINE)
 
 
 def measure(groups: Iterable[Path]) -> VmUse:
-    """Return what the groups tell together; version 1 has one for each controller."""
+    """Combine the counts of a VM's groups; version 1 has one group for each controller."""
     cpu: float | None = None
     memory: int | None = None
     for group in groups:

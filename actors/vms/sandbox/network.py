@@ -1,4 +1,4 @@
-"""A VM's network as it is asked for: which program brings it, and which addresses stay closed."""
+"""The plan of a VM's network: the program that provides it, and the addresses that stay closed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["NetworkPlan", "NetworkSettings", "host_addresses", "plan_network"]
 
 RESOLVER = "10.0.2.3"
-"""The address at which a VM finds the host's resolver, wherever that is."""
+"""The address at which a VM finds the host's resolver, whatever its real address is."""
 
 _ADDRESS, _PREFIX, _GATEWAY = "10.0.2.100", "24", "10.0.2.2"
 _SECONDS = 20.0
@@ -27,7 +27,7 @@ _FOR_ALL = 0o006
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """What VMs may reach beyond the public internet: IPv4 networks in CIDR form, also of this host.
+    """Networks that VMs may reach beyond the public internet: IPv4 in CIDR form, this host's included.
 
     ``allow = ["10.1.2.0/24"]`` opens one.
     """
@@ -36,10 +36,10 @@ class NetworkSettings:
 
 
 class NetworkPlan(TypedDict):
-    """What the launcher does for a VM's network: the rules to set, then the program to start.
+    """The launcher's work for a VM's network: the rules to set, then the program to start.
 
-    The program tells that the network is up as ``ready`` says: by going to the background (``exit``), or by a byte on
-    the descriptor given with ``--ready-fd`` (``fd``). It has so many ``seconds``.
+    ``ready`` is the way in which the program reports that the network is up: by going to the background (``exit``), or
+    by a byte on the descriptor given with ``--ready-fd`` (``fd``). It has ``seconds`` to do so.
     """
 
     rules: bytes
@@ -51,8 +51,8 @@ class NetworkPlan(TypedDict):
 def plan_network(settings: NetworkSettings) -> NetworkPlan:
     """Return the plan for a VM with a network, for the host as it is now.
 
-    slirp4netns is up in 4 ms, pasta in 14; DNS over TCP is a thing of the former alone. Raises VmError where neither is
-    installed, or a network to allow is none.
+    slirp4netns is up in 4 ms, pasta in 14; only slirp4netns supports DNS over TCP. Raises VmError if neither is
+    installed, the host's tun device is not usable, or an allowed network is not in CIDR form.
     """
     _check_tun(_TUN)
     netns, interface = "./netns", "eth0"

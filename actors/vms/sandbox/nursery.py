@@ -1,4 +1,4 @@
-"""The service's end of the process that VMs are born of (``launcher/main.py``)."""
+"""The service's end of the zygote, the process that VMs are forked from (``launcher/main.py``)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _Told: TypeAlias = dict[str, Any] | tuple[list[str], str, str]
 
 
 class Nursery:
-    """Has that process start programs. It is started when it is first needed, or has died, and ends with `close`.
+    """A client of the zygote, which starts programs on request.
 
-    Safe in any thread. What was started is nobody's child and lives on, whatever becomes of the two ends.
+    The zygote is started when first needed and after its death, and ends with `close`. Safe in any thread. The programs
+    are not children of this process, and outlive both the service and the zygote.
     """
 
     def __init__(self) -> None:
@@ -37,9 +38,9 @@ class Nursery:
         self._requests: socket.socket | None = None
 
     def start(self, program: str, told: _Told, descriptors: Sequence[int]) -> None:
-        """Start a program that finds on its standard input what it is ``told``, as `marshal` writes it.
+        """Start a program that reads ``told`` from its standard input, in the format of `marshal`.
 
-        Its standard output and error are the first two descriptors; it gets the others too. Raises VmError.
+        The first two descriptors are its standard output and error; it gets the others too. Raises VmError.
         """
         read, write = os.pipe()
         with suppress(BrokenPipeError), os.fdopen(write, "wb") as telling:
@@ -50,9 +51,9 @@ class Nursery:
             telling.write(marshal.dumps(told))
 
     def run_inside(self, argv: Sequence[str], idmap: IdMap, folder: Path) -> bytes:
-        """Run a program as root of a mapping of one extent, in a folder, and return what it printed.
+        """Run a program as root of a mapping of one extent, in a folder; return its output.
 
-        Raises MappedFailed on a non-zero status.
+        Raises MappedFailed on a non-zero status, VmError if the zygote cannot be started.
         """
         told = list(argv), str(idmap.uids[0]), str(idmap.gids[0])
         read, write = os.pipe()
@@ -72,7 +73,7 @@ class Nursery:
         return printed
 
     def close(self) -> None:
-        """Let the process end. Another one is started where one is needed again."""
+        """Let the zygote end. It is started again when needed."""
         with self._lock:
             if self._requests is not None:
                 self._requests.close()
@@ -90,7 +91,7 @@ class Nursery:
 
 
 def _opened() -> socket.socket:
-    """Start the process and return the socket on which it is asked. Raises VmError."""
+    """Start the zygote and return the socket for requests to it. Raises VmError."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Processes that no one else's can be mistaken for: an id together with the time of its start."""
+"""Processes identified by id and start time, because an id alone may be used again."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _STATE, _STARTED = 0, 19
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A process of this host; ``started`` is in clock ticks since the host's start, as in ``/proc/PID/stat``."""
+    """A process of this host; ``started`` is in clock ticks since boot, as in ``/proc/PID/stat``."""
 
     pid: int
     started: int
 
     @classmethod
     def parse(cls, line: str) -> Identity | None:
-        """Read ``PID STARTED``; None for a line that was not written to its end."""
+        """Parse ``PID STARTED``; return None for an incomplete line."""
         fields = line.split(" ")
         return cls(int(fields[0]), int(fields[1])) if len(fields) == 2 and line.endswith("\n") else None  # noqa: PLR2004
 
     @property
     def alive(self) -> bool:
-        """Whether this very process runs; one that only waits to be reaped does not."""
+        """True if this very process runs; a zombie does not."""
         try:
             stat = Path(f"/proc/{self.pid}/stat").read_bytes()
         except OSError:
@@ -42,7 +42,7 @@ class Identity:
         return int(fields[_STARTED]) == self.started and fields[_STATE] not in (b"Z", b"X")
 
     def kill(self, seconds: float) -> bool:
-        """Kill this process, never another one, and wait for its end; False when it still lives after ``seconds``."""
+        """Kill this process, never another one, and wait for its end; False if it outlives ``seconds``."""
         with self._held() as descriptor:
             if descriptor is None:
                 return True
@@ -54,7 +54,7 @@ class Identity:
 
     @contextmanager
     def _held(self) -> Iterator[int | None]:
-        """Give a descriptor of this very process, or None when it is gone."""
+        """Yield a descriptor of this very process, or None if it is gone."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""VMs as sandboxes: namespaces, layers on an image and an sshd, without privileges (engine.md, "Leases")."""
+"""VMs as sandboxes: namespaces, image layers and an sshd, without privileges (engine.md, "Leases")."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _END_SECONDS = 30.0
 
 
 class ImageRoots(Protocol):
-    """Where images come from."""
+    """The source of images."""
 
     def path(self, name: str) -> Path:
         """Return the root of an unpacked image, owned by the VMs' ids. Raises ImageNotFound."""
@@ -44,9 +44,10 @@ class ImageRoots(Protocol):
 
 
 class SandboxProvider:
-    """Makes VMs in a folder, as root or as anyone who has a range of sub-ids. See Provider for what each call means.
+    """A provider that makes VMs in a folder, as root or as any user with a range of sub-ids.
 
-    Nothing is remembered but the connections on which new VMs proved that they answer: the first ``connect`` gets it.
+    See Provider for the calls. The only state in memory is the connection on which each new VM proved that it answers:
+    the first ``connect`` to the VM returns it.
     """
 
     name = "sandbox"
@@ -60,9 +61,9 @@ class SandboxProvider:
         settings: SandboxSettings = _DEFAULTS,
         vms_at_once: int = 8,
     ) -> None:
-        """Keep all VMs, disks and snapshots in ``folder``, which is made where it is not there yet. Raises VmError.
+        """Keep all VMs, disks and snapshots in ``folder``, which is made if it is missing. Raises VmError.
 
-        What the kernel counts by user is shared out among ``vms_at_once`` VMs.
+        Resources that the kernel counts by user are shared among ``vms_at_once`` VMs.
         """
         self.limits = Limits.of_host(settings.processes)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -79,7 +80,7 @@ class SandboxProvider:
         self._greeted: dict[str, socket.socket] = {}
 
     def create(self, spec: VmSpec) -> None:
-        """Make a VM and return when its sshd speaks, or raise and leave nothing behind."""
+        """Make a VM and return when its sshd answers, or raise and leave nothing behind."""
         deadline = self._clock.monotonic() + self._settings.create_seconds
         vm = self._vm(spec.id)
         chain, layers = self._ground(spec)
@@ -118,7 +119,7 @@ class SandboxProvider:
             raise
 
     def connect(self, vm_id: str) -> Endpoint:
-        """Open the place where the VM speaks SSH; works again after a restart of the daemon."""
+        """Connect to the VM's SSH server; also works after a restart of the daemon."""
         vm = self._vm(vm_id)
         record = vm.record()
         if not vm.alive:
@@ -139,19 +140,19 @@ class SandboxProvider:
         return self._vm(vm_id).alive
 
     def use(self, vm_id: str) -> VmUse:
-        """Read the VM's control groups; where it has none, or is gone, nothing is known."""
+        """Read the VM's control groups; the result is unknown if it has none, or is gone."""
         try:
             return measure(map(Path, self._vm(vm_id).record().groups))
         except VmLost:
             return VmUse()
 
     def disk(self, vm_id: str) -> VmDisk:
-        """Return what the VM has written to its disk beyond what it started from."""
+        """Return the space of what the VM has written beyond its image or snapshot."""
         unlinked = self._vm(vm_id).unlinked(self._disks.mounted(vm_id))
         return VmDisk(self._disks.used_bytes(vm_id) + unlinked.bytes, unlinked.unmeasured)
 
     def snapshot(self, vm_id: str, name: str) -> None:
-        """Keep the VM's disk as it is under ``name``; the VM ends with it, and the rest of it waits for ``destroy``."""
+        """Keep the VM's disk under ``name`` and end the VM, whose other parts wait for ``destroy``."""
         vm = self._vm(vm_id)
         self._hang_up(vm_id)
         vm.end(_END_SECONDS)
@@ -162,14 +163,14 @@ class SandboxProvider:
         return sorted(self._disks.snapshots())
 
     def snapshot_image(self, name: str) -> str | None:
-        """Return the image that a snapshot lies on; None where it is not there, or the image was replaced since."""
+        """Return a snapshot's image; None if the snapshot or image is missing, or the image was replaced."""
         try:
             return self._chain_on(name).image
         except (SnapshotNotFound, ImageNotFound):
             return None
 
     def snapshot_bytes(self, name: str) -> int:
-        """Return the bytes that a snapshot's own layer takes; 0 where it is not there."""
+        """Return the bytes of a snapshot's own layer; 0 if there is no such snapshot."""
         return self._disks.snapshot_bytes(name)
 
     def remove_snapshot(self, name: str) -> None:
@@ -177,7 +178,7 @@ class SandboxProvider:
         self._disks.remove_snapshot(name)
 
     def destroy(self, vm_id: str) -> None:
-        """End the VM and free all it held, whatever state it is in; ``list`` names it until the very end."""
+        """End the VM and free all that it held, in any state; ``list`` names it until all is gone."""
         vm = self._vm(vm_id)
         self._hang_up(vm_id)
         vm.end(_END_SECONDS)
@@ -189,14 +190,14 @@ class SandboxProvider:
         vm.remove()
 
     def close(self) -> None:
-        """Let go of the process that VMs are made by; they live on."""
+        """Let the zygote end; VMs live on."""
         self._nursery.close()
 
     def _vm(self, vm_id: str) -> Vm:
         return Vm(self._vms / check_name(vm_id))
 
     def _ground(self, spec: VmSpec) -> tuple[Chain, Sequence[Path]]:
-        """Return what the VM's disk starts from, and its layers' folders, newest first."""
+        """Return the chain of the VM's disk, and the folders of its layers, newest first."""
         if spec.snapshot is None:
             root = self._images.path(spec.image)
             return Chain(spec.image, _stamp(root)), [root]
@@ -204,7 +205,7 @@ class SandboxProvider:
         return chain, [*self._disks.layer_paths(chain), self._images.path(chain.image)]
 
     def _chain_on(self, snapshot: str) -> Chain:
-        """Return what a disk lies on that starts from a snapshot. Raises SnapshotNotFound, ImageNotFound."""
+        """Return the chain of a disk that starts from a snapshot. Raises SnapshotNotFound, ImageNotFound."""
         chain = self._disks.chain_on(snapshot)
         if chain.stamp != _stamp(self._images.path(chain.image)):
             message = f"snapshot {snapshot!r} was made on an image {chain.image!r} that has been replaced since"
@@ -212,7 +213,7 @@ class SandboxProvider:
         return chain
 
     def _group_name(self, vm_id: str) -> str:
-        """Name a VM's control groups, which share one place with those of other folders."""
+        """Name a VM's control groups, uniquely on the host: those of other folders are beside them."""
         found = self._vms.stat()
         return f"ci-daemon-{found.st_dev:x}-{found.st_ino:x}-{vm_id}"
 
@@ -233,6 +234,6 @@ def _is_closed(connection: socket.socket) -> bool:
 
 
 def _stamp(root: Path) -> str:
-    """Tell an image from another one that takes its name later."""
+    """Return a text that tells an image from a later one of the same name."""
     found = root.stat()
     return f"{found.st_ino}-{found.st_ctime_ns}"

@@ -11,11 +11,11 @@ __all__ = ["SandboxSettings"]
 
 @dataclass(frozen=True, slots=True)
 class SandboxSettings:
-    """Section ``[sandbox]``: the seconds that making a VM may take, and the most ``processes`` in one.
+    """Section ``[sandbox]``: the most seconds to make a VM, and the most ``processes`` in one.
 
     ``user_namespaces = true`` lets jobs nest user namespaces, which rootless Podman, Bubblewrap and the sandbox of
-    Chromium need. Root of a nested one has every capability in it: far more of the kernel, which all VMs share, is then
-    open to attack, nftables first.
+    Chromium need. Root of a nested one has every capability in it, which opens far more of the kernel, shared by all
+    VMs, to attack, nftables first.
     """
 
     create_seconds: float = 120.0

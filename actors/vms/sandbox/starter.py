@@ -1,13 +1,14 @@
-"""Start the programs of VMs for a service that may not: ``python -I -S starter.py SOCKET``, and how it is asked to.
+"""The starter, which runs the programs of VMs for a service that is too confined to run them.
 
-What makes user namespaces and calls newuidmap cannot be confined much; what speaks HTTP should be. So the installed
-service (``systemd/``) runs confined and asks this process, which knows four programs and gives no choice but among
-them: each makes a user namespace, or joins a VM's, and what it is told to do it does as root of that. It is run by path
-and imports the standard library alone.
+Usage: ``python -I -S starter.py SOCKET`` serves, ``starter.py SOCKET PROGRAM [ARGUMENT...]`` asks it to run a program.
+A process that makes user namespaces and calls newuidmap cannot be confined much, but a server of HTTP should be. So the
+installed service (``systemd/``) runs confined and asks this process, which runs four programs and nothing else: each
+makes a user namespace, or joins a VM's, and does its work as root of that. This file is run by path and imports only
+the standard library.
 
-A request is one message: descriptors, first the working directory, and with them, by ``marshal``, the program, its
-arguments and the numbers that its descriptors are to have. The answer is the program's exit status, one byte. Who hangs
-up first has the program killed.
+A request is one message: descriptors, the working directory first, and, in the format of ``marshal``, the program, its
+arguments and the numbers for its descriptors. The answer is the program's exit status, one byte. If the client hangs up
+first, the program is killed.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ import struct
 import sys
 from contextlib import suppress
 
-TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import NoReturn
 
 FAILED = 125
-"""The exit status of who asked, where the program was not started."""
+"""The exit status of the client if the program was not started."""
 
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -39,7 +40,7 @@ _DESCRIPTORS = 64
 
 
 def argv_of(program: str, arguments: list[str]) -> list[str]:
-    """Return the argv of a program by name. Raises LookupError where there is none."""
+    """Return the argv of a program by name. Raises LookupError if there is none."""
     if program == "enter":
         return [sys.executable, "-I", "-S", f"{_HERE}/enter.py", *arguments]
     if program in {"main", "flatten", "unlinked"} and not arguments:
@@ -49,7 +50,7 @@ def argv_of(program: str, arguments: list[str]) -> list[str]:
 
 
 def ask(address: str, program: str, *arguments: str) -> int:
-    """Have the program run with the descriptors and the working directory of this process; return its exit status."""
+    """Run a program with the descriptors and working directory of this process; return its exit status."""
     listed = (int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208 - pathlib costs start-up time
     numbers = sorted(number for number in listed if os.path.exists(f"/proc/self/fd/{number}"))  # noqa: PTH110
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as starter:
@@ -66,7 +67,7 @@ def ask(address: str, program: str, *arguments: str) -> int:
 
 
 def serve(address: str) -> NoReturn:
-    """Answer whoever has this process's own user id, each in a process of its own, for ever."""
+    """Serve clients that have this process's user id, each in a process of its own, for ever."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with suppress(FileNotFoundError):
         os.unlink(address)  # noqa: PTH108
@@ -113,7 +114,7 @@ def _answer(connection: socket.socket) -> int:
 
 
 def _become(argv: list[str], descriptors: list[int], numbers: list[int]) -> NoReturn:
-    """Turn into the program: its descriptors first out of the way of each other's numbers, then on them."""
+    """Become the program, with its descriptors on their numbers: copied above all of them, then down."""
     try:
         os.setsid()
         os.fchdir(descriptors[0])

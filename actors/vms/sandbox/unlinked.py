@@ -1,4 +1,4 @@
-"""The room that a VM's files without a name take for as long as they are open or mapped."""
+"""The space that a VM's unlinked files take while they are open or mapped."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["unlinked"]
 
 
 def unlinked(process: int, place: Path) -> VmDisk:
-    """Return what such files take of the disk that ``process`` sees at ``place``, held by it and what it started.
+    """Return the space of unlinked files that ``process`` and its descendants hold.
 
-    Nothing where the process has ended.
+    Counts files on the disk that ``process`` sees at ``place``. Zero if the process has ended.
     """
     done = subprocess.run(
         command("unlinked"),

@@ -1,6 +1,7 @@
-"""The ids that VMs run under: the caller's range in ``/etc/subuid`` and ``/etc/subgid``, and programs run inside it.
+"""The ids that VMs run under, and programs run with these ids.
 
-Root of a VM is the first id of the range, never the caller, whoever started the service (engine.md, "Leases").
+They are the caller's range in ``/etc/subuid`` and ``/etc/subgid``. Root of a VM is the first id of the range, never the
+caller, even if root started the service (engine.md, "Leases").
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["Extent", "IdMap", "MappedFailed", "NoSubIds", "close_to_others", "run_mapped"]
 
 SIZE = 65536
-"""Ids of a VM's outer user namespace; root and all other users of the VM are among them (``launcher/shares.py``)."""
+"""The ids of a VM's outer user namespace, which include all users of the VM (``launcher/shares.py``)."""
 
 CALLER = SIZE
-"""The id by which a program in ``IdMap.with_caller()`` sees what belongs to the caller."""
+"""The caller's id inside ``IdMap.with_caller()``."""
 
 _FIRST_FREE = 100_000
 _FOR_OTHERS = 0o077
@@ -39,7 +40,7 @@ _ENVIRONMENT = {
 
 
 class NoSubIds(VmError):
-    """The caller has no range of 65,536 sub-ids, or no program that may map it; the message has the mending command."""
+    """The caller has no range of 65,536 sub-ids, or no program to map it; the message says what to run."""
 
 
 class MappedFailed(VmError):
@@ -60,14 +61,14 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class IdMap:
-    """How the ids in a user namespace stand for ids of the host; the first extent holds the VM's own."""
+    """A mapping of ids in a user namespace to ids of the host; the first extent holds the VM's own."""
 
     uids: tuple[Extent, ...]
     gids: tuple[Extent, ...]
 
     @classmethod
     def of_caller(cls, etc: Path = Path("/etc")) -> IdMap:
-        """Find the range of whoever runs this process, by login name or numeric id.
+        """Find the range of this process's user, by login name or numeric id.
 
         Raises NoSubIds with the command that gives one.
         """
@@ -89,7 +90,7 @@ class IdMap:
     def with_caller(self) -> IdMap:
         """Return this mapping with the caller's own user and group added, as id 65536.
 
-        For moving and removing files of both. Where the caller is root, a program in it may write every file of root:
+        It serves to move and remove files of both. If the caller is root, a program in it may write every file of root:
         never run anything in it that came from a VM or an image.
         """
         return IdMap(
@@ -100,8 +101,9 @@ class IdMap:
     def command(self, argv: Sequence[str]) -> list[str]:
         """Return the argv that runs ``argv`` as root of this mapping, in a user namespace of its own.
 
-        The working directory and the inherited descriptors are those of before the change of ids, so they may lie where
-        the mapped ids could not go. A program that cannot be reached so must be in a folder open to all.
+        The working directory and the inherited descriptors are opened before the change of ids, so they may be in
+        places that the mapped ids cannot enter. A program that is not reached through these must be in a folder open to
+        all.
         """
         maps = [",".join(map(str, extents)) for extents in (self.uids, self.gids)]
         return command("enter", *maps, *argv)
@@ -116,9 +118,9 @@ def run_mapped(
     pass_fds: Iterable[int] = (),
     timeout: float | None = None,
 ) -> bytes:
-    """Run a program as root of the mapping, in ``cwd``, with a bare environment, and return what it printed.
+    """Run a program as root of the mapping, in ``cwd``, with a minimal environment; return its output.
 
-    Raises MappedFailed on a non-zero status and on a time-out (seconds), after which the program is dead.
+    Raises MappedFailed on a non-zero status, and after ``timeout`` seconds, when the program is killed.
     """
     try:
         done = subprocess.run(
@@ -142,9 +144,10 @@ def run_mapped(
 
 
 def close_to_others(folder: Path) -> None:
-    """Let nobody but its owner enter a folder with files of the VMs' ids. It may be another user's, or not there.
+    """Let only its owner enter a folder with files of the VMs' ids.
 
-    Programs of the VMs get into it by their working directory or a descriptor.
+    Does nothing if the folder is missing or another user's. Programs with the VMs' ids get into it by their working
+    directory or a descriptor.
     """
     with suppress(FileNotFoundError):
         found = folder.stat()

@@ -1,4 +1,4 @@
-"""One VM as the service keeps it: a folder by its id, from before the VM is made until nothing is left of it."""
+"""The folder of one VM, named by its id: there from before the VM is made until nothing is left of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PAUSE_SECONDS = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What has to be known of a VM to speak with it and to free it, by whichever process."""
+    """The facts about a VM that any process needs to connect to it and to free it."""
 
     private_key: str
     host_key: str
@@ -37,7 +37,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Vm:
-    """The folder of a VM: ``record``, ``lock`` (held while anything of the VM lives), ``ssh`` (the socket), ``log``."""
+    """The folder of a VM: ``record``, ``lock``, ``ssh`` (the socket) and ``log``.
+
+    Processes of the VM hold ``lock`` as long as any of them lives.
+    """
 
     folder: Path
 
@@ -47,7 +50,7 @@ class Vm:
         return self.folder.name
 
     def make(self) -> None:
-        """Make the folder. Raises VmError when the VM exists already."""
+        """Make the folder. Raises VmError if the VM exists already."""
         try:
             self.folder.mkdir(mode=0o700)
         except FileExistsError as error:
@@ -55,20 +58,20 @@ class Vm:
             raise VmError(message) from error
 
     def remove(self) -> None:
-        """Remove the folder and all in it; it may be gone, or go meanwhile."""
+        """Remove the folder with everything in it; a missing folder is fine. Raises VmError if it stays."""
         shutil.rmtree(self.folder, ignore_errors=True)
         if self.folder.exists():
             message = f"the folder of VM {self.id} cannot be removed: see {self.folder}"
             raise VmError(message)
 
     def write(self, record: Record) -> None:
-        """Note what the VM is, before any of it is made."""
+        """Write the record, before any part of the VM is made."""
         descriptor = os.open(self.folder / "record", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(asdict(record), file)
 
     def record(self) -> Record:
-        """Return what was noted. Raises VmLost."""
+        """Read the record. Raises VmLost."""
         try:
             fields = json.loads((self.folder / "record").read_bytes())
         except (FileNotFoundError, json.JSONDecodeError) as error:
@@ -77,9 +80,9 @@ class Vm:
         return Record(fields["private_key"], fields["host_key"], tuple(fields["groups"]))
 
     def lock(self) -> int:
-        """Take the VM's lock before its first process, and return the descriptor to hand on to it.
+        """Take the VM's lock before its first process starts; return the descriptor to pass to that.
 
-        It is held by the time it has its name: whoever ends the VM never finds one that is about to be taken.
+        The file gets its name only once it is locked, so a process that ends the VM never finds it free too early.
         """
         unnamed = self.folder / "lock.new"
         descriptor = os.open(unnamed, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
@@ -92,7 +95,7 @@ class Vm:
         return descriptor
 
     def log(self) -> str:
-        """Return the end of what the VM's own programs complained about."""
+        """Return the end of the VM's log, the errors of the programs around it."""
         try:
             return (self.folder / "log").read_text(encoding="utf-8", errors="replace").strip()[-1000:]
         except FileNotFoundError:
@@ -100,16 +103,16 @@ class Vm:
 
     @property
     def alive(self) -> bool:
-        """Whether the VM runs, or is about to."""
+        """True if the VM runs, or is about to."""
         return any(process.alive for process in self._processes())
 
     def unlinked(self, disk: Path) -> VmDisk:
-        """Return what the VM's processes hold of files without a name, on its ``disk`` as it is mounted."""
+        """Return the space of unlinked files that the VM's processes hold on its disk, mounted at ``disk``."""
         held = [unlinked(process.pid, disk) for process in self._processes() if process.alive]
         return VmDisk(sum(each.bytes for each in held), sum(each.unmeasured for each in held))
 
     def listen(self) -> socket.socket:
-        """Make the socket on which the VM will answer."""
+        """Make the socket on which the VM will accept connections."""
         listener = socket.socket(socket.AF_UNIX)
         with self._address() as address:
             listener.bind(address)
@@ -129,7 +132,7 @@ class Vm:
         return opened
 
     def end(self, seconds: float) -> None:
-        """Kill all of the VM and return when nothing of it lives. Raises VmError when something still does then."""
+        """Kill all processes of the VM and wait for their end. Raises VmError if one outlives ``seconds``."""
         deadline = time.monotonic() + seconds
         try:
             descriptor = os.open(self.folder / "lock", os.O_RDWR)
@@ -160,7 +163,7 @@ class Vm:
 
     @contextmanager
     def _address(self) -> Iterator[str]:
-        """Name the socket in a way that is short wherever the folder is: the kernel takes 107 bytes."""
+        """Yield a short path of the socket, whatever that of the folder is: the kernel takes 107 bytes."""
         descriptor = os.open(self.folder, os.O_PATH)
         try:
             yield f"/proc/self/fd/{descriptor}/ssh"
