@@ -1,4 +1,7 @@
-"""The service's own log: one line an event, on stderr or, under systemd, in the journal with its pairs as fields."""
+"""The service's own log: one line per event, on stderr or in systemd's journal.
+
+In the journal the pairs of a line are fields.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ __all__ = ["JournalHandler", "JournalSettings", "LineFormatter", "set_level", "s
 
 _PRIORITIES = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6, logging.DEBUG: 7}
 
-# What these say below the given level is of use to their own authors.
+# Below these levels the libraries log only what their own authors need.
 _QUIET = {
     "paramiko": logging.CRITICAL,
     "pykka": logging.WARNING,
@@ -31,23 +34,28 @@ _QUIET = {
 }
 
 _NOTHING = "-"
-"""What filters give a pair that has no value here, such as a request's name outside of one."""
+"""The value that filters give to a pair without one, such as the request's id outside of a request."""
 
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
-    """Section ``[journal]``: from which level on it writes its own log: "debug", "info", "warning" or "error"."""
+    """Section ``[journal]``: the service's own log.
+
+    ``level`` is the lowest level that is logged: "debug", "info", "warning" or "error".
+    """
 
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 class LineFormatter(logging.Formatter):
-    """`TIME LEVEL logger: message key=value`, where the pairs are what the caller and filters gave as ``extra``.
+    """Formats a record as `TIME LEVEL logger: message key=value`.
 
-    Control characters are escaped, so that no user's text can forge a line. The time is in UTC; where the journal keeps
-    it, the line does not.
+    The pairs come from the caller's ``extra`` and from filters.
+
+    Control characters are escaped, so that no user's text can forge a line. The time is in UTC; for the journal, which
+    records it itself, it is left out.
     """
 
     def __init__(self, *, journald: bool) -> None:
@@ -55,7 +63,7 @@ class LineFormatter(logging.Formatter):
         self._journald = journald
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line, and a traceback or a stack, where there is one, on lines of its own below."""
+        """Return the record as one line, followed by the lines of its traceback or stack, if any."""
         pairs = "".join(f" {key}={_value(value)}" for key, value in sorted(_pairs(record).items()))
         text = f"{record.levelname.lower()} {record.name}: {_escaped(record.getMessage())}{pairs}"
         if record.exc_info and record.exc_info[0] is not None:
@@ -68,7 +76,7 @@ class LineFormatter(logging.Formatter):
 
 
 class JournalHandler(logging.Handler):
-    """Sends each line to the journal with its level as priority and its pairs as fields, such as ``CI_BUILD``."""
+    """Sends each record to the journal, its level as priority and its pairs as fields such as ``CI_BUILD``."""
 
     def __init__(self, journal: Journal) -> None:
         super().__init__()
@@ -76,7 +84,7 @@ class JournalHandler(logging.Handler):
         self.setFormatter(LineFormatter(journald=True))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send the line; what the journal does not take goes to stderr."""
+        """Send the line. If the journal refuses it, the error and the message go to stderr."""
         try:
             fields = {f"CI_{key}": str(value) for key, value in _pairs(record).items()}
             self._journal.send(
@@ -88,12 +96,15 @@ class JournalHandler(logging.Handler):
                     **fields,
                 }
             )
-        except Exception:  # noqa: BLE001 - the rim of logging, as in every handler of the standard library
+        except Exception:  # noqa: BLE001 - the boundary of logging, as in every handler of the standard library
             self.handleError(record)
 
 
 def under_journald(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Tell whether the stream goes to the journal, as systemd says it: JOURNAL_STREAM is the stream's own device."""
+    """Tell whether the stream is connected to the journal.
+
+    systemd puts the device and inode of that stream into JOURNAL_STREAM.
+    """
     try:
         status = os.fstat(stream.fileno())
     except (OSError, ValueError):
@@ -102,7 +113,13 @@ def under_journald(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 def set_up(settings: JournalSettings, *filters: logging.Filter, stream: TextIO = sys.stderr) -> None:
-    """Send the process's log to the stream, in this form and no other; filters add pairs to every line."""
+    """Send the process's log to the stream or the journal, replacing all other handlers.
+
+    Args:
+        settings: the configuration.
+        filters: add pairs to every line.
+        stream: where lines go; the journal, if the stream is connected to it.
+    """
     handler: logging.Handler
     if under_journald(stream, os.environ) and SOCKET.exists():
         handler = JournalHandler(Journal.connect())
@@ -118,7 +135,7 @@ def set_up(settings: JournalSettings, *filters: logging.Filter, stream: TextIO =
 
 
 def set_level(settings: JournalSettings) -> None:
-    """Write from here on what the settings say."""
+    """Change the level of the running log to that of the settings."""
     logging.getLogger().setLevel(settings.level.upper())
 
 

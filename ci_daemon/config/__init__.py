@@ -32,7 +32,7 @@ _RESERVED = frozenset({"CI_DAEMON_STARTER", "CI_DAEMON_STATE_DIR", "CI_DAEMON_UR
 def load(state_dir: Path, environ: Mapping[str, str], system_file: Path = SYSTEM_FILE) -> Config:
     """Return the configuration of a state directory.
 
-    The state directory's own file is read where there is one, else the system's; they are not mixed.
+    The state directory's own file is read if it exists, else the system's; they are not merged.
 
     Raises:
         ConfigError: a key or value is wrong; the message says where and what was expected.
@@ -41,12 +41,12 @@ def load(state_dir: Path, environ: Mapping[str, str], system_file: Path = SYSTEM
 
 
 def explain(state_dir: Path, environ: Mapping[str, str], system_file: Path = SYSTEM_FILE) -> list[Setting]:
-    """Return every key of the configuration, with what it comes to and where that is from. Raises ConfigError."""
+    """Return every key with its value in effect and the origin of that value. Raises ConfigError."""
     return _reader().explain(file_of(state_dir, system_file), environ)
 
 
 def file_of(state_dir: Path, system_file: Path = SYSTEM_FILE) -> Path | None:
-    """Return the file that is read for a state directory, None where there is none."""
+    """Return the configuration file of a state directory, None if there is none."""
     return next((file for file in (state_dir / FILE_NAME, system_file) if file.exists()), None)
 
 

@@ -1,4 +1,4 @@
-"""A whole `ci-daemon.toml` with every key at its default, commented out."""
+"""A complete `ci-daemon.toml` with every key at its default, commented out."""
 
 from __future__ import annotations
 

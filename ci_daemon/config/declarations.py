@@ -17,7 +17,7 @@ __all__ = ["Key", "Section", "sections"]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: its name, annotated type and default, and an example where it has no default."""
+    """One key: its name, annotated type, default, and an example: the default if there is one."""
 
     name: str
     type: Any
@@ -27,7 +27,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One TOML table: its dotted name, the description of its keys in paragraphs, and the keys."""
+    """One TOML table: its dotted name, paragraphs that describe its keys, and the keys."""
 
     name: str
     paragraphs: tuple[str, ...]
@@ -46,7 +46,7 @@ def _below(settings: Any, path: tuple[str, ...]) -> Iterator[Section]:  # noqa: 
     for each in fields(settings):
         if each not in inner:
             default = getattr(settings, each.name)
-            # TOML cannot say that a key is not set.
+            # TOML has no null for a key without a value.
             example = each.metadata["example"] if default is None else default
             keys.append(Key(each.name, types[each.name], default, example))
     if keys:

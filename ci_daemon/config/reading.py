@@ -1,4 +1,4 @@
-"""Read typed settings from a TOML file and the environment, and say exactly what is wrong where something is."""
+"""Read typed settings from a TOML file and the environment, with exact error messages."""
 
 from __future__ import annotations
 
@@ -27,12 +27,15 @@ T = TypeVar("T", bound="DataclassInstance")
 
 
 class ConfigError(Exception):
-    """The configuration is wrong; the message has one line a fault: where, which key, and what was expected."""
+    """The configuration is wrong; the message has a line per fault: place, key, and expected value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A key as it is in effect; ``origin`` is the file and line or the variable that says so, None for the default."""
+    """A key and its value in effect.
+
+    ``origin`` is the file and line, or the environment variable, that sets it; None for the default.
+    """
 
     name: str
     value: object
@@ -42,7 +45,7 @@ class Setting:
 
 @dataclass(slots=True)
 class _Given:
-    """What was given, as nested tables, and the environment variable that each key came from, if one did."""
+    """The given settings as nested tables, and the environment variables of the keys that came from one."""
 
     tables: dict[str, Any]
     file: Path | None
@@ -64,11 +67,11 @@ class _Given:
 
 
 class Reader(Generic[T]):
-    """Reads one dataclass of sections; its fields are dataclasses too, and their fields are the keys.
+    """Reads a dataclass of sections; its fields are dataclasses too, and their fields are the keys.
 
     Args:
-        sections: the dataclass. Unknown keys are refused where pydantic is told so by its ``__pydantic_config__``.
-        prefix: what the names of environment variables begin with; section and key follow, in capitals.
+        sections: the dataclass. Unknown keys are refused if its ``__pydantic_config__`` says so.
+        prefix: the prefix of environment variables; section and key follow in capitals.
         reserved: environment variables with that prefix that are not settings.
     """
 
@@ -82,9 +85,9 @@ class Reader(Generic[T]):
         self._variables = {prefix + "_".join(keys).upper(): keys for keys in self._hints}
 
     def read(self, file: Path | None, environ: Mapping[str, str]) -> T:
-        """Return the settings: the file's, and over them the environment's; defaults where neither has a key.
+        """Return the settings: the environment's before the file's before the defaults.
 
-        Relative paths are relative to the file's folder, in the environment to the working directory.
+        A relative path in the file is relative to the file's folder; in the environment, to the working directory.
 
         Raises:
             ConfigError: a key or a value is wrong, or the file cannot be read.
@@ -96,7 +99,7 @@ class Reader(Generic[T]):
         return self._checked(given) if given.tables else self._defaults
 
     def explain(self, file: Path | None, environ: Mapping[str, str]) -> list[Setting]:
-        """Return every key, in the order of the sections, with what it comes to and why. Raises ConfigError."""
+        """Return every key with its value in effect and its origin, section by section. Raises ConfigError."""
         settings = self.read(file, environ)
         given = _Given(_parse(file) if file else {}, file)
         self._overlay(given, environ)
@@ -111,8 +114,8 @@ class Reader(Generic[T]):
         ]
 
     def _checked(self, given: _Given) -> T:
-        """Return the defaults with the sections that are given in place of theirs. Raises ConfigError."""
-        # Pydantic is most of the time that a small command takes, and the search for its plugins most of pydantic's.
+        """Return the defaults, with the given sections validated and put in their place. Raises ConfigError."""
+        # Pydantic takes most of a small command's time, and the search for its plugins most of that.
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
         from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415
         from pydantic_core import to_json  # noqa: PLC0415
@@ -156,7 +159,10 @@ class Reader(Generic[T]):
             raise ConfigError("\n".join(unknown))
 
     def _complete(self, given: _Given) -> None:
-        """Fill what a table within a section leaves out: its default is the section's, not that of the table's type."""
+        """Fill in missing keys of tables inside a section.
+
+        Their defaults are those of the section, not those of the table's type.
+        """
         for keys in self._hints:
             table = given.get(keys[:-1])
             if len(keys) > _SECTION_AND_KEY and isinstance(table, dict) and keys[-1] not in table:
@@ -175,7 +181,7 @@ class Reader(Generic[T]):
                 yield f"{where}: {name}: {expected}{got}"
 
     def _meant(self, section: Keys, message: str) -> Keys:
-        """Return the key that a section's own message begins with; as given where it begins with none."""
+        """Return the key that begins a section's own message; the section itself if none does."""
         key = (*section, message.removeprefix("Value error, ").partition(" ")[0])
         return key if key in self._hints else section
 
@@ -201,7 +207,7 @@ def _keys(sections: type[DataclassInstance], above: Keys = ()) -> Iterator[tuple
 
 
 def _secrets(section: Any, above: Keys = ()) -> Iterator[Keys]:  # noqa: ANN401 - a dataclass, of any kind
-    """Yield the keys that are nobody's to see: their fields are kept out of their sections' text."""
+    """Yield the secret keys: those whose fields are declared with ``repr=False``."""
     for each in fields(section):
         value, keys = getattr(section, each.name), (*above, each.name)
         if is_dataclass(value):
@@ -215,7 +221,7 @@ def _holds(hint: object, kind: type) -> bool:
 
 
 def _from_text(text: str, hint: object) -> object:
-    """Return a variable's value as the TOML file would have it; lists may also be words joined by commas."""
+    """Return a variable's value as a TOML file would give it; lists may also be words separated by commas."""
     if _holds(hint, Path):
         return str(Path(text).absolute())
     if _holds(hint, str) or get_origin(hint) is Literal:
@@ -237,12 +243,15 @@ def _parse(file: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"line (\d+)", str(error))
-        line = found[1] if found else len(text.splitlines())  # at the end of the document, which has no number in it
+        line = found[1] if found else len(text.splitlines())  # an error at the end of the document has no line number
         raise ConfigError(f"{file}:{line}: not TOML: {error}") from None
 
 
 def _line_of(keys: Keys, file: Path) -> int:
-    """Return the line on which a key's statement begins: the one after the last head of the file without the key."""
+    """Return the line number on which a key's statement begins.
+
+    It is the line after the longest beginning of the file that parses without the key.
+    """
     lines = file.read_text(encoding="utf-8").splitlines()
     known = _known(keys, _parse(file))
     begin = 1
@@ -258,7 +267,7 @@ def _line_of(keys: Keys, file: Path) -> int:
 
 
 def _known(keys: Keys, tables: dict[str, Any]) -> int:
-    """Return how many of the keys, from the first on, the tables have."""
+    """Return the number of leading keys that the tables have."""
     value: Any = tables
     for count, key in enumerate(keys):
         if not isinstance(value, dict) or key not in value:

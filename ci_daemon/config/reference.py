@@ -1,6 +1,6 @@
 """The reference of every section and key in Markdown.
 
-``python -m ci_daemon.config.reference PAGE`` replaces all that follows the marker in PAGE; ``make docs`` runs it on
+``python -m ci_daemon.config.reference PAGE`` replaces everything after the marker in PAGE; ``make docs`` runs it on
 `docs/configuration.md`.
 """
 
@@ -32,7 +32,7 @@ _TYPES = {
 
 
 def renewed(page: str) -> str:
-    """Return the page with a current reference below its marker. Raises ValueError where it has no marker."""
+    """Return the page with a current reference below its marker. Raises ValueError without a marker."""
     head, marker, _ = page.partition(_MARKER)
     if not marker:
         raise ValueError(f"there is no line {_MARKER.strip()}")

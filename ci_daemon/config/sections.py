@@ -1,4 +1,4 @@
-"""Every section that `ci-daemon.toml` may have. Each is defined where it is used; here they stand together."""
+"""All sections of `ci-daemon.toml`; each is declared in the package that uses it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Config", "ImageSettings"]
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The whole configuration; what nobody sets has the default of its section."""
+    """The whole configuration; a key that is not set has its section's default."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid", "strict": True}
 

@@ -1,4 +1,4 @@
-"""Values as a TOML file spells them."""
+"""Values in TOML syntax."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["spelled"]
 
 
 def spelled(value: object) -> str:
-    """Return a value of a setting as TOML; of what is not set, which TOML has no word for, a dash."""
+    """Return a setting's value in TOML; a dash for None, which TOML cannot express."""
     match value:
         case None:
             return "-"

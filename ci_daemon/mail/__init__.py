@@ -1,4 +1,4 @@
-"""E-mail: the settings, and the thread that gives letters to a mail server."""
+"""E-mail: the settings, and the thread that sends letters."""
 
 from __future__ import annotations
 

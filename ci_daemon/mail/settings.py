@@ -15,10 +15,10 @@ _SENDER = "ci-daemon@localhost"
 
 @dataclass(frozen=True, slots=True)
 class MailSettings:
-    """Section ``[mail]``: the mail server that letters are given to. Without a ``host`` none are sent.
+    """Section ``[mail]``: the SMTP server for e-mail. Without a ``host`` none is sent.
 
-    ``security`` is "starttls", "tls" or "none". Without a ``user`` nobody signs in. ``sender`` is the address that
-    letters come from.
+    ``security`` is "starttls", "tls" or "none". Without a ``user`` the service does not log in. ``sender`` is the
+    address that e-mail comes from.
     """
 
     host: str = ""

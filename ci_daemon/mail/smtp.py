@@ -24,7 +24,10 @@ _LAST_WORDS = 5.0
 
 
 class SmtpMailer:
-    """Gives letters to a mail server, one after the other. What it cannot deliver is logged and dropped."""
+    """Sends letters through a mail server, one after the other.
+
+    A letter that cannot be sent is logged and dropped.
+    """
 
     def __init__(self, settings: MailSettings) -> None:
         """Start the thread."""
@@ -42,7 +45,7 @@ class SmtpMailer:
             _log.error("a letter to %s is dropped: %d wait for the mail server already", letter["To"], _MOST_WAITING)
 
     def close(self) -> None:
-        """Send what is queued, within some seconds, and end the thread."""
+        """Send the queued letters, within some seconds, and end the thread."""
         try:
             self._letters.put(None, timeout=_LAST_WORDS)
         except queue.Full:

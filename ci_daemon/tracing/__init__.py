@@ -1,4 +1,4 @@
-"""A trace of every build that has ended, for an OpenTelemetry collector: where its time went."""
+"""A trace of every build that has ended, sent to an OpenTelemetry collector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry's own exporter, given spans that have ended already. Imported only where traces are wanted."""
+"""The collector over OpenTelemetry's exporter. Imported only if the configuration has an endpoint."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class OtlpCollector:
         self._scope = InstrumentationScope("ci_daemon.tracing")
 
     def send(self, spans: Sequence[Span]) -> bool:
-        """Send spans; False where they were not taken, after some seconds of trying. Blocks."""
+        """Send ended spans; return False if the collector does not take them within some seconds. Blocks."""
         readable = [self._readable(span) for span in spans]
         batches = (readable[start : start + _AT_ONCE] for start in range(0, len(readable), _AT_ONCE))
         return all(self._exporter.export(batch) is SpanExportResult.SUCCESS for batch in batches)
 
     def close(self) -> None:
-        """Have a `send` that is under way end soon."""
+        """Make a running `send` end soon."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _readable(self, span: Span) -> ReadableSpan:

@@ -12,9 +12,9 @@ _URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 @dataclass(frozen=True, slots=True)
 class TracingSettings:
-    """Section ``[tracing]``: the OpenTelemetry collector that traces of builds are sent to. Without one none are.
+    """Section ``[tracing]``: the OpenTelemetry collector for traces of builds.
 
-    ``endpoint`` is where it takes OTLP over HTTP, such as "http://127.0.0.1:4318".
+    ``endpoint`` is its URL for OTLP over HTTP, such as "http://127.0.0.1:4318". Without one no traces are sent.
     """
 
     endpoint: str = ""

@@ -1,7 +1,7 @@
-"""The trace of a build, made of what the storage has of it. Pure.
+"""The trace of a build, computed from its rows. Pure.
 
-One span for the build, below it one for its rendering and one for each attempt at a job, below those one for each part
-of an attempt. The trace's id is the build's and the others follow from it, so that a trace that is sent twice is one.
+The build's span has a child for its rendering and one for each attempt of a job; an attempt's span has a child for each
+of its parts. All ids derive from the build's id, so that a trace that is sent twice is one trace.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _RESULTS = {
     JobState.CANCELED: "cancellation",
     JobState.TIMED_OUT: "timeout",
 }
-"""The semantic conventions' words for how runs and tasks of pipelines end."""
+"""The results of pipeline runs and tasks in OpenTelemetry's semantic conventions."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildRecord:
-    """A build that has ended, with everything that its trace is made of; ``attempts`` by the row id of their job."""
+    """A build that has ended, with the rows for its trace; ``attempts`` by the row id of their job."""
 
     build: Build
     jobs: Sequence[Job]
@@ -53,7 +53,7 @@ class BuildRecord:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of time with a name. ``failure`` is why it did not end well, None where it did, or nobody minds."""
+    """A named span of time. ``failure`` is the reason if it failed, else None; cancellation is no failure."""
 
     trace_id: int
     span_id: int
@@ -87,7 +87,7 @@ def spans_of(record: BuildRecord) -> Iterator[Span]:
 
 
 def _attempt(build: Build, job: Job, attempt: Attempt, ready: datetime, *, keeps_disk: bool) -> Iterator[Span]:
-    """Yield an attempt, which begins when its job could have had a VM, and its parts."""
+    """Yield the spans of an attempt, which begins when its job became ready for a VM, and of its parts."""
     key = f"{job.uuid}/{attempt.number}"
     ended = attempt.finished_at or attempt.created_at
     passed = attempt.state is JobState.PASSED
@@ -122,7 +122,10 @@ def _span(
     failure: str | None = None,
     attributes: Attributes = MappingProxyType({}),
 ) -> Span:
-    """Return a span by its key in the build's trace. The clock may have been set back between its ends."""
+    """Return the span with a key in the build's trace.
+
+    Its end is not before its beginning, even if the clock was set back between them.
+    """
     parent_id = None if parent is None else _id(build, parent)
     return Span(
         UUID(build.external_id).int, _id(build, key), parent_id, name, began, max(began, ended), failure, attributes
@@ -130,7 +133,7 @@ def _span(
 
 
 def _id(build: Build, key: str) -> int:
-    """Return eight bytes, never all 0, which OpenTelemetry takes for none."""
+    """Return a span id of eight bytes, never 0, which OpenTelemetry takes for no id."""
     digest = hashlib.sha256(f"{build.external_id}/{key}".encode()).digest()
     return int.from_bytes(digest[:8]) or 1
 

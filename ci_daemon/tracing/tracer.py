@@ -1,4 +1,4 @@
-"""Sends the traces of builds that have ended, whoever ended them: the storage is the queue."""
+"""Send the traces of builds that have ended; the storage is the queue."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ _LAST_WORDS = 2.0
 
 
 class TracingUnavailable(Exception):
-    """Traces are wanted, and what sends them is not installed."""
+    """Tracing is configured, but its packages are not installed."""
 
 
 class Collector(Protocol):
-    """Who takes traces."""
+    """A receiver of traces."""
 
     def send(self, spans: Sequence[Span]) -> bool:
-        """Send spans; False where they were not taken. Blocks."""
+        """Send spans; return False if they were not taken. Blocks."""
         ...
 
     def close(self) -> None:
-        """Have a `send` that is under way in another thread end soon."""
+        """Make a `send` that runs in another thread end soon."""
         ...
 
 
 def open_collector(settings: TracingSettings) -> Collector:
-    """Return the collector of the configuration. Raises TracingUnavailable where its packages are missing."""
+    """Return the configured collector. Raises TracingUnavailable if its packages are missing."""
     try:
         from ci_daemon.tracing.otlp import OtlpCollector  # noqa: PLC0415 - an extra that few install
     except ImportError as error:
@@ -60,14 +60,14 @@ def open_collector(settings: TracingSettings) -> Collector:
 
 
 class Tracer:
-    """Looks every second which builds have ended and sends their traces, in a thread of its own.
+    """Polls every second for builds that have ended and sends their traces, in a thread of its own.
 
-    How far it is stands in the storage, so that a restart leaves none out. A collector that takes nothing is tried
-    again, with one warning; what ended more than an hour before is left out then.
+    Its position is kept in the storage, so that a restart skips no build. If the collector takes nothing, it retries,
+    with one warning, and drops builds that ended more than an hour ago.
     """
 
     def __init__(self, storage: Storage, collector: Collector, clock: Clock) -> None:
-        """Start the thread. The very first time, builds that ended before are left out."""
+        """Start the thread. On the very first start, builds that have already ended are skipped."""
         self._storage = storage
         self._collector = collector
         self._clock = clock
@@ -79,7 +79,7 @@ class Tracer:
         self._thread.start()
 
     def close(self) -> None:
-        """Send what has ended by now, within seconds, and end the thread."""
+        """Send the builds that have ended by now, within seconds, and end the thread."""
         self._stop.set()
         self._thread.join(_LAST_WORDS)
         self._collector.close()
@@ -95,7 +95,7 @@ class Tracer:
                 _log.error("traces wait for the storage: %s", error)
 
     def _send_ended(self) -> bool:
-        """Send all that has ended since; False where the collector does not take it."""
+        """Send all builds that have ended since the last one sent; return False if the collector refuses one."""
         oldest = self._clock.now() - _KEPT
         after = max(self._storage.traces_sent.until() or oldest, oldest)
         while builds := self._storage.builds.ended(after, _AT_ONCE):
