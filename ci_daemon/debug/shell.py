@@ -1,4 +1,4 @@
-"""A shell, or one command, in a VM that is there: with the job's variables, in its workspace."""
+"""A shell, or one command, in an existing VM, with the job's variables and in its workspace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHELL = "for shell in /bin/bash /usr/bin/bash /usr/local/bin/bash /bin/sh; do [
 
 
 class Shell:
-    """A connection to a VM, as root in there, for programs that are given these variables. Raises VmError."""
+    """A connection to a VM as its root, for programs that get ``variables``. Raises VmError."""
 
     def __init__(self, endpoint: Endpoint, clock: Clock, variables: Mapping[str, str]) -> None:
         self._connection = Connection(endpoint, clock)
@@ -34,22 +34,22 @@ class Shell:
             raise
 
     def run(self, command: Sequence[str]) -> int:
-        """Run a command, or a shell at this process's terminal where it is empty; return its exit code.
+        """Run a command and return its exit code; an empty one is a shell at this process's terminal.
 
-        Raises ConnectionLost where the VM goes meanwhile.
+        Raises ConnectionLost if the VM ends before the command.
         """
         script = f"{self._entry}; " + (f"exec {shlex.join(command)}" if command else _SHELL)
         window = None if command else own_window()
         return converse(self._connection.dialog(script, window), interactive=window is not None)
 
     def close(self) -> None:
-        """Hang up. What was started in the VM and waits for nobody runs on."""
+        """Close the connection. Background programs that were started in the VM run on."""
         self._connection.close()
 
     def _lay(self, variables: Mapping[str, str]) -> str:
-        """Put the variables into a file of root's in the VM, and return the shell line that takes them.
+        """Write the variables to a file of root's in the VM; return the shell line that loads them.
 
-        What a program is given as arguments every user of the host may read. ``TERM`` stays the terminal's own.
+        A file, because every user of the host can read a program's arguments. ``TERM`` stays the terminal's own.
         """
         exports = "".join(
             f"export {name}={shlex.quote(value)}\n" for name, value in variables.items() if name != "TERM"

@@ -1,4 +1,4 @@
-"""Which of a build's VMs is meant: the one of a step, or the only one that is held, or the only one."""
+"""Choose a VM of a build: that of a named step, or the only held one, or the only one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["NoTarget", "Target", "find_target"]
 
 
 class NoTarget(Exception):
-    """No VM of the build is the one that is meant; the message says what there is."""
+    """No single VM matches; the message lists those that exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A job's VM that is there, and the hold on it where its job is over."""
+    """A job's existing VM, with the hold on it if the job is over."""
 
     build: Build
     job: Job
@@ -25,12 +25,15 @@ class Target:
     hold: Hold | None
 
     def __str__(self) -> str:
-        """Name the step, and say what it is at."""
+        """Return the step and its state, such as `test (held)`."""
         return f"{self.job.step_key} ({'held' if self.hold else self.job.state})"
 
 
 def find_target(storage: Storage, build: Build, step_key: str | None) -> Target:
-    """Return the VM of a build's step; of no step, the only held VM or else the only one. Raises NoTarget."""
+    """Return the VM of a build's step; without a step, the only VM, or the only held one of several.
+
+    Raises NoTarget.
+    """
     found = _targets(storage, build)
     meant = [target for target in found if step_key in {None, target.job.step_key}]
     if len(meant) > 1:
@@ -41,7 +44,7 @@ def find_target(storage: Storage, build: Build, step_key: str | None) -> Target:
 
 
 def _targets(storage: Storage, build: Build) -> list[Target]:
-    """Return the VMs of a build's jobs that a command runs in, or that are held, in the jobs' order."""
+    """Return the build's VMs that run a command or are held, in the order of their jobs."""
     jobs = {job.id: job for job in storage.jobs.of_build(build.id)}
     targets = []
     for lease in storage.leases.live():

@@ -1,4 +1,4 @@
-"""This process's own terminal, lent to a program elsewhere: every key goes there, and the terminal comes back whole."""
+"""Connect this process's terminal to a remote program, and restore the terminal afterwards."""
 
 from __future__ import annotations
 
@@ -25,21 +25,20 @@ _BLOCK = 1 << 16
 
 
 def at_terminal() -> bool:
-    """Tell whether somebody sits at this process."""
+    """Tell whether stdin and stdout are a terminal."""
     return os.isatty(sys.stdin.fileno()) and os.isatty(sys.stdout.fileno())
 
 
 def own_window() -> Window:
-    """Return the terminal that this process has."""
+    """Return the type and size of this process's terminal."""
     columns, rows = os.get_terminal_size(sys.stdout.fileno())
     return Window(os.environ.get("TERM", "dumb"), columns, rows)
 
 
 def converse(dialog: Dialog, *, interactive: bool) -> int:
-    """Hand a program's output on, and this process's input to it, to its end; return its exit code.
+    """Forward this process's input to a program, and its output back, until it ends; return its exit code.
 
-    Where it is ``interactive``, this terminal's keys go there one by one, and its size as it changes.
-    Raises ConnectionLost.
+    If ``interactive``, keys are sent one by one, and so is each change of the terminal's size. Raises ConnectionLost.
     """
     stdin, stdout, stderr = sys.stdin.fileno(), sys.stdout.fileno(), sys.stderr.fileno()
     sys.stdout.flush()
@@ -66,7 +65,7 @@ def _feed(dialog: Dialog, stdin: int) -> None:
 
 @contextmanager
 def _raw(terminal: int) -> Iterator[None]:
-    """Have the terminal hand over every key as it is pressed, and show none of them itself."""
+    """Put the terminal into raw mode: keys arrive as they are pressed, without echo."""
     before = termios.tcgetattr(terminal)
     tty.setraw(terminal)
     try:
@@ -77,7 +76,7 @@ def _raw(terminal: int) -> Iterator[None]:
 
 @contextmanager
 def _resizes() -> Iterator[int]:
-    """Yield a descriptor that becomes readable when the terminal has another size."""
+    """Yield a descriptor that becomes readable when the terminal's size changes."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     woken = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)

@@ -1,4 +1,4 @@
-"""`ci-daemon doctor`: what a machine lacks, in one sentence each, with the command that mends it."""
+"""`ci-daemon doctor`: checks of the machine, each a sentence and the command that mends a failure."""
 
 from __future__ import annotations
 

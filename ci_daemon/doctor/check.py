@@ -1,4 +1,4 @@
-"""What the doctor finds: one sentence a check, and the command that mends it."""
+"""The result of a check: a sentence, and the command that mends a failure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _COMMAND = re.compile(r"^(?P<detail>.*?):? run `(?:sudo )?(?P<mend>[^`]+)`\.?$",
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that the service needs of its machine.
+    """The result of one check of the machine.
 
-    ``mend`` is a command line without ``sudo``; ``root`` says whether it takes root, and with ``fixable`` the doctor
-    runs it itself when asked to. What is not ``needed`` is told and fails nothing.
+    ``mend`` is a command line without ``sudo``; ``root`` says whether it takes root. If ``fixable``, the doctor can run
+    it itself. A failed check that is not ``needed`` is shown, but the doctor does not fail.
     """
 
     name: str
@@ -27,17 +27,20 @@ class Check:
     fixable: bool = True
 
     def command(self, *, as_root: bool) -> str | None:
-        """Return the command as the caller has to type it."""
+        """Return the command as the caller must type it, None if there is none."""
         return f"sudo {self.mend}" if self.mend and self.root and not as_root else self.mend
 
 
 def good(name: str, detail: str) -> Check:
-    """Return a check that found all well."""
+    """Return a passed check."""
     return Check(name, ok=True, detail=detail)
 
 
 def from_message(name: str, message: str, *, needed: bool = True) -> Check:
-    """Return a failed check out of an error's message, whose last words are ``run `command```, if it has such."""
+    """Return a failed check from an error's message.
+
+    If the message ends with ``run `COMMAND```, that is the command that mends it.
+    """
     found = _COMMAND.match(message)
     if found is None:
         return Check(name, ok=False, detail=message, needed=needed, fixable=False)

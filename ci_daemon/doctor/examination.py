@@ -20,7 +20,7 @@ __all__ = ["examine"]
 
 
 def examine(state_dir: Path, environ: Mapping[str, str]) -> Iterator[Check]:
-    """Yield what was found, check by check, as it is found."""
+    """Yield the result of each check as soon as it is known."""
     config, configuration = state.configuration(state_dir, environ)
     yield host.python()
     yield from host.packages()

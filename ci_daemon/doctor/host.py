@@ -1,4 +1,4 @@
-"""What the service needs of the host: programs, ids, namespaces, devices."""
+"""Checks of the host: programs, ids, namespaces, devices."""
 
 from __future__ import annotations
 
@@ -33,11 +33,14 @@ mount -c -t overlay overlay -o userxattr,lowerdir=lower,upperdir=upper,workdir=w
 echo written > merged/file
 test -s upper/file
 """
-"""As a VM does it; -c keeps mount from looking for the folder by a path that may be closed to the mapped ids."""
+"""Mount an overlay as a VM does.
+
+With -c, mount does not resolve the path of the folder, which may be closed to the mapped ids.
+"""
 
 
 def python() -> Check:
-    """The language itself; older ones cannot even read this file, so this is for the record."""
+    """Check the version of Python. Older versions cannot even parse this file, so the check always passes."""
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] >= _OLDEST_PYTHON:
         return good("python", f"Python {version}")
@@ -45,7 +48,7 @@ def python() -> Check:
 
 
 def packages() -> Iterator[Check]:
-    """Programs, and the packages that they come in."""
+    """Check the programs that the service runs, and name the packages of missing ones."""
     if os.geteuid() != 0:
         yield _program("uidmap", "newuidmap", "uidmap", "an ordinary user maps the ids of its VMs with it")
     if pasta := shutil.which("pasta"):
@@ -59,7 +62,7 @@ def packages() -> Iterator[Check]:
 
 
 def sub_ids() -> Check:
-    """The ids that VMs run under."""
+    """Check the range of ids that VMs run under."""
     try:
         ids = IdMap.of_caller()
     except NoSubIds as error:
@@ -69,7 +72,7 @@ def sub_ids() -> Check:
 
 
 def namespaces(sysctl: Path = Path("/proc/sys")) -> Check:
-    """Whether user namespaces can be made, and which switch of the kernel is in the way where they cannot."""
+    """Check that user namespaces can be made; if not, name the kernel setting that forbids them."""
     barriers = [("user.max_user_namespaces", "0", "15000")]
     if os.geteuid() != 0:
         barriers += [
@@ -97,12 +100,12 @@ def namespaces(sysctl: Path = Path("/proc/sys")) -> Check:
 
 
 def overlay(directory: Path) -> Check:
-    """Mount an overlay below ``directory`` as a VM does: in a user namespace, as root of it."""
+    """Check that an overlay can be mounted below ``directory`` as in a VM: by root of a user namespace."""
     name = "overlay"
     try:
         ids = IdMap.of_caller()
         with tempfile.TemporaryDirectory(prefix=".doctor-", dir=existing(directory)) as folder:
-            # A folder that belongs to the VMs' ids is made and removed by whoever is root of those and the caller's.
+            # To make and remove a folder that belongs to the VMs' ids takes root of both those and the caller's.
             around = partial(run_mapped, idmap=ids.with_caller(), cwd=Path(folder), timeout=_PATIENCE)
             around(["mkdir", "trial"])
             try:
@@ -120,7 +123,7 @@ def overlay(directory: Path) -> Check:
 
 
 def tun(device: Path = _TUN) -> Check:
-    """The device through which VMs reach the network; distributions open it to all."""
+    """Check the device through which VMs reach the network; distributions open it to all users."""
     try:
         mode = stat.S_IMODE(device.stat().st_mode)
     except FileNotFoundError:
@@ -133,7 +136,10 @@ def tun(device: Path = _TUN) -> Check:
 
 
 def clock(landmark: Path = Path(__file__)) -> Check:
-    """A clock that stands before this release was installed is wrong, and so are tokens' ends and bills."""
+    """Check that the clock is past the installation of this release.
+
+    A wrong clock makes the ends of tokens and the bills wrong.
+    """
     if time.time() >= landmark.stat().st_mtime:
         return good("clock", time.strftime("it is %Y-%m-%d %H:%M:%S UTC", time.gmtime()))
     detail = time.strftime("the clock says %Y-%m-%d %H:%M, before this program was installed", time.gmtime())
@@ -149,5 +155,5 @@ def _program(name: str, program: str, package: str, why: str, *, needed: bool = 
 
 
 def existing(directory: Path) -> Path:
-    """Return the folder itself, or the nearest one above it that is there."""
+    """Return the folder itself, or its nearest existing parent."""
     return next(folder for folder in (directory, *directory.absolute().parents) if folder.is_dir())

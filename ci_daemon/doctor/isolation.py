@@ -1,4 +1,4 @@
-"""How far VMs are kept from each other and from this host, in the words of docs/security.md."""
+"""Checks of the isolation of VMs from each other and from the host (docs/security.md)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SYS_RESOURCE = 24
 def isolation(
     settings: SandboxSettings, environ: Mapping[str, str], status: Path = Path("/proc/self/status")
 ) -> Iterator[Check]:
-    """Say what the sandbox is, and each part of it that this host or its owner leaves open."""
+    """Describe the sandbox, and check each part of it that this host or its owner may leave open."""
     yield good(
         "sandbox",
         "VMs are Linux namespaces, not machines: all share this kernel and one range of host ids. Tenants who do not"

@@ -1,4 +1,4 @@
-"""What of a VM's shape this host can hold it to."""
+"""Checks of the limits on a VM that this host can enforce."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ __all__ = ["enforcement"]
 
 
 def enforcement(limits: Limits) -> Iterator[Check]:
-    """Say of each part of a shape whether VMs are held to it, and how. What is not enforced fails nothing."""
+    """Check for each part of a shape whether and how it is enforced.
+
+    The doctor does not fail because of a limit that is not enforced.
+    """
     for part in limits.describe():
         name = f"limit on {part.resource}"
         if part.enforced:

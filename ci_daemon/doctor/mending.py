@@ -1,4 +1,4 @@
-"""Do what the doctor said: run the commands that mend, as root."""
+"""Run the commands that mend failed checks, as root."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["Mended", "commands", "mend"]
 
 _INSTALL = "apt-get install -y "
 _OF_ROOT = ":/usr/sbin:/usr/bin:/sbin:/bin"
-"""Folders that root's programs are in, also for whom `su` has left the PATH of an ordinary user."""
+"""Folders of root's programs: after a plain `su`, PATH is still that of an ordinary user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """A command that was run; ``fault`` is what it said where it failed, else None."""
+    """A command that was run; ``fault`` is its last line of output if it failed, else None."""
 
     command: str
     fault: str | None
 
 
 def commands(checks: Iterable[Check]) -> list[str]:
-    """Return the commands that mend what failed, in order; the first that installs a package installs all."""
+    """Return the commands that mend failed checks, in order; one command installs all packages."""
     wanted = list(dict.fromkeys(check.mend for check in checks if not check.ok and check.fixable and check.mend))
     installs = [command for command in wanted if command.startswith(_INSTALL)]
     together = _INSTALL + " ".join(command.removeprefix(_INSTALL) for command in installs)
@@ -37,12 +37,12 @@ def commands(checks: Iterable[Check]) -> list[str]:
 
 
 def mend(checks: Iterable[Check]) -> Iterator[Mended]:
-    """Run those commands and yield each as it is done."""
+    """Run those commands and yield each when it is done."""
     for command in commands(checks):
         argv = shlex.split(command)
         fault = _run(argv)
         if fault is not None and command.startswith(_INSTALL):
-            # Fresh machines have no package lists, old ones have stale lists; either way new lists are what helps.
+            # A fresh machine has no package lists, and an old one has stale lists.
             fault = _run(["apt-get", "update"]) or _run(argv)
         yield Mended(command, fault)
 

@@ -1,4 +1,4 @@
-"""The service on this host: its unit, the address where it answers, the clock it goes by."""
+"""Checks of the service on this host: its unit, its address, the synchronization of its clock."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ _STATE_DIR = Path("/var/lib/ci-daemon")
 
 
 def environment(state_dir: Path, environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the environment that decides where VMs go: of the state directory of the unit, it is the unit's."""
+    """Return the environment that decides where VMs start.
+
+    For the unit's state directory it says that a starter is there, as the unit's own environment does.
+    """
     return {**environ, STARTER: ""} if state_dir == _STATE_DIR else environ
 
 
 def address(state_dir: Path, listen: str) -> Check:
-    """Where the service answers, or would."""
+    """Check the address: the service answers there, or could listen there."""
     name = "address"
     server = served_by(state_dir)
     if server is not None:
@@ -42,7 +45,7 @@ def address(state_dir: Path, listen: str) -> Check:
 
 
 def synchronized() -> Iterator[Check]:
-    """Whether something keeps the clock right; told only where systemd runs the host, which knows."""
+    """Check that the clock is synchronized; skipped without systemd."""
     if not _SYSTEMD.is_dir() or shutil.which("timedatectl") is None:
         return
     if _said("timedatectl", "show", "--property=NTPSynchronized", "--value") == "yes":
@@ -53,7 +56,7 @@ def synchronized() -> Iterator[Check]:
 
 
 def unit(state_dir: Path) -> Iterator[Check]:
-    """Whether systemd starts the service with the host, and has; told only of the state directory of its unit."""
+    """Check that the unit is enabled and runs; skipped without systemd, or for another state directory."""
     name = "service"
     if not _SYSTEMD.is_dir() or state_dir != _STATE_DIR:
         return

@@ -1,6 +1,6 @@
-"""Bounds of the kernel that no VM has a share of, so that one job can take all of them from the others.
+"""Checks of kernel limits that all VMs share, so that one job can exhaust them for the others.
 
-To raise them is for the owner to decide, not for ``--fix``: they hold for every program of the host.
+Raising them is the owner's decision, not ``--fix``'s: they apply to every program on the host.
 """
 
 from __future__ import annotations
@@ -23,13 +23,19 @@ _ENOUGH = {
     "fs.file-max": (1 << 24, "one job can take all open files from this host"),
     "kernel.pty.max": (1 << 16, "one job can take all terminals from the others"),
 }
-"""For each, the least that does, and what comes of less. The memory behind them counts as that of the job."""
+"""The lowest sufficient value of each sysctl, and the consequence of a lower one.
+
+The memory behind each counts against the job's memory limit.
+"""
 _NO_BOUND = {"fs.pipe-user-pages-soft"}
-"""Those of which 0 is no bound at all."""
+"""The sysctls for which 0 means no limit."""
 
 
 def sharing(sysctl: Path = Path("/proc/sys")) -> Iterator[Check]:
-    """Say of each bound whether it is high enough, and that descriptors in flight cannot be divided at all."""
+    """Check that each limit is high enough.
+
+    Also report the limit of descriptors in flight, which cannot be divided among VMs.
+    """
     yield good(
         "descriptors in flight",
         "all VMs together may have as many on their way over sockets as one process may have open: a job that holds"

@@ -1,4 +1,4 @@
-"""What the service needs of its own: the state directory, room on the disk, an image."""
+"""Checks of the service's own state: the state directory, configuration, database, disk space, image."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PRIVATE = 0o077
 
 
 def state_directory(directory: Path) -> Check:
-    """The state directory: made, this user's, and its key nobody else's."""
+    """Check that the state directory exists, that this user can use it, and that others cannot read it."""
     name = "state"
     command = f"ci-daemon --state-dir {shlex.quote(str(directory))}"
     key = directory / KEY
@@ -59,7 +59,7 @@ def state_directory(directory: Path) -> Check:
 
 
 def configuration(directory: Path, environ: Mapping[str, str]) -> tuple[Config, Check]:
-    """The configuration; what is wrong in it is told, and the rest is examined as if there were none."""
+    """Load and check the configuration; if it has an error, the other checks use the defaults."""
     name = "configuration"
     try:
         config, file = load(directory, environ), file_of(directory)
@@ -71,7 +71,7 @@ def configuration(directory: Path, environ: Mapping[str, str]) -> tuple[Config, 
 
 
 def database(directory: Path) -> Check:
-    """Every page, index and reference of the database, and whether its schema is one that this release knows."""
+    """Check every page, index and reference of the database, and that this release knows its schema."""
     name, known, path = "database", migrations()[-1].number, directory / DATABASE
     if not path.exists():
         return Check(name, ok=False, detail="there is no database yet", needed=False, fixable=False)
@@ -93,7 +93,7 @@ def database(directory: Path) -> Check:
 
 
 def room(directory: Path) -> Check:
-    """Free space where VMs write."""
+    """Check the free disk space where VMs write."""
     folder = existing(directory)
     free = shutil.disk_usage(folder).free / _GIB
     detail = f"{free:.1f} GiB are free below {folder}"
@@ -103,7 +103,7 @@ def room(directory: Path) -> Check:
 
 
 def default_image(state_dir: Path, config: Config) -> Check:
-    """The image that steps without one start from."""
+    """Check that the default image exists, from which steps without an image start."""
     name = "image"
     try:
         images = open_images(state_dir, config)

@@ -1,4 +1,4 @@
-"""What the service does at this moment, read from its rows and files: the same whether it runs or not."""
+"""The service's current work and queue, read from its rows and files, whether it runs or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Who waits for a VM, in the order in which VMs come, and why: found as the pool finds it, in the same rows."""
+"""The jobs that wait for a VM, in the order in which they get one, and why they wait.
+
+The order and the reasons come from the same rows and functions as the lease pool's.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ _STOPPED = "waiting for a VM: the service does not run"
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A job that waits; ``position`` counts from 1 over all organizations.
+    """A waiting job; ``position`` counts from 1 over all organizations.
 
-    It is None while the job backs off, or waits for its image. ``build`` is ORG/PIPELINE/NUMBER; ``since`` is when it
-    was ready for a VM.
+    ``position`` is None while the job backs off or waits for its image. ``build`` is ORG/PIPELINE/NUMBER; ``since`` is
+    when the job became ready for a VM.
     """
 
     position: int | None
@@ -39,7 +42,11 @@ class WaitingJob:
 
 
 def waiting(storage: Storage, settings: PoolSettings, clock: Clock, limit: int, *, served: bool) -> list[WaitingJob]:
-    """Return the jobs that wait, those first that get a VM first, as far as can be told: turns change with usage."""
+    """Return at most ``limit`` waiting jobs: those in line first, then for an image, then backing off.
+
+    The order is an estimate, because the organizations' turns change with their usage. ``served`` says whether the
+    service runs.
+    """
     holdings, now = recollect(storage, clock), clock.monotonic()
     still = standstill(storage, settings.low_disk_gb)
     heads = storage.queue.heads()
@@ -61,7 +68,7 @@ def waiting(storage: Storage, settings: PoolSettings, clock: Clock, limit: int, 
 
 
 def _told(storage: Storage, job: Job | None, position: int | None, reason: str) -> Iterator[WaitingJob]:
-    """Yield a job that waits, unless it went meanwhile."""
+    """Yield a waiting job, unless it was deleted since it was listed."""
     build = None if job is None else storage.builds.get(job.build_id)
     if job is not None and build is not None and job.scheduled_at is not None:
         yield WaitingJob(position, build.name, job.step_key, build.organization_slug, job.scheduled_at, reason)

@@ -1,4 +1,4 @@
-"""What is in VMs now: jobs, renders, and VMs that are held for somebody."""
+"""The VMs in use: running jobs, renders, and VMs on hold."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ __all__ = ["Work", "work"]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A VM that somebody has. ``build`` is ORG/PIPELINE/NUMBER; without a ``step`` the build is being rendered.
+    """A VM in use. ``build`` is ORG/PIPELINE/NUMBER; without a ``step`` the build is being rendered.
 
-    ``since`` is when its command started, else when the VM was ordered; ``log_bytes`` are what the job has put out.
+    ``since`` is when its command started, before that when its lease was created; ``log_bytes`` is the size of the
+    job's log.
     """
 
     build: str
@@ -32,7 +33,7 @@ class Work:
 
 
 def work(storage: Storage) -> list[Work]:
-    """Return what is in VMs, the longest at it first."""
+    """Return the VMs in use, the longest-running first."""
     return sorted(_work(storage), key=lambda each: each.since)
 
 
@@ -42,7 +43,7 @@ def _work(storage: Storage) -> Iterator[Work]:
         job = None if lease.job_id is None else storage.jobs.get(lease.job_id)
         build_id = lease.build_id if job is None else job.build_id
         build = None if build_id is None else storage.builds.get(build_id)
-        if build is None:  # a warm VM, or what went meanwhile
+        if build is None:  # a warm VM, or a build that was deleted meanwhile
             continue
         yield Work(
             build=build.name,

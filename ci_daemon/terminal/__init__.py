@@ -1,4 +1,4 @@
-"""The look of everything on a terminal: tables, times, states, and pictures that are drawn again."""
+"""Output on a terminal: tables, times, states, and live screens."""
 
 from __future__ import annotations
 

@@ -6,7 +6,10 @@ __all__ = ["on_one_line"]
 
 
 def on_one_line(value: object) -> str:
-    """Return a value as a terminal shows it, which nothing that users name can make do anything else."""
+    """Return a value as one line of text.
+
+    Unprintable characters become blanks, so that no user's text can control the terminal.
+    """
     match value:
         case None:
             text = ""

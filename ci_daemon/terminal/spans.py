@@ -1,4 +1,4 @@
-"""Lengths of time as people say them."""
+"""Durations and instants in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
 def span(seconds: float) -> str:
-    """Return a length of time in its two largest units: 42 s, 3 min 7 s, 2 h 5 min, 4 d 1 h."""
+    """Return a duration in its two largest units: 42 s, 3 min 7 s, 2 h 5 min, 4 d 1 h."""
     whole = max(0, int(seconds))
     for unit, name, part, part_name in (
         (_DAY, "d", _HOUR, "h"),
@@ -26,12 +26,12 @@ def span(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return how long something took: with tenths of seconds below a minute."""
+    """Return a measured duration, with tenths of seconds below a minute."""
     return f"{seconds:.1f} s" if seconds < _MINUTE else span(seconds)
 
 
 def ago(at: datetime, now: datetime) -> str:
-    """Return an instant as seen from ``now``, in its largest unit: 42 s ago, 3 min ago, in 2 h, 4 d ago."""
+    """Return an instant relative to ``now``, in its largest unit: 42 s ago, 3 min ago, in 2 h, 4 d ago."""
     seconds = int((now - at).total_seconds())
     largest = " ".join(span(abs(seconds)).split()[:2])
     return f"{largest} ago" if seconds >= 0 else f"in {largest}"

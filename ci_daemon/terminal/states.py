@@ -1,4 +1,4 @@
-"""Colours of states, of builds, jobs and VMs, on every screen."""
+"""Colours of the states of builds, jobs and VMs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tables on a terminal and in pipes: one look for every list of `ci-daemon`.
+"""Tables on a terminal and in pipes, for every list of `ci-daemon`.
 
-On a terminal a row is as wide as that: wide cells lose their middle to an ellipsis, the last one wraps between words.
-Elsewhere a row is one line, however long, without colours.
+On a terminal a table fits its width: an ellipsis replaces the middle of wide cells, and the last column wraps between
+words. Elsewhere a row is one line, however long, without colours.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ __all__ = ["Rows", "facts", "fitted", "pairs", "print_picture", "shortened"]
 _GAP = 2
 _WIDE = 12
 _NARROWEST = 8
-"""No column is made narrower, but where even that does not fit."""
+"""The fewest characters to which a column shrinks."""
 
 _COMMIT = 8
 _ENDLESS = 1_000_000
 
 
 class Rows:
-    """Documents as a table: these keys of each are its columns. Made to fit whatever it is drawn on.
+    """Documents as a table with some of their keys as columns, fitted to the terminal it is drawn on.
 
-    Times, which are ISO 8601 in a document and whose keys end with ``at`` or are ``since``, are told from now on back.
-    Likewise a ``commit`` is short, a number of ``seconds`` a length of time, and a ``state`` has its colour.
+    ISO 8601 times, whose key is ``at`` or ``since`` or ends with ``_at``, are shown relative to now. A ``commit`` is
+    shortened, a number whose key ends with ``_seconds`` is shown as a duration, and a ``state`` has its colour.
     """
 
     def __init__(self, documents: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
@@ -49,7 +49,7 @@ class Rows:
         self._rows = [[_cell(column, document[column], now) for column in columns] for document in documents]
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw the table; without the columns that are empty, where all of them are too wide."""
+        """Draw the table; if it is too wide, leave out empty columns and then shrink the others."""
         shown = list(range(len(self._headings)))
         if sum(map(self._width, shown)) + _GAP * (len(shown) - 1) > options.max_width:
             shown = [each for each in shown if any(row[each].plain for row in self._rows)]
@@ -69,7 +69,7 @@ class Rows:
 
 
 def facts(document: Mapping[str, object]) -> Table:
-    """Return one document as names and values, without what has no value; a ``commit`` is whole."""
+    """Return one document as names and values, without null values; a ``commit`` is not shortened."""
     now = datetime.now(UTC)
     return pairs(
         (_heading(key), Text(on_one_line(value)) if key == "commit" else _cell(key, value, now))
@@ -79,7 +79,7 @@ def facts(document: Mapping[str, object]) -> Table:
 
 
 def pairs(lines: Iterable[tuple[str, Text]]) -> Table:
-    """Return names and what there is to say of each, wrapped beside them."""
+    """Return a table of names, each with a text that wraps beside it."""
     made = Table(box=None, pad_edge=False, show_header=False)
     made.add_column(no_wrap=True)
     made.add_column(overflow="fold")
@@ -89,7 +89,7 @@ def pairs(lines: Iterable[tuple[str, Text]]) -> Table:
 
 
 def print_picture(picture: RenderableType) -> None:
-    """Print it to stdout, in colours on a terminal that has them; elsewhere plain and as wide as it is."""
+    """Print to stdout: with colours on a terminal that has them, elsewhere plain and in full width."""
     if sys.stdout.isatty():
         Console(highlight=False, markup=False, emoji=False).print(picture)
         return
@@ -99,10 +99,10 @@ def print_picture(picture: RenderableType) -> None:
 
 
 def fitted(widths: Sequence[int], room: int) -> list[int]:
-    """Return the widths of columns that have so much room together.
+    """Return the widths of columns, shrunk until they fit into ``room`` together.
 
-    The widest gives way first, then those that are not wide, and the first column last: it names what other commands
-    are to be told.
+    Wide columns shrink first, the widest one before the others, then narrow ones, and the first column last: it has the
+    names that other commands take.
     """
     given = list(widths)
     wide = [each for each, width in enumerate(widths) if each and width > _WIDE]
@@ -116,7 +116,10 @@ def fitted(widths: Sequence[int], room: int) -> list[int]:
 
 
 def shortened(cell: Text, width: int) -> Text:
-    """Return a cell without its middle where it is too wide: names that begin alike often differ at their ends."""
+    """Return a cell with its middle replaced by an ellipsis if it is too wide.
+
+    The end stays, because names that begin alike often differ there.
+    """
     if cell.cell_len <= width:
         return cell
     tail = (width - 1) // 2

@@ -1,4 +1,4 @@
-"""Pictures that are drawn again and again, until somebody has seen enough."""
+"""Live screens: output that is redrawn until the user quits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _SECONDS = 1.0
 
 
 def redraw(draw: Callable[[], RenderableType]) -> None:
-    """Draw in place every second until q or Ctrl-C. Where stdout cannot be drawn on, pictures follow each other."""
+    """Redraw in place every second until q or Ctrl-C.
+
+    If stdout is no capable terminal, print one screen after the other until Ctrl-C.
+    """
     if not sys.stdout.isatty() or os.environ.get("TERM", "") in {"", "dumb", "unknown"}:
         repeat(lambda: print_picture(draw()))
         return
@@ -48,7 +51,10 @@ def repeat(show: Callable[[], None]) -> None:
 
 @contextmanager
 def _key() -> Iterator[Callable[[], str]]:
-    """Yield a function that waits a second at most for a key and returns it, or nothing; Ctrl-C interrupts it."""
+    """Yield a function that waits at most a second for a key and returns it, or "".
+
+    Ctrl-C interrupts the wait.
+    """
     if not sys.stdin.isatty():
         yield _nothing
         return
