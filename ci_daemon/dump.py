@@ -1,4 +1,4 @@
-"""What the process is doing at this moment, for the log: every thread's stack, every actor's mailbox (SIGUSR1)."""
+"""Dump every thread's stack and every actor's mailbox size to the log (SIGUSR1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _FRAMES = 25
 
 
 def dump() -> None:
-    """Write it to the log, from a thread of its own, so that nothing waits for it: 500 threads and actors at most."""
+    """Dump to the log in a thread of its own and return at once.
+
+    The dump has at most 500 actors and 500 threads.
+    """
     threading.Thread(target=_write, name="dump", daemon=True).start()
 
 
@@ -43,7 +46,7 @@ def _write() -> None:
 
 
 def _stacks(threads: list[threading.Thread]) -> Iterator[logging.LogRecord]:
-    """Return a line for each thread with its stack below, the innermost frames where there are many."""
+    """Yield a log record per thread with its stack, cut to the innermost frames."""
     frames = sys._current_frames()  # noqa: SLF001 - the only way to see another thread's stack
     for thread in threads:
         frame = frames.get(thread.ident or 0)

@@ -1,4 +1,4 @@
-"""The journal's own protocol: a log line with fields by which `journalctl` finds it, as `journalctl CI_BUILD=…`."""
+"""The journal's native protocol: log lines with fields to search for, as in `journalctl CI_BUILD=…`."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _LONGEST_NAME = 64
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """Sends entries, each its fields and their values, to where journald listens."""
+    """Sends entries, each a set of fields and values, to journald."""
 
     connection: socket.socket
 
     @classmethod
     def connect(cls, address: Path = SOCKET) -> Journal:
-        """Open the way. Raises OSError where nobody listens."""
+        """Connect to journald. Raises OSError if nothing listens."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         try:
             connection.connect(str(address))
@@ -42,7 +42,7 @@ class Journal:
         return cls(connection)
 
     def send(self, fields: Mapping[str, str]) -> None:
-        """Send one entry, in a file where it is too large for a datagram. Raises OSError."""
+        """Send one entry, as a sealed memory file if it is too large for a datagram. Raises OSError."""
         entry = b"".join(_field(name, value) for name, value in fields.items())
         try:
             self.connection.sendall(entry)
@@ -61,7 +61,7 @@ class Journal:
 
 
 def _field(name: str, value: str) -> bytes:
-    """Return a field as journald reads it: by its length, so that no value can make a field of its own."""
+    """Encode a field with the length of its value, so that no value can forge another field."""
     key = _FORBIDDEN.sub("_", name.upper())[:_LONGEST_NAME].encode()
     content = value.encode(errors="backslashreplace")
     return key + b"\n" + struct.pack("<Q", len(content)) + content + b"\n"

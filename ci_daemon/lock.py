@@ -1,4 +1,4 @@
-"""One daemon per state directory: whoever serves it holds a lock that the kernel drops with the process."""
+"""One service per state directory: it holds a lock that the kernel drops when the process ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["LOCK", "AlreadyServed", "Lock", "ServingProcess", "served_by", "serving"]
 
 LOCK = "ci-daemon.lock"
-"""The name of its file."""
+"""The name of the lock file."""
 
 
 class AlreadyServed(Exception):
@@ -28,10 +28,10 @@ class AlreadyServed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServingProcess:
-    """Who serves a state directory; ``url`` is None until the service answers there.
+    """The process that serves a state directory; ``url`` is None until the service answers there.
 
-    ``since`` is when it began to answer, in seconds since the epoch; ``watchdog`` after how many seconds of silence
-    systemd starts it again, None where nobody watches.
+    ``since`` is when it began to answer, in seconds since the epoch. ``watchdog`` is the number of seconds of silence
+    after which systemd restarts it, None without a watchdog.
     """
 
     pid: int
@@ -49,8 +49,8 @@ class Lock:
         self._write(ServingProcess(os.getpid()))
 
     def note(self, url: str, watchdog: float | None = None) -> None:
-        """Leave word for other processes where the service answers from this moment on."""
-        # Every command looks who serves, and takes longer to import this than to look.
+        """Record for other processes the URL at which the service answers from now on."""
+        # Every command reads the lock, and this import would take longer than the read.
         from importlib.metadata import version  # noqa: PLC0415
 
         self._write(ServingProcess(os.getpid(), url, version("ci-daemon"), time.time(), watchdog))
@@ -66,11 +66,11 @@ class Lock:
 def serving(directory: Path) -> Iterator[Lock]:
     """Hold the state directory for this process alone.
 
-    It is a POSIX record lock: it belongs to the process, so that VMs and other children never hold it.
+    The lock is a POSIX record lock: it belongs to the process, so that VMs and other children never hold it.
 
     Raises:
         AlreadyServed: another process holds it.
-        NotInitialized: it is not there.
+        NotInitialized: the directory does not exist.
     """
     try:
         descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -90,7 +90,10 @@ def serving(directory: Path) -> Iterator[Lock]:
 
 
 def served_by(directory: Path) -> ServingProcess | None:
-    """Return who serves the directory, None while nobody does. Not for the process that does: it would let go."""
+    """Return the process that serves the directory, None if there is none.
+
+    Must not be called in the serving process: closing the file would release its lock.
+    """
     try:
         with (directory / LOCK).open("r+", encoding="utf-8") as file:
             try:
@@ -103,7 +106,7 @@ def served_by(directory: Path) -> ServingProcess | None:
 
 
 def _read(file: TextIO) -> ServingProcess | None:
-    """Return the holder's word; None in the moment before there is one."""
+    """Return what the holder wrote; None if it has not written yet."""
     try:
         return ServingProcess(**json.load(file))
     except (ValueError, TypeError):

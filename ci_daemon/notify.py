@@ -1,4 +1,4 @@
-"""Tell systemd how the service is, in its own words (the protocol of sd_notify)."""
+"""Report the service's state to systemd (the protocol of sd_notify)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _MICROSECONDS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Notifier:
-    """One datagram a message to the service manager; without an address every message is dropped.
+    """Sends messages to the service manager, a datagram each; without an address it drops them.
 
-    A message that cannot be sent is logged and forgotten: the service matters more than what is said of it.
+    A message that cannot be sent is logged and dropped: the service runs on without it.
     """
 
     address: str | None = None
@@ -31,10 +31,10 @@ class Notifier:
 
     @classmethod
     def from_environment(cls, environ: MutableMapping[str, str]) -> Notifier:
-        """Read what the service manager left for this process, and take it out so that no child speaks in its name.
+        """Read the service manager's variables, and remove them so that no child uses them.
 
         Args:
-            environ: the process's environment; NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID leave it.
+            environ: the process's environment; NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID are removed from it.
         """
         address = environ.pop("NOTIFY_SOCKET", None)
         interval = environ.pop("WATCHDOG_USEC", "")
@@ -44,28 +44,28 @@ class Notifier:
 
     @property
     def heartbeat_seconds(self) -> float | None:
-        """How often to call `alive`: half of the time after which systemd takes the service for dead."""
+        """Seconds between calls of `alive`: half of the watchdog's time-out; None without a watchdog."""
         return None if self.watchdog_seconds is None else self.watchdog_seconds / 2
 
     def ready(self, status: str) -> None:
-        """Say that start-up is over and what the service does now."""
+        """Report that start-up is complete, with a status line."""
         self._send("READY=1", f"STATUS={_line(status)}")
 
     def status(self, status: str) -> None:
-        """Say what the service does now, in one line for `systemctl status`."""
+        """Report a status line for `systemctl status`."""
         self._send(f"STATUS={_line(status)}")
 
     def reloading(self) -> None:
-        """Say that the configuration is being read again; `ready` says that it is done."""
+        """Report that a reload of the configuration has begun; `ready` reports its end."""
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self._send("RELOADING=1", f"MONOTONIC_USEC={now}")
 
     def stopping(self, status: str) -> None:
-        """Say that the service is on its way out."""
+        """Report that the service is stopping, with a status line."""
         self._send("STOPPING=1", f"STATUS={_line(status)}")
 
     def alive(self) -> None:
-        """Answer the watchdog, where there is one."""
+        """Reset the watchdog, if there is one."""
         if self.watchdog_seconds is not None:
             self._send("WATCHDOG=1")
 

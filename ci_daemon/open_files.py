@@ -1,4 +1,4 @@
-"""How many files the process may have open: all that the host allows, which has to be enough."""
+"""The process's limit of open files, raised as far as the host allows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ class TooFewFiles(Exception):
 
 
 def allow_open_files() -> None:
-    """Raise the soft limit, which shells set low, as far as there is use for. Raises TooFewFiles."""
+    """Raise the soft limit, which shells set low, to the hard limit, at most 65,536.
+
+    Raises TooFewFiles if the hard limit is below 512.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH)
     if most < _LEAST:

@@ -1,4 +1,4 @@
-"""The concrete makers of VMs, as the configuration has them: for the service and for the owner's commands."""
+"""The provider and images of the configuration, for the service and for the owner's commands."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["IMAGES", "VMS", "open_images", "open_provider"]
 
 IMAGES = "images"
 VMS = "sandbox"
-"""Folders of the state directory; what is in them is made again elsewhere, and in no backup."""
+"""Folders of the state directory. Backups leave them out: another host makes their contents anew."""
 
 
 def open_images(state_dir: Path, config: Config) -> Images:
-    """Return the image store. Raises NoSubIds."""
+    """Return the configured images. Raises NoSubIds."""
     store = ImageStore(config.images.dir or state_dir / IMAGES, IdMap.of_caller())
     on_demand = OnDemand(config.images, config.sandbox)
     return Images(store, config.images.default, config.images.map, on_demand)
 
 
 def open_provider(state_dir: Path, config: Config, images: Images, clock: Clock) -> Provider:
-    """Return what makes the VMs of a state directory, and finds those that are there. Raises NoSubIds."""
-    # Every command that shows VMs imports this module; making them takes far more than that.
+    """Return the provider of a state directory's VMs, new and existing. Raises NoSubIds."""
+    # Commands that only show VMs import this module too; the provider's own imports are slow.
     from actors.vms.sandbox.provider import SandboxProvider  # noqa: PLC0415
 
     vms_at_once = config.pool.host().vms + config.render.vms

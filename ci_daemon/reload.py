@@ -1,4 +1,4 @@
-"""What of another configuration takes effect in the running service, and what waits for a restart (SIGHUP)."""
+"""Reload the configuration of the running service (SIGHUP); some keys wait for a restart."""
 
 from __future__ import annotations
 
@@ -21,26 +21,29 @@ _log = logging.getLogger(__name__)
 
 _LIVE = frozenset({"artifacts", "cache", "jobs", "journal", "pool", "render", "retention"})
 _FIXED = frozenset({"jobs.log_limit_bytes", "render.vms"})
-"""Keys of live sections that somebody was given once, as the process began."""
+"""Keys of live sections that are read only when the process starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The configuration to go by from here on, and the names of the keys that differ: those taken, and the others."""
+    """The configuration after a reload, and the names of the keys that differ.
+
+    ``taken`` keys are in effect; ``waiting`` keys need a restart.
+    """
 
     config: Config
     taken: tuple[str, ...]
     waiting: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Say it in a phrase for the log and for `systemctl status`."""
+        """Return a phrase for the log and for `systemctl status`."""
         parts = [f"changed: {', '.join(self.taken)}"] if self.taken else []
         parts += [f"needs a restart: {', '.join(self.waiting)}"] if self.waiting else []
         return "; ".join(parts) or "nothing has changed"
 
 
 def change(old: Config, new: Config) -> Change:
-    """Take from the new configuration what may change while jobs run, and leave the rest as it is in the old one."""
+    """Merge the keys that may change while jobs run from the new configuration into the old one."""
     different = tuple(_different(old, new))
     waiting = tuple(name for name in different if name in _FIXED or name.partition(".")[0] not in _LIVE)
     config = new
@@ -61,14 +64,14 @@ def _different(old: Config, new: Config) -> Iterator[str]:
 
 @dataclass(slots=True)
 class Reloader:
-    """Reads the configuration again when told to, and gives each part of it to who goes by it.
+    """Reloads the configuration and hands its live sections to the log and the engine.
 
     Args:
-        config: the configuration that the service goes by.
-        load: reads the one that is to be. Raises ConfigError.
-        engine: goes by most of what may change.
-        notifier: is told what became of it.
-        status: what the service does, for `systemctl status`.
+        config: the configuration in effect.
+        load: reads the new configuration. Raises ConfigError.
+        engine: gets the live sections but ``journal``.
+        notifier: reports the result to systemd.
+        status: the status line for `systemctl status`.
     """
 
     config: Config
@@ -78,7 +81,7 @@ class Reloader:
     status: str
 
     def reload(self) -> None:
-        """Take what may change and name what may not; of a configuration with an error nothing is taken."""
+        """Apply the keys that may change and report the others; a configuration with an error changes nothing."""
         self.notifier.reloading()
         try:
             changed = change(self.config, self.load())

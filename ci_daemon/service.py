@@ -1,4 +1,4 @@
-"""The running service: everything opened in order, run until told to stop, and closed in reverse."""
+"""The running service: opens its parts in order, runs until a signal, and closes them in reverse."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _LOOK_SECONDS = 1.0
 def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wait: bool) -> int:
     """Run the service until SIGTERM or SIGINT; return the process's exit code. Runs in the main thread.
 
-    VMs and the jobs in them outlive the service unless it waits for them (engine.md, "Drain"). SIGHUP has it read its
-    configuration again, SIGUSR1 dump to the log what its threads and actors do.
+    VMs and the jobs in them outlive the service unless it waits for them (engine.md, "Drain"). SIGHUP reloads the
+    configuration, SIGUSR1 dumps threads and actors to the log.
 
     Args:
         directory: the state directory.
-        load: reads the configuration. Raises ConfigError, at the start out of here.
-        notifier: who is told how the service is.
-        wait: whether to let running jobs end first; a second signal ends the waiting.
+        load: reads the configuration. Raises ConfigError, which leaves this function only at the start.
+        notifier: reports the service's state to systemd.
+        wait: let running jobs end first; a second signal ends the wait.
     """
     stop, hangup = _signals()
     config = load()
@@ -126,7 +126,7 @@ def _say_what_is_not_enforced(config: Config) -> None:
 
 
 def _signals() -> tuple[threading.Event, threading.Event]:
-    """Return what SIGTERM and SIGINT set, and what SIGHUP sets; SIGUSR1 dumps at once."""
+    """Install the signal handlers: return the events that SIGTERM and SIGINT, and SIGHUP, set."""
     stop, hangup = threading.Event(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
@@ -136,7 +136,7 @@ def _signals() -> tuple[threading.Event, threading.Event]:
 
 
 def _run(stop: threading.Event, hangup: threading.Event, reloader: Reloader) -> None:
-    """Return when told to stop, or when the actors cannot be kept alive, which ends the process with an error."""
+    """Reload and feed the watchdog until a stop signal, or until restarts no longer keep the actors alive."""
     while not stop.wait(_tick(reloader.notifier)):
         if reloader.engine.broken.is_set():
             _log.error("the actors die faster than restarting them helps: the process ends, to be started again")
@@ -148,7 +148,7 @@ def _run(stop: threading.Event, hangup: threading.Event, reloader: Reloader) -> 
 
 
 def _drain(stop: threading.Event, engine: Engine, storage: Storage, notifier: Notifier) -> None:
-    """Return when no job holds a VM any more, or a second signal comes."""
+    """Wait until no VM is at work, a second signal comes, or the engine breaks."""
     while (left := _leased(storage)) and not engine.broken.is_set():
         notifier.status(f"draining: {left} VMs at work")
         if stop.wait(_tick(notifier)):
@@ -157,7 +157,7 @@ def _drain(stop: threading.Event, engine: Engine, storage: Storage, notifier: No
 
 
 def _leased(storage: Storage) -> int:
-    """Return how many VMs are at work; those that are held of jobs that are over outlast the service."""
+    """Return the number of VMs at work; VMs on hold outlive the service and do not count."""
     counts = storage.leases.counts()
     return counts.get(LeaseState.ACTIVE, 0) + counts.get(LeaseState.CREATING, 0) - len(storage.holds.open())
 
@@ -167,7 +167,7 @@ def _tick(notifier: Notifier) -> float:
 
 
 def _no_actor_remains() -> None:
-    """Complain about actors that nobody stopped, and stop them."""
+    """Log actors that are still running as errors, and stop them."""
     remaining = pykka.ActorRegistry.get_all()
     for actor in remaining:
         _log.error("the actor %s was left running", actor)

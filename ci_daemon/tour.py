@@ -1,8 +1,8 @@
-"""A first session, as `make run` gives it: a service of one's own, and the example built on it.
+"""A first session for `make run`: a private service that builds the example.
 
-``python -m ci_daemon.tour FOLDER`` keeps everything below FOLDER. The first run makes a user with credit, every run
-starts the service where none runs, submits ``examples/hello``, follows it, and ends as the build ends. Nothing of a
-tour runs on after it, however it ends.
+``python -m ci_daemon.tour FOLDER`` keeps everything below FOLDER. The first run creates a user with credit. Every run
+starts the service unless one runs already, submits ``examples/hello``, follows it, and exits as the build ends. No
+process that a tour started outlives it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TourError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tour:
-    """Everything of the tour below one folder: the state directory, the user's key, the service's own log."""
+    """A tour in one folder: its state directory, the user's API key, the service's own log."""
 
     folder: Path
 
@@ -52,12 +52,12 @@ class Tour:
 
     @property
     def journal(self) -> Path:
-        """What the service writes to stderr."""
+        """The service's stderr."""
         return self.folder / "service.log"
 
     @property
     def token_file(self) -> Path:
-        """The user's API key, closed to others."""
+        """The file of the user's API key, mode 0600."""
         return self.folder / "token"
 
     def command(self, *arguments: str) -> list[str]:
@@ -65,18 +65,18 @@ class Tour:
         return [sys.executable, "-m", "ci_daemon", "--state-dir", str(self.state), *arguments]
 
     def call(self, *arguments: str) -> Any:  # noqa: ANN401 - JSON
-        """Run `ci-daemon`, whose faults are for the user, and return its JSON answer. Raises TourError."""
+        """Run `ci-daemon` and return its JSON answer; its stderr goes to the user. Raises TourError."""
         done = subprocess.run(self.command("--json", *arguments), stdout=subprocess.PIPE, check=False)
         if done.returncode != 0:
             raise TourError(f"`ci-daemon {shlex.join(arguments)}` failed")
         return json.loads(done.stdout)
 
     def token(self) -> str:
-        """Return the user's API key; where there is none, make the state directory, the user, credit and the key."""
+        """Return the user's API key; create the state directory, user, credit and key where missing."""
         self.call("init")
         users = {user["email"]: user for user in self.call("user", "list")}
         if _USER not in users or not self.token_file.exists():
-            # A run that was killed here has left a user and no key.
+            # An earlier run that was killed at this point has left a user without a key.
             known = _USER in users
             made = self.call(*(("token", "create", _USER) if known else ("user", "add", _USER, "--name", "Ada")))
             organization = users.get(_USER, made)["personal_org_slug"]
@@ -93,12 +93,12 @@ class Tour:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear, self.journal.open("ab") as journal:
             ear.bind(str(address))
             process = subprocess.Popen(
-                # It waits for what runs in VMs, or they would outlive it.
+                # Without --wait, running VMs would outlive the service.
                 self.command("serve", "--wait", "--listen", f"127.0.0.1:{_free_port()}"),
-                # No VM is kept warm, so that nothing is left running when the tour is over.
+                # A warm VM would still run after the tour.
                 env={"CI_DAEMON_POOL_WARM": "0", **os.environ, "NOTIFY_SOCKET": str(address)},
                 stderr=journal,
-                # Ctrl-C is for whoever follows the build; the service is stopped below, in order.
+                # Ctrl-C is for the command that follows the build; the service is stopped below, in order.
                 start_new_session=True,
             )
             try:
@@ -119,7 +119,7 @@ class Tour:
             return self.submit(url, token)
 
     def submit(self, url: str, token: str) -> int:
-        """Submit the example with `ci-daemon submit` and return how that ends."""
+        """Submit the example with `ci-daemon submit` and return its exit code."""
         executable = _shown(Path(sys.executable).with_name("ci-daemon"))
         serve = f"{executable} --state-dir {_shown(self.state)} serve"
         build = f"{executable} submit DIR"
@@ -139,7 +139,7 @@ class Tour:
 def main(folder: Path) -> int:
     """Give the tour and return the exit code."""
     folder.mkdir(parents=True, exist_ok=True)
-    # Whoever ends the tour ends what it started, as Ctrl-C does.
+    # SIGTERM, like Ctrl-C, also ends what the tour started.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         with _alone(folder):
@@ -153,7 +153,7 @@ def main(folder: Path) -> int:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other tour is at work in the folder: the service stops with the one that started it."""
+    """Wait until no other tour runs in the folder: a service stops with the tour that started it."""
     with (folder / "tour.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -164,7 +164,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _heard_ready(ear: socket.socket, process: subprocess.Popen[bytes]) -> None:
-    """Return when the service says that it is ready, or has ended."""
+    """Wait until the service reports that it is ready, or has ended."""
     ear.settimeout(0.5)
     for _ in range(int(_PATIENCE / 0.5)):
         try:
@@ -176,7 +176,7 @@ def _heard_ready(ear: socket.socket, process: subprocess.Popen[bytes]) -> None:
 
 
 def _free_port() -> int:
-    """Return the usual port where it is free, else 0 for any."""
+    """Return the usual port if it is free, else 0 for any port."""
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -187,7 +187,7 @@ def _free_port() -> int:
 
 
 def _shown(path: Path) -> str:
-    """Return a path as short as it can be typed from here."""
+    """Return a path quoted for the shell, relative to the working directory if it is below."""
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
