@@ -1,10 +1,11 @@
-# Functions for a walk down the folders of a workspace, never through a link, that removes names on its way. Each name
-# begins with ./ and has no other slash. Below a folder that is none any more nothing is done.
+# Functions that walk the folders of a workspace, never through a link, and remove names on the way. Each name begins
+# with ./ and has no other slash. Below a folder that is missing or no longer a folder they do nothing.
 
 set -f
 skipped=0
 
-# kept: it has to be there, else this ends with 69. new: whatever is in its place goes. gone: it is removed by prune.
+# kept: the folder must exist, else this exits with 69. new: anything else in its place is removed. gone: prune removes
+# it later.
 down() {
     if [ "$skipped" -gt 0 ]; then
         skipped=$((skipped + 1))
@@ -31,7 +32,7 @@ drop() {
     [ "$skipped" -gt 0 ] || rm -rf "$@" || exit
 }
 
-# A folder in which steps have left something stays.
+# Removes a folder unless steps have left something in it.
 prune() {
     [ "$skipped" -gt 0 ] || rmdir "$1" 2>/dev/null || :
 }

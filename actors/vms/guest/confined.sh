@@ -1,5 +1,6 @@
-# Set before: workspace, program. Runs that shell program in that folder, with all else read-only to it, so that a link in
-# the folder, left there by an earlier command, leads no file astray. One at a time: an earlier one may still be at work.
+# Set before: workspace, program. Runs the shell program in the workspace with everything else read-only, so that a link
+# that an earlier command left in the workspace cannot redirect a write. A lock lets one run at a time, because an earlier
+# one may still be running.
 
 PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 export PATH LC_ALL workspace program

@@ -1,7 +1,7 @@
-# Set before: grace, in hundredths of a second; namespace; dir. Defines how a command is ended, for its own supervisor and
-# for whoever asks over SSH. Descriptor 4 is the result, see supervise.sh.
+# Set before: grace, in hundredths of a second; namespace; dir. Functions that end a command, for its supervisor and for
+# terminate.sh. Descriptor 4 is the result, see supervise.sh.
 
-# Prints the hundredths of a second since boot. Unlike the wall clock's, they cannot be set.
+# Prints the hundredths of a second since boot, a clock that cannot be set.
 now() {
     read -r uptime _ </proc/uptime
     hundredths "$uptime"
@@ -11,7 +11,7 @@ hundredths() {
     echo "$((${1%.*} * 100 + 1${1#*.} - 100))"
 }
 
-# Waits up to so many hundredths of a second, at least one, for the command's end; fails where it has not come.
+# Waits up to $1 hundredths of a second, at least one, for the command's end; fails if it has not ended.
 ended_within() {
     timeout "$(($1 / 100)).$(($1 / 10 % 10))$(($1 % 10))" flock -s 4
 }
@@ -20,16 +20,16 @@ signal() {
     nsenter --pid="/proc/$namespace/ns/pid_for_children" sh -c "kill -$1 -1" 2>/dev/null
 }
 
-# Tells whether nobody else has begun to end the command.
+# Succeeds for the first process that ends the command.
 is_first() {
     (set -C && : >"$dir/ending") 2>/dev/null
 }
 
-# Kills the command after its grace, with all that came from it. Fails where it would not die.
+# Kills all processes of the command after its grace. Fails if they do not die.
 kill_after_grace() {
     [ "$grace" -gt 0 ] && ended_within "$grace" && return
     for _ in 1 2 3 4 5; do
-        # Nothing can fork out of this: the kernel signals all at once and a fork under way is given up.
+        # A fork cannot escape: the kernel signals all processes at once and aborts a fork in progress.
         signal KILL
         ended_within 200 && return
     done

@@ -1,5 +1,6 @@
-# Set before: offset. Copies the output from there to stdout as it comes, and ends soon after the command: what came last
-# may be lacking. Then says the result. A quick command is awaited, so that all of its output comes at once.
+# Set before: offset. Copies the output from there to stdout as it arrives, and ends soon after the command, perhaps
+# without the last of the output. Then prints the result. A command that ends within 30 ms is awaited, so that its whole
+# output comes at once.
 
 if flock -s -w 0.03 4 2>/dev/null; then
     tail -c "+$((offset + 1))" <&3

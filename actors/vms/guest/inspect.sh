@@ -1,3 +1,3 @@
-# Says `ended` where the command has ended.
+# Prints `ended` if the command has ended.
 
 flock -s -n 4 && echo ended

@@ -1,4 +1,4 @@
-# Set before: workspace. Prints the path of every regular file below it, a NUL after each. No link is followed.
+# Set before: workspace. Prints the path of every regular file below it, a NUL after each. Follows no link.
 
 PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 export PATH LC_ALL

@@ -1,5 +1,5 @@
-# Opens what the command's supervisor holds: its output as 3, its result as 4. Sets pid and dir, and namespace where there
-# is one. Ends with 66 where no command was started, with 65 where its supervisor is gone.
+# Opens the files of the command's supervisor: the output as 3, the result as 4. Sets pid and dir, and namespace if there
+# is one. Exits with 66 if no command was started, with 65 if its supervisor is gone.
 
 PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 export PATH LC_ALL
@@ -15,7 +15,7 @@ done
 exec 3<"/proc/$pid/fd/3" 4<"/proc/$pid/fd/4"
 read -r _ namespace <&4
 
-# Says the result on stderr, a line each, once the lock on it is free, and as the last of them what time it is.
+# Prints the result on stderr, and the uptime as the last line. To be called once the lock on the result is free.
 tell() {
     while read -r line; do
         echo "$line"

@@ -1,5 +1,5 @@
-# Set before: packages, options (apt's, may be empty). Installs packages by the package manager of an image that lacks what
-# a VM needs. Stdin and stdout are a conversation: lines about it, then `fitted`, then the whole tree as a tar; or `failed`.
+# Set before: packages, options (apt's, may be empty). Installs the packages that a VM needs with the image's own package
+# manager. Stdout has lines of progress, then `fitted` and the whole tree as a tar, or `failed`.
 
 {
 PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C DEBIAN_FRONTEND=noninteractive APT_CONFIG=/run/apt.conf
@@ -21,7 +21,7 @@ install() {
 rm -f /usr/sbin/sshd
 if install </dev/null 2>&1 && /usr/sbin/sshd -t -f /run/ci-daemon/ssh/sshd_config </dev/null 2>&1; then
     rm -f /etc/ssh/ssh_host_*
-    # Without what is mounted over it, devices and this conversation's own files among them.
+    # The bind mount leaves out what is mounted over the tree, such as /dev and this VM's files in /run.
     mkdir /run/tree && mount --bind / /run/tree && echo fitted && exec tar -C /run/tree -cf - . 2>/dev/null </dev/null
 fi
 echo failed

@@ -1,5 +1,5 @@
-# Set before: workspace. Packs the files below it that stdin names, a NUL after each: into one tar, or where there are too
-# many for one command into several, one after the other.
+# Set before: workspace. Packs the files below it that stdin names, a NUL after each, into one tar, or into several in a
+# row if there are too many for one command.
 
 PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 export PATH LC_ALL

@@ -1,14 +1,14 @@
-# Runs the VM's one command, ends it when its time is over, and keeps its output and exit code until the VM ends.
+# Runs the VM's one command, ends it at its time-out, and keeps its output and exit code until the VM ends.
 #
-# Set before: limit, the most bytes of output to keep, rounded up to blocks of 512; allowed, the hundredths of a second that
-# the command may take; grace, those that it has after TERM. stdin: the script of the command's init, see command.py. When
-# the command has started this says `started` on stdout (descriptor 8), and where it cannot, why. sshd makes it the leader
-# of a session without a terminal and leaves it alone when its channel or connection ends.
+# Set before: limit, the most bytes of output to keep, rounded up to blocks of 512; allowed, the time-out in hundredths of
+# a second; grace, the hundredths between TERM and KILL. stdin: the script of the command's init, see command.py. Prints
+# `started` on stdout (descriptor 8) once the command has started, or the reason why it cannot start. sshd makes this the
+# leader of a session without a terminal, and does not signal it when its channel or connection ends.
 #
-# Others read what this process holds open, so that nothing is lost when the command, which is root, removes files:
+# Others read the descriptors of this process, so that nothing is lost if the command, which is root, removes files:
 #   3  the combined output
 #   4  lines: `namespace PID`, `started UPTIME`, `timed-out`, `exit CODE`, `output SIZE DROPPED`, `ended UPTIME`; the third
-#      where its time was over, the fourth unless its init was killed; locked until all of them are there
+#      only after a time-out, the fourth unless its init was killed; locked until all of them are there
 
 PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 export PATH LC_ALL
@@ -19,7 +19,8 @@ exec 5<&0 8>&1 </dev/null >/dev/null 2>&1
 exec 3<>"$dir/output.$$" 4<>"$dir/result.$$" 9<"$dir/result.$$"
 flock -x 9
 
-# Whoever makes this file first runs the command. Who comes later was sent by a daemon that did not live to note the first.
+# The first process to make this file runs the command. A later one was sent after a crash of the daemon, which had not
+# recorded the first.
 set -C
 if ! echo "$$" >"$dir/command"; then
     tries=0
@@ -34,8 +35,8 @@ fi
 set +C
 rm -f "$dir/ending"
 
-# The limit is enforced here, where it outlives every connection and the daemon. The time counts from the command's start.
-# Nobody waits for this process, so it is made init's: the last thing that this shell becomes takes in no child.
+# The time-out is enforced here, where it outlives every connection and the daemon. It counts from the command's start.
+# The inner process becomes a child of init, because this shell becomes `sleep` in the end, which reaps no child.
 (
     (
         exec 5<&- 8>&- 9<&-
@@ -52,7 +53,7 @@ rm -f "$dir/ending"
     ) &
 )
 
-# The command has a PID namespace of its own: when its init ends, the kernel kills whatever the command left behind.
+# The command has its own PID namespace: when its init ends, the kernel kills all processes that the command left.
 (
     read -r self _ </proc/self/stat
     echo "namespace $self" >&4

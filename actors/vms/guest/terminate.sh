@@ -1,5 +1,5 @@
-# Ends the command and all that came from it: TERM, its grace, KILL. Goes on where the connection ends meanwhile. Whoever
-# comes second sends no other TERM. Ends with 67 where the command would not die.
+# Ends all processes of the command: TERM, its grace, KILL. Continues if the connection ends meanwhile. Only the first
+# call sends TERM. Exits with 67 if the command does not die.
 
 flock -s -n 4 && exit
 is_first && signal TERM

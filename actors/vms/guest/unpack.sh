@@ -1,5 +1,5 @@
-# Set before: empty. Unpacks the tar from stdin in the working directory. Where that is to be empty (set to anything) and
-# is not, ends with 69 and does nothing.
+# Set before: empty. Unpacks the tar from stdin in the working directory. If `empty` is not an empty string and the folder
+# has entries, exits with 69 and does nothing.
 
 if [ -n "$empty" ]; then
     for each in ./* ./.[!.]* ./..?*; do
