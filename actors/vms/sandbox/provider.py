@@ -163,7 +163,7 @@ class SandboxProvider:
         return sorted(self._disks.snapshots())
 
     def snapshot_image(self, name: str) -> str | None:
-        """Return a snapshot's image; None if the snapshot or image is missing, or the image was replaced."""
+        """Return a snapshot's image; None if either is missing, or the image was replaced."""
         try:
             return self._chain_on(name).image
         except (SnapshotNotFound, ImageNotFound):

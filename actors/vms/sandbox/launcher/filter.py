@@ -1,12 +1,12 @@
-"""The filter of a VM's system calls: it refuses by default and lets through what ``calls.txt`` lists.
+"""The filter of a VM's system calls: refuses by default and allows what ``calls.txt`` lists.
 
-All VMs share the kernel, so what a build does not need of it is closed, in the ABI of the machine and in that of its
-32-bit programs. Sockets are of four address families: others, such as ``AF_VSOCK``, lead past the VM's network
-namespace to the host and to other VMs.
+All VMs share the kernel, so system calls that a build does not need are closed, in the ABI of the machine and in that
+of its 32-bit programs. Sockets are limited to four address families: others, such as ``AF_VSOCK``, bypass the VM's
+network namespace and reach the host and other VMs.
 
-A filter sees numbers, never what a pointer leads to. So ``clone3`` fails as on kernels without it, unless nested user
+A filter sees numbers, not the memory behind a pointer. So ``clone3`` fails as on kernels without it, unless nested user
 namespaces are allowed, and libraries fall back to ``clone``. ``socketcall``, a call of 32-bit x86, makes no socket:
-programs with musl make theirs by ``socket``, programs with glibc or of Go have none.
+programs with musl use ``socket`` instead; programs with glibc or in Go get none.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ import struct
 
 from .kernel import CLONE_NEWUSER, filter_calls
 
-TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     Ranges = list[tuple[int, bytes]]
-    """Calls by number: the first of a range, and the part of a filter that decides on all of it."""
+    """Calls by number: the first of each range, and the code that decides on the whole range."""
 
 _LIST = f"{os.path.dirname(__file__)}/calls.txt"
 
 _ABIS = {"x86_64": 0xC000003E, "i386": 0x40000003, "aarch64": 0xC00000B7, "arm": 0x40000028, "riscv64": 0xC00000F3}
-"""The columns of the list, and what the kernel calls each ABI. x32 calls are x86_64 ones whose numbers none lists."""
+"""The columns of the list, with the kernel's number of each ABI.
+
+The calls of x32 are those of x86_64 with other numbers, which the list lacks.
+"""
 
 MACHINES = {
     "x86_64": ("x86_64", "i386"),
@@ -34,7 +37,7 @@ MACHINES = {
     "armv7l": ("arm",),
     "riscv64": ("riscv64",),
 }
-"""For each machine, the ABIs of programs that run on it."""
+"""The ABIs of the programs that run on each machine."""
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _JUMP, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06
 _NUMBER, _ABI, _ARGUMENTS, _ARGUMENT_BYTES = 0, 4, 16, 8
@@ -52,14 +55,14 @@ _compiled: dict[bool, bytes] = {}
 
 
 def prepare() -> None:
-    """Compile the filters once, in the process that VMs are born of. Raises OSError."""
+    """Compile the filters once, in the zygote. Raises OSError."""
     machine = os.uname().machine
     if machine in MACHINES:
         _compiled.update({allowed: compiled(machine, user_namespaces=allowed) for allowed in (False, True)})
 
 
 def install(*, user_namespaces: bool) -> None:
-    """Filter the calls of this process and of all that come from it, for good. Raises OSError."""
+    """Filter the calls of this process and its descendants, irrevocably. Raises OSError."""
     if user_namespaces not in _compiled:
         message = f"there is no list of system calls for {os.uname().machine}: VMs run on {', '.join(MACHINES)}"
         raise OSError(message)
@@ -67,7 +70,7 @@ def install(*, user_namespaces: bool) -> None:
 
 
 def compiled(machine: str, *, user_namespaces: bool) -> bytes:
-    """Return the filter as classic BPF. Raises OSError where the list cannot be read."""
+    """Return the filter as classic BPF. Raises OSError if the list cannot be read."""
     with open(_LIST, encoding="ascii") as file:
         rows = [line.split() for line in file if not line.startswith("#")]
     checks, parts = _checks(user_namespaces=user_namespaces), []
@@ -81,7 +84,7 @@ def compiled(machine: str, *, user_namespaces: bool) -> bytes:
 
 
 def _checks(*, user_namespaces: bool) -> dict[str, bytes]:
-    """Return what decides on calls by their arguments."""
+    """Return the code for each call that is decided by its arguments."""
     family = _if_one_of(0, _FAMILIES, _ALLOW, otherwise=_NO_SUCH_FAMILY)
     found = {
         "personality": _if_one_of(0, _PERSONALITIES, _ALLOW, otherwise=_NOT_PERMITTED),
@@ -98,7 +101,7 @@ def _checks(*, user_namespaces: bool) -> dict[str, bytes]:
 
 
 def _ranges(calls: dict[int, bytes]) -> Ranges:
-    """Join neighbours on which the same decides; the first range begins at 0, the last has no end."""
+    """Join neighbours with the same code; the first range begins at 0, the last has no end."""
     unlisted = _return(_NO_SUCH_CALL)
     ranges: list[tuple[int, bytes]] = []
     for first in sorted({0, *calls, *(number + 1 for number in calls)}):
@@ -109,7 +112,7 @@ def _ranges(calls: dict[int, bytes]) -> Ranges:
 
 
 def _search(ranges: Ranges) -> bytes:
-    """Return a binary search for the range of the number that is loaded."""
+    """Return a binary search for the range of the loaded number."""
     if len(ranges) == 1:
         return ranges[0][1]
     half = len(ranges) // 2
@@ -121,7 +124,7 @@ def _search(ranges: Ranges) -> bytes:
 
 
 def _if_one_of(argument: int, values: Iterable[int], verdict: int, otherwise: int) -> bytes:
-    """Decide by the low half of an argument: it is all that the kernel takes of an ``int``."""
+    """Decide by the low half of an argument, which is all that the kernel takes of an ``int``."""
     code = _return(otherwise) + _return(verdict)
     for value in values:
         code = _instruction(_EQUAL, value, then=_count(code) - 1) + code
@@ -150,7 +153,7 @@ def _count(code: bytes) -> int:
 
 
 def _instruction(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
-    """Return one instruction; ``then`` and ``otherwise`` are how many to pass over."""
+    """Return one instruction; ``then`` and ``otherwise`` are the numbers of instructions to skip."""
     return struct.pack("=HBBI", code, then, otherwise, value)
 
 

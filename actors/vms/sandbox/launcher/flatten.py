@@ -1,7 +1,8 @@
-"""Sum up the layers of a snapshot into one that means the same, by links: nothing is copied but folders.
+"""Merge the layers of a snapshot into one with the same meaning, by links: only folders are copied.
 
-A layer says what became of the one below it: an entry replaces its namesake, a folder adds to it, an opaque folder
-replaces it, and a device 0/0, a whiteout, removes it. The sum still lies on the image, so whiteouts stay in it.
+A layer changes the one below it: an entry replaces the entry of the same name, but a folder is merged with a folder,
+unless it is opaque, and a whiteout (a device 0/0) removes the entry. The sum still lies on the image, so whiteouts stay
+in it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 
 from .ids import as_root
 
-TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import Any
 
@@ -24,13 +25,13 @@ _OPAQUE = "user.overlay.opaque"
 
 
 def main() -> int:
-    """Make ``flat`` of the spec's layers (newest first) in the snapshot's folder; return an exit status."""
+    """Merge the spec's layers (newest first) into the snapshot's ``flat``; return an exit status."""
     spec = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
     return as_root(spec["uid_map"], spec["gid_map"], lambda: _flatten(spec))
 
 
 def _flatten(spec: dict[str, Any]) -> None:
-    """Make the sum, unless another process that was asked for it before, and outlived who asked, has made it."""
+    """Make the sum, unless it exists: an earlier process may have outlived the service that started it."""
     os.umask(0)
     snapshot = spec["snapshot"]
     fcntl.flock(os.open(snapshot, os.O_RDONLY), fcntl.LOCK_EX)
@@ -46,7 +47,7 @@ def _flatten(spec: dict[str, Any]) -> None:
 
 
 def _add(layer: str, total: str) -> None:
-    """Put a layer on top of the sum of those below it."""
+    """Merge a layer into the sum of those below it."""
     folders = [(layer, total)]
     for source, target in folders:
         for entry in os.scandir(source):
@@ -89,7 +90,7 @@ def _remove(path: str) -> None:
 
 
 def _remove_tree(path: str) -> None:
-    """Remove a folder, however deep it is, if it is there. Raises OSError."""
+    """Remove a folder of any depth, if it exists. Raises OSError."""
     running = os.posix_spawnp("rm", ["rm", "-rf", "--", path], os.environ)
     if os.waitpid(running, 0)[1] != 0:
         message = f"{path} cannot be removed"

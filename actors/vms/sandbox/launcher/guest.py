@@ -1,7 +1,7 @@
-"""The VM from inside: its file systems, its machine's identity, and what sshd needs (engine.md, "Leases").
+"""The inside of a VM: its file systems, machine identity, and sshd's files (engine.md, "Leases").
 
-All paths here are the guest's own: the host's tree is out of reach of names as soon as the guest's is the root, so
-whatever links a snapshot holds, they lead nowhere but into the same VM.
+All paths here are the guest's own. Once the guest's tree is the root, no path leads to the host, so the links in a
+snapshot cannot lead out of the VM.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .kernel import (
     unmount,
 )
 
-TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import Any
 
@@ -68,9 +68,9 @@ Subsystem sftp internal-sftp
 
 
 def enter(spec: dict[str, Any]) -> None:
-    """Make the working directory, which is a mount, this process's whole world and furnish it. Raises OSError.
+    """Make the working directory, a mount, the root of this process and set it up. Raises OSError.
 
-    The mount came from the outer user namespace, so it is locked to its place; one over it is not.
+    The mount came from the outer user namespace, so it is locked in its place; a bind mount over it is not.
     """
     mount(".", ".", flags=MS_BIND)
     os.chdir(f"../{os.path.basename(os.getcwd())}")
@@ -132,7 +132,7 @@ def _prepare_sshd(host_key: str, authorized_key: str) -> None:
 
 
 def _directory(path: str, mode: int) -> None:
-    """Make a folder that is not there yet, in place of whatever else has its name."""
+    """Make a folder unless it exists, in place of anything else of its name."""
     if not os.path.isdir(path):
         if os.path.lexists(path):
             os.unlink(path)
@@ -140,7 +140,7 @@ def _directory(path: str, mode: int) -> None:
 
 
 def _file(path: str, text: str, mode: int = 0o644) -> None:
-    """Write a file whose text is not this yet, in place of whatever has its name, so that forks write nothing."""
+    """Write a file in place of anything of its name, unless it has this text, so that forks write nothing."""
     content = text.encode()
     if os.path.isfile(path) and not os.path.islink(path):
         with open(path, "rb") as file:

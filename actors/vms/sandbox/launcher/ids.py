@@ -1,4 +1,4 @@
-"""The ids of a user namespace: mapped from outside, by whoever may, and taken from inside."""
+"""The ids of a user namespace: mapped from outside, then taken from inside."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 from .kernel import CLONE_NEWUSER, unshare
 
-TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -15,9 +15,9 @@ _MOST_DIGITS = 16
 
 
 def map_ids(pid: int, uid_map: str, gid_map: str) -> None:
-    """Map the ids of the namespace of ``pid``: as root by hand, else by the two programs that may. Raises OSError.
+    """Map the ids of the namespace of ``pid``. A map is ``INSIDE OUTSIDE COUNT``. Raises OSError.
 
-    A map is ``INSIDE OUTSIDE COUNT``.
+    Root writes the maps directly; other users need newuidmap and newgidmap.
     """
     maps = (("uid_map", uid_map), ("gid_map", gid_map))
     if os.geteuid() == 0:
@@ -29,15 +29,15 @@ def map_ids(pid: int, uid_map: str, gid_map: str) -> None:
     running = [
         os.posix_spawnp(program, [program, str(pid), *extent.split()], _ENVIRONMENT) for program, extent in programs
     ]
-    if any([os.waitpid(each, 0)[1] for each in running]):  # noqa: C419 - both are waited for
+    if any([os.waitpid(each, 0)[1] for each in running]):  # noqa: C419 - both must be waited for
         message = f"the ids {uid_map} and {gid_map} cannot be mapped: compare /etc/subuid and /etc/subgid"
         raise OSError(message)
 
 
 def as_root(uid_map: str, gid_map: str, function: Callable[[], object]) -> int:
-    """Call a function in a child that is root of a user namespace of its own; return the child's exit status.
+    """Call a function in a child that is root of its own user namespace; return the child's exit status.
 
-    The child tells its own id: where this process is in a process namespace, ``/proc`` knows it by another one.
+    The child reports its own id, because in a PID namespace ``/proc`` may know it by another one than fork returns.
     """
     mapped, say_mapped = os.pipe()
     entered, say_entered = os.pipe()
@@ -51,7 +51,7 @@ def as_root(uid_map: str, gid_map: str, function: Callable[[], object]) -> int:
                 become_root()
                 function()
                 os._exit(0)
-        except Exception as error:  # noqa: BLE001 - the rim of this process
+        except Exception as error:  # noqa: BLE001 - the boundary of this process
             os.write(2, f"{error}\n".encode())
         finally:
             os._exit(1)
@@ -67,12 +67,12 @@ def as_root(uid_map: str, gid_map: str, function: Callable[[], object]) -> int:
 
 
 def own_id() -> bytes:
-    """Return this process's id as the mounted ``/proc`` has it."""
+    """Return this process's id in the mounted ``/proc``."""
     return os.readlink(b"/proc/self")
 
 
 def become_root() -> None:
-    """Be root of the user namespace that this process is in."""
+    """Become root of the user namespace that this process is in."""
     os.setgroups([])
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)

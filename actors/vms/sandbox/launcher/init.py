@@ -1,8 +1,8 @@
-"""PID 1 of a VM: it answers every connection with an sshd and outlives all of them.
+"""PID 1 of a VM: it serves every connection with an sshd and outlives all of them.
 
-The kernel reaps for it (SIGCHLD is ignored) and keeps every signal from inside the VM away from it (each has its
-default, which PID 1 is immune to). It is not dumpable, and its memory belongs to the host's user namespace, so that
-root of the VM can neither trace it nor look through its ``/proc`` entry.
+The kernel reaps its children (SIGCHLD is ignored) and protects it from every signal from inside the VM (each has its
+default action, to which PID 1 is immune). It is not dumpable, and its memory belongs to the host's user namespace, so
+that root of the VM can neither trace it nor read its ``/proc`` entry.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .kernel import (
     set_title,
 )
 
-TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import NoReturn
 
@@ -47,14 +47,17 @@ _CAPABILITIES = (
     29,  # audit_write
     31,  # setfcap
 )
-"""Those of a container, without net_raw, which sends packets past the rules. net_admin would open the network again."""
+"""Those of a container with sys_ptrace and sys_admin, except net_raw.
+
+net_raw would send packets past the firewall's rules, and net_admin could remove the rules.
+"""
 
 _OOM_SCORE = 530
 _BACK_OFF_SECONDS = 0.05
 
 
 def limit(limits: list[tuple[int, int, int]], *, user_namespaces: bool) -> None:
-    """Set resource limits (which, soft, hard; -1 is none) and give up what no process of the VM may do."""
+    """Set resource limits (which, soft, hard; -1 is none) and drop what no process of the VM may do."""
     for which, soft, hard in limits:
         resource.setrlimit(which, (soft, hard))
     if not user_namespaces:
@@ -65,9 +68,9 @@ def limit(limits: list[tuple[int, int, int]], *, user_namespaces: bool) -> None:
 
 
 def serve(listener: int) -> NoReturn:
-    """Accept for ever. A VM too full for one more process refuses this connection and goes on.
+    """Accept connections for ever. If the VM has no room for another process, it refuses this connection.
 
-    By the first connection, and so by the first process that could look, nothing of the host is held or shown.
+    Before the first connection, and so before any process could look, it closes and hides all that is the host's.
     """
     hold_only(listener)
     restore_signals()
@@ -97,7 +100,7 @@ def _answer(connection: int) -> NoReturn:
         os.dup2(connection, 1)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         set_dumpable(dumpable=True)
-        raise_oom_score(_OOM_SCORE)  # above PID 1, with which all of the VM ends
+        raise_oom_score(_OOM_SCORE)  # above PID 1, whose end is that of the VM
         os.execve(SSHD, _SSHD, _ENVIRONMENT)  # noqa: S606 - the very point
     finally:
         os._exit(127)

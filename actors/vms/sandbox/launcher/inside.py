@@ -1,16 +1,16 @@
-"""A program that is run as root of the VMs' ids, for what is theirs on the disk."""
+"""Run a program as root of the VMs' ids, for work on their files."""
 
 from __future__ import annotations
 
 import marshal
 import os
 import sys
-import warnings  # noqa: F401 - os.execvp does, when the new ids may no longer read the file
+import warnings  # noqa: F401 - os.execvp imports it, when the new ids may no longer read its file
 
 from .ids import as_root
 from .kernel import restore_signals
 
-TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import NoReturn
 
@@ -22,7 +22,7 @@ _ENVIRONMENT = {
 
 
 def run(folder: int, answer: int) -> int:
-    """Run a program in a folder, and answer with its exit status, one byte; return an exit status."""
+    """Run a program in a folder; write its exit status to ``answer``, one byte; return an exit status."""
     argv, uid_map, gid_map = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
     os.fchdir(folder)
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)

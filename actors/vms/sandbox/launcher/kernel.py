@@ -1,4 +1,4 @@
-"""System calls that Python 3.11 has no function for. Each raises OSError that says what was tried."""
+"""System calls that Python 3.11 has no function for. Each raises OSError with the name of the call."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def unshare(flags: int) -> None:
-    """Leave the namespaces that ``flags`` name for new ones."""
+    """Move to new namespaces of the kinds in ``flags``."""
     _checked(_libc.unshare(flags), "unshare")
 
 
 def join(path: str) -> None:
-    """Go into the namespace that ``path`` names."""
+    """Join the namespace at ``path``."""
     namespace = os.open(path, os.O_RDONLY)
     _checked(_libc.setns(namespace, 0), f"join {path}")
     os.close(namespace)
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """Mount; ``target`` is followed where it is a link."""
+    """Mount ``source``; a link at ``target`` is followed."""
     done = _libc.mount(
         os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), os.fsencode(data)
     )
@@ -62,7 +62,7 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def unmount(target: str) -> None:
-    """Take a mount and all below it out of sight at once."""
+    """Detach a mount and all mounts below it at once."""
     _checked(_libc.umount2(os.fsencode(target), MNT_DETACH), f"unmount {target}")
 
 
@@ -73,18 +73,18 @@ def pivot_root(new_root: str, put_old: str) -> None:
 
 
 def join_empty_keyring() -> None:
-    """Leave the session keyring of whoever started the service for an empty one; fine on kernels without keyrings."""
+    """Replace the inherited session keyring by an empty one; does nothing on kernels without keyrings."""
     if _libc.syscall(_KEYCTL[os.uname().machine], _KEYCTL_JOIN_SESSION_KEYRING, None) == -1:
         _checked(0 if ctypes.get_errno() == errno.ENOSYS else -1, "join an empty session keyring")
 
 
 def set_hostname(name: str) -> None:
-    """Name this UTS namespace's machine."""
+    """Set the host name of this UTS namespace."""
     _checked(_libc.sethostname(name.encode(), len(name)), "sethostname")
 
 
 def restore_signals() -> None:
-    """Give every signal its default and block none, whatever Python, the service or its starter had set."""
+    """Reset every signal to its default and block none, whatever Python or a parent process has set."""
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     for number in range(1, _SIGNALS):
         try:
@@ -94,17 +94,17 @@ def restore_signals() -> None:
 
 
 def forget_children() -> None:
-    """Have the kernel reap this process's children."""
+    """Let the kernel reap this process's children."""
     _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
 
 
 def await_children() -> None:
-    """Have this process's children wait to be reaped by it."""
+    """Let this process reap its children itself."""
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
 
 
 def child_ended(seconds: float) -> bool:
-    """Wait for so long at most; tell whether one of this process's children has ended by then, and reap it."""
+    """Wait up to ``seconds`` for a child of this process to end, and reap it; tell if one has ended."""
     _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGCHLD,))
     if os.waitpid(-1, os.WNOHANG)[0]:
         return True
@@ -113,7 +113,7 @@ def child_ended(seconds: float) -> bool:
 
 
 def hold_only(keep: int) -> None:
-    """Close all descriptors but ``keep``, and have ``/dev/null`` in the standard places."""
+    """Close all descriptors but ``keep``, and open ``/dev/null`` as the standard ones."""
     null = os.open("/dev/null", os.O_RDWR)
     for standard in range(3):
         os.dup2(null, standard)
@@ -122,12 +122,12 @@ def hold_only(keep: int) -> None:
 
 
 def set_dumpable(*, dumpable: bool) -> None:
-    """Let processes of the same user look into this one, or nobody but root of the host."""
+    """Let processes of the same user inspect this one, or only root of the host."""
     _checked(_libc.prctl(PR_SET_DUMPABLE, int(dumpable), 0, 0, 0), "prctl")
 
 
 def set_title(title: bytes) -> None:
-    """Show ``title`` as this process's name and command line, which tell nothing of the host then."""
+    """Show ``title`` as this process's name and command line, so that these reveal nothing of the host."""
     with open("/proc/self/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
     start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
@@ -137,7 +137,7 @@ def set_title(title: bytes) -> None:
 
 
 def keep_capabilities(kept: tuple[int, ...]) -> None:
-    """Give up all other capabilities, for this process and, whatever they execute, for all its children."""
+    """Drop all other capabilities of this process and its children, whatever they execute."""
     number = 0
     while _libc.prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0:
         if number not in kept:
@@ -149,16 +149,19 @@ def keep_capabilities(kept: tuple[int, ...]) -> None:
 
 
 def raise_oom_score(score: int) -> None:
-    """Have memory that runs out hit this process and its children at least so early; of root, they cannot lower it."""
+    """Raise the OOM score of this process and its future children to at least ``score``.
+
+    If root sets it, they cannot lower it.
+    """
     with open("/proc/self/oom_score_adj", "r+b", buffering=0) as file:
         if int(file.read()) < score:
             file.write(b"%d" % score)
 
 
 def filter_calls(program: bytes) -> None:
-    """Have every system call looked at first, for good, by a program in classic BPF, 8 bytes an instruction.
+    """Filter every system call, irrevocably, by a program in classic BPF, 8 bytes an instruction.
 
-    It takes `sys_admin`. What old kernels slow a filtered process down by, they leave out.
+    It takes `sys_admin`. Old kernels leave out the mitigation by which they slow filtered processes down.
     """
     code = ctypes.create_string_buffer(program, len(program))
     header = (ctypes.c_uint64 * 2)(len(program) // 8, ctypes.addressof(code))

@@ -1,9 +1,9 @@
-"""The process that VMs are born of. It has their code in memory, so that a VM costs a fork and no start of a python.
+"""The zygote, the process that VMs are forked from: a VM costs a fork, not the start of a python.
 
-Its standard input is a socket of the service's, and it ends when the service hangs up. Each message names a program and
-brings descriptors: the program's standard input, on which it finds what it is told (``marshal``, the service's own
-python on both ends), its standard output and error, and what else it wants. Nothing that one program is told is ever in
-the memory of this process, and so in that of another program.
+Its standard input is a socket to the service, and it ends when the service hangs up. Each message names a program and
+carries descriptors: the program's standard input, from which it reads its arguments (by ``marshal``, as both ends are
+the service's own python), its standard output and error, and any others. The arguments of a program are never in the
+memory of this process, and so never in that of another program.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from . import filter as calls
 from . import inside, vm
 from .kernel import await_children, forget_children, join_empty_keyring
 
-TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import NoReturn
 
@@ -27,9 +27,9 @@ _EACH = "i"
 
 
 def main() -> int:
-    """Leave whoever started this, who need not wait for it, and start programs as they are asked for.
+    """Fork into the background and start programs on request.
 
-    Return an exit status at once: 1, with the reason on standard error, where no VM can be made.
+    Returns an exit status to the caller at once: 1, with the reason on standard error, if no VM can be made.
     """
     try:
         join_empty_keyring()
@@ -52,7 +52,7 @@ def main() -> int:
         try:
             if os.fork() == 0:
                 _become(program, descriptors)
-        except OSError:  # no process is to be had: whoever asked finds that nobody answers
+        except OSError:  # the host has no room for a process: the client sees its descriptors closed
             pass
         for descriptor in descriptors:
             os.close(descriptor)
@@ -69,7 +69,7 @@ def _become(program: bytes, descriptors: list[int]) -> NoReturn:
         for descriptor in descriptors[3:]:
             os.set_inheritable(descriptor, False)  # noqa: FBT003 - the function's own argument
         status = _PROGRAMS[program](*descriptors[3:])
-    except Exception as error:  # noqa: BLE001 - the rim of this process
+    except Exception as error:  # noqa: BLE001 - the boundary of this process
         os.write(2, f"{error}\n".encode())
     finally:
         os._exit(status)

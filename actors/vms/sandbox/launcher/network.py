@@ -1,7 +1,7 @@
 """A VM's network from the host's side: closed first, then connected (engine.md, "Leases").
 
-The rules are made by the service, see ``actors/vms/sandbox/firewall.py``, and set here while the namespace has
-neither an interface nor a process of the VM in it.
+The service makes the rules, see ``actors/vms/sandbox/firewall.py``. They are set here while the namespace has neither
+an interface nor a process of the VM in it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import struct
 from .kernel import MS_BIND, mount, restore_signals
 from .shares import APART
 
-TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
@@ -37,7 +37,7 @@ def raise_loopback() -> None:
 
 
 def set_rules(batch: bytes) -> None:
-    """Hand a batch of nftables messages to the kernel, whole or not at all. Raises OSError."""
+    """Apply a batch of nftables messages, as a whole or not at all. Raises OSError."""
     netlink = _socket.socket(_socket.AF_NETLINK, _socket.SOCK_RAW, _NETLINK_NETFILTER)
     netlink.bind((0, 0))
     netlink.send(batch)
@@ -50,17 +50,17 @@ def set_rules(batch: bytes) -> None:
 
 
 def publish(process: int, folder: str) -> None:
-    """Give a process's network namespace a name in ``folder``, by which a program outside of it can join it."""
+    """Bind a process's network namespace to a file in ``folder``, so that a program outside can join it."""
     path = f"{folder}/{NETNS}"
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
     mount(f"/proc/{process}/ns/net", path, flags=MS_BIND)
 
 
 class Connecting:
-    """The program that connects a VM with the world, on its way up beside everything else.
+    """The program that connects a VM to the network, which starts while the VM does.
 
-    It runs in the host's network namespace and in the outer user namespace of the VM: on the host it may no more than
-    the VM may. What the kernel counts by user counts as an id that no VM has (``shares.py``).
+    It runs in the host's network namespace and in the outer user namespace of the VM, so on the host it may do no more
+    than the VM. Its id is in no VM, so the kernel counts its resources apart from theirs (``shares.py``).
     """
 
     def __init__(self, spec: dict[str, Any], folder: str, log: int) -> None:
@@ -80,12 +80,12 @@ class Connecting:
         os.close(ready)
 
     def go(self) -> None:
-        """Let the program start: the namespace is published and its rules are set."""
+        """Let the program start, after the namespace is published and its rules are set."""
         os.write(self._go, b"1")
         os.close(self._go)
 
     def wait(self) -> None:
-        """Return when the network is up. Raises OSError when it does not come up in its time."""
+        """Return when the network is up. Raises OSError if it does not come up in time."""
         program, seconds = self._spec["argv"][0], self._spec["seconds"]
         poll = select.poll()
         poll.register(self._ready if self._spec["ready"] == "fd" else os.pidfd_open(self._pid), select.POLLIN)
@@ -97,7 +97,7 @@ class Connecting:
             raise OSError(message)
 
     def _is_up(self) -> bool:
-        """Ask the way the program answers: by a byte, or by going to the background and ending well."""
+        """Read the program's report: a byte, or success when it goes to the background."""
         if self._spec["ready"] == "fd":
             return os.read(self._ready, 1) == b"1"
         return os.waitpid(self._pid, 0)[1] == 0

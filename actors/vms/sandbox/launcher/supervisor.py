@@ -1,9 +1,9 @@
-"""The process that a VM is from outside: it makes the VM's namespaces and disk, and when it ends, all of the VM ends.
+"""The supervisor process of a VM: it makes the VM's namespaces and disk, and the VM ends with it.
 
-It is PID 1 of a process namespace that holds the VM's own PID 1 and the program behind its network, so whatever kills
-it, kills them; and where one of the two ends, it ends too. It also ends where the VM's folder was removed: nobody would
-find the VM any more. It lives with the VM's disk in the outer user namespace, which bounds the VM's shares
-(``shares.py``); the VM lives in the inner one, which owns all its other namespaces.
+It is PID 1 of a PID namespace that holds the VM's own PID 1 and the program for its network, so they are killed with
+it; if one of the two ends, it ends too. It also ends if the VM's folder is removed, because the VM could not be found
+again. It and the VM's disk are in the outer user namespace, which bounds the VM's shares (``shares.py``); the VM is in
+the inner one, which owns all its other namespaces.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .kernel import (
     unshare,
 )
 
-TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
@@ -39,14 +39,14 @@ _ID_BYTES = 16
 
 
 def run(spec: dict[str, Any], mapped: int, report: int, log: int) -> NoReturn:
-    """Be the VM, from the moment its user namespace is there. Says ``ready`` or ``failed WHY`` on ``report``."""
+    """Make the VM and run until it ends. Writes ``ready`` or ``failed WHY`` to ``report``."""
     try:
         _make(spec, mapped, report, log)
         os.write(report, b"ready\n")
         os.chdir("/")
         hold_only(spec["lock"])
         set_title(f"ci-daemon VM {spec['id']}".encode())
-    except Exception as error:  # noqa: BLE001 - the rim of this process
+    except Exception as error:  # noqa: BLE001 - the boundary of this process
         os.write(report, f"failed {error}\n".encode())
     else:
         while not child_ended(_LOOK_SECONDS) and os.fstat(spec["lock"]).st_nlink:
@@ -78,7 +78,10 @@ def _make(spec: dict[str, Any], mapped: int, report: int, log: int) -> None:
 
 
 def _make_disk(disks: int, name: str, chain: bytes) -> str:
-    """Make the VM's folder and what overlayfs wants in it; return a name for it that needs no way through the host."""
+    """Make the VM's folder, with the folders of overlayfs in it, and return a path to it.
+
+    The path goes through a descriptor, because the VM's root may not enter the host's folders above it.
+    """
     os.mkdir(name, 0o755, dir_fd=disks)
     disk = f"/proc/self/fd/{os.open(name, os.O_PATH, dir_fd=disks)}"
     for part in ("upper", "work", "root"):
@@ -95,10 +98,10 @@ def _mount_disk(disk: str, layers: list[int]) -> None:
 
 
 class _Guest:
-    """The VM's PID 1 on its way up, in the namespaces that are the VM's own."""
+    """The VM's PID 1 while it starts, in the VM's own namespaces."""
 
     def __init__(self, spec: dict[str, Any], root: str, report: int) -> None:
-        """Make the namespaces, the network among them, and the process, which waits for ``go``. Raises OSError."""
+        """Make the namespaces, the network's too, and the process, which waits for ``go``. Raises OSError."""
         wait, self._go = os.pipe()
         self._said, say = os.pipe()
 
@@ -122,7 +125,7 @@ class _Guest:
         self.pid = int(os.read(self._said, _ID_BYTES) or os._exit(1))
 
     def go(self) -> None:
-        """Let the process furnish the VM, and return when nothing can go wrong in it any more."""
+        """Let the process set up the VM; return when it can no longer fail."""
         os.write(self._go, b"1")
         os.close(self._go)
         if os.read(self._said, 1) != b"1":
@@ -137,7 +140,7 @@ def _be_guest(spec: dict[str, Any], wait: int, say: int, report: int) -> NoRetur
             init.limit(spec["limits"], user_namespaces=spec["user_namespaces"])
             os.write(say, b"1")
             init.serve(spec["listener"])
-    except Exception as error:  # noqa: BLE001 - the rim of this process
+    except Exception as error:  # noqa: BLE001 - the boundary of this process
         os.write(report, f"failed {error}\n".encode())
     finally:
         os._exit(1)

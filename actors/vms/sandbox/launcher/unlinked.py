@@ -1,8 +1,8 @@
-"""Sum up the files without a name that processes of a VM hold: they take room, and no walk over a disk finds them.
+"""Sum up the unlinked files that a VM's processes hold, whose space no walk of the disk finds.
 
-To look through a process takes what root of its user namespace may, so that is what this program becomes, unless it is
-root of the host. Root alone may ask for the size of a file that is only mapped; others see how much of it is mapped.
-Of files on their way over a socket there is only a number.
+Inspecting a process takes root of its user namespace, so this program becomes that, unless it is root of the host. Only
+root of the host may read the size of a file that is only mapped; others see how much of it is mapped. Files in flight
+over a socket can only be counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from functools import partial
 from .ids import become_root
 from .kernel import join
 
-TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -26,9 +26,9 @@ _GONE = b" (deleted)\n"
 
 
 def main() -> int:
-    """Print the bytes on the disk that the spec's process sees at its place, and how many files take more.
+    """Print the bytes of the files on the spec's disk, and the number of files that may take more.
 
-    Return an exit status.
+    The disk is the one that the spec's process sees at the spec's place. Returns an exit status.
     """
     spec = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
     supervisor = spec["process"]
@@ -55,7 +55,7 @@ def main() -> int:
 class _Held:
     """The files found so far, by device and inode.
 
-    A file's own device does not tell where it is: an overlay over several file systems gives each another one.
+    A file's device does not identify its disk: an overlay over several file systems gives each another device.
     ``devices`` are those of mappings: the overlay's, and on old kernels that of the file below it.
     """
 
@@ -67,12 +67,12 @@ class _Held:
         self.in_flight = 0
 
     def sums(self) -> tuple[int, int]:
-        """Return the bytes of all files, and the number of those that may take more."""
+        """Return the bytes of all files, and the number of files that may take more."""
         partly = {file: size for file, size in self._mapped.items() if file not in self._measured}
         return sum(self._measured.values()) + sum(partly.values()), len(partly) + self.in_flight
 
     def see(self, path: str) -> None:
-        """Take a file into account that a process has open or mapped. Raises OSError."""
+        """Count a file that a process has open or mapped. Raises OSError."""
         found = os.stat(path)
         if stat.S_ISSOCK(found.st_mode):
             self.in_flight += _in_flight(path)
@@ -80,7 +80,7 @@ class _Held:
             self._measured[found.st_dev, found.st_ino] = found.st_blocks * _BLOCK
 
     def see_mapped(self, process: int, line: bytes) -> None:
-        """Take a line of a process's ``maps`` into account. Raises OSError."""
+        """Count the file of one line of a process's ``maps``. Raises OSError."""
         span, _, offset, device, inode = line.split(None, 5)[:5]
         start, end = (int(each, 16) for each in span.split(b"-"))
         file = os.makedev(*(int(each, 16) for each in device.split(b":"))), int(inode)
@@ -92,13 +92,13 @@ class _Held:
 
 
 def _in_flight(descriptor: str) -> int:
-    """Return how many descriptors wait in a socket to be received."""
+    """Return the number of descriptors that wait in a socket to be received."""
     with open(descriptor.replace("/fd/", "/fdinfo/"), "rb") as file:
         return next((int(line.split()[1]) for line in file if line.startswith(b"scm_fds:")), 0)
 
 
 def _looks(held: _Held, supervisor: int) -> Iterator[Callable[[], None]]:
-    """Yield a look at each descriptor of each thread, and at each mapping of a file that has no name any more."""
+    """Yield a check of each descriptor of each thread, and of each mapping of an unlinked file."""
     for process in _descendants(supervisor):
         try:
             for thread in os.listdir(f"/proc/{process}/task"):

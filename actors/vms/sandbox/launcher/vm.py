@@ -1,8 +1,8 @@
-"""The first process of a VM: it stays outside just long enough to map the VM's ids and to write down who the VM is.
+"""The first process of a VM: it maps the VM's ids from outside, records the VM's processes, and ends.
 
-It says ``ready`` or ``failed WHY`` on its standard output; its standard error is the VM's log. What keeps the VM
-findable is the lock file: this process and then the supervisor hold it for as long as anything of the VM lives, and
-their ids are written in it.
+``ready`` or ``failed WHY`` is written to its standard output; its standard error is the VM's log. The lock file makes
+the VM findable: this process and then the supervisor hold it as long as anything of the VM lives, and their ids are
+written in it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from . import shares, supervisor
 from .ids import map_ids
 from .kernel import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, raise_oom_score, unshare
 
-TYPE_CHECKING = False  # the module of this name takes longer to import than all the others together
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import Any
 
 _REPORT, _LOG = 1, 2
 _OOM_SCORE = 500
-"""Above the service and the rest of the host; what runs in a VM is above the VM's own PID 1, by a little."""
+"""Above the service and the rest of the host; processes in a VM are slightly above the VM's PID 1."""
 
 
 def make(lock: int, listener: int) -> int:
-    """Make the VM of the spec, which has these descriptors; return an exit status."""
+    """Make the VM of the spec with these descriptors; return an exit status."""
     spec = {**marshal.load(sys.stdin.buffer), "lock": lock, "listener": listener}  # noqa: S302 - from the service itself
     try:
         _record(spec["lock"], os.getpid())
@@ -44,7 +44,7 @@ def make(lock: int, listener: int) -> int:
 
 
 def _record(lock: int, pid: int) -> None:
-    """Add a process to the lock file: its id, and the time of its start that tells it from a later one of that id."""
+    """Add a process to the lock file: its id, and its start time, because an id may be used again."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         started = file.read().rpartition(b")")[2].split()[19]
     os.write(lock, b"%d %s\n" % (pid, started))
@@ -57,7 +57,7 @@ def _join(cgroups: list[str]) -> None:
 
 
 def _fork_supervisor(spec: dict[str, Any]) -> tuple[int, int]:
-    """Return the supervisor's id and the descriptor on which it waits for its ids to be mapped."""
+    """Return the supervisor's id, and the descriptor that tells it that its ids are mapped."""
     mapped, say_mapped = os.pipe()
     born, say_born = os.pipe()
     child = os.fork()
