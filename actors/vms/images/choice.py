@@ -27,7 +27,7 @@ STANDARD = "debian:12"
 
 _TO_DEFAULT = "default"
 _STAMPED = "ubuntu:24.04"
-"""The image that the DSL puts on every root step, so the name alone is no request for it."""
+"""The image that the DSL puts on every root step, so a user may not have asked for it."""
 
 
 def resolve(name: str | None, present: Collection[str], default: str, mapping: Mapping[str, str]) -> str:

@@ -55,7 +55,7 @@ class PullOptions:
 
 @dataclass(slots=True)
 class Room:
-    """The bounds of one pull, which writes in ``folder`` alone.
+    """The bounds of one pull, which writes only in ``folder``.
 
     Measuring a tree is slow, reading the free space is not. So the tree is measured only when the disk has lost more
     than the image may have.

@@ -174,7 +174,7 @@ class SandboxProvider:
         return self._disks.snapshot_bytes(name)
 
     def remove_snapshot(self, name: str) -> None:
-        """Free a snapshot; unknown names are fine. Raises SnapshotInUse while a VM or a snapshot starts from it."""
+        """Free a snapshot; unknown names are fine. Raises SnapshotInUse if a VM or snapshot starts from it."""
         self._disks.remove_snapshot(name)
 
     def destroy(self, vm_id: str) -> None:

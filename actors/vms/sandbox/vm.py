@@ -1,4 +1,4 @@
-"""The folder of one VM, named by its id: there from before the VM is made until nothing is left of it."""
+"""The folder of one VM, named by its id: it exists from before the VM is made until all is removed."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class Vm:
 
     @contextmanager
     def _address(self) -> Iterator[str]:
-        """Yield a short path of the socket, whatever that of the folder is: the kernel takes 107 bytes."""
+        """Yield a short path of the socket, however long that of the folder: the kernel takes 107 bytes."""
         descriptor = os.open(self.folder, os.O_PATH)
         try:
             yield f"/proc/self/fd/{descriptor}/ssh"
