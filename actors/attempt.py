@@ -1,4 +1,4 @@
-"""One attempt of a job, step by step: everything of it that blocks (engine.md, "A job attempt")."""
+"""The blocking steps of one attempt of a job (engine.md, "A job attempt")."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _ROOM_PAUSE = 1.0
 _FLOOD_BYTES = 1 << 14
 _FLOOD_PAUSE = 0.004
-"""After a block of that size others follow at once: what comes within the pause is stored and told of together."""
+"""More blocks follow one of that size at once; the pause lets them be stored and announced together."""
 
 _ACQUIRE_WAITS = (0.2, 1.0, 3.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A command that was started, now or by an earlier process: what time it has, and whether it runs."""
+    """A command that this or an earlier process started: its time limit, and whether it still runs."""
 
     limit: Limit
     runs: bool
@@ -50,8 +50,8 @@ class Prepared:
 class Attempt:
     """The blocking steps of one attempt, taken one after the other on worker threads.
 
-    `abandon`, `kill` and `measure` may come from other threads while a step is under way. Every step can be taken again
-    by another process: a VM, a command and a log that are there already are found.
+    `abandon`, `kill` and `measure` may be called from other threads during a step. Another process can repeat every
+    step: it finds the VM, the command and the log that exist already.
     """
 
     def __init__(self, runtime: Runtime, assignment: Assignment, on_output: Callable[[], None]) -> None:
@@ -67,7 +67,10 @@ class Attempt:
         self._masker: Masker | None = None
 
     def acquire(self) -> None:
-        """Make the VM, or find it, and connect. Raises ImageNotFound, SnapshotNotFound, VmError, VmLost, Abandoned."""
+        """Make the VM, or find it, and connect.
+
+        Raises ImageNotFound, SnapshotNotFound, VmError, VmLost and Abandoned.
+        """
         if self._lease.started_at is not None:
             with self._mending_log():
                 self._link.reconnect()
@@ -75,7 +78,7 @@ class Attempt:
         if self._runtime.provider.alive(self._lease.uuid):
             try:
                 self._link.connect()
-            except vms.VmError:  # half made by a process that is gone
+            except vms.VmError:  # half made by a process that died
                 self._link.disconnect()
             else:
                 return
@@ -85,7 +88,7 @@ class Attempt:
     def prepare(self) -> Prepared:
         """Lay the source into the VM and start the command, unless it was started before.
 
-        Raises SecretNotFound and EnvironmentTooLarge before anything is laid there, SourceError, SnapshotNotFound,
+        Raises SecretNotFound and EnvironmentTooLarge before anything is written there, SourceError, SnapshotNotFound,
         VmError and VmLost.
         """
         with self._mending_log():
@@ -99,7 +102,7 @@ class Attempt:
         return Prepared(self._limit(), runs=state is vms.CommandState.RUNNING)
 
     def _start(self, connection: vms.Connection) -> Limit:
-        """Lay the source and start the command; return the time that its VM gives it."""
+        """Lay the source and start the command; return the command's time limit."""
         secrets = self._runtime.storage.secrets.lend(self._build, self._job)
         self._masker = Masker.hiding(secrets.values())
         image = self._lease.image
@@ -128,15 +131,15 @@ class Attempt:
         return limit
 
     def _limit(self) -> Limit:
-        """Return the command's time, from its start where that is recorded, else from now."""
+        """Return the command's time limit, counted from its recorded start, else from now."""
         build = self._runtime.storage.builds.get(self._build.id) or self._build
         step_seconds = self._job.timeout_seconds or self._runtime.settings.jobs.step_timeout
         return limit_of(step_seconds, build, self._lease.started_at or self._runtime.clock.now())
 
     def follow(self) -> vms.Exited:
-        """Bring the command's output into the log until it has ended, over as many connections as it takes.
+        """Copy the command's output into the log until it has ended, over as many connections as needed.
 
-        Where the host's disk has no room the output waits in the VM until it has.
+        While the host's disk is full, the output waits in the VM.
         """
         with self._mending_log():
             while True:
@@ -160,7 +163,7 @@ class Attempt:
         return following.exited
 
     def _end_log(self) -> None:
-        """Write what waited for more output, which comes no more."""
+        """Write the output that was held back for masking, and close the log: no more output will come."""
         if self._log is not None:
             self._log.end()
         self._close_log()
@@ -177,14 +180,17 @@ class Attempt:
             raise
 
     def _close_log(self) -> None:
-        """Close the log, which whoever has more to say opens again."""
+        """Close the log; the next writer opens it again."""
         with self._lock:
             log, self._log = self._log, None
         if log is not None:
             log.close()
 
     def _wait_for_room(self, error: OSError) -> None:
-        """Let go of a log that could not be written, and pause. Raises Abandoned, and what is no want of room."""
+        """Close a log that could not be written, and pause if the disk is full.
+
+        Raises Abandoned, and ``error`` if it has another cause.
+        """
         with contextlib.suppress(OSError):
             self._close_log()
         self._link.check()
@@ -194,11 +200,11 @@ class Attempt:
         self._link.pause(_ROOM_PAUSE)
 
     def kill(self) -> None:
-        """End the command: TERM to its group, a grace, KILL to all that is left. Returns when it is dead."""
+        """End the command: TERM to its group, a grace, KILL to all that is left. Return when it is dead."""
         vms.terminate(self._link.connected(), grace=self._runtime.settings.jobs.kill_grace)
 
     def measure(self) -> DiskUse:
-        """Look how much the VM has written and how much the host has left."""
+        """Measure how much the VM has written and how much the host has left."""
         disk, free = self._runtime.provider.disk(self._lease.uuid), self._free()
         limit, min_free = self._lease.shape.disk_gb * 2**30, self._runtime.settings.jobs.min_free_bytes
         fills_host = self._runtime.host_disk.note(self._lease.uuid, disk, limit, free=free, min_free=min_free)
@@ -206,11 +212,11 @@ class Attempt:
         return self._looked
 
     def may_have_filled_disk(self) -> bool:
-        """Tell whether the VM can have filled its disk since the last look. Costs next to nothing."""
+        """Tell whether the VM may have filled its disk since the last measurement. Cheap."""
         return may_have_filled(self._looked, self._free(), self._lease.shape)
 
     def collect(self) -> Harvest:
-        """Bring what the job's globs match out of the VM, into files without rows. Raises VmError and Abandoned."""
+        """Collect the job's artifacts into files that have no rows yet. Raises VmError and Abandoned."""
         storage, settings = self._runtime.storage, self._runtime.settings.artifacts
         room = shutil.disk_usage(storage.directory).free - self._runtime.settings.jobs.min_free_bytes
         store = Store(storage.artifacts.files, self._build.uuid, max(0, min(room, settings.max_bytes)))
@@ -221,9 +227,9 @@ class Attempt:
         return harvest
 
     def snapshot(self) -> None:
-        """Keep the disk for those who start from it, under the lease's id; the VM ends with that.
+        """Snapshot the disk under the lease's id, for jobs that start from it. This ends the VM.
 
-        The snapshot's row comes first, so that what is in the provider's store always has one.
+        The snapshot's row is written first, so that every snapshot in the provider's store has one.
         """
         self._link.disconnect()
         name, provider = self._lease.uuid, self._runtime.provider
@@ -232,7 +238,7 @@ class Attempt:
         self._runtime.host_disk.forget(name, kept=True)
 
     def release(self) -> None:
-        """Destroy the VM; returns when it is gone."""
+        """Destroy the VM; return when it is gone."""
         self._link.disconnect()
         try:
             self._runtime.provider.destroy(self._lease.uuid)
@@ -240,7 +246,7 @@ class Attempt:
             self._runtime.host_disk.forget(self._lease.uuid)
 
     def notice(self, text: str) -> None:
-        """Write a line of the service's own into the log."""
+        """Write a notice of the service into the log."""
         while True:
             try:
                 self._opened_log().notice(text)
@@ -251,16 +257,16 @@ class Attempt:
         self._on_output()
 
     def masked(self, text: str) -> str:
-        """Return a text without the secrets that this process gave to the command, or read output of."""
+        """Mask the job's secrets in a text, if this process gave them to the command or masked its output."""
         return text if self._masker is None else self._masker.masked(text)
 
     def abandon(self) -> None:
-        """Make the step under way raise, soon; the VM and what runs in it stay as they are. Idempotent."""
+        """Make the step under way raise soon; the VM and its command run on. Idempotent."""
         self._link.abandon()
         self._close_log()
 
     def _create(self) -> None:
-        """Make the VM, again and again with pauses until the acquire time-out is over."""
+        """Make the VM; retry with pauses until the acquire time-out is over."""
         provider, clock = self._runtime.provider, self._runtime.clock
         spec = spec_of(self._lease, self._base())
         deadline = clock.monotonic() + self._runtime.settings.jobs.acquire_timeout
@@ -296,7 +302,7 @@ class Attempt:
         return snapshot
 
     def _base(self) -> str | None:
-        """Name the snapshot to start from, None for the image. Raises SnapshotNotFound."""
+        """Return the name of the snapshot to start from, None for the image. Raises SnapshotNotFound."""
         disk = self._parent_disk()
         return None if disk is None else disk.name
 
@@ -304,9 +310,9 @@ class Attempt:
         lay_source(self._runtime, self._build, self._lease, self._parent_disk(), self._link)
 
     def _notices(self) -> None:
-        """Say in the log what a user would wonder about before the first line of output. Nothing in the common case.
+        """Note a later attempt, or a substitute image, in the log before the first line of output.
 
-        All of it at once, so that what finds something there, after a crash, finds all of it.
+        All notices are written at once, so that a log that is not empty after a crash has all of them.
         """
         wanted, used = self._job.image, self._lease.image
         lines: list[str] = []
@@ -318,7 +324,7 @@ class Attempt:
             self.notice("\n".join(lines))
 
     def _stands_in_first(self, wanted: str, used: str) -> bool:
-        """Tell whether another image stands in for the job's, and its build has not been told by an earlier attempt."""
+        """Tell whether a substitute is used for the job's image, and no earlier attempt has said so."""
         if not self._runtime.images.stands_in(wanted, used):
             return False
         return self._runtime.storage.attempts.is_first_of_image(self._job.id, self._job.attempt)

@@ -1,4 +1,4 @@
-"""A command's time, which its VM keeps first and this process second (engine.md, "A job attempt", step 6)."""
+"""The time of a command, kept first by its VM and second by this process (engine.md, step 6)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["CommandTime"]
 
 _VM_FIRST = 2.0
-"""Seconds past its time that a command's VM has to end it, before this process does."""
+"""Seconds past the limit that the VM has to end its command before this process does."""
 
 
 class CommandTime:
     """The time that an attempt's command may take, and the time that it took.
 
-    A VM is its job's to change, so its word counts only where this process knows no better.
+    A job can change its VM, so the VM's word counts only if this process does not know better.
     """
 
     def __init__(self, storage: Storage, assignment: Assignment) -> None:
@@ -34,24 +34,24 @@ class CommandTime:
 
     @property
     def known(self) -> bool:
-        """Whether this process has started the command, or asked its VM how far it is."""
+        """True once this process has started the command, or asked its VM about it."""
         return self._limit is not None
 
     def begin(self, prepared: Prepared) -> float | None:
-        """Take note of a VM's command; return in how many seconds to end it, None where it has ended."""
+        """Note the state of the VM's command; return the seconds until it must end, None if it has ended."""
         self._limit, self._ran = prepared.limit, prepared.runs
         if not prepared.runs:
             return None
         return max(0.0, self._limit.seconds + _VM_FIRST - self.goes_on())
 
     def goes_on(self) -> float:
-        """Record that the command still runs, which its VM cannot deny later; return for how many seconds it has."""
+        """Record that the command still runs, which its VM cannot deny later; return its seconds so far."""
         return self._leases.seen(self._assignment.lease.id)
 
     def end(self, exited: Exited) -> Fault | None:
-        """Record when the command ended; return whose time was up, where it was, by its VM's word or by the clock's.
+        """Record the end of the command; return the fault if its time was up, by its VM's word or the clock.
 
-        The VM's word for when that was is taken only where nobody saw the command run.
+        The VM's word for the moment of the end is taken only if this process did not see the command run.
         """
         seconds_ago = None if self._ran else exited.seconds_ago
         took = self._leases.stopped(self._assignment.lease.id, self._assignment.job.id, seconds_ago)
@@ -61,7 +61,7 @@ class CommandTime:
         return self._limit.fault if exited.timed_out or overran else None
 
     def fault(self, event: JobEvent) -> Fault | None:
-        """Say whose time is up, where a job is to end for that."""
+        """Return the fault of a time-out event; None for other events."""
         match event:
             case JobEvent.BUILD_TIMEOUT:
                 return build_timeout(self._assignment.build)

@@ -1,4 +1,4 @@
-"""The actor of one running job: takes it through one attempt and owns every change of its state meanwhile."""
+"""The job actor: takes a job through one attempt, and owns every change of its state meanwhile."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ __all__ = ["JobActor"]
 _RECORD_AGAIN = 1.0
 _MEASURE_AGAIN = 1.0
 _LAST_WORDS = 10.0
-"""Seconds past its grace that a command's VM has to answer that it is dead, with the rest of its output."""
+"""Seconds after the grace in which a VM must report a killed command's end and the rest of its output."""
 
 
 class JobActor(Supervised):
     """Drives one attempt: VM, source, command, log, snapshot, result, release.
 
     The blocking steps run one after the other on worker threads (`Attempt`); between them this actor decides, so that a
-    cancel or a time-out meets every moment of a job's life. A job that already has a VM is attached to where it stands.
+    cancel or a time-out works at every moment. A job that already has a VM is continued where it is.
     """
 
     def __init__(self, runtime: Runtime, parent: Address, assignment: Assignment) -> None:
@@ -68,11 +68,11 @@ class JobActor(Supervised):
 
     @property
     def doing(self) -> str:
-        """Which job it is, and how that is."""
+        """The job, its state, and the work under way."""
         return f"job {self._job.uuid} is {self._state}; {super().doing}"
 
     def begin(self) -> None:
-        """Begin the attempt, or go on with it from where the storage says that it is."""
+        """Begin the attempt, or continue it from its recorded state."""
         be_about(build=self._assignment.build.external_id, job=self._job.uuid)
         exit_code = self._closing.recorded_exit()
         if exit_code is not None:
@@ -83,13 +83,13 @@ class JobActor(Supervised):
             self.work("acquire", self._attempt.acquire)
 
     def teardown(self) -> None:
-        """Let go of the connection and the log; the VM and its command run on."""
+        """Close the connection and the log; the VM and its command run on."""
         for alarm in self._alarms:
             alarm.cancel()
         self._attempt.abandon()
 
     def on_error(self, message: object, error: Exception) -> None:
-        """Fail the job for an error of the service's own; where only recording its end failed, try that again."""
+        """Fail the job for an internal error; if only the record of its end failed, retry that."""
         if self._ending is None:
             self._attempt.abandon()
             self._ending = ending_of_fault(fault_of(error), self._job, lost_before=0, retries=0)
@@ -160,9 +160,9 @@ class JobActor(Supervised):
             self._release()
 
     def _started(self, prepared: Prepared) -> None:
-        """Record that the command runs, which is when its time and its bill begin.
+        """Record that the command runs, which is when its time and its billing begin.
 
-        One that ended while no process looked came to its end then, though its build's time is up by now.
+        A command that ended during downtime counts as ended then, even if its build's time is up by now.
         """
         if self._state in STOPPING:
             self._release()
@@ -185,9 +185,9 @@ class JobActor(Supervised):
         self.work("follow", self._attempt.follow)
 
     def _stop_command(self, event: JobEvent) -> None:
-        """Begin to end the job for a cancel or a time-out, whatever step it is at."""
+        """Begin to end the job for a cancel or a time-out, at any step."""
         target = next_state(self._state, event)
-        if target not in STOPPING:  # a job that waits again is its build's to stop
+        if target not in STOPPING:  # a job that is scheduled again is stopped by its build
             self._runtime.drops.note(self._job.uuid, self._state, event)
             return
         if not self._begin_to_stop(target, self._time.fault(event)):
@@ -198,7 +198,7 @@ class JobActor(Supervised):
             self._attempt.abandon()
 
     def _begin_to_stop(self, target: JobState, timeout: Fault | None) -> bool:
-        """Record that the command is being ended, and for what; False where the job is somebody else's by now."""
+        """Record that the command is being ended, and why; False if the job was changed from outside."""
         if not self._runtime.storage.jobs.move(self._job.id, self._state, target, outcome_of(timeout)):
             self._give_way()
             return False
@@ -207,7 +207,7 @@ class JobActor(Supervised):
         return True
 
     def _kill(self) -> None:
-        """Ask the VM to end the command. One that does not, or does not say so, goes itself."""
+        """Ask the VM to end the command. A VM that does not confirm the end in time is destroyed."""
         self.work("kill", self._attempt.kill)
         self._alarm(self._settings.kill_grace + _LAST_WORDS, Overdue())
 
@@ -217,11 +217,11 @@ class JobActor(Supervised):
 
     @property
     def _over(self) -> bool:
-        """Whether the storage has the attempt's end, so that only the VM's is left."""
+        """True once the attempt's end is recorded, so that only the VM is left to destroy."""
         return self._state.terminal or self._state is JobState.SCHEDULED
 
     def _give_way(self) -> None:
-        """Take the job's state from whoever changed it (`ci-daemon build force-finish`), and only see to the VM."""
+        """Accept a state set from outside (`ci-daemon build force-finish`), and only destroy the VM."""
         job = self._runtime.storage.jobs.get(self._job.id)
         self._state = job.state if job and job.attempt == self._job.attempt else JobState.SCHEDULED
         self.log.info("job %s was made %s meanwhile, so its VM goes", self._job.uuid, self._state)
@@ -240,7 +240,7 @@ class JobActor(Supervised):
             self._alarm(seconds_to_full(use, self._lease.shape, min_free=min_free), MeasureDisk())
 
     def _exited(self, exited: Exited) -> None:
-        """Take note of the command's end, and of its time-out where its VM has ended it for that."""
+        """Record the command's end, and its time-out if its VM has ended it for that."""
         self._following = False
         timeout = self._time.end(exited)
         late = timeout is not None and self._state is JobState.RUNNING
@@ -250,7 +250,7 @@ class JobActor(Supervised):
         self._settle(exited.exit_code)
 
     def _settle(self, exit_code: int) -> None:
-        """Take the exit code; unless somebody canceled, see what it means and keep what is wanted of the VM."""
+        """Conclude a canceled job; else close the attempt, which judges the exit code and keeps results."""
         self._exit_code = exit_code
         if self._state is JobState.CANCELING:
             self._conclude(ending_of_exit(exit_code, self._job, None))
@@ -259,7 +259,7 @@ class JobActor(Supervised):
             self.work("close", lambda: self._closing.close(exit_code, fault))
 
     def _step_failed(self, error: Exception) -> None:
-        """A step before the command's end broke: the job fails, or is tried again where that is the service's fault."""
+        """Fail the job after an error in a step, or retry it if the service is at fault."""
         self._following = False
         self._ending = None
         if self._state in STOPPING:
@@ -270,9 +270,9 @@ class JobActor(Supervised):
         self._conclude(ending_of_fault(fault, self._job, lost_before=lost, retries=self._settings.service_retries))
 
     def _conclude(self, ending: Ending) -> None:
-        """Record an ending at once, so that dependents start; but what was stopped is over when its VM is gone.
+        """Record an ending at once, so that dependents start; of a stopped job, once its VM is gone.
 
-        A time-out whose VM is held is over when its command is.
+        A timed-out job whose VM is held is recorded once its command is dead.
         """
         self._ending = ending
         held = self._state is JobState.TIMING_OUT and ending.held_seconds
@@ -282,7 +282,7 @@ class JobActor(Supervised):
             self._record(ending)
 
     def _record(self, ending: Ending) -> None:
-        """Write the job's new state, its lease's price and its debit in one transaction, then tell."""
+        """Record the job's new state, its lease's price and its debit in one transaction, then announce it."""
         if self._state in STOPPING:
             ending = ending.stopped(self._timeout)
         target = next_state(self._state, ending.event)
@@ -312,12 +312,12 @@ class JobActor(Supervised):
             self._let_go()
 
     def _let_go(self) -> None:
-        """Give the lease back, which is the last thing that this actor does."""
+        """Return the lease and stop."""
         self._closing.let_go()
         self.stop()
 
     def _change(self, state: JobState, *, soft_failed: bool = False) -> None:
-        """Take note of a state that is in the storage, and tell."""
+        """Note a state that is in the storage, and announce it."""
         self._state = state
         self.log.info("attempt %d of %r is %s", self._job.attempt, self._job.step_key, state)
         self._stir()

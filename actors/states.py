@@ -1,4 +1,4 @@
-"""The states of jobs and builds as pure tables (engine.md, "States"). Nothing else decides what may follow what."""
+"""The state tables of jobs and builds (engine.md, "States"). Pure. Nothing else decides transitions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["STOPPING", "WITH_VM", "JobEvent", "Progress", "blocks", "next_state"
 
 
 class JobEvent(Enum):
-    """What can happen to a job."""
+    """An event of a job."""
 
     READY = auto()
     """Every prerequisite is satisfied."""
@@ -26,7 +26,7 @@ class JobEvent(Enum):
     CANCEL = auto()
     """Somebody canceled the build."""
     CACHE_HIT = auto()
-    """An earlier build left what this job would make."""
+    """The cache has the result of this job."""
     GRANTED = auto()
     """The lease pool granted a VM."""
     STARTED = auto()
@@ -34,11 +34,11 @@ class JobEvent(Enum):
     PASSED = auto()
     """The command ended with exit code 0."""
     FAILED = auto()
-    """The command ended otherwise, or the service could not run it."""
+    """The command ended with another exit code, or the service could not run it."""
     QUEUE_TIMEOUT = auto()
-    """It has waited for a VM too long."""
+    """The job waited too long for a VM."""
     IMAGE_NOT_FOUND = auto()
-    """Its image is not there and cannot be pulled."""
+    """The job's image is missing and cannot be pulled."""
     STEP_TIMEOUT = auto()
     """The step's time is up."""
     BUILD_TIMEOUT = auto()
@@ -50,10 +50,10 @@ class JobEvent(Enum):
 
 
 STOPPING = frozenset({JobState.CANCELING, JobState.TIMING_OUT})
-"""The job's command is being ended."""
+"""States in which the job's command is being ended."""
 
 WITH_VM = frozenset({JobState.ASSIGNED, JobState.RUNNING, *STOPPING})
-"""The job has an actor and holds a VM."""
+"""States in which the job has an actor and holds a VM."""
 
 _S, _E = JobState, JobEvent
 
@@ -85,13 +85,13 @@ _TABLE: dict[tuple[JobState, JobEvent], JobState] = {
 
 
 def next_state(state: JobState, event: JobEvent) -> JobState | None:
-    """Return the state that follows, or None where the event means nothing in that state and is dropped."""
+    """Return the next state, or None if the event does not apply in that state and is dropped."""
     return _TABLE.get((state, event))
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """As much of a job as its neighbours and its build need to know."""
+    """The part of a job that its dependents and its build need to know."""
 
     state: JobState
     soft_failed: bool = False
@@ -99,29 +99,29 @@ class Progress:
 
     @classmethod
     def of(cls, job: Job) -> Progress:
-        """Return how far a job is."""
+        """Return the progress of a job."""
         return cls(job.state, job.soft_failed, job.attempt)
 
     @property
     def broken(self) -> bool:
-        """Whether the job ended badly and nothing forgives it."""
+        """True if the job failed or timed out, and not as a soft failure."""
         return self.state in {JobState.FAILED, JobState.TIMED_OUT} and not self.soft_failed
 
 
 def satisfies(prerequisite: Progress, *, continue_on_failure: bool) -> bool:
-    """Tell whether a dependent may go on as far as this prerequisite is concerned."""
+    """Tell whether this prerequisite lets its dependent run."""
     if continue_on_failure:
         return prerequisite.state.terminal
     return prerequisite.state is JobState.PASSED or prerequisite.soft_failed
 
 
 def blocks(prerequisite: Progress, *, continue_on_failure: bool) -> bool:
-    """Tell whether a dependent will never be able to run because of this prerequisite."""
+    """Tell whether this prerequisite keeps its dependent from ever running."""
     return prerequisite.state.terminal and not satisfies(prerequisite, continue_on_failure=continue_on_failure)
 
 
 def roll_up(jobs: Iterable[Progress], *, cancel_requested: bool, given_up: bool = False) -> BuildState:
-    """Return the state of a build from the states of all its jobs; one that is given up fails whatever they come to."""
+    """Return the state of a build from its jobs' progress; a build that is given up counts as broken."""
     jobs = tuple(jobs)
     over = all(job.state.terminal for job in jobs)
     broken = given_up or any(job.broken for job in jobs)

@@ -1,4 +1,4 @@
-"""What all actors of the service share: they stand when a handler raises, and their parent learns of their end."""
+"""The base of all actors: it survives errors of handlers, and tells the parent when the actor ends."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _PAUSE = 1.0
 
 
 class NoThread(Exception):
-    """The host has no thread to give at present."""
+    """The host cannot start another thread at present."""
 
 
 _SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 
 class Supervised(pykka.ThreadingActor):
-    """An actor with a parent, whose mailbox is never blocked by I/O: that runs on worker threads of its own.
+    """An actor with a parent. Its I/O runs on worker threads, so that it never blocks the mailbox.
 
-    A handler that raises is logged and answered by ``on_error``; the actor goes on. However the actor ends, it first
-    runs ``teardown`` and then tells its parent.
+    If a handler raises, the error is logged and passed to ``on_error``, and the actor goes on. However the actor ends,
+    it first runs ``teardown`` and then tells its parent.
     """
 
     use_daemon_thread = True
@@ -54,7 +54,7 @@ class Supervised(pykka.ThreadingActor):
 
     @property
     def doing(self) -> str:
-        """What the actor is at, in a phrase for the operator; read by any thread."""
+        """The work under way, as a phrase for the operator. Safe in any thread."""
         return ", ".join(sorted(worker.name for worker in tuple(self._workers))) or "no worker is under way"
 
     def begin(self) -> None:
@@ -62,22 +62,22 @@ class Supervised(pykka.ThreadingActor):
 
     @abstractmethod
     def handle(self, message: object) -> None:
-        """Handle one message. In the actor's thread; must not block. May be called again with the same message."""
+        """Handle one message. In the actor's thread; must not block. The same message may come again."""
 
     def on_error(self, message: object, error: Exception) -> None:
-        """Make good for a message whose handling raised: fail the job or build that it was about.
+        """Deal with a message whose handler raised: fail its job or build.
 
-        Who is there for all of them handles it again a second later: nobody else would.
+        By default, for actors that serve all jobs, the message is handled again a second later.
         """
         self._timer.tell_after(_PAUSE, self.actor_ref, message)
 
     def teardown(self) -> None:
-        """Let go of everything held. In the actor's thread, at its end, whatever ended it."""
+        """Release everything that the actor holds. In the actor's thread, at its end for any reason."""
 
     def on_start(self) -> None:
-        """Begin, or end: who cannot begin tells the parent, as pykka would not.
+        """Run ``begin``. If that raises, end and tell the parent, which pykka would not do.
 
-        Who is held up ends a second later, so that the parent may start a successor at once.
+        If the error passes by itself, the actor ends a second later, so that the parent may start a successor at once.
         """
         try:
             self.begin()
@@ -91,16 +91,17 @@ class Supervised(pykka.ThreadingActor):
             self._stop()
 
     def on_receive(self, message: object) -> None:
-        """Hand the message on, and survive what comes of it.
+        """Handle a message and survive its errors.
 
-        What the storage or the host cannot do now it is asked to do again a second later: a full disk costs nothing.
+        If the storage or the host is short of something, the message is handled again a second later, so that a full
+        disk loses nothing.
         """
         try:
             if isinstance(message, Undertake):
                 self.work(message.task, message.function)
             else:
                 self.handle(message)
-        except Exception as error:  # the actor's rim: a message that cannot be handled must not end the actor
+        except Exception as error:  # the actor's boundary: a message that cannot be handled must not end the actor
             if _passes(error):
                 self.log.error("%s waits: %s", self, error)
                 self._timer.tell_after(_PAUSE, self.actor_ref, message)
@@ -118,14 +119,14 @@ class Supervised(pykka.ThreadingActor):
         exception_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Tear down and tell the parent, after an error that ``on_error`` could not make good either."""
+        """Tear down and tell the parent, after an error that ``on_error`` could not deal with either."""
         self._end()
 
     def work(self, task: str, function: Callable[[], object]) -> None:
         """Run ``function`` on a thread of its own; its result or error comes back as TaskDone or TaskFailed.
 
-        Where the storage cannot be used, or the host has no file handle to give, it is called again a second later, for
-        as long as the actor lives. Where there is no thread, it is called when there is.
+        If the storage is unavailable, or the host is out of file handles or memory, it is called again every second
+        while the actor lives. If no thread can be started, it is called once there is one.
         """
 
         def run() -> None:
@@ -147,7 +148,7 @@ class Supervised(pykka.ThreadingActor):
         while True:
             try:
                 return TaskDone(task, function())
-            except Exception as error:  # noqa: BLE001 - the worker's rim: every error becomes a message to its actor
+            except Exception as error:  # noqa: BLE001 - the worker's boundary: every error becomes a message to its actor
                 if not _passes(error):
                     return TaskFailed(task, error)
                 self.log.error("%s of %s waits: %s", task, self, error)
@@ -155,7 +156,7 @@ class Supervised(pykka.ThreadingActor):
                     return TaskFailed(task, error)
 
     def _start_actor_loop(self) -> None:
-        """Start the actor's thread. Raises NoThread, and then the actor has never been."""
+        """Start the actor's thread. Raises NoThread; the actor is then not registered."""
         try:
             super()._start_actor_loop()
         except RuntimeError as error:
@@ -173,11 +174,11 @@ class Supervised(pykka.ThreadingActor):
 
 
 def _passes(error: Exception) -> bool:
-    """Tell whether an error is one that passes by itself: the host lacks something for a while."""
+    """Tell whether an error passes by itself, because the host is short of something for a while."""
     return isinstance(error, DatabaseUnavailable | NoThread) or (isinstance(error, OSError) and error.errno in _SCARCE)
 
 
 def doing(address: Address) -> str:
-    """Say what an actor is at without asking it, since it may be stuck."""
+    """Describe an actor's work without a call to it, since it may be stuck."""
     actor = address._actor_weakref()  # noqa: SLF001 - pykka has no other way to look at an actor from outside
     return actor.doing if isinstance(actor, Supervised) else "it has ended"

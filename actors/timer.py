@@ -1,4 +1,4 @@
-"""One thread that sends messages later: every time-out of the service without a thread of its own."""
+"""A single thread that sends delayed messages, so that no time-out needs a thread of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Alarm:
     canceled: bool = field(default=False, compare=False)
 
     def cancel(self) -> None:
-        """Keep the message from being sent if it was not yet. From any thread."""
+        """Keep the message from being sent, unless it was already. Safe in any thread."""
         self.canceled = True
 
 
@@ -44,18 +44,18 @@ class Timer:
         self._thread = threading.Thread(target=self._run, name="timer", daemon=True)
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Send nothing more; returns when the thread has ended."""
+        """Send nothing more; return when the thread has ended."""
         with self._changed:
             self._stopped = True
             self._changed.notify()
         self._thread.join()
 
     def tell_after(self, seconds: float, address: pykka.ActorRef[Any], message: object) -> Alarm:
-        """Send ``message`` to ``address`` in ``seconds``; the alarm that comes back can be canceled."""
+        """Send ``message`` to ``address`` in ``seconds``; return an alarm that can be canceled."""
         alarm = Alarm(self._clock.monotonic() + seconds, next(self._order), address, message)
         with self._changed:
             heapq.heappush(self._alarms, alarm)

@@ -1,4 +1,4 @@
-"""Which job gets the next VM, and in which order the others follow. Pure (engine.md, "Actors": the lease pool)."""
+"""The scheduler: picks the job that gets the next VM. Pure (engine.md, "Actors": the lease pool)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SMALLEST = Shape(1, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The job that gets the next VM, None where none does at present, and what keeps the others from theirs."""
+    """The job that gets the next VM, None if none does at present, and why the others wait."""
 
     job: QueuedJob | None
     waiting: Waiting
 
 
 def crowd(holdings: Holdings, host: Capacity) -> Waiting | None:
-    """Say that the host has no room for any VM, however small; None where it has."""
+    """Return the reason if the host has no room for even the smallest VM; None if it has."""
     full = host.shortage(holdings.load(), _SMALLEST)
     return Waiting(host=Blocked(None, full)) if full is not None and full.total else None
 
@@ -38,9 +38,9 @@ def crowd(holdings: Holdings, host: Capacity) -> Waiting | None:
 def next_turn(
     heads: Iterable[QueuedJob], holdings: Holdings, host: Capacity, organization: Capacity, now: float
 ) -> Turn:
-    """Choose among the next jobs of organizations; ``now`` is monotonic seconds.
+    """Choose among the next jobs of the organizations; ``now`` is in monotonic seconds.
 
-    A large job is not overtaken by smaller ones behind it, or it would wait for ever.
+    Smaller jobs do not overtake a large one that does not fit, or it would wait for ever.
     """
     if (crowded := crowd(holdings, host)) is not None:
         return Turn(None, crowded)
@@ -62,13 +62,13 @@ def next_turn(
 
 
 def in_turn(queues: Mapping[int, Iterable[QueuedJob]], holdings: Holdings, now: float, limit: int) -> list[QueuedJob]:
-    """Return who would get the next VMs if one after the other became free from now on, and nobody else came.
+    """Return the order in which waiting jobs would get VMs from now on, if no other job came.
 
     Args:
         queues: each organization's waiting jobs, in their order.
-        holdings: what organizations hold and used; it is spent by this.
+        holdings: the organizations' held VMs and usage; changed by this call.
         now: monotonic seconds.
-        limit: how many jobs at most.
+        limit: the most jobs to return.
     """
     left = {organization: deque(queue) for organization, queue in queues.items()}
     order: list[QueuedJob] = []

@@ -1,4 +1,4 @@
-"""Why a scheduled job has no VM, in words for its ``pending_reason``. Pure (engine.md, "Actors")."""
+"""The ``pending_reason`` of a scheduled job: why it has no VM. Pure (engine.md, "Actors")."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Blocked", "Waiting", "awaits_image", "back_off"]
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """The job that is next and does not fit, and what it lacks; None where no job at all would fit."""
+    """The next job, which does not fit, and what is short; ``job_id`` is None if no job at all would fit."""
 
     job_id: int | None
     shortage: Shortage
@@ -26,10 +26,10 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What stood in the way when the pool last looked.
+    """The obstacles that the pool found when it last served the queue.
 
-    ``everyone`` keeps all jobs from VMs; ``host`` is the job that the host has no room for, and behind which all others
-    wait; ``organizations`` are those whose next job is more than their caps allow.
+    ``everyone`` keeps all jobs from VMs. ``host`` is the next job, for which the host has no room; all others wait
+    behind it. ``organizations`` are those whose next job exceeds their caps.
     """
 
     everyone: str | None = None
@@ -37,7 +37,7 @@ class Waiting:
     organizations: Mapping[int, Blocked] = field(default_factory=dict)
 
     def reason(self, job_id: int, organization_id: int) -> str:
-        """Say why this job waits."""
+        """Return why this job waits."""
         if self.everyone is not None:
             return f"waiting for a VM: {self.everyone}"
         own = self.organizations.get(organization_id)
@@ -49,12 +49,12 @@ class Waiting:
 
 
 def awaits_image(image: str, progress: str | None = None) -> str:
-    """Say that a job waits for its image, and how far that is."""
+    """Return the reason of a job that waits for its image, with the progress of the pull."""
     return f'waiting for the image "{image}"{f": {progress}" if progress else ""}'
 
 
 def back_off(job: Job, now: datetime) -> str | None:
-    """Say how long a job waits before its next attempt, None where it does not."""
+    """Return the reason of a job that backs off before its next attempt; None if it does not."""
     if job.not_before is None:
         return None
     seconds = max(1, math.ceil((job.not_before - now).total_seconds()))

@@ -1,4 +1,4 @@
-"""The warm VMs: which there are, which are being made, and which are missing (engine.md, "Leases": the pool)."""
+"""The stock of warm VMs: ready, being made, and missing (engine.md, "Leases": the pool)."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ class WarmStock:
 
     @property
     def making(self) -> int:
-        """How many are being made."""
+        """The number of VMs being made."""
         return self._making.total()
 
     @property
     def count(self) -> int:
-        """How many there are and will be."""
+        """The number of VMs that are ready or being made."""
         return len(self._ready) + self.making
 
     def fitting(self, job: QueuedJob, image: str) -> Lease | None:
-        """Return one that a job can have whose disk starts from ``image``."""
+        """Return a ready VM that fits a job whose disk starts from ``image``, or None."""
         if job.parent_snapshot_job_id is not None:
             return None
         wanted = (image, job.shape, job.network)
         return next((lease for lease in self._ready if (lease.image, lease.shape, lease.network) == wanted), None)
 
     def missing(self, wanted: Mapping[str, int]) -> str | None:
-        """Return the image that lacks most of what is wanted of each, None where there is enough of all.
+        """Return the image that lacks the most of its wanted VMs; None if there are enough of all.
 
-        An image of which none could be made rests until `wake`.
+        An image of which no VM could be made is left out until `wake`.
         """
         there = self._making + Counter(lease.image for lease in self._ready if lease.image is not None)
         lacks = {image: count - there[image] for image, count in wanted.items() if image not in self._resting}
@@ -56,22 +56,22 @@ class WarmStock:
         return image if image is not None and lacks[image] > 0 else None
 
     def wake(self) -> None:
-        """Let what could not be made be tried again."""
+        """Let failed images be tried again."""
         self._resting.clear()
 
     def begun(self, image: str) -> None:
-        """Count one that is being made."""
+        """Count a VM that is being made."""
         self._making[image] += 1
 
     def made(self, lease: Lease) -> None:
-        """Count one that was being made among those that wait."""
+        """Move a VM from those being made to the ready ones."""
         image = lease.image or ""
         self._making[image] -= 1
         self._failing.pop(image, None)
         self._ready.append(lease)
 
     def failed(self, image: str, why: str) -> bool:
-        """Count one that could not be made; tell whether that is news."""
+        """Count a VM that could not be made; tell whether the reason is new."""
         self._making[image] -= 1
         self._resting.add(image)
         known = self._failing.get(image)
@@ -79,29 +79,29 @@ class WarmStock:
         return known != why
 
     def adopt(self, lease: Lease) -> None:
-        """Count one that an earlier pool made."""
+        """Add a ready VM that an earlier pool made."""
         self._ready.append(lease)
 
     def remove(self, lease_id: int) -> None:
-        """Forget one that is not there, or waits no longer."""
+        """Remove a VM that is gone or no longer waits."""
         self._ready = [lease for lease in self._ready if lease.id != lease_id]
 
     def retain(self, lease_ids: Collection[int]) -> None:
-        """Forget all but these."""
+        """Keep only the ready VMs of these leases."""
         self._ready = [lease for lease in self._ready if lease.id in lease_ids]
 
     def unwanted(self, images: Collection[str]) -> list[Lease]:
-        """Return those of other images than these."""
+        """Return the ready VMs of other images than these."""
         return [lease for lease in self._ready if lease.image not in images]
 
     def give_up(self, count: int) -> list[Lease]:
-        """Forget and return the oldest ``count`` of those that wait, or all."""
+        """Remove and return the oldest ``count`` ready VMs, or all."""
         gone, self._ready = self._ready[:count], self._ready[count:]
         return gone
 
 
 def make_warm(runtime: Runtime, image: str) -> Lease:
-    """Make a VM of an image for no job yet. Raises VmError, and leaves no row behind where there is no such image."""
+    """Make a VM of an image without a job. Raises VmError; a missing image leaves no row behind."""
     runtime.images.path(image)
     lease = runtime.storage.leases.reserve_warm(
         str(uuid.uuid4()), provider=runtime.provider.name, image=image, shape=Shape()
@@ -116,7 +116,7 @@ def make_warm(runtime: Runtime, image: str) -> Lease:
 
 
 def destroy_warm(runtime: Runtime, lease: Lease) -> None:
-    """End a VM that no job has. Raises VmError where that fails; the lease is over all the same."""
+    """Destroy a VM without a job and end its lease, even if the destruction fails. Raises VmError."""
     try:
         runtime.provider.destroy(lease.uuid)
     finally:

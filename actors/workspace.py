@@ -1,7 +1,7 @@
-"""The workspace of a job, made what its build's source archive says (engine.md, "A job attempt", step 2).
+"""The laying of a build's source into a job's workspace (engine.md, "A job attempt", step 2).
 
 A disk always holds the source of the build whose job left it. So the row of a snapshot, by its job, tells which source
-lies there. Nothing in the VM does, where whoever has run could have changed it.
+is on the disk. Nothing in the VM is asked for that, because earlier jobs could have changed it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _SECOND = timedelta(seconds=1)
 
 
 def lay_source(runtime: Runtime, build: Build, lease: Lease, disk: Snapshot | None, link: Link) -> None:
-    """Make the workspace in a lease's VM what a build's archive says; the VM started from the snapshot ``disk``.
+    """Make the workspace in a lease's VM match a build's archive; the VM started from ``disk``, if given.
 
-    Raises SourceError, SnapshotNotFound where nobody knows any more what lies on the disk, VmError and Abandoned.
+    Raises SourceError, SnapshotNotFound if it is no longer known which source is on the disk, VmError and Abandoned.
     """
     storage = runtime.storage
     held = None
@@ -56,9 +56,9 @@ def maker_of(storage: Storage, job_id: int) -> Build | None:
 
 
 def manifest_held(storage: Storage, maker: Build | None) -> Path | None:
-    """Return the manifest of what lies on a disk that a job of ``maker`` left, None where it had no source.
+    """Return the manifest of the source on a disk that a job of ``maker`` left; None if it had no source.
 
-    Raises SnapshotNotFound where the manifest is not there, or damaged.
+    Raises SnapshotNotFound if the manifest is missing or damaged.
     """
     if maker is not None and not maker.has_source:
         return None
@@ -74,7 +74,7 @@ def manifest_held(storage: Storage, maker: Build | None) -> Path | None:
 
 
 def _described(storage: Storage, build: Build, max_bytes: int) -> Path:
-    """Return the manifest of a build's archive, made where it is not there yet. Raises SourceError."""
+    """Return the manifest of a build's archive; write it if it does not exist. Raises SourceError."""
     manifest = storage.sources.manifest(build.uuid)
     try:
         size = content_bytes(manifest)
@@ -89,10 +89,10 @@ def _described(storage: Storage, build: Build, max_bytes: int) -> Path:
 
 
 def _await_next_second(runtime: Runtime, disk: Snapshot, link: Link) -> None:
-    """Wait until files that are written have a later second than all on a disk.
+    """Wait until newly written files get a later second than all files on a disk.
 
-    They get their time in whole seconds, and some tools know no finer ones: to Python, byte code belongs to any source
-    of the same size and second.
+    They get their time in whole seconds, and some tools compare no finer: Python takes byte code to belong to any
+    source of the same size and second.
     """
     now = runtime.clock.now()
     later = disk.created_at.replace(microsecond=0) + _SECOND
