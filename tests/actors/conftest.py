@@ -1,4 +1,4 @@
-"""A live engine over real storage and real VMs, and builds put straight into its storage."""
+"""A live engine over real storage and real VMs, and builds that are stored directly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Host:
-    """A state directory with its VMs, and one engine after the other over it."""
+    """A state directory with its VMs, and one engine at a time over it."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Host:
         return Engine(self.storage, self.provider, self.images, self.clock, self.settings)
 
     def restart(self) -> None:
-        """Put a new engine in the place of this one, as a new process would."""
+        """Replace the engine by a new one, as a new process would."""
         self.engine.stop()
         self.engine = self._engine()
         self.engine.start()
@@ -71,7 +71,7 @@ class Host:
         return build
 
     def plant(self, ir: str, pipeline: Pipeline | None = None, **fields: Any) -> Build:
-        """Store a build and tell nobody."""
+        """Store a build without telling the engine."""
         planned = plan_jobs(ir, Limits())
         new = NewBuild("main", "0" * 40, pipeline_ir=ir, timeout_seconds=planned.timeout_seconds, **fields)
         return self.storage.builds.create(pipeline or self.pipeline, new, planned.jobs)
@@ -86,11 +86,11 @@ class Host:
         return until(look, "the build's end", seconds)
 
     def job(self, build: Build, key: str = "only") -> Job:
-        """Return a job as it is."""
+        """Return a job as it is now."""
         return next(job for job in self.storage.jobs.of_build(build.id) if job.step_key == key)
 
     def log(self, build: Build, key: str = "only") -> bytes:
-        """Return a job's log as it is."""
+        """Return a job's log as it is now."""
         log = self.storage.logs.reader(build.uuid, self.job(build, key).uuid)
         return log.read(0, log.size())
 
@@ -107,7 +107,7 @@ class Host:
 
 
 def until(look: Callable[[], T | None], what: str, seconds: float = 30.0) -> T:
-    """Look again and again until there is something to return; fail with ``what`` after ``seconds``."""
+    """Poll until ``look`` returns a value, and return it; fail with ``what`` after ``seconds``."""
     deadline = time.monotonic() + seconds
     while (found := look()) is None:
         if time.monotonic() > deadline:
@@ -118,7 +118,7 @@ def until(look: Callable[[], T | None], what: str, seconds: float = 30.0) -> T:
 
 @pytest.fixture
 def host(tmp_path: Path, images_dir: Path) -> Iterator[Host]:
-    """A host with a running engine; every VM of it is gone afterwards and no actor remains."""
+    """A host with a running engine; afterwards none of its VMs or actors is left."""
     host = Host(tmp_path, images_dir)
     host.engine.start()
     try:

@@ -1,7 +1,7 @@
-"""A process that has others make, freeze and destroy VMs as the service does, for a test to kill in the middle of it.
+"""A program that starts processes to make, freeze and destroy VMs, for a test to kill at any moment.
 
-Run as a program with a state directory and an image store; for each line on its standard input it starts one such
-process, on what the last one left, and says its id; when that process has been killed it says so.
+Its arguments are a state directory and an image store. For each line on standard input it forks a process that
+continues with the state of the last one, and prints its id; when that process has been killed, it prints ``killed``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ IMAGE = "debian:12"
 
 
 def live(state: Path, images: Path) -> NoReturn:
-    """Make VM after VM, each on the disk of the one before, and keep every disk; rows first, rows last."""
+    """Make VM after VM, each on the disk of the last one, and keep the newest disks.
+
+    A row is added before its resource is made, and removed or ended after the resource is gone.
+    """
     disks.MOST_LAYERS = 2  # type: ignore[misc] # every second snapshot is a sum
     clock = SystemClock()
     storage = Storage.open(state, clock)
@@ -48,13 +51,13 @@ def live(state: Path, images: Path) -> NoReturn:
 
 
 def say(line: str) -> None:
-    """Tell the test."""
+    """Print a line for the test."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def main() -> None:
-    """Start one process after the other."""
+    """Fork one process after the other."""
     state, images = map(Path, sys.argv[1:])
     for _ in sys.stdin:
         pid = os.fork()

@@ -20,7 +20,7 @@ def ir(cmd: str, *globs: str, **options: Any) -> str:
 
 
 def left(host: Host, build: Build) -> dict[str, bytes]:
-    """Return what a build's job left: contents by path, each checked against its row."""
+    """Return the artifacts of a build's job: contents by path, each checked against its row."""
     found = {}
     for artifact in host.storage.artifacts.of_job(host.job(build).id):
         content = host.storage.artifacts.path(artifact).read_bytes()
@@ -112,7 +112,7 @@ def test_an_heir_builds_in_the_disk_of_which_the_artifacts_were_taken(host: Host
 
 
 def settings(host: Host, **bounds: float) -> None:
-    """Have the engine that follows collect within bounds."""
+    """Restart the engine with limits on artifacts."""
     host.settings = replace(host.settings, artifacts=ArtifactSettings(**bounds))  # type: ignore[arg-type] # each is of its field's type
     host.restart()
 

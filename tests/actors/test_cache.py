@@ -122,7 +122,7 @@ def test_a_disk_that_no_vm_can_start_from_is_forgotten_and_made_again(host: Host
 
 
 class _Gate:
-    """Holds calls of a method until so many of them are there."""
+    """Holds calls of a method until ``parties`` of them have arrived."""
 
     def __init__(self, parties: int, call: Callable[..., Any]) -> None:
         self._barrier = threading.Barrier(parties, timeout=60)

@@ -35,7 +35,7 @@ LINES = b"".join(b"line %d\n" % number for number in range(1, 11))
 
 
 def the(kind: type[Supervised]) -> pykka.ActorRef[Supervised]:
-    """Return the one running actor of a kind."""
+    """Return the only running actor of a class."""
     (found,) = pykka.ActorRegistry.get_by_class(kind)
     return found
 
@@ -203,7 +203,7 @@ def test_a_job_whose_vm_is_lost_again_and_again_fails(host: Host):
 
 
 def granted(host: Host, build: Build, key: str = "only") -> Lease:
-    """Give a job its next lease, as the pool does."""
+    """Assign a job its next lease, as the pool does."""
     job = host.job(build, key)
     lease = host.storage.leases.assign(
         job.id,
@@ -219,7 +219,7 @@ def granted(host: Host, build: Build, key: str = "only") -> Lease:
 
 
 def send_back(host: Host, lease: Lease) -> None:
-    """Close an attempt, as a job's actor does where the retry policy covers the exit code."""
+    """Close an attempt for a retry, as a job's actor does if the retry policy covers the exit code."""
     assert lease.job_id is not None
     assert host.storage.jobs.retry(
         lease.job_id, JobState.RUNNING, Outcome(exit_code=1), lease_id=lease.id, billable=True
@@ -309,7 +309,7 @@ def test_who_cannot_write_to_the_database_as_it_begins_begins_later_and_costs_a_
     monkeypatch.setattr("actors.supervision._PAUSE", 0.01)
     with closing(Host(tmp_path, images_dir)) as host:
         build = host.plant(Graph().step("first", "true").step("second", "true", after=("first",)).ir())
-        if kind is BuildSupervisor:  # a crash between a job's end and what follows from it
+        if kind is BuildSupervisor:  # a crash between a job's end and its consequences
             host.storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.RUNNING)
             host.storage.jobs.move(host.job(build, "first").id, JobState.SCHEDULED, JobState.PASSED)
         with closing(apsw.Connection(str(host.storage.directory / "ci-daemon.sqlite3"))) as other:

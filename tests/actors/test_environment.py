@@ -1,4 +1,4 @@
-"""The environment of a job's command: defaults, the owner's, the image's and the step's, and the shape of its VM."""
+"""A command's environment and VM shape: defaults, and the owner's, the image's and the step's values."""
 
 from __future__ import annotations
 

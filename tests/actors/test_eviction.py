@@ -21,7 +21,7 @@ def entry(name: str, age: int = 0) -> CacheEntry:
 
 
 def excess(snapshots: list[Snapshot], cached: str, budget: int, in_use: str = "") -> str:
-    """Name what is to go of disks, each called by a letter, the longest unused first."""
+    """Return the disks to evict, by letter; ``cached`` lists the cached disks, longest unused first."""
     return "".join(gone.snapshot for gone in Forest(snapshots).excess([entry(name) for name in cached], in_use, budget))
 
 

@@ -1,4 +1,4 @@
-"""What the first failure ends, where the owner wants that (engine.md, "States")."""
+"""Fail-fast: the jobs that the first failure cancels if the owner wants it (engine.md, "States")."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SLOW = "echo begun; sleep 600"
 
 
 def graph() -> Graph:
-    """A job that fails when its neighbour runs, what waits for both, and what is there for failures."""
+    """Return a job that fails while another runs, a job that waits, and two that clean up after failures."""
     pipeline = (
         Graph().step("bad", "echo begun; sleep 0.5; exit 1").step("runs", SLOW).step("waits", "true", after=("runs",))
     )

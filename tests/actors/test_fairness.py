@@ -38,7 +38,7 @@ def lined(*heads: QueuedJob) -> dict[int, QueuedJob]:
 
 
 def grants(holdings: Holdings, heads: list[QueuedJob], number: int, now: float) -> list[int]:
-    """Grant so many VMs at one instant; return who got them."""
+    """Grant a number of VMs at one instant; return the organization of each grant."""
     turns = []
     for lease_id in range(number):
         chosen = holdings.next(lined(*heads), now)
@@ -100,7 +100,7 @@ def test_the_order_in_which_uses_become_known_does_not_matter(spans: list[tuple[
 
 
 def shares(weights: dict[int, int], durations: dict[int, float], slots: int, seed: int) -> dict[int, float]:
-    """Keep a host of so many VMs busy for two days, every organization with endless jobs; return who had how much."""
+    """Simulate two days of a full host, with endless jobs of every organization; return each one's share."""
     chance, holdings, lease_ids = random.Random(seed), Holdings(), count()
     heads = [job(organization_id, weight) for organization_id, weight in weights.items()]
     running: list[tuple[float, int, int]] = []
@@ -135,7 +135,7 @@ def test_a_choice_costs_the_same_after_few_leases_and_after_a_hundred_thousand()
 
 
 def seconds_to_choose(leases: int, heads: dict[int, QueuedJob]) -> float:
-    """Return what a choice takes after so many leases that ended, the best of many, which is what the work takes."""
+    """Return the shortest of 50 choices after a number of ended leases, the least disturbed by other load."""
     holdings = Holdings()
     for lease in range(leases):
         holdings.used(lease % 100 + 1, 2, lease * 0.03, lease * 0.03 + 60)

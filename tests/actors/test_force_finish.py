@@ -1,4 +1,4 @@
-"""A build that the operator ends in the storage, while the service is at work on it."""
+"""A build that the operator force-finishes in the storage while the service works on it."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_in_a_segment_it_is_what_shells_do(pattern: str, name: str):
 
 
 def by_hand(pattern: list[str], path: list[str]) -> bool:
-    """Say what a pattern means, however long it takes."""
+    """Match a pattern by its definition: a slow reference."""
     if not pattern:
         return True
     if pattern[0] == "**":
@@ -94,7 +94,7 @@ def test_no_pattern_takes_long(glob: str, path: str):
         return time.process_time() - begin
 
     globs = Globs([glob])
-    assert seconds(1) < 30  # what backtracks takes years
+    assert seconds(1) < 30  # backtracking takes years
 
 
 def test_many_paths_are_a_matter_of_moments():

@@ -14,7 +14,7 @@ FAILED, RUNNING, PENDING = Progress(JobState.FAILED), Progress(JobState.RUNNING)
 
 
 def graph(progress: list[Progress], *edges: tuple[int, int] | tuple[int, int, bool]) -> Graph:
-    """Return jobs 0, 1, 2 … as far as ``progress`` says; an edge (0, 1, True) lets 1 run whatever becomes of 0."""
+    """Return a graph of jobs 0, 1, 2 … with this progress; an edge (0, 1, True) forgives a failure of 0."""
     made = Graph(
         [job(id=number) for number in range(len(progress))],
         [Edge(edge[0], edge[1], EdgeKind.DEPENDS_ON, len(edge) == 3) for edge in edges],

@@ -1,4 +1,4 @@
-"""VMs of failed jobs that their build asked to be held: kept, counted, charged once, and gone when that is over."""
+"""Held VMs of failed jobs: kept if the build asks for it, counted, charged once, and gone at the end."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def running(directory: Path, images_dir: Path, hold_seconds: int) -> Iterator[Ho
 
 @pytest.fixture(scope="module")
 def living(tmp_path_factory: pytest.TempPathFactory, images_dir: Path) -> Iterator[Host]:
-    """A host that every test here gives back without VMs."""
+    """A host for the whole module; each test leaves it without VMs."""
     with running(tmp_path_factory.mktemp("host"), images_dir, 600) as host:
         yield host
     assert pykka.ActorRegistry.get_all() == []
 
 
 def fail(host: Host, command: str = "touch trace; exit 3", **options: object) -> tuple[Build, Hold]:
-    """Have a build fail that asked for its VMs; return it and its one hold."""
+    """Fail a build that asked for its VMs to be held; return it and its only hold."""
     build = host.build(one(command, **options), debug=True)
     assert host.finish(build).state is BuildState.FAILED
     (hold,) = host.storage.holds.open()
@@ -44,7 +44,7 @@ def fail(host: Host, command: str = "touch trace; exit 3", **options: object) ->
 
 
 def run(host: Host, hold: Hold, command: str) -> str:
-    """Run a command in a held VM."""
+    """Run a command in a held VM; return its output."""
     connection = Connection(host.provider.connect(hold.vm), host.clock)
     try:
         return connection.run(command, timeout=30).stdout.decode()

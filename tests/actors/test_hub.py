@@ -58,7 +58,7 @@ def test_one_change_ends_one_wait(crew: Crew):
 
 
 class StirredAtTheEnd(threading.Event):
-    """What is told just after a wait has ended in vain."""
+    """An event that is set just after a wait for it has timed out."""
 
     def wait(self, timeout: float | None = None) -> bool:
         told = super().wait(timeout)

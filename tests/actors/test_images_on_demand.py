@@ -1,4 +1,4 @@
-"""Images that jobs name and the host does not have, pulled from a real registry (engine.md, "Leases", "Images")."""
+"""Images that jobs name and the host lacks, pulled from a real registry (engine.md, "Images")."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def system(images_dir: Path) -> list[bytes]:
 
 @pytest.fixture
 def host_of(tmp_path: Path, images_dir: Path, served: Registry) -> Iterator[Hosts]:
-    """Start a host with the default image alone, and these settings of its images and pool."""
+    """Start a host with only the default image, and with settings for images and the pool."""
     with store_beside(images_dir, tmp_path / "images") as folder, ExitStack() as opened:
 
         def make(images: ImageSettings | None = None, **pool: object) -> Host:
@@ -50,7 +50,7 @@ def host_of(tmp_path: Path, images_dir: Path, served: Registry) -> Iterator[Host
 
 
 def pulling(host: Host, line: str) -> None:
-    """Wait until a pull has come to a line."""
+    """Wait until the progress of a pull contains a line."""
     board = host.engine._runtime.board
     until(lambda: any(line in each for each in board.pulls.values()) or None, line)
 

@@ -24,7 +24,7 @@ HostOf = Callable[..., Host]
 
 @pytest.fixture
 def host_of(tmp_path: Path, images_dir: Path) -> Iterator[HostOf]:
-    """Make a host with these settings of its pool; its engine is not started."""
+    """Make a host with settings for its pool; its engine is not started."""
     with ExitStack() as opened:
         yield lambda **pool: opened.enter_context(closing(Host(tmp_path, images_dir, **pool)))
 
@@ -37,7 +37,7 @@ def many(number: int, cmd: str = LONG) -> str:
 
 
 def leases(host: Host, number: int) -> list[Lease]:
-    """Wait for so many leases of jobs, ended or not; return them in the order in which they were granted."""
+    """Wait for a number of leases of jobs, live or ended; return them in the order of their grants."""
 
     def look() -> list[Lease] | None:
         made = [host.storage.leases.get(lease_id) for lease_id in range(1, number + 1)]
@@ -48,7 +48,7 @@ def leases(host: Host, number: int) -> list[Lease]:
 
 
 def warm(host: Host, number: int) -> list[Lease]:
-    """Wait until so many VMs are warm and no others are being made."""
+    """Wait until a number of VMs are warm and no others are being made; return their leases."""
 
     def look() -> list[Lease] | None:
         idle = [lease for lease in host.storage.leases.live() if lease.job_id is None]

@@ -1,4 +1,4 @@
-"""The reaper takes what nothing names, kind by kind, beside a job that runs on the disk that its parent left."""
+"""The reaper removes every kind of resource without a row, and spares a job on its parent's disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TICKS = "while :; do echo tick; sleep 0.1; done"
 
 
 class Later(SystemClock):
-    """A clock that is ahead: what is half done is not being done any more."""
+    """A clock that is two hours ahead, so that unfinished work counts as abandoned."""
 
     def now(self) -> datetime:
         return super().now() + OLD
@@ -33,7 +33,7 @@ class Later(SystemClock):
 
 @dataclass(frozen=True)
 class Living:
-    """A job that runs on top of another's disk, in a build with a source archive, and what belongs to it."""
+    """A running job on top of another job's disk, in a build with a source archive."""
 
     host: Host
     build: Build
@@ -55,15 +55,15 @@ class Living:
         return self.storage.directory / "sandbox"
 
     def reap(self) -> None:
-        """Have one round, now."""
+        """Run one round, now."""
         reap(self.runtime)
 
     def reap_later(self) -> None:
-        """Have one round in two hours."""
+        """Run one round as if two hours had passed."""
         reap(replace(self.runtime, clock=Later()))
 
     def stays(self) -> None:
-        """See that all that belongs to the running job is there, and that it goes on."""
+        """Check that everything of the running job still exists, and that it goes on."""
         (lease,) = self.storage.leases.live()
         assert list(self.provider.list()) == [lease.uuid]
         (snapshot,) = self.storage.snapshots.all()

@@ -1,4 +1,4 @@
-"""Whatever moment a process dies at that makes, freezes, sums up or destroys VMs: one round leaves what rows name."""
+"""A process dies while it makes, freezes, merges or destroys VMs: one round leaves what has a row."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SEED = 7
 
 
 class Later(SystemClock):
-    """A clock that is two hours ahead: what is half done is not being done any more."""
+    """A clock that is two hours ahead, so that unfinished work counts as abandoned."""
 
     def now(self) -> datetime:
         return super().now() + timedelta(hours=2)
@@ -40,13 +40,13 @@ class Later(SystemClock):
 
 @dataclass(frozen=True)
 class Nursery:
-    """A state directory, and the process that starts others over it."""
+    """A state directory, and the program that starts processes over it."""
 
     runtime: Runtime
     process: subprocess.Popen[str]
 
     def kill_after(self, seconds: float) -> None:
-        """Have a process live for so long, and return when nothing that it started is at work any more."""
+        """Let a process run for a time, kill it, and wait until nothing that it started is at work."""
         stdin, stdout = self.process.stdin, self.process.stdout
         assert stdin
         assert stdout
@@ -58,21 +58,21 @@ class Nursery:
         until(lambda: self._settled() or None, "the end of what the dead process had started")
 
     def _settled(self) -> bool:
-        """Tell whether no program is at work on disks, and every VM either stands or is dead."""
+        """True if no program works on disks, and every living VM has its supervisor."""
         folder, provider = self.runtime.storage.directory / "sandbox", self.runtime.provider
         alive = {vm for vm in provider.list() if provider.alive(vm)}
         return not _working_in(folder / "trees") and alive <= _vms_of(folder.parent)
 
     @property
     def kinds(self) -> set[str]:
-        """What there is of VMs on this host: not everywhere may control groups be made."""
+        """The kinds of resources of VMs on this host; control groups are not available everywhere."""
         provider = self.runtime.provider
         assert isinstance(provider, SandboxProvider)
         groups = {"groups"} if provider.limits.hierarchies else set()
         return {"folders", "disks", "processes", "snapshots", "trash"} | groups
 
     def left(self) -> dict[str, set[str]]:
-        """Name all that is on the host, by kind."""
+        """Return the names of all resources on the host, by kind."""
         folder = self.runtime.storage.directory / "sandbox"
         provider = self.runtime.provider
         assert isinstance(provider, SandboxProvider)
@@ -101,7 +101,7 @@ def _working_in(folder: Path) -> list[int]:
 
 
 def _vms_of(directory: Path) -> set[str]:
-    """Name the VMs of a state directory's rows whose supervisor lives, by its title, which every user may read."""
+    """Return the VMs with a row and a living supervisor, known by its title, which every user may read."""
     with apsw.Connection(str(directory / "ci-daemon.sqlite3"), flags=apsw.SQLITE_OPEN_READONLY) as database:
         known = {uuid for (uuid,) in database.execute("SELECT uuid FROM leases")}
     found = set()

@@ -13,7 +13,7 @@ from tests.actors.conftest import Host, until
 
 
 def asked_for(host: Host) -> Build:
-    """Store a build that is to be rendered, and tell the engine. No API serves its source, so that it is refused."""
+    """Store a build to render, and tell the engine; the render fails, because no API serves the source."""
     new = NewBuild("main", "0" * 40, source_archive=b"")
     build = host.storage.renders.begin(host.pipeline, new, "http://127.0.0.1:1/nowhere")
     host.engine.render(build.id)
@@ -21,7 +21,7 @@ def asked_for(host: Host) -> Build:
 
 
 def waits(host: Host, build: Build) -> bool:
-    """Have the pool look at what waits; tell whether it leaves a build alone."""
+    """Make the pool look at the waiting renders; return True if a build's render still waits."""
     pool = host.engine.crew.renders
     assert pool is not None
     pool.ask(Demand())
@@ -30,7 +30,7 @@ def waits(host: Host, build: Build) -> bool:
 
 
 def begun(host: Host, build: Build) -> None:
-    """See that a build is rendered, to whatever it comes."""
+    """Check that a build's render has run, and failed for lack of a source."""
     assert host.finish(build).error_code == "render_failed"
 
 

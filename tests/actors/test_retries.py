@@ -1,4 +1,4 @@
-"""Attempts after attempts: by the job's own policy, and for the service's faults."""
+"""Retries: by the job's own policy, and after faults of the service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def attempts(host: Host, build: Build) -> list[tuple[int | None, str | None]]:
 
 
 def lose(host: Host, build: Build, attempt: int) -> None:
-    """Destroy the VM of an attempt whose command runs."""
+    """Destroy the VM of an attempt while its command runs."""
     host.says(build, b"try %d" % attempt)
     lease = host.storage.leases.of_job(host.job(build).id)
     assert lease is not None

@@ -1,4 +1,4 @@
-"""Secrets on their way through a job: into its environment, and not into anything that is kept."""
+"""Secrets on their way through a job: into its environment, and into nothing that is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cancels and time-outs, each held at an exact moment of a job's life (engine.md, "States" and "A job attempt")."""
+"""Cancels and time-outs at exact moments of a job's life (engine.md, "States", "A job attempt")."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE = 30.0
 
 @dataclass
 class Gate:
-    """A place in the code where whoever comes first waits until the test lets go."""
+    """A point in the code where the first thread waits until the test opens it."""
 
     reached: threading.Event = field(default_factory=threading.Event)
     opened: threading.Event = field(default_factory=threading.Event)
@@ -42,7 +42,7 @@ class Gate:
 
 @dataclass(frozen=True)
 class Moment:
-    """Where a job is held, and what is true there."""
+    """A point at which a job is held, and the facts about it there."""
 
     name: str
     owner: object | None = None
@@ -60,7 +60,7 @@ class Moment:
 
     @contextmanager
     def held(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-        """Make the first who comes to this moment stop there."""
+        """Stop the first thread that reaches this moment."""
         gate = Gate()
         if self.owner is None:
             gate.reached.set()
@@ -109,7 +109,7 @@ EVERY = [
 
 
 def begun(host: Host, moment: Moment, gate: Gate) -> Build:
-    """Store a build whose job comes to the moment and stays there."""
+    """Store a build, and wait until its job is held at the moment."""
     graph = Graph(timeout_seconds=600)
     graph.step("only", moment.command, timeout_seconds=500, runner_args=moment.options)
     graph.step("child", "true", builds_in="only")
@@ -128,7 +128,7 @@ def begun(host: Host, moment: Moment, gate: Gate) -> Build:
 
 
 def check_end(host: Host, build: Build, *, ran: bool) -> None:
-    """Everything of a build that is over is gone, and it is paid for as far as a command ran."""
+    """Check that nothing is left of a build that is over, and that it is charged only if a command ran."""
     until(lambda: True if not host.storage.leases.live() else None, "every lease ended")
     until(lambda: True if not list(host.provider.list()) else None, "every VM gone")
     until(lambda: True if not pykka.ActorRegistry.get_by_class(BuildSupervisor) else None, "no supervisor left")
@@ -274,7 +274,7 @@ def test_the_next_process_knows_for_what_time_out_a_job_is_being_ended(host: Hos
 
 
 def the_job_actor() -> pykka.ActorRef[JobActor]:
-    """Return the one running job actor."""
+    """Return the only running job actor."""
     (actor,) = pykka.ActorRegistry.get_by_class(JobActor)
     return actor
 

@@ -30,7 +30,7 @@ class Parent(pykka.ThreadingActor):
 
 
 class Child(Supervised):
-    """Puts what it handles into a queue, raises what it is sent, and works on what can be called."""
+    """An actor that queues messages, raises the exceptions that it is sent, and runs callables as tasks."""
 
     def __init__(self, parent: Address | None, seen: queue.Queue[object], timer: Timer | None = None) -> None:
         super().__init__(timer or Timer(SystemClock()), parent)
@@ -73,7 +73,7 @@ def test_a_handler_that_raises_leaves_the_actor_standing(parent: Address, seen: 
 
 
 class Steady(Child):
-    """Has no job or build to fail."""
+    """An actor without a job or build to fail, which raises for its first message."""
 
     on_error = Supervised.on_error
 

@@ -1,4 +1,4 @@
-"""Time-outs: kept by the VM, whether a daemon is there or not, and by the daemon, whatever its VM does."""
+"""Time-outs: kept by the VM even without a daemon, and by the daemon whatever its VM does."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ CENT_A_SECOND = BillingSettings(cpu=500_000, memory_gb=0, disk_gb=0)
 
 @pytest.fixture(autouse=True)
 def price(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a second of a VM of two CPUs cost a cent."""
+    """Set the price of a VM with two CPUs to a cent a second."""
     monkeypatch.setattr(host.storage.jobs._meter, "_billing", CENT_A_SECOND)
 
 
 def ran(job: Job) -> float:
-    """Return for how many seconds a job ran, as is recorded."""
+    """Return the recorded duration of a job, in seconds."""
     assert job.started_at is not None
     assert job.finished_at is not None
     return (job.finished_at - job.started_at).total_seconds()
 
 
 def begin(host: Host, graph: Graph, sleeper: Sleeper) -> Build:
-    """Start a build and wait until its sleeper sleeps and that is recorded."""
+    """Start a build, and wait until its sleeper runs and a job is recorded as running."""
     build = host.build(graph.ir())
     sleeper.wait_for(runs=True)
     until(lambda: any(job.state is JobState.RUNNING for job in host.storage.jobs.of_build(build.id)) or None, "a start")
@@ -37,7 +37,7 @@ def begin(host: Host, graph: Graph, sleeper: Sleeper) -> Build:
 
 
 def away(host: Host, sleeper: Sleeper, job: Job, seconds: float) -> None:
-    """Stop the engine until the sleeper is gone and the job's start is so many seconds past, and start another."""
+    """Stop the engine until the sleeper has ended and the job started ``seconds`` ago; start a new one."""
     assert job.started_at is not None
     host.engine.stop()
     sleeper.wait_for(runs=False)
@@ -47,7 +47,7 @@ def away(host: Host, sleeper: Sleeper, job: Job, seconds: float) -> None:
 
 
 def until_more(host: Host, build: Build) -> None:
-    """Wait until a job has said more, or is over."""
+    """Wait until a job has written more output, or is over."""
     heard = host.log(build)
     until(lambda: host.job(build).state.terminal or host.log(build) != heard or None, "more output")
 
@@ -163,11 +163,11 @@ FORGED = "exit 0\nended 0.01"
 
 
 class TestAttacked:
-    """A job is root in its VM: its supervisor, its programs and its files are its own to change."""
+    """A job is root in its VM, and may change the supervisor, programs and files there."""
 
     @pytest.fixture(autouse=True)
     def impatience(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Leave a VM less time."""
+        """Shorten the time that the daemon gives a VM."""
         monkeypatch.setattr("actors.command_time._VM_FIRST", 0.5)
         monkeypatch.setattr("actors.job._LAST_WORDS", 1.0)
 
@@ -240,7 +240,7 @@ STOP_ALL = """
         case ${process#/proc/} in 1 | $$ | $PPID) ;; *) kill -STOP ${process#/proc/} ;; esac
     done 2>/dev/null
 """
-"""Stop every process of the VM but the command's, its init and these."""
+"""Stop every process of the VM except its init, this shell and the command's own processes."""
 
 
 def connected(host: Host, build: Build) -> Connection:

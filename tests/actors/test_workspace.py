@@ -1,4 +1,4 @@
-"""Sources on disks from the cache: which lies there, and what becomes of its manifest."""
+"""Sources on cached disks: each disk has its own build's source, and keeps its manifest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cached(key: str) -> dict[str, Any]:
 
 
 def built(host: Host, *keys: str, source: dict[str, str] | None) -> Build:
-    """Build a chain of cached steps, and ``test`` in the last one's disk, which shows all files."""
+    """Build a chain of cached steps, and a step ``test`` on the last disk that prints all files."""
     graph = Graph()
     for number, key in enumerate(keys):
         parent = keys[number - 1] if number else None
@@ -86,7 +86,7 @@ def test_a_disk_of_an_unknown_source_is_not_used(host: Host, damage: bytes | Non
 
 
 def test_a_disk_from_a_time_to_come_is_not_used(host: Host, monkeypatch: pytest.MonkeyPatch):
-    """As after the clock was set back: everything on it would seem newer than its sources."""
+    """After the clock is set back, everything on the disk would seem newer than its sources."""
     built(host, "base", source={"f": "one"})
     now = SystemClock.now
     monkeypatch.setattr(SystemClock, "now", lambda clock: now(clock) - timedelta(minutes=1))
@@ -131,7 +131,7 @@ def test_an_archive_fails_the_jobs_whose_disk_is_too_small_for_it(host: Host, mo
     ("kept", "now", "pause"), [(0.2, 0.3, 0.7), (0.999, 1.0, None), (0.2, 5.0, None), (0.5, 0.4, None)]
 )
 def test_what_changed_is_written_in_a_later_second_than_the_disk(kept: float, now: float, pause: float | None):
-    """For Python, byte code belongs to any source of the same size and whole second."""
+    """Python reuses byte code if the source has the same size and modification time in whole seconds."""
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     pauses: list[float] = []
     runtime = SimpleNamespace(clock=SimpleNamespace(now=lambda: begin + timedelta(seconds=now)))

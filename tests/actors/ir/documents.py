@@ -1,4 +1,4 @@
-"""Small pipeline documents, and readable plans, for the tests of `actors.ir`."""
+"""Small pipeline documents, and plans as readable lines, for the tests of `actors.ir`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def planned(document: object, limits: Limits = LIMITS) -> Plan:
 
 
 def refusal(document: object, limits: Limits = LIMITS) -> tuple[str, str]:
-    """Return the code and the message with which a document, or a text, is refused."""
+    """Return the code and message with which a document, or a text, is refused."""
     text = document if isinstance(document, str) else json.dumps(document)
     with pytest.raises(IrError) as caught:
         load(text, limits)
@@ -52,7 +52,10 @@ def refusal(document: object, limits: Limits = LIMITS) -> tuple[str, str]:
 
 
 def lines(plan: Plan) -> list[str]:
-    """Return a line a job: key, name, image, and the jobs it waits for: `*` is builds_in, `?` continues on failure."""
+    """Return one line for each job: key, name, image, and the jobs that it waits for.
+
+    After a job's key, ``*`` stands for builds_in and ``?`` for continue_on_failure; ``-`` is an empty column.
+    """
     return [
         f"{job.key} | {job.name} | {job.image or '-'} | "
         + (

@@ -1,4 +1,4 @@
-"""Whatever the text is, it becomes a plan or one of the listed errors; and both shapes of a pipeline plan alike."""
+"""Any text becomes a plan or a listed error, and both shapes of a pipeline yield the same plan."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ values = st.recursive(
 
 @st.composite
 def pipelines(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Draw a pipeline as the document of each shape."""
+    """Draw a pipeline, as one document of each shape."""
     count = draw(st.integers(1, 7))
     document_env = draw(st.dictionaries(st.sampled_from("ABC"), st.text("xyü", max_size=2), max_size=2))
     members = draw(
@@ -114,7 +114,7 @@ def pipelines(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def places(value: object, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the path of every value in a document but its root."""
+    """Return the path of every value below the root of a document."""
     inner: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [found for step, item in inner for found in [(*path, step), *places(item, (*path, step))]]
 
@@ -145,7 +145,7 @@ def mutants(draw: st.DrawFn) -> Any:
 
 
 def outcome(text: str) -> Plan | IrError:
-    """Return the plan or the error, each proven to be whole."""
+    """Return the plan or the error, after checking its invariants."""
     try:
         plan = load(text, LIMITS)
     except IrError as error:

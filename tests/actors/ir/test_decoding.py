@@ -1,4 +1,4 @@
-"""Texts that are not JSON, and where they stop being it."""
+"""Texts that are not JSON, and the position of the fault."""
 
 from __future__ import annotations
 

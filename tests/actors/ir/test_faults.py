@@ -1,4 +1,4 @@
-"""What is refused as a whole, and which of several faults is reported: the first in document order."""
+"""Documents that are refused, and the fault that is reported: the first in document order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flat shape, and above all its waits."""
+"""The flat shape, mainly its waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of a plan, and the cycles that leave none."""
+"""The order of a plan, and the cycles that have no order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def acyclic_graphs(draw: st.DrawFn) -> tuple[int, Edges]:
 
 
 def smallest_order(count: int, edges: Edges) -> list[int]:
-    """Take the lowest index of those that are free, again and again: what the plan is to do, said slowly."""
+    """Return the order that always takes the lowest free index: a slow reference for the plan."""
     order: list[int] = []
     while len(order) < count:
         free = (i for i in range(count) if i not in order and all(a in order for a, b in edges if b == i))

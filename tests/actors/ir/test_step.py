@@ -1,4 +1,4 @@
-"""What a step may say, the same in both shapes."""
+"""The fields of a step, which mean the same in both shapes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.actors.ir.documents import command, flat, graph, node, planned, refus
 
 
 def job(limits: Limits | None = None, **step: Any) -> PlannedJob:
-    """Return the job of a one-step pipeline, the same in both shapes."""
+    """Return the job of a one-step pipeline, after checking that both shapes agree."""
     step = {"key": "a", "cmd": "true", **step}
     of_graph = planned(graph(node(**step)), limits or Limits()).jobs[0]
     of_flat = planned(flat(command(**step)), limits or Limits()).jobs[0]
@@ -21,7 +21,7 @@ def job(limits: Limits | None = None, **step: Any) -> PlannedJob:
 
 
 def fault(limits: Limits | None = None, **step: Any) -> str:
-    """Return the message below the step's path, the same in both shapes."""
+    """Return the message without the step's path, after checking that both shapes agree."""
     step = {"key": "a", "cmd": "true", **step}
     of_graph = refusal(graph(node(**step)), limits or Limits())
     of_flat = refusal(flat(command(**step)), limits or Limits())

@@ -1,4 +1,4 @@
-"""Real VMs for the tests of what is done in them: sandboxes made from the default image."""
+"""Real VMs for tests of work inside them: sandboxes made from the default image."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def idmap() -> IdMap:
 
 @pytest.fixture(scope="session")
 def image_store(images_dir: Path, idmap: IdMap) -> ImageStore:
-    """The checkout's image store; makes the default image where `make setup` has not."""
+    """The checkout's image store; the default image is made if `make setup` has not made it."""
     store = ImageStore(images_dir, idmap)
     store.build(IMAGE)
     return store
@@ -58,7 +58,7 @@ def sandboxes(
 
 @pytest.fixture
 def make_vm(sandboxes: SandboxProvider) -> Iterator[Callable[[], Vm]]:
-    """Make VMs that are destroyed with the test."""
+    """Make VMs, which are destroyed after the test."""
     numbers = itertools.count(1)
     made: list[str] = []
 

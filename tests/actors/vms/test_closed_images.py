@@ -1,4 +1,7 @@
-"""Images and disks are closed to other users of the host, who could run their setuid programs as the VMs' root."""
+"""Images and disks are closed to other users of the host.
+
+Otherwise those users could run setuid programs in them as the VMs' root.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def image_tar() -> io.BytesIO:
 
 
 def as_another_user(*argv: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run a program by a shell: `setpriv` itself still has root's capabilities."""
+    """Run a program as another user, by way of a shell: `setpriv` itself still has root's capabilities."""
     shell = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", 'exec "$@"', "sh"]
     return subprocess.run([*shell, *argv], capture_output=True, text=True, check=False)
 

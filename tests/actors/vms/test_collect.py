@@ -45,7 +45,7 @@ def split(data: bytes, *sizes: int) -> Iterator[bytes]:
 
 
 def read(data: bytes, *sizes: int) -> dict[str, bytes | str]:
-    """Return the files of a tar: contents by path, of a hard link the path that it is the same as."""
+    """Return the files of a tar: contents by path, or for a hard link the path of the same file."""
     found: dict[str, bytes | str] = {}
     for file in _Tar(split(data, *(sizes or (4096,)))).files():
         found[file.path] = file.same_as or b"".join(file.blocks)

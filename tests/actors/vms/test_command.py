@@ -44,7 +44,7 @@ def output_of(connection: Connection, command: str, **settings: object) -> bytes
 
 
 def ended(connection: Connection) -> Exited:
-    """Return how the command ended, when it has."""
+    """Follow the command to its end; return how it ended."""
     following = follow(connection)
     for _ in following:
         pass
@@ -53,7 +53,7 @@ def ended(connection: Connection) -> Exited:
 
 
 def left_running(connection: Connection) -> list[str]:
-    """Name the programs that run in the command's namespace, or in one made there."""
+    """Return the programs that run in the command's namespace, or in one made there."""
     listing = """
         for process in /proc/[0-9]*; do
             [ $process = /proc/1 ] && continue
@@ -92,7 +92,7 @@ class TestStarting:
 
     def test_a_command_inherits_no_ignored_signal(self, connection: Connection):
         masks = output_of(connection, "grep -E 'SigIgn|SigBlk' /proc/self/status").split()[1::2]
-        librarys_own = 0b11 << 31  # signals 32 and 33: the C library keeps them, and some programs ignore them for good
+        librarys_own = 0b11 << 31  # signals 32 and 33 belong to the C library, and some programs ignore them for good
         assert [int(mask, 16) & ~librarys_own for mask in masks] == [0, 0]
 
     def test_without_bash_a_command_runs_in_sh(self, vm: Vm, connection: Connection):

@@ -215,7 +215,7 @@ def test_a_peer_that_says_something_without_end_is_not_heard_out(greeting: bytes
 
 
 class Mute(paramiko.ServerInterface):
-    """A peer that lets anyone in and answers nothing that is asked of a channel."""
+    """A peer that accepts every login and never answers a request on a channel."""
 
     def __init__(self) -> None:
         self.released = threading.Event()
@@ -248,7 +248,7 @@ def test_a_peer_that_lets_a_command_hang_is_given_up():
 
 
 class Flood(Mute):
-    """A peer that heeds no window in what it answers."""
+    """A peer that ignores the window when it sends output."""
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         channel.out_window_size = 1 << 40

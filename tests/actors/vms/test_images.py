@@ -33,7 +33,7 @@ PROGRAMS = ["sh", "env", "tail", "tar", "gzip", "mount", "setsid", "unshare", "n
 
 
 class Refusing(BaseHTTPRequestHandler):
-    """A proxy that lets nobody through."""
+    """A proxy that refuses every request."""
 
     def do_GET(self) -> None:
         self.send_error(403)
@@ -43,7 +43,7 @@ class Refusing(BaseHTTPRequestHandler):
 
 
 def root_tar(*extra: tarfile.TarInfo, without: str = "") -> bytes:
-    """A root file system as small as the store takes it, laid out as in Debian."""
+    """Return the smallest root file system that the store accepts, laid out as in Debian."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for folder in ("usr", "usr/bin", "usr/sbin", "etc", "dev"):

@@ -1,4 +1,4 @@
-"""One archive laid after another on the disk of a real VM, with what steps may have done to it in between."""
+"""Archives laid one after another on a real VM's disk, with changes by steps in between."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ THEN, NOW = 1_000_000_000, 1_500_000_000
 PATIENCE = 30.0
 
 Tree = dict[str, Any]
-"""By path: the text of a file, LINK or HARD and a target, None for a folder; a tuple is any of these with a mode."""
+"""Maps a path to a file's text, LINK or HARD and a target, or None for a folder.
+
+A tuple is one of these with a mode.
+"""
 
 LINK, HARD = "link to ", "same as "
 LISTING = """
@@ -66,7 +69,7 @@ def packed(path: Path, tree: Tree) -> Path:
 
 @dataclass
 class Disk:
-    """A VM's disk, on which archives are laid one after the other."""
+    """A VM's disk, on which archives are laid one after another."""
 
     connection: Connection
     folder: Path
@@ -104,7 +107,7 @@ def disk(connection: Connection, tmp_path: Path) -> Disk:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Sizes of the packets that went to the VM."""
+    """The sizes of the packets that were sent to the VM."""
     sizes: list[int] = []
     real = laying._packets
 
@@ -289,7 +292,7 @@ def test_one_file_of_20_000_travels_alone(disk: Disk, sent: list[int]):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_steps_do_each_difference_is_made_good(disk: Disk, seed: int):
-    """Random trees, random changes to the disk in between, seen against what the manifests say."""
+    """Random trees, with random changes to the disk in between; each difference of the manifests is laid."""
     chance = random.Random(seed)
     disk.run("mkdir /srv/outside; for name in a b c; do echo theirs >/srv/outside/$name; done")
     for number in range(12):
@@ -327,7 +330,7 @@ def _mess(chance: random.Random) -> str:
 
 
 def _whole(tree: Tree) -> dict[str, str | None]:
-    """Add the folders that paths lead through."""
+    """Add the parent folders of all paths."""
     folders = {str(parent) for path in tree for parent in Path(path).parents if str(parent) != "."}
     return dict.fromkeys(folders) | tree
 

@@ -49,7 +49,7 @@ def store(tmp_path: Path, idmap: IdMap) -> Iterator[ImageStore]:
 
 @pytest.fixture
 def run_in(store: ImageStore, tmp_path: Path, idmap: IdMap) -> Iterator[Callable[[str, str], str]]:
-    """Run a command in a VM of an image, and return what it printed."""
+    """Run a command in a VM of an image, and return its output."""
     clock = SystemClock()
     provider = SandboxProvider(tmp_path / "sandbox", store, idmap, clock)
 
@@ -64,7 +64,7 @@ def run_in(store: ImageStore, tmp_path: Path, idmap: IdMap) -> Iterator[Callable
 
 
 def pull(store: ImageStore, reference: str, name: str = "pulled:1", **options: Any) -> str:
-    """Pull an image and return what was said meanwhile."""
+    """Pull an image, and return its progress, one line for each message."""
     said: list[str] = []
     terms = PullOptions(progress=said.append, **options)
     store.pull(Reference.parse(reference), name, SandboxSettings(), terms)
@@ -270,7 +270,7 @@ def test_devices_of_a_layer_become_plain_files(
 
 
 class Stopped(Exception):
-    """The pull is to end."""
+    """Raised by a check to end a pull."""
 
 
 @pytest.mark.parametrize("at", ["pulling", "unpacking", "installing"])

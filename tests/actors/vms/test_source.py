@@ -33,7 +33,7 @@ def member(name: str, kind: str, target: str = "", size: int = 0) -> tarfile.Tar
 
 
 def pack(path: Path, *members: tarfile.TarInfo | tuple[str, bytes]) -> Path:
-    """Write an archive of files, given with their contents, and of other members, given as they are."""
+    """Write an archive of files, given by name and content, and of other members."""
     with tarfile.open(path, "w:gz") as tar:
         for each in members:
             if isinstance(each, tuple):
@@ -44,14 +44,14 @@ def pack(path: Path, *members: tarfile.TarInfo | tuple[str, bytes]) -> Path:
 
 
 def check_source(archive: Path, max_bytes: int, sha256: str = "") -> Path:
-    """Look through an archive; return its manifest."""
+    """Check an archive; return the path of its manifest."""
     manifest = archive.with_suffix(".manifest")
     describe_source(archive, manifest, max_bytes, sha256)
     return manifest
 
 
 def lay_source(connection: Connection, archive: Path, workspace: str = "/workspace") -> None:
-    """Lay an archive on a disk that held none."""
+    """Lay an archive on a disk without an earlier source."""
     lay(connection, archive, check_source(archive, 10 * ROOM), time=int(time.time()), workspace=workspace)
 
 
@@ -247,7 +247,7 @@ class TestLaying:
 
 
 def shown(connection: Connection, script: str) -> str:
-    """Run a script in the workspace and return what it prints."""
+    """Run a script in the workspace, and return its output."""
     done = connection.run(f"cd /workspace; {script}", timeout=PATIENCE)
     assert done.exit_code == 0, done.stderr
     return done.stdout.decode().removesuffix("\n")

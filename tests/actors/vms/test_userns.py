@@ -26,7 +26,7 @@ def etc(folder: Path, subuid: str, subgid: str) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, idmap: IdMap) -> Iterator[Path]:
-    """A folder of the caller's that the mapped ids cannot reach by its path."""
+    """A folder of the caller that the mapped ids cannot reach by its path."""
     tmp_path.chmod(0o700)
     yield tmp_path
     run_mapped(["sh", "-c", "rm -rf ./*"], idmap=idmap.with_caller(), cwd=tmp_path)
@@ -112,7 +112,7 @@ class TestRunningInside:
             run_mapped(["sleep", "60"], idmap=idmap, cwd=folder, timeout=0.2)
 
     def test_ids_that_the_caller_may_not_map_are_refused(self, folder: Path):
-        of_root = (Extent(0, 100_000, 65_536), Extent(10, 300_000, 5))  # overlaps, which the kernel refuses
+        of_root = (Extent(0, 100_000, 65_536), Extent(10, 300_000, 5))  # the extents overlap, which the kernel refuses
         extents = of_root if os.geteuid() == 0 else (Extent(0, 1, 65_536),)
         with pytest.raises(MappedFailed, match="cannot be mapped"):
             run_mapped(["true"], idmap=IdMap(extents, extents), cwd=folder)
@@ -120,7 +120,7 @@ class TestRunningInside:
 
 @pytest.fixture
 def ordinary_user() -> Iterator[pwd.struct_passwd]:
-    """A user that is not root: made for the test where root runs it, else whoever runs it."""
+    """A user other than root: the caller, or a new user if root runs the test."""
     if os.geteuid() != 0:
         yield pwd.getpwuid(os.geteuid())
         return
@@ -133,7 +133,7 @@ def ordinary_user() -> Iterator[pwd.struct_passwd]:
 
 
 def test_an_ordinary_user_maps_by_newuidmap(ordinary_user: pwd.struct_passwd):
-    """Runs the entry script alone, from a place that any user can read, by the system's python."""
+    """The entry script runs alone, with the system's python, in a folder that any user can read."""
     home, me = Path(ordinary_user.pw_dir), ordinary_user
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o755)

@@ -1,7 +1,7 @@
-"""System calls as an attacker makes them: programs for VMs begin with `CALLS`, which makes each call in each ABI.
+"""System calls in each ABI, as an attacker makes them: a program for a VM begins with `CALLS`.
 
-``native``, ``compat`` (32-bit, by ``int 0x80``) and ``x32`` return what the kernel does: a negative number is an error.
-``low(data)`` gives the address of a copy that 32-bit calls can reach.
+``native``, ``compat`` (32-bit, by ``int 0x80``) and ``x32`` return the kernel's result: a negative number is an error.
+``low(data)`` returns the address of a copy that 32-bit calls can reach.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sandboxes of a test's own, and a look at the host afterwards: nothing of them may be left on it."""
+"""Sandboxes for one test, and a check afterwards that nothing of them is left on the host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IMAGE = "debian:12"
 
 @dataclass
 class Host:
-    """A folder with one provider's VMs; other providers may be opened on it, as after a restart."""
+    """A folder with VMs and the providers opened on it; opening another one is like a restart."""
 
     folder: Path
     images: ImageStore
@@ -33,13 +33,13 @@ class Host:
         return self.opened[-1]
 
     def name(self) -> str:
-        """Return a name for a VM or a snapshot that nothing else on the machine has."""
+        """Return a unique name for a VM or a snapshot."""
         name = str(uuid.uuid4())
         self.names.add(name)
         return name
 
     def processes(self) -> list[int]:
-        """Find the VMs' supervisors, by what they have mounted, and all that descends from them."""
+        """Return the VMs' supervisors, recognized by their mounts, and all of their descendants."""
         parents = {int(path.name): _parent(path) for path in Path("/proc").glob("[0-9]*")}
         found = [pid for pid in parents if pid != os.getpid() and str(self.folder) in _mountinfo(pid)]
         for pid in found:
@@ -69,13 +69,13 @@ def _mountinfo(pid: int) -> str:
 
 
 def open_descriptors() -> set[str]:
-    """Say what this process holds open; what other tests left may still go."""
+    """Return the targets of this process's open descriptors; those of earlier tests may still close."""
     return {str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
 
 
 @pytest.fixture
 def host(tmp_path: Path, image_store: ImageStore, idmap: IdMap) -> Iterator[Host]:
-    """A folder for VMs. Whatever the test did: destroying what `list` names frees the host of all of it."""
+    """A folder for VMs; destroying the VMs that `list` names must free the host of everything."""
     open_files = open_descriptors()
     host = Host(tmp_path / "sandbox", image_store, idmap)
     try:
@@ -97,7 +97,7 @@ def host(tmp_path: Path, image_store: ImageStore, idmap: IdMap) -> Iterator[Host
 
 @dataclass
 class Guest:
-    """A VM under test, and one connection to it."""
+    """A VM under test, and a connection to it."""
 
     provider: SandboxProvider
     id: str
@@ -107,7 +107,7 @@ class Guest:
         return self.connection.run(script, stdin=stdin, timeout=timeout)
 
     def says(self, script: str) -> str:
-        """Run a script that has to end well; return what it printed."""
+        """Run a script that must succeed; return its output."""
         done = self.run(script)
         assert done.exit_code == 0, done
         return done.stdout.decode().strip()
@@ -123,7 +123,7 @@ Boot = Callable[..., Guest]
 
 @pytest.fixture
 def boot(host: Host) -> Iterator[Boot]:
-    """Make VMs and connect to them: ``boot(snapshot=…, network=…, shape=…, settings=…)``."""
+    """Make VMs and connect to them: ``boot(snapshot=…, network=…, shape=…, provider=…)``."""
     connections = []
 
     def make(

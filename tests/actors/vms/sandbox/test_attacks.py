@@ -1,4 +1,4 @@
-"""What a hostile job tries on the kernel that it shares with the host and with other tenants."""
+"""Attacks of a hostile job on the kernel that it shares with the host and with other tenants."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ print("all")
 
 @pytest.fixture
 def starters_key() -> Iterator[list[int]]:
-    """A key in each keyring of whoever starts the service; their serial numbers."""
+    """The serial numbers of new keys, one in each keyring of the user that starts the service."""
     libc = ctypes.CDLL(None, use_errno=True)
     name = f"ci-test-{uuid.uuid4()}".encode()
     serials = [libc.syscall(SYS_ADD_KEY, b"user", name, b"secret", 6, place) for place in (SESSION, USER, USER_SESSION)]
@@ -204,7 +204,7 @@ def test_a_job_has_no_keyring_neither_its_starters_nor_another_vms(boot: Boot, s
 
 
 def test_no_vm_is_made_where_no_empty_keyring_is_to_be_had() -> None:
-    """VMs would else keep the keyring of whoever started the service."""
+    """Otherwise a VM would keep the keyring of the user that started the service."""
     done = subprocess.run([sys.executable, "-I", "-c", WITHOUT_KEYRINGS], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "join an empty session keyring: Operation not permitted" in done.stderr
@@ -250,7 +250,7 @@ def test_the_owner_may_allow_nested_user_namespaces(host: Host, boot: Boot) -> N
 
 
 def test_a_job_cannot_have_others_killed_when_memory_runs_out(boot: Boot) -> None:
-    """Whoever starts VMs fixes the least score of all that runs in them, which takes `sys_resource`."""
+    """The process that starts a VM fixes the VM's lowest OOM score, which takes `sys_resource`."""
     vm = boot()
     own, of_init = vm.python(OOM).splitlines()
     assert int(of_init) == 500

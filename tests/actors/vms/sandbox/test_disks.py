@@ -1,4 +1,4 @@
-"""Disks of layers: forks see what their parent left and nothing of each other, however long the line of ancestors."""
+"""Disks of layers: a fork sees its ancestors' files and no sibling's, however many ancestors it has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Snapshot = Callable[[Guest], str]
 
 @pytest.fixture
 def snapshot(host: Host) -> Snapshot:
-    """End a VM and keep its disk."""
+    """Snapshot a VM's disk, and destroy the VM."""
 
     def take(vm: Guest) -> str:
         name = host.name()
@@ -177,7 +177,7 @@ time.sleep(60)
 
 
 def hold(vm: Guest, how: str) -> None:
-    """Have 50 MiB without a name held in the VM."""
+    """Hold 50 MiB of unnamed files in the VM."""
     vm.run("cat > /run/hold.py", stdin=HOLD.format(how).encode())
     vm.says("setsid -f python3 /run/hold.py >/run/said 2>&1; until [ -s /run/done ]; do sleep 0.01; done")
 

@@ -1,4 +1,4 @@
-"""The filter as each machine would have it, run by hand, and the numbers of calls against libseccomp's."""
+"""The filter of each machine type, interpreted in Python, and its call numbers against libseccomp's."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ PAIRS = [(machine, abi) for machine, abis in MACHINES.items() for abi in abis]
 ALLOW, EPERM, ENOSYS, EAFNOSUPPORT = 0x7FFF0000, 0x50001, 0x50026, 0x50061
 LOAD, EQUAL, AT_LEAST, ANY_BIT, JUMP, RETURN = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06
 LEAST_KNOWN = 250
-"""Calls of each ABI that any libseccomp of these years knows."""
+"""The fewest calls of an ABI that both the list and a current libseccomp know."""
 
 
 def numbers(abi: str) -> dict[str, int]:
-    """Return the list's calls of an ABI."""
+    """Return the numbers of an ABI's listed calls, by name."""
     lines = Path(calls._LIST).read_text(encoding="ascii").splitlines()
     header, *rows = [line.split() for line in lines if line.startswith("#       call") or line[0] != "#"]
     return {row[1]: int(row[header.index(abi)]) for row in rows if row[header.index(abi)] != "-"}
 
 
 def verdict(program: bytes, abi: int, number: int, *arguments: int) -> int:
-    """Run a filter over one call."""
+    """Run a filter on one call; return its verdict."""
     data = struct.pack("=II8x6Q", number, abi, *arguments, *[0] * (6 - len(arguments)))
     place = loaded = 0
     while True:
@@ -88,7 +88,7 @@ def test_user_namespaces_are_as_the_owner_says(machine: str, abi: str, *, allowe
 
 @pytest.mark.parametrize("abi", ABIS)
 def test_numbers_are_those_that_libseccomp_knows(abi: str) -> None:
-    """It has none for newer calls, and its own for what 32-bit x86 also does by ``socketcall`` and ``ipc``."""
+    """libseccomp lacks newer calls, and numbers the calls of ``socketcall`` and ``ipc`` its own way."""
     resolve = ctypes.CDLL("libseccomp.so.2").seccomp_syscall_resolve_name_arch
     known = {name: resolve(ctypes.c_uint32(ABIS[abi]), name.encode()) for name in numbers(abi)}
     agreed = {name: number for name, number in numbers(abi).items() if known[name] >= 0}

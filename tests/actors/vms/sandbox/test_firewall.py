@@ -1,4 +1,4 @@
-"""The rules as the kernel reads them: well-formed messages, whatever networks are in them."""
+"""The rules as the kernel reads them: well-formed messages, for any networks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NETWORKS = st.lists(
 
 
 def messages(batch: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Split a batch into kind, flags and payload of its messages."""
+    """Yield kind, flags and payload of each message of a batch."""
     while batch:
         length, kind, flags = struct.unpack_from("=IHH", batch)
         assert length % 4 == 0
@@ -32,7 +32,7 @@ def messages(batch: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def values(attributes: bytes) -> Iterator[bytes]:
-    """Return the contents of all attributes, however deep."""
+    """Yield the contents of all attributes, at any depth."""
     while attributes:
         length, kind = struct.unpack_from("=HH", attributes)
         assert 4 <= length <= len(attributes)

@@ -43,7 +43,7 @@ print(made, flush=True)
 time.sleep(60)
 """
 
-LIBRARYS_OWN = 0b11 << 31  # signals 32 and 33, which the C library keeps to itself and some programs ignore for good
+LIBRARYS_OWN = 0b11 << 31  # signals 32 and 33 belong to the C library, and some programs ignore them for good
 
 
 def test_the_usual_places_are_as_on_any_machine(boot: Boot) -> None:

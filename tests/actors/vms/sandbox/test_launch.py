@@ -1,4 +1,4 @@
-"""Starting a VM's launcher, where the VM dies on the way."""
+"""Starting a VM's launcher when the VM dies on the way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from storage import SystemClock
 
 
 class DyingVm:
-    """Starts a process in the place of the VM, which says that it is ready and ends before it accepts a connection."""
+    """A VM that reports that it is ready, and ends before it accepts a connection."""
 
     def start(self, program: str, told: dict[str, Any], descriptors: list[int]) -> None:
         subprocess.run(["echo", "ready"], stdout=descriptors[0], pass_fds=descriptors[1:], check=True)

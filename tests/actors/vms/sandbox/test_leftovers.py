@@ -1,4 +1,4 @@
-"""What is left of a VM after something tore a part of it away: it is named, it is freed, and others' is not touched."""
+"""Leftovers of a VM that lost a part of itself: listed and freed, without touching other VMs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def supervisor(vm: Guest) -> int:
 
 
 def children(pid: int) -> dict[str, int]:
-    """Find a process's children, by the first word of what they are called."""
+    """Return a process's children, by the first word of their command line."""
     found = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:

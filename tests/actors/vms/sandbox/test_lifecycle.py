@@ -1,4 +1,4 @@
-"""A VM's life as its provider sees it: made, found again, ended, whoever made it and however far that got."""
+"""A VM's life as its provider sees it: made, found again and ended, also if another process made it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ print("made", flush=True)
 
 
 def creator(host: Host, images_dir: Path, name: str) -> subprocess.Popen[bytes]:
-    """Start another process that makes a VM, and return when it is about to."""
+    """Start another process that makes a VM; return when it is about to."""
     argv = [sys.executable, "-c", CREATE, str(host.folder), str(images_dir), name]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=Path(__file__).parents[4])
     assert process.stdout

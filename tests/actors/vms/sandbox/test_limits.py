@@ -1,4 +1,4 @@
-"""A VM's shape bites, by control groups or without, and what bites is a process of the VM, not the VM."""
+"""A VM's shape is enforced, with or without control groups, on its processes and not on the VM itself."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ print("took", len(blocks), "MiB")
 
 @pytest.fixture(params=["groups", "resource limits"])
 def provider(request: pytest.FixtureRequest, host: Host) -> SandboxProvider:
-    """A provider on this host, and one on a host where no control group may be made."""
+    """A provider on this host, and one as on a host without control groups."""
     provider = host.provider(SandboxSettings(processes=100))
     if request.param == "resource limits":
         provider.limits = Limits(100, ())
@@ -100,7 +100,7 @@ def test_what_is_enforced_is_said_for_every_part_of_a_shape() -> None:
 
 
 def describe_host(folder: Path, *, cgroup: str, mounts: list[str], files: dict[str, str] | None = None) -> Path:
-    """Write a ``/proc/self`` and the files of control groups as some host has them."""
+    """Write the ``/proc/self`` and control-group files of an imagined host."""
     proc = folder / "proc"
     proc.mkdir()
     (proc / "cgroup").write_text(cgroup)

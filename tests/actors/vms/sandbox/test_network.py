@@ -1,4 +1,4 @@
-"""What a VM reaches: the world, the resolver and what is allowed; never the host, and nothing where it is off."""
+"""A VM's reach: the world, the resolver and allowed networks, never the host; nothing if switched off."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ tried("tunnel", lambda: os.open("/dev/net/tun", os.O_RDWR))
 
 
 class Listener:
-    """Something of the host that answers on all its addresses, by TCP and UDP."""
+    """A TCP and UDP server on all addresses of the host."""
 
     def __init__(self) -> None:
         self.tcp = socket.create_server(("0.0.0.0", 0))
@@ -135,7 +135,7 @@ def listener() -> Iterator[Listener]:
 
 @pytest.fixture(params=PROGRAMS)
 def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """One of the programs for networks, as if it were the only one on the host."""
+    """Each of the network programs, as if it were the only one on the host."""
     find = shutil.which
     chosen = str(request.param)
     monkeypatch.setattr(shutil, "which", lambda name: find(name) if name == chosen else None)
@@ -143,7 +143,7 @@ def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def own_address() -> str:
-    """An address of this host that is not a loopback one; every host with a network has one."""
+    """Return an address of this host that is not a loopback one; every host with a network has one."""
     return next(str(block.network_address) for block in host_addresses() if not block.is_loopback)
 
 
@@ -207,7 +207,7 @@ def test_the_network_s_program_is_nobody_on_the_host_and_ends_with_the_vm(host: 
     vm = boot(network=True)
     (pid,) = [pid for pid in host.processes() if program in command_line(pid)]
     real, effective = Path(f"/proc/{pid}/status").read_text().partition("Uid:\t")[2].split()[:2]
-    apart = 0 if program == "pasta" else 65_535  # pasta makes its ids equal
+    apart = 0 if program == "pasta" else 65_535  # pasta sets both ids
     assert (int(real), int(effective)) == (host.idmap.root_uid + apart, host.idmap.root_uid)
     vm.provider.destroy(vm.id)
     assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2]

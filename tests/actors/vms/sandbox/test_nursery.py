@@ -1,4 +1,4 @@
-"""The process that VMs are born of may come and go: VMs stay, and the next one finds another."""
+"""The process that VMs are forked from: VMs outlive it, and another one takes its place."""
 
 from __future__ import annotations
 

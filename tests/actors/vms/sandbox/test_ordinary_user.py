@@ -1,4 +1,4 @@
-"""Sandboxes of someone who is not root, with everything in a folder that nobody else may enter."""
+"""Sandboxes of an ordinary user, in a folder that no other user can enter."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ print("done")
 
 @contextmanager
 def packed(store: ImageStore, idmap: IdMap) -> Iterator[subprocess.Popen[bytes]]:
-    """Give the default image as a tar."""
+    """Yield a process that writes the default image as a tar."""
     pack = idmap.command(["tar", "--create", "--numeric-owner", "."])
     with subprocess.Popen(pack, cwd=store.path(IMAGE), stdout=subprocess.PIPE) as tar:
         yield tar
@@ -72,7 +72,7 @@ def packed(store: ImageStore, idmap: IdMap) -> Iterator[subprocess.Popen[bytes]]
 
 @contextmanager
 def a_user() -> Iterator[Path]:
-    """Make a user, who gets sub-ids with the account, and give the home, which only the user may enter."""
+    """Make a user with subordinate ids; yield its home, which only this user can enter."""
     name = f"ci-test-{os.getpid()}"
     subprocess.run(["useradd", "--create-home", "--shell", "/bin/sh", name], check=True)
     try:
@@ -84,9 +84,9 @@ def a_user() -> Iterator[Path]:
 
 
 def as_owner_of(home: Path) -> list[str]:
-    """Return the argv that runs PROGRAM as the owner of a home; this python and checkout may be where only root goes.
+    """Return the argv that runs PROGRAM as the owner of a home.
 
-    They are mounted in the home, for that program alone.
+    The python and the checkout, which may be readable only by root, are mounted in the home for that program alone.
     """
     seen = {
         home / "python": sys.base_prefix,
@@ -97,7 +97,7 @@ def as_owner_of(home: Path) -> list[str]:
     python = home / "python" / Path(sys.executable).resolve().relative_to(sys.base_prefix)
     owner = home.stat()
     ids = [f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups"]
-    # Where python is a shared library, the loader would else take the system's, which may be an older one.
+    # If python is a shared library, the loader would take the system's, which may be older.
     libraries = f"LD_LIBRARY_PATH={home}/python/lib"
     clean = ["env", "-i", libraries, f"PYTHONPATH={home}/repo:{home}/site", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"]
     command = ["setpriv", *ids, *clean, str(python), "-c", PROGRAM, str(home)]

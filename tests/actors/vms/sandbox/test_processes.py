@@ -1,4 +1,4 @@
-"""A process is known by its id and the time of its start, so that no other one is ever killed for it."""
+"""A process is identified by its id and start time, so that no other process is ever killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attacks on what the kernel counts by user: a VM takes all it gets, and another VM still starts and runs."""
+"""Attacks on the kernel's limits by user: one VM takes all it can, and another still starts and runs."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ for _ in range(4):
 
 
 def taking(what: str) -> str:
-    """Return a program's definition of ``take``, which takes one more and says whether it could."""
+    """Return the source of a function ``take`` that takes one more and returns whether it could."""
     return f"import ctypes, os, signal, struct\nqueues = 0\ndef take():\n    {TAKERS[what].strip()}\n"
 
 
 def leave(vm: Guest, program: str) -> int:
-    """Run a program that goes on when it has said a number; return the number."""
+    """Start a program that prints a number and keeps running; return the number."""
     vm.run("cat > /tmp/program.py", stdin=program.encode())
     vm.says("setsid -f python3 /tmp/program.py > /tmp/said 2>&1; until [ -s /tmp/said ]; do sleep 0.05; done")
     return int(vm.says("cat /tmp/said"))

@@ -1,4 +1,4 @@
-"""A service that may not make VMs itself has them made by another process, which does that and nothing else for it."""
+"""A service that may not make VMs itself asks a starter, a process that does nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.e2e.daemon import until
 
 @pytest.fixture
 def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A starter that every program around VMs is asked of, while this process may gain no privileges."""
+    """The socket of a starter that runs the programs of VMs, as if this process could gain no privileges."""
     address = str(tmp_path / "starter")
     process = subprocess.Popen([sys.executable, "-I", "-S", starter.__file__, address])
     until(lambda: True if Path(address).exists() else None, "the starter's socket")
