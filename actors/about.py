@@ -21,7 +21,7 @@ def be_about(**pairs: str) -> None:
 
 
 class AboutFilter(logging.Filter):
-    """Adds the thread's log context to each record, except what the record sets itself. For handlers."""
+    """Logging filter for handlers: adds the thread's context to a record, but overrides nothing in it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every record through."""

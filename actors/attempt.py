@@ -170,7 +170,10 @@ class Attempt:
 
     @contextlib.contextmanager
     def _mending_log(self) -> Iterator[None]:
-        """Leave the log whole where the VM is lost, of which then nobody else goes on with it."""
+        """End the log if the VM is lost, because no successor continues it.
+
+        If an earlier process started the command, its log is opened first.
+        """
         try:
             yield
         except (vms.VmLost, vms.ConnectionLost):

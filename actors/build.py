@@ -224,7 +224,7 @@ class BuildSupervisor(Supervised):
             self._note(job_id, Progress.of(job))
 
     def _note(self, job_id: int, progress: Progress) -> None:
-        """Note a job's progress from the storage; if it is over, its dependents are to be settled."""
+        """Note a job's progress from the storage; if it is over, mark its dependents to be settled."""
         node = self._graph[job_id]
         node.progress = progress
         if progress.state.terminal:

@@ -41,7 +41,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Why one more VM does not fit: ``taken`` of ``cap`` are in use and it would need ``wanted`` more."""
+    """A cap that one more VM would exceed: ``taken`` of ``cap`` are in use, and it needs ``wanted`` more."""
 
     of: str
     taken: int

@@ -1,4 +1,4 @@
-"""Holds: the VMs of failed jobs that are kept for a while, to be looked into."""
+"""Holds: the VMs of failed jobs that are kept for a while for debugging."""
 
 from __future__ import annotations
 

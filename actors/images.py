@@ -184,7 +184,7 @@ class _Pull:
         return self._runtime.storage.queue.awaiting(self._image)
 
     def _tell(self, line: str, jobs: Iterable[AwaitingJob]) -> None:
-        """Write a line into the logs of jobs; a log that cannot be written goes without."""
+        """Write a line into the logs of jobs; a log that cannot be written is skipped."""
         for job in jobs:
             self._told.add(job.job_id)
             with suppress(OSError), self._runtime.storage.logs.writer(job.build_uuid, job.uuid, job.attempt) as log:

@@ -70,7 +70,7 @@ class DiskUse:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The result of an attempt, to be recorded.
+    """The result of an attempt that is to be recorded.
 
     A retry may begin after ``backoff_seconds``. The VM is held for ``held_seconds``, so that the user can look into it,
     unless the job is canceled.

@@ -188,7 +188,7 @@ class RootSupervisor(Supervised):
                 self._take_up("let go of VMs", let_go)
 
     def _start_pool(self) -> None:
-        """Start the pool. It finds in the storage what was sent before its address was known."""
+        """Start the pool, and resync it: messages sent before its address was known are lost."""
         self._runtime.crew.pool = LeasePool.start(self._runtime)
         post(self._runtime.crew.pool, Recount())
 

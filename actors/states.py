@@ -24,7 +24,7 @@ class JobEvent(Enum):
     BLOCKED = auto()
     """A prerequisite failed, timed out, or was skipped for that reason."""
     CANCEL = auto()
-    """Somebody canceled the build."""
+    """The build was canceled, or it fails fast."""
     CACHE_HIT = auto()
     """The cache has the result of this job."""
     GRANTED = auto()

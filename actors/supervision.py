@@ -1,4 +1,4 @@
-"""The base of all actors: it survives errors of handlers, and tells the parent when the actor ends."""
+"""The base class of actors: they survive handler errors, and tell their parent when they end."""
 
 from __future__ import annotations
 

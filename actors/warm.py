@@ -20,7 +20,7 @@ __all__ = ["WarmStock", "destroy_warm", "make_warm"]
 
 
 class WarmStock:
-    """Keeps count of the VMs that wait for a job. The lease pool makes, grants and destroys them."""
+    """Counts the VMs that wait for a job. The lease pool makes, grants and destroys them."""
 
     def __init__(self) -> None:
         self._ready: list[Lease] = []
