@@ -1,4 +1,7 @@
-"""A state directory, and `ci-daemon` run on it in this process. Who wants more in it has a ``state`` of its own."""
+"""A state directory, and `ci-daemon` run on it in this process.
+
+A module whose tests need a filled state directory overrides ``state``.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def run(state: Path, images_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.fixture
 def said(run: Run, capsys: pytest.CaptureFixture[str]) -> Said:
-    """Run a command with ``--json`` and return what it says."""
+    """Run a command with ``--json``, and return its document."""
 
     def said(*arguments: str) -> Any:
         assert run(*arguments, "--json") == 0

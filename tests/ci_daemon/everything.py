@@ -114,7 +114,7 @@ class Everything:
             self.storage.sources.remove(build.uuid)
 
     def run(self, *, artifacts: int = 1) -> Build:
-        """Live a build's whole life."""
+        """Run a build to its end, with output, artifacts and a debit."""
         build = self.build(source_archive=b"an archive")
         job = self.job(build)
         lease = self.start(build, job)
@@ -161,7 +161,7 @@ class Everything:
         self.storage.coupons.redeem("WELCOME", acme)
 
     def _builds(self) -> None:
-        """A build in every state with a job in every state, and what only some of them have."""
+        """Make builds in every state with jobs in every state, and rows that only some of them have."""
         storage = self.storage
         self.run(artifacts=3)
         first = step(

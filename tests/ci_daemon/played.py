@@ -1,4 +1,4 @@
-"""A real API over a real storage, whose live service is played by the test: it moves jobs and writes their logs."""
+"""A real API over a real storage; a test's script plays the engine: it moves jobs and writes logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Script = Callable[["Stage"], None]
 
 
 class TurnableClock:
-    """A clock that stands still until a script turns it."""
+    """A clock that stands still until a script advances it."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -39,7 +39,7 @@ class TurnableClock:
 
 
 class PlayedEngine:
-    """The simplest live service: it says what happens to it, and a script does the rest."""
+    """A minimal engine: it signals each call, and a script does the rest."""
 
     draining = False
 
@@ -81,7 +81,7 @@ class PlayedEngine:
 
 @dataclass
 class Stage:
-    """A build and what can be done to it, in the words of the engine."""
+    """A build, and the engine's operations on it, for scripts."""
 
     service: PlayedService
     build: Build
@@ -134,14 +134,14 @@ class Stage:
         self.service.engine.stir(job.uuid)
 
     def run(self, key: str, output: str, seconds: float = 1.0) -> None:
-        """A job's whole life."""
+        """Take a job from its start to its end."""
         self.start(key)
         self.write(key, output)
         self.service.clock.turn(seconds)
         self.finish(key)
 
     def abandon(self) -> None:
-        """End everything somehow, so that whoever follows it comes to an end."""
+        """Cancel everything that is not over, so that a command that follows the build ends, too."""
         for job in self.service.storage.jobs.of_build(self.build.id):
             if not job.state.terminal:
                 self.move(job.step_key, JobState.CANCELED)
@@ -155,7 +155,7 @@ class Stage:
 
 @dataclass
 class PlayedService:
-    """The service, a user with an API key, and the builds that came."""
+    """The API's server, its storage, and a user with an API key."""
 
     storage: Storage
     engine: PlayedEngine
@@ -169,14 +169,14 @@ class PlayedService:
         return self.server.settings.url
 
     def pipelines(self) -> list[str]:
-        """The slugs of the organization's pipelines."""
+        """Return the slugs of the organization's pipelines."""
         organization = self.storage.organizations.by_slug(self.org)
         assert organization is not None
         return [each.slug for each in self.storage.pipelines.page(organization.id, 100, None).rows]
 
     @contextmanager
     def playing(self, script: Script) -> Iterator[None]:
-        """Play the script for the next build that comes, in a thread."""
+        """Run the script for the next new build, in a thread; raise its exception here."""
         failure: list[BaseException] = []
 
         def play() -> None:
@@ -200,7 +200,7 @@ class PlayedService:
                 raise failure[0]
 
     def restart(self) -> None:
-        """End the API and start it again at the same address."""
+        """Stop the API, and start it again at the same address."""
         settings = self.server.settings
         self.server.close()
         self.server = Server(settings)

@@ -44,7 +44,7 @@ SOURCE = b"an archive" * 1000
 
 @dataclass
 class Host:
-    """A state directory with one build under way, and what is known of it."""
+    """A state directory with one running build, and its rows."""
 
     directory: Path
     storage: Storage
@@ -97,7 +97,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
 def repacked(
     archive: bytes, change: Callable[[tarfile.TarInfo, bytes], Iterator[tuple[tarfile.TarInfo, bytes]]]
 ) -> bytes:
-    """Return an archive with each of its members replaced by what ``change`` makes of it."""
+    """Return an archive with each member replaced by the members that ``change`` yields."""
     out = io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as old,
@@ -172,7 +172,7 @@ def test_a_database_that_is_written_to_meanwhile_is_saved_as_it_was_at_one_insta
 
 
 def test_the_source_of_a_build_that_ends_meanwhile_is_saved_with_it(host: Host, tmp_path: Path):
-    """The first word of progress comes when the database is being copied, in which the build is not finished."""
+    """Progress is first reported while the database is copied; in that copy the build is unfinished."""
     out = io.BytesIO()
     backup_to(host.directory, out, told=lambda _: host.storage.sources.remove(host.build.uuid))
     restore(io.BytesIO(out.getvalue()), tmp_path / "new")
@@ -283,7 +283,7 @@ def test_cut_off_anywhere_it_is_refused_and_nothing_stays(host: Host, tmp_path: 
 
 
 def test_with_a_bit_changed_anywhere_it_is_refused_or_comes_to_the_same(host: Host, tmp_path: Path):
-    """In a run of zeros a bit of the compression may change and the bytes stay as they are, which is no harm."""
+    """In a run of zeros, a changed bit may leave the uncompressed bytes as they are, which does no harm."""
     archive, refused = host.saved(), 0
     for position in range(10, len(archive), len(archive) // 40):
         changed = bytearray(archive)
@@ -390,7 +390,7 @@ def test_a_newer_releases_backup_is_refused(host: Host, tmp_path: Path):
 def test_it_is_restored_beside_images_and_a_configuration_and_nothing_else(host: Host, tmp_path: Path):
     archive, new = host.saved(), tmp_path / "new"
     (new / "images").mkdir(parents=True)
-    (new / ".restoring" / "logs").mkdir(parents=True)  # of a restore that was killed
+    (new / ".restoring" / "logs").mkdir(parents=True)  # left by a restore that was killed
     (new / "ci-daemon.toml").write_text("# mine")
     (new / "thesis.tex").write_text("")
     with pytest.raises(BackupError, match=r"holds thesis.tex: move it away as a whole, `mv .*new .*new\.old`"):
@@ -414,7 +414,7 @@ def test_what_root_restores_belongs_to_the_owner_of_the_directory(host: Host, tm
 
 
 def test_where_a_service_runs_nothing_is_restored(host: Host, tmp_path: Path):
-    """Another process, since a lock is never in the way of the process that has it."""
+    """Another process serves, because a lock never excludes the process that holds it."""
     new = tmp_path / "new"
     new.mkdir()
     program = "import sys; from pathlib import Path; from ci_daemon.lock import serving\n"

@@ -113,7 +113,7 @@ def test_under_load_each_build_comes_back_as_it_was_at_one_instant(tmp_path: Pat
 
 @contextmanager
 def _building(made: Everything) -> Iterator[Callable[[], None]]:
-    """Yield what has two threads make builds from its call on."""
+    """Yield a function; each call lets two threads make another 60 builds."""
     builds = threading.Semaphore(0)
     over = threading.Event()
 

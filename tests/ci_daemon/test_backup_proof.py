@@ -78,7 +78,7 @@ def test_no_file_is_written_by_an_undeclared_name(world: World):
 def test_a_kind_of_file_that_restore_refuses_is_not_saved(
     world: World, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """As if the code that restores did not follow the declaration of what is stored."""
+    """Restore code that disagrees with the declaration of the stored files is simulated."""
     world.build(source_archive=b"an archive")
     monkeypatch.setattr("ci_daemon.backup.proving.is_saved", lambda path: not path.startswith("sources/"))
     said = r"cannot be restored, and is not kept: sources/.* in it is nothing that belongs there"
@@ -118,7 +118,7 @@ def test_a_stream_that_fails_its_proof_ends_without_manifest(world: World, direc
 def test_a_stream_whose_proof_ends_early_says_why(
     world: World, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """More than a pipe holds is to be written after the proof has ended."""
+    """The archive is larger than a pipe's buffer, so that writing goes on after the proof has ended."""
     world.build(source_archive=os.urandom(2**22))
     monkeypatch.setattr("ci_daemon.backup.proving.is_saved", lambda path: path != "secret.key")
     with pytest.raises(BackupError, match=r"cannot be restored, and ends unfinished: secret\.key in it is nothing"):
@@ -168,7 +168,7 @@ def test_files_that_nothing_declares_are_named(world: World, directory: Path, tm
 
 
 def test_an_attempt_begun_after_the_instant_is_not_in_it(world: World, directory: Path, tmp_path: Path):
-    """Its job starts anew, and would else go on in the middle of another command's output."""
+    """The job starts anew, and its output would otherwise follow another command's in the same log."""
     build = world.build()
     job = world.job(build)
 
@@ -210,7 +210,7 @@ def test_a_file_lost_before_is_told_of_and_no_obstacle(
 
 
 def test_a_folder_that_is_a_link_leads_nowhere(world: World, directory: Path, tmp_path: Path):
-    """Root may take the backup of a directory that belongs to another user."""
+    """Root may back up a directory that belongs to another user."""
     build = world.build()
     job = world.job(build)
     world.start(job)

@@ -1,4 +1,4 @@
-"""`ci-daemon build logs` of builds that have no job."""
+"""`ci-daemon build logs` for builds without jobs."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ MIB = 2**20
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """A state directory with two cached disks of one pipeline, one on the other, and one of another organization."""
+    """A state directory with a chain of two cached disks, and one disk of another organization."""
     storage = Storage.create(tmp_path / "state", SystemClock())
     for name, keys in (("Acme", ("base", "deps")), ("Other", ("base",))):
         user = storage.users.create(f"{name}@example.org", name)

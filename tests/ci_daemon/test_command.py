@@ -26,7 +26,7 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(state: Path) -> Run:
-    """Run `ci-daemon` on a state directory of its own."""
+    """Run `ci-daemon` on a state directory that does not exist yet."""
 
     def run(*arguments: str) -> int:
         return main(["--state-dir", str(state), *arguments])
@@ -36,7 +36,7 @@ def run(state: Path) -> Run:
 
 @pytest.fixture
 def made(run: Run, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The same, with the state directory made."""
+    """Run `ci-daemon` on a new state directory."""
     assert run("init") == 0
     capsys.readouterr()
     return run

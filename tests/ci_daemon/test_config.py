@@ -10,7 +10,7 @@ from ci_daemon.config import Config, ConfigError, load
 
 
 def variables(section: object, prefix: str) -> dict[str, object]:
-    """Every key's variable with its default."""
+    """Return the default of each setting, by environment variable."""
     found: dict[str, object] = {}
     for field in fields(section):  # type: ignore[arg-type]
         name, value = f"{prefix}_{field.name.upper()}", getattr(section, field.name)

@@ -11,7 +11,7 @@ from tests.ci_daemon.conftest import Run
 
 @pytest.fixture
 def run(state: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run `ci-daemon` on a state directory that is made, without settings of the environment."""
+    """Run `ci-daemon` on an existing state directory, without the environment's settings."""
     monkeypatch.delenv("CI_DAEMON_IMAGES_DIR", raising=False)
     return lambda *arguments: main(["--state-dir", str(state), *arguments])
 

@@ -27,7 +27,7 @@ def tree(folder: Path, **files: str) -> Path:
         ("import harmont as hm\n@hm.pipeline(timeout=900)\ndef nightly(): ...\n", "nightly"),
         ('from harmont import pipeline as p\n@p("release")\ndef run(): ...\n', "release"),
         ('import harmont as hm\n@hm.target()\ndef x(): ...\n@hm.pipeline("release")\ndef run(x): ...\n', "release"),
-        # what is not told by the text alone has the name of the folder
+        # if the text alone does not tell the slug, it is the folder's name
         ('import harmont as hm\nNAME = "re" + "lease"\n@hm.pipeline(NAME)\ndef run(): ...\n', "web-shop"),
         ('import harmont as hm\n@hm.pipeline(**{"slug": "x"})\ndef run(): ...\n', "web-shop"),
         ("import harmont as hm\n@hm.pipeline(\n", "web-shop"),

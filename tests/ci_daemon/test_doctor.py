@@ -72,7 +72,7 @@ def test_a_kernel_that_forbids_user_namespaces_is_found_with_the_switch(tmp_path
 
 
 def test_a_place_that_may_not_make_user_namespaces_is_found_and_no_overlay_blamed(tmp_path: Path):
-    # Nobody in a chroot may make one, whatever the kernel's switches say.
+    # No process in a chroot may make one, whatever the kernel's switches say.
     looks = (
         "import sys, pathlib; from ci_daemon.doctor import examine\n"
         "for each in examine(pathlib.Path(sys.argv[1], 'state'), {}): print(each.name, each.ok, each.detail)"

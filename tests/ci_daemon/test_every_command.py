@@ -1,4 +1,4 @@
-"""What holds for every command: help that says what it does, and `--json` that answers with one document."""
+"""Rules for every command: help that explains it, and `--json` that prints one document."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ELSEWHERE = {
     "render": "tests/e2e/test_render.py",
     "debug": "tests/e2e: it is a shell",
 }
-"""Commands that take more than a state directory, and where they are shown."""
+"""Commands that need more than a state directory, and their tests."""
 
 CALLS = """
     init
@@ -90,13 +90,13 @@ CALLS = """
 OTHER = "--state-dir {restored}"
 CODES = {"status": {3}, "doctor": {0, 1}}
 CHANGE_NOTHING_HERE = {"init", "doctor", "retention run"}
-"""Commands that would leave an entry in the audit, had they been called such that they change something."""
+"""Commands that leave an entry in the audit, but change nothing when called as here."""
 
 THEIR_OWN_WORDS = {"build force-finish": "force-finish canceled"}
 
 
 def commands(at: click.Command, *path: str) -> Iterator[tuple[str, click.Command]]:
-    """Every command that is no group, by its words."""
+    """Yield every command that is not a group, with its words."""
     if isinstance(at, click.Group):
         for name, inner in at.commands.items():
             yield from commands(inner, *path, name)
@@ -130,7 +130,7 @@ def entries(state: Path) -> list[AuditEntry]:
 
 
 def noted_as_they_should(name: str, noted: list[AuditEntry]) -> bool:
-    """Whether a command left its one entry in the audit, or none where it changes nothing."""
+    """True if a command left its one entry in the audit, or none because it changes nothing."""
     it = COMMANDS[name]
     assert isinstance(it, CallersCommand)
     if it.reads or name in CHANGE_NOTHING_HERE:

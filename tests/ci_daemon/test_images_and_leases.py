@@ -21,7 +21,7 @@ from tests.storage.world import HandClock, World
 
 @pytest.fixture
 def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path:
-    """A store of the test's own with one image in it."""
+    """An image store for one test, with one image."""
     store = tmp_path / "store"
     image = store / "mine@1"
     (image / "tree").mkdir(parents=True)

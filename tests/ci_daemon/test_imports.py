@@ -1,4 +1,4 @@
-"""Imports point one way, and nobody knows whom it need not know (`docs/architecture.md`)."""
+"""Imports point one way, and each package avoids the libraries of others (`docs/architecture.md`)."""
 
 from __future__ import annotations
 

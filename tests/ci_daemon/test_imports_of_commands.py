@@ -1,4 +1,4 @@
-"""Imports are most of the time that a small command takes: none pays for what it does not use."""
+"""Imports take most of a small command's time, so it imports only the modules that it uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage import NewPipeline, Storage
 NEVER = {"anyio", "cryptography", "email_validator", "falcon", "httpx", "paramiko", "pathspec", "prometheus_client"}
 NEVER |= {"pykka", "smtplib", "waitress", "multiprocessing", "importlib.metadata"}
 RECORDS = {"pydantic", "tomllib", "actors", "api", "ci_daemon.config"}
-"""What it takes to read the configuration, or to look at the live service."""
+"""Modules that read the configuration or look at the live service."""
 
 SMALL = {
     "--help": NEVER | RECORDS | {"storage", "peewee", "rich"},
@@ -33,7 +33,7 @@ SMALL = {
     "queue": NEVER | {"pydantic"},
     "lease list": NEVER | {"pydantic"},
 }
-"""Commands, and modules that none of them imports."""
+"""Commands, and the modules that they do not import."""
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def state(state: Path, storage: Storage) -> Path:
 
 
 def imported(state: Path, *arguments: str) -> set[str]:
-    """Return the names of all modules that a command has imported when it is done."""
+    """Return the names of all modules that a command imports."""
     script = (
         "import sys\nfrom ci_daemon.command import main\ncode = main(sys.argv[1:])\n"
         "print(*sys.modules, file=sys.stderr)\nsys.exit(code)"

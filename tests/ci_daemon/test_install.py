@@ -1,6 +1,6 @@
-"""What an installation decides and writes, on a host that is a folder; programs of root's are scripts that take notes.
+"""Decisions and files of an installation, on a folder as host, with scripts for root's programs.
 
-That all of it works on a whole machine, `tests/system/test_install.py` shows.
+`tests/system/test_install.py` runs it all on a whole machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NOTE = 'echo "$(basename "$0") $*" >>"$NOTES"'
 
 @dataclass
 class Stage:
-    """A host and the programs on its PATH."""
+    """A folder as host, and the programs on its PATH."""
 
     host: Host
     programs: Path
@@ -57,7 +57,7 @@ class Stage:
             (self.host.root / "etc" / name).write_text(text)
 
     def release(self, name: str, version: str = "1", schema: int = 1) -> Release:
-        """Make what looks like a release: its packages' records, migrations, units and a `ci-daemon`."""
+        """Make a fake release: its packages' records, migrations, units and a `ci-daemon`."""
         path = (self.host.opt / "releases" / name).resolve()
         packages = path / "lib/python3.11/site-packages"
         known = packages / f"ci_daemon-{version}.dist-info"

@@ -48,7 +48,7 @@ def test_one_line_with_time_level_logger_message_and_pairs():
 
 
 def received(listener: socket.socket) -> dict[str, str]:
-    """Return the fields of an entry as journald reads them."""
+    """Receive an entry; return its fields as journald reads them."""
     data, descriptors, _, _ = socket.recv_fds(listener, 1 << 20, 1)
     if descriptors:
         with os.fdopen(descriptors[0], "rb") as file:

@@ -1,4 +1,4 @@
-"""`ci-daemon logs` asks journalctl: what it asks is looked at in a stand-in that prints its arguments."""
+"""`ci-daemon logs` and its calls of journalctl, here a script that prints its arguments."""
 
 from __future__ import annotations
 

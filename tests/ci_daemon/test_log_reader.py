@@ -1,4 +1,4 @@
-"""Reading a log from a service that breaks off, is at its limits, or has thrown the log away."""
+"""Reading a log from a service that drops the connection, is overloaded, or has expired the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOG = b"one\ntwo\nthree\n"
 
 
 class Answer:
-    """What a request for the log gets: the bytes from ``start`` on up to ``end``, though all were promised."""
+    """An answer with the log's bytes up to ``end``, although its header promises all of them."""
 
     def __init__(self, end: int = len(LOG), status: int = 206, code: str = "", *, complete: bool = True) -> None:
         self.end, self.status, self.code, self.complete = end, status, code, complete
@@ -34,7 +34,7 @@ class Answer:
 
 @pytest.fixture
 def reading() -> Iterator[Callable[..., list[str]]]:
-    """Read a log whose requests are answered in this way, one after the other."""
+    """Read a log from a server with these answers, one for each request."""
     answers: list[Answer] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -16,7 +16,7 @@ from ci_daemon.mail.smtp import SmtpMailer
 
 
 class Inbox(MessageHandler):
-    """Keeps what arrives."""
+    """A mail server's handler that keeps the messages."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the owner of the host says of money on the command line."""
+"""The host owner's commands for money."""
 
 from __future__ import annotations
 

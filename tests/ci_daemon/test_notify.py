@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["path", "abstract"])
 def manager(request: pytest.FixtureRequest, tmp_path: Path):
-    """A service manager's end of the socket, and the address that it would put in NOTIFY_SOCKET."""
+    """The address for NOTIFY_SOCKET, and the service manager's end of that socket."""
     address = str(tmp_path / "notify") if request.param == "path" else f"@{uuid.uuid4()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.settimeout(5)

@@ -1,4 +1,4 @@
-"""What the owner of the host says of organizations, pipelines and builds on the command line."""
+"""The host owner's commands for organizations, pipelines and builds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may change while jobs run is taken from a new configuration, and what may not is named and left."""
+"""A reload applies the settings that may change while jobs run, and names the others."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ LONG_AGO = timedelta(days=91)
 
 
 class Then:
-    """A clock that stands at one instant."""
+    """A clock that stands still."""
 
     def __init__(self, now: datetime) -> None:
         self._now = now
@@ -29,7 +29,7 @@ class Then:
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """A state directory with the logs of one build of long ago and of one of now."""
+    """A state directory with the logs of an old build and of a new one."""
     Storage.create(tmp_path / "state", Then(datetime.now(UTC))).close()
     for age in (LONG_AGO, timedelta()):
         storage = Storage.open(tmp_path / "state", Then(datetime.now(UTC) - age))

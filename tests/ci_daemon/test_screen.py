@@ -13,7 +13,7 @@ START = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True

@@ -26,7 +26,7 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run `ci-daemon` with something on stdin, on a state directory with one user and one pipeline in it."""
+    """Run `ci-daemon` with input on stdin, on a state directory with one user and one pipeline."""
 
     def run(*arguments: str, stdin: bytes = b"") -> int:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
@@ -44,7 +44,7 @@ def run(state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
 
 
 def _value(state: Path, name: str, *, of_pipeline: bool = False) -> str:
-    """Read a secret as nothing but a job can."""
+    """Read a secret, which otherwise only a job can."""
     storage = Storage.open(state, SystemClock())
     try:
         organization = storage.organizations.by_slug(ORG)

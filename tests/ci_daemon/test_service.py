@@ -166,7 +166,7 @@ def test_its_log_names_the_request_on_every_line(state: Path):
 def running_job(
     state: Path, images_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[Daemon, int], None]]:
-    """Start a build whose one job says a word and takes some seconds more; return when the word is in its log."""
+    """Start a build whose one job prints a line and runs for some seconds more; return after the line."""
     monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(images_dir))
 
     def start(daemon: Daemon, seconds: int) -> None:

@@ -1,4 +1,4 @@
-"""`.ci/venv` on machines that have next to nothing: only what a test puts on its PATH is there."""
+"""`.ci/venv` on minimal machines, with only the programs that a test puts on the PATH."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ esac
 
 @dataclass
 class Machine:
-    """A machine with these programs and no others."""
+    """A machine with only the given programs."""
 
     root: Path
 

@@ -1,4 +1,4 @@
-"""What is told of a state directory that no service serves: the same rows, read without it."""
+"""The status of a state directory without a service: the same rows, read from the storage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def step(key: str, retry_policy: dict[str, object] | None = None) -> NewJob:
 
 @pytest.fixture
 def state(state: Path) -> Path:
-    """A state directory with a build of one job that failed by the service's fault and two that wait."""
+    """A state directory with a build: one job failed by the service's fault, and two wait."""
     storage = Storage.open(state, SystemClock())
     user = storage.users.create("ann@example.org", "Ann")
     organization = storage.organizations.create("Acme", "", user.id)
@@ -81,7 +81,7 @@ def test_status_tells_who_waits_and_what_went_wrong_last(run: Run, capsys: pytes
 def test_status_tells_what_an_operator_forced_from_faults(
     run: Run, storage: Storage, provider: Provider, capsys: pytest.CaptureFixture[str]
 ):
-    """A job whose VM `lease kill` ended, and one that `build force-finish` ended."""
+    """One job's VM was ended by `lease kill`, and the other job by `build force-finish`."""
     jobs = {job.step_key: job for job in storage.jobs.of_build(1)}
     leases = {}
     for key in ("first", "second"):

@@ -114,7 +114,7 @@ def test_follows_every_job_under_its_name_to_a_table_of_times_and_costs(
 def test_a_job_is_running_before_its_first_line(
     service: PlayedService, submit: Submit, capsys: pytest.CaptureFixture[str]
 ):
-    """Whether its command ends before its states are looked at, or begins between two looks."""
+    """This holds if the command ends before its states are read, or starts between two reads."""
 
     def playing(stage: Stage) -> None:
         stage.run("install", "installed\n")
@@ -429,7 +429,7 @@ def test_a_key_may_end_with_the_line_break_of_its_file(service: PlayedService, s
 
 
 class Stranger(BaseHTTPRequestHandler):
-    """Some other web server."""
+    """A web server that is not the service."""
 
     def do_GET(self) -> None:
         self.send_response(200 if self.path.endswith("/user") else 500)

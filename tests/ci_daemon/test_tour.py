@@ -1,4 +1,4 @@
-"""`make run`, word for word: a service of one's own, the example built on real VMs, and again."""
+"""`make run`: it serves, builds the example on real VMs, and can be run again."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_a_job_that_never_had_a_vm_has_a_span_where_it_waited_for_one(world: Wor
 
 
 class Reluctant:
-    """A collector that takes traces when it is told to."""
+    """A collector that takes traces only if told to."""
 
     def __init__(self) -> None:
         self.takes = True

@@ -1,4 +1,4 @@
-"""`--watch`: in place on a terminal, one after the other elsewhere, and a clean end."""
+"""`--watch`: it redraws in place on a terminal, appends elsewhere, and ends cleanly."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def without_code(text: str) -> str:
 
 
 def code_spans(text: str) -> list[str]:
-    """Return what stands between backticks, each on one line."""
+    """Return the texts between backticks, each on one line."""
     return [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", without_code(text))]
 
 
@@ -59,7 +59,7 @@ def links(text: str) -> list[str]:
 
 
 def command_lines(text: str) -> Iterator[str]:
-    """Yield the arguments of every ``ci-daemon`` that a page calls; "" for one named in passing."""
+    """Yield the arguments of each ``ci-daemon`` on a page; "" if it is only named."""
     for code in (*code_spans(text), *code_lines(text)):
         for part in re.split(r"&& ", code):
             if called := COMMAND.match(part.strip()):
@@ -67,7 +67,7 @@ def command_lines(text: str) -> Iterator[str]:
 
 
 def misuse(arguments: str) -> str | None:
-    """Return what click has against a command line: an unknown command or option, or an argument too many."""
+    """Return click's error for a command line: an unknown command or option, or an excess argument."""
     words = list(takewhile(lambda word: word != "--", (word.strip("[]") for word in shlex.split(arguments))))
     command: click.Command = click.Group(
         "ci-daemon", commands=Catalog(), params=[click.Option(["--state-dir"]), click.Option(["--json"], is_flag=True)]
@@ -127,7 +127,7 @@ def test_command_lines_are_found():
 def test_make_targets_exist(page: Path):
     targets = set(re.findall(r"^([a-z-]+):", (CHECKOUT / "Makefile").read_text(), re.MULTILINE))
     text = page.read_text()
-    # Pipelines call the make of the project that they build.
+    # In a pipeline, make belongs to the project that is built.
     if page.name != "pipelines.md":
         called = [code.split("#")[0] for code in (*code_spans(text), *code_lines(text)) if code.startswith("make ")]
         assert {target for code in called for target in code.split()[1:]} <= targets
@@ -150,7 +150,7 @@ def test_settings_exist(page: Path):
 
 
 def test_endpoints_exist():
-    """Paths of the table are below an organization; others stand in the text."""
+    """The paths of the table are below an organization; the text has the others."""
     text = (CHECKOUT / "docs" / "api.md").read_text()
     routes = {(method.upper(), path) for path, methods in conformity().document["paths"].items() for method in methods}
     rows = re.findall(r"^\| ([A-Z, ]+) \| ([^|]+) \|", text, re.MULTILINE)
