@@ -1,4 +1,4 @@
-"""Machines for the tests that need a whole one (`make test-system`)."""
+"""Machines for tests of the whole system (`make test-system`)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from tests.system.machine import Machine
 
 @pytest.fixture
 def machine() -> Iterator[Machine]:
-    """A fresh Debian, switched on."""
+    """A new Debian machine that has booted."""
     with Machine() as made:
         yield made

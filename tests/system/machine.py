@@ -1,4 +1,4 @@
-"""A machine of its own for a test: a Debian whose PID 1 is systemd, in namespaces of this host, thrown away."""
+"""A throwaway machine for a test: a Debian with systemd as PID 1, in namespaces of this host."""
 
 from __future__ import annotations
 
@@ -68,9 +68,10 @@ exec env -i container=tests PATH="$PATH" /sbin/init
 
 
 class Machine:
-    """A Debian of its own, as a context: its processes, mounts, groups and files are gone when the context is left.
+    """A Debian machine, as a context manager.
 
-    What the test leaves in it survives ``reboot``; nothing survives the context. Needs root.
+    Leaving the context removes its processes, mounts, control groups and files. Its files survive ``reboot``.
+    Needs root.
     """
 
     def __init__(self) -> None:
@@ -98,13 +99,13 @@ class Machine:
 
     @property
     def pid(self) -> int:
-        """The machine's PID 1, by this host's count."""
+        """The machine's PID 1, as numbered by this host."""
         assert self._init, "the machine is off"
         children = Path(f"/proc/{self._init.pid}/task/{self._init.pid}/children").read_text().split()
         return int(children[0])
 
     def boot(self) -> None:
-        """Turn it on and wait until systemd has started all that it starts."""
+        """Switch it on, and wait until systemd has finished its start."""
         groups = list(self._groups())
         for group in groups:
             group.mkdir(exist_ok=True)
@@ -127,7 +128,10 @@ class Machine:
     def run(
         self, command: str, *, check: bool = True, seconds: float = 300, stdin: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        """Run a line of shell as root of the machine and return what it printed."""
+        """Run a shell command as the machine's root, and return its output and exit code.
+
+        Raises AssertionError if ``check`` is set and the command fails.
+        """
         joining = "".join(f"echo $$ >{group}/cgroup.procs; " for group in self._groups())
         inside = ["nsenter", "--target", str(self.pid), *_NAMESPACES, "--", "sh", "-c", command]
         done = subprocess.run(
@@ -143,7 +147,7 @@ class Machine:
         subprocess.run(["cp", "-a", source, self.root / target.lstrip("/")], check=True)
 
     def put_checkout(self, target: str, commit: str = "") -> None:
-        """Copy this checkout's files into a folder of the machine, or those of one of its commits."""
+        """Copy this checkout's files, or those of one of its commits, into a new folder of the machine."""
         into = self.root / target.lstrip("/")
         into.mkdir(parents=True)
         files = (
@@ -154,33 +158,33 @@ class Machine:
         subprocess.run(["sh", "-c", f"{files} | tar -x -C {into}"], cwd=template.CHECKOUT, check=True)
 
     def write(self, path: str, text: str) -> None:
-        """Write a file of the machine, with its folders."""
+        """Write a file of the machine, and make its folders."""
         file = self.root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
     def journal(self, *matches: str) -> str:
-        """Return the messages of the machine's journal, since it was made, for which all the matches hold."""
+        """Return the messages of the machine's whole journal that have all the matches."""
         return self.run(f"journalctl --no-pager -o cat {shlex.join(matches)}").stdout
 
     def reboot(self) -> None:
-        """Restart it in good order, as its owner does."""
+        """Reboot it cleanly, as its owner does."""
         self._leave("reboot", signal.SIGHUP)
         self.boot()
 
     def poweroff(self) -> None:
-        """Turn it off in good order."""
+        """Shut it down cleanly."""
         self._leave("poweroff", signal.SIGINT)
 
     def cut_power(self) -> None:
-        """Turn it off with no word of warning."""
+        """Switch it off without warning."""
         if self._init is not None:
             with suppress(ProcessLookupError, IndexError, FileNotFoundError):
                 os.kill(self.pid, signal.SIGKILL)
             self._off()
 
     def close(self) -> None:
-        """Turn it off and leave nothing of it."""
+        """Switch it off, and remove everything of it."""
         self.cut_power()
         shutil.rmtree(self.root)
         self.root.with_name(f"{self.root.name}.console").unlink(missing_ok=True)
@@ -221,7 +225,7 @@ class Machine:
         return self.root.with_name(f"{self.root.name}.console").read_text(errors="replace")[-3000:]
 
     def _groups(self) -> Iterator[Path]:
-        """Name the machine's own control group in each hierarchy of this host that it has a part of."""
+        """Yield the machine's control group in each of this host's hierarchies that it uses."""
         unified = next(Path(folder) for folder in _UNIFIED if Path(folder, "cgroup.controllers").exists())
         yield unified / self.root.name
         for name in _CONTROLLERS:
@@ -230,7 +234,7 @@ class Machine:
 
 
 def _remove_abandoned() -> None:
-    """Remove what is left of machines whose test was killed: nobody holds them any more."""
+    """Remove the remains of machines whose test was killed, which left their lock free."""
     for root in template.FOLDER.glob("machine-*"):
         with suppress(OSError):
             descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
@@ -243,7 +247,7 @@ def _remove_abandoned() -> None:
 
 
 def _remove_group(top: Path, seconds: float = 10.0) -> None:
-    """Remove a control group with all below it, whose processes are dying or dead."""
+    """Remove a control group and all below it, whose processes are dying or dead."""
     deadline = time.monotonic() + seconds
     while top.exists():
         for folder, _, _ in os.walk(top, topdown=False):

@@ -1,4 +1,4 @@
-"""The service on a machine, and a build on it, as its owner meets them from a shell there."""
+"""The service on a machine, and a build on it, used from a shell there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Build", "Service"]
 
 @dataclass
 class Build:
-    """A build of one job on the service of a machine."""
+    """A build of one job on a machine's service."""
 
     service: Service
     number: int
@@ -47,7 +47,7 @@ class Build:
 
 @dataclass
 class Service:
-    """The installed service, as its owner meets it from a shell of the machine."""
+    """The installed service, used from a shell of the machine."""
 
     machine: Machine
     url: str
@@ -56,7 +56,7 @@ class Service:
 
     @classmethod
     def installed_on(cls, machine: Machine) -> Self:
-        """Install this checkout onto a machine, with a pipeline ``demo`` of the owner's."""
+        """Install this checkout on a machine, with a pipeline ``demo`` of its owner."""
         machine.put_checkout("/srv/ci-daemon")
         done = machine.run("/srv/ci-daemon/install.sh --owner ada@example.org --json", seconds=900)
         said = json.loads(done.stdout)

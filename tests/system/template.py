@@ -1,6 +1,6 @@
-"""What every machine of these tests starts from: a Debian with systemd, and the wheels that an installation needs.
+"""Templates for the machines: a Debian with systemd, and the wheels that an installation needs.
 
-Both are made once, below ``.run/machines``, and made anew where what they are made of has changed.
+Both are made once, below ``.run/machines``, and made again when their recipe has changed.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _OF_REAL_HARDWARE = (
     "systemd-udevd.service", "systemd-udev-trigger.service", "sys-kernel-config.mount", "sys-kernel-debug.mount",
     "sys-kernel-tracing.mount", "dev-hugepages.mount",
 )  # fmt: skip
-"""Units that would reach through to the host, whose kernel and devices the machine shares."""
+"""Units that would affect the host, whose kernel and devices the machine shares."""
 
 
 def debian() -> Path:
-    """Return the root of a Debian that systemd boots."""
+    """Return the root folder of a Debian that systemd can boot."""
     recipe = [*_PACKAGES, *_OF_REAL_HARDWARE, *apt_options(), *local_certificates()]
     return _made("debian", recipe, _bootstrap)
 
 
 def wheels() -> Path:
-    """Return a folder of all that `pip install` of this checkout asks for, so that machines need no package index."""
+    """Return a folder with the wheels of this checkout's requirements; machines need no package index."""
     setup = ConfigParser(interpolation=None)
     setup.read(CHECKOUT / "setup.cfg", encoding="utf-8")
     recipe = [setup["options"]["install_requires"], (CHECKOUT / "pyproject.toml").read_text()]

@@ -1,6 +1,6 @@
-"""A service that moves: backed up on one machine while a build runs, restored and installed on another one.
+"""Moving a service: backed up on one machine during a build, restored and installed on another.
 
-Each test goes on where the one before ended.
+Each test continues where the one before ended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RUNNING = "echo begun; sleep 30; echo done"
 
 @dataclass
 class Saved:
-    """What the first machine had when its backup was taken."""
+    """The first machine's state when its backup was taken."""
 
     passed: Build
     log: list[str]
@@ -34,7 +34,7 @@ class Saved:
 
 @pytest.fixture(scope="module")
 def other() -> Iterator[Machine]:
-    """A machine on which the ids of the first one belong to somebody else."""
+    """A machine on which the ids of the first one's service belong to other users."""
     with Machine() as made:
         made.put_checkout("/srv/ci-daemon")
         made.run("useradd --create-home carl; useradd --system mallory")
@@ -43,7 +43,7 @@ def other() -> Iterator[Machine]:
 
 @pytest.fixture(scope="module")
 def saved(other: Machine) -> Saved:
-    """Take a backup on one machine, which then breaks, and bring the file to the other one."""
+    """Take a backup on one machine, copy the file to the other one, and destroy the first."""
     with Machine() as machine:
         service = Service.installed_on(machine)
         passed = service.build("echo kept")
@@ -73,7 +73,7 @@ def test_it_is_restored_by_a_program_out_of_pip_before_anything_is_installed(oth
 
 @pytest.fixture(scope="module")
 def moved(other: Machine, saved: Saved) -> Service:
-    """The service on the other machine, of whose owner it knows all, so that nobody is asked who that is."""
+    """The service on the other machine; the backup has its owner, so the installation asks for none."""
     installed: dict[str, Any] = json.loads(other.run("/root/venv/bin/ci-daemon install --json", seconds=900).stdout)
     assert installed["owner"] is None
     return replace(saved.running.service, machine=other, url=installed["url"])

@@ -1,6 +1,6 @@
-"""The service on a whole machine as its owner puts it there, brings it up to date, goes back and takes it off.
+"""The service on a whole machine: installed, upgraded, rolled back and uninstalled.
 
-Each test goes on where the one before ended.
+Each test continues where the one before ended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def machine() -> Iterator[Machine]:
 
 @pytest.fixture(scope="module")
 def installed(machine: Machine) -> dict[str, Any]:
-    """What the first installation said: by a hostile umask, in an environment of the caller's own."""
+    """The answer of the first installation, run with a hostile umask and environment."""
     done = machine.run(
         f"umask 077; cd /root; HOME=/nowhere PIP_USER=1 PYTHONPATH=/nowhere {OLDER}/install.sh"
         " --owner ada@example.org --json",
@@ -45,7 +45,7 @@ def installed(machine: Machine) -> dict[str, Any]:
 
 
 def as_carl(machine: Machine, installed: dict[str, Any], command: str) -> str:
-    """Run a line of shell as an ordinary user of the machine who was given the key."""
+    """Run a shell command as an ordinary user of the machine, with the owner's API key."""
     access = f"CI_DAEMON_URL={installed['url']} CI_DAEMON_TOKEN={installed['owner']['token']}"
     return machine.run(f"su carl -c {shlex.quote(f'cd; export {access}; {command}')}").stdout
 

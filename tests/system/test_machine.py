@@ -1,4 +1,4 @@
-"""The machines of these tests are what they say: systemd at work, the outside in reach, nothing left behind."""
+"""The machines themselves: systemd works, the network is reachable, and nothing is left behind."""
 
 from __future__ import annotations
 

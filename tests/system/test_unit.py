@@ -1,6 +1,6 @@
-"""The service in systemd's hands: confined, with its VMs beside it, restarted, rebooted, watched and told things.
+"""The service under systemd: confined, with VMs in another unit, restarted, rebooted and watched.
 
-Each test goes on with the machine of the one before.
+Each test continues with the machine of the one before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TICKING = f"for tick in $(seq {TICKS}); do echo tick $tick; sleep 0.25; done"
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
     with Machine() as machine:
-        # The kernel of these machines has its controllers in version 1: who the service runs as may make groups there.
+        # These machines have version 1 controllers, in which the service's user must be allowed to make groups.
         machine.run("useradd --system --home-dir /var/lib/ci-daemon --shell /usr/sbin/nologin ci-daemon")
         machine.write(
             "/etc/systemd/system/groups.service",
