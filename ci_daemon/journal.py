@@ -76,7 +76,7 @@ class LineFormatter(logging.Formatter):
 
 
 class JournalHandler(logging.Handler):
-    """Sends each record to the journal, its level as priority and its pairs as fields such as ``CI_BUILD``."""
+    """Sends records to the journal: the level as priority, the pairs as fields such as ``CI_BUILD``."""
 
     def __init__(self, journal: Journal) -> None:
         super().__init__()

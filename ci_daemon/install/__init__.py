@@ -1,4 +1,4 @@
-"""Put the service onto a host, bring it up to date, go back, and take it off again.
+"""Install the service on a host, upgrade it, roll it back, and uninstall it.
 
 A release is a virtual environment; the unit and the command follow one link, ``current``.
 """

@@ -28,12 +28,15 @@ class _Range:
 
 
 def ids(host: Host) -> tuple[int, int]:
-    """Return the numbers of the user and of its group; -1, which is nobody's, for what is not there."""
+    """Return the ids of the user and of its group; -1, which no account has, for a missing one."""
     return int(_id_of(host, "passwd") or -1), int(_id_of(host, "group") or -1)
 
 
 def lacking(host: Host) -> str | None:
-    """Say what there is not yet of user, group and sub-ids. Raises InstallError where others have the same ids."""
+    """Return a text that names what is missing of user, group and sub-ids; None if nothing is.
+
+    Raises InstallError if another account has some of the same sub-ids.
+    """
     wanted = []
     if _id_of(host, "passwd") is None or _id_of(host, "group") is None:
         wanted.append(f"the system user {USER}")
@@ -47,7 +50,7 @@ def lacking(host: Host) -> str | None:
 
 
 def make(host: Host) -> None:
-    """Make what is lacking. Raises InstallError."""
+    """Create what is missing. Raises InstallError."""
     if _id_of(host, "group") is None:
         host.run("groupadd", "--system", USER)
     if _id_of(host, "passwd") is None:
@@ -60,13 +63,13 @@ def make(host: Host) -> None:
 
 
 def _own(host: Host, name: str) -> _Range | None:
-    """Return the user's range that VMs get: the first that is large enough."""
+    """Return the user's range that VMs use: the first that is large enough."""
     owners = {USER, _id_of(host, "passwd")}
     return next((each for each in _ranges(host, name) if each.owner in owners and each.end - each.start >= _IDS), None)
 
 
 def _free(host: Host) -> int:
-    """Return where ids begin that nobody has, neither as sub-ids nor as a user or group of the host."""
+    """Return the start of a free range: neither sub-ids of others nor users or groups of the host."""
     taken = [*_ranges(host, "subuid"), *_ranges(host, "subgid"), *_people(host)]
     start = _FIRST
     while met := [each for each in taken if each.meets(start, start + _IDS)]:

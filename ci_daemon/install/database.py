@@ -1,4 +1,4 @@
-"""The database when releases change: kept as the old one left it, and put back where the old one returns."""
+"""Copies of the database: kept when a release is replaced, put back when it returns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["is_too_new_for", "keep_for", "put_back_of"]
 
 
 def is_too_new_for(host: Host, release: Release) -> bool:
-    """Whether the database is past what a release knows."""
+    """Tell whether the database's schema is newer than the newest that a release knows."""
     if not host.database.exists():
         return False
     with frozen(host.state) as database:
@@ -29,7 +29,10 @@ def is_too_new_for(host: Host, release: Release) -> bool:
 
 
 def keep_for(host: Host, release: Release) -> None:
-    """Keep the database as a release leaves it, in a file of its own that only root reads, whole or not at all."""
+    """Copy the database that a release leaves into the release's folder.
+
+    Only root can read the copy. It appears complete or not at all.
+    """
     part = release.database.with_suffix(".part")
     part.unlink(missing_ok=True)
     with _new_file(part), frozen(host.state) as database:
@@ -38,7 +41,7 @@ def keep_for(host: Host, release: Release) -> None:
 
 
 def put_back_of(host: Host, release: Release) -> None:
-    """Replace the database, which nobody uses, by what a release left; what was kept stays."""
+    """Replace the database, which must not be in use, by a release's copy; the copy stays."""
     arriving = host.database.with_suffix(".arriving")
     arriving.unlink(missing_ok=True)
     with _new_file(arriving) as into, release.database.open("rb") as kept:
@@ -51,9 +54,9 @@ def put_back_of(host: Host, release: Release) -> None:
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[IO[bytes]]:
-    """Make a file that only its owner reads, and see it on the disk in the end.
+    """Create a file that only its owner can read, and sync it to the disk at the end.
 
-    Where others may write its folder, nobody's link is followed.
+    No link is followed, because others may be able to write to its folder.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:

@@ -1,4 +1,4 @@
-"""The host that is installed onto: where everything goes on it, and how programs run there."""
+"""The target host: the paths of an installation, and the programs that it runs."""
 
 from __future__ import annotations
 
@@ -16,44 +16,47 @@ if TYPE_CHECKING:
 __all__ = ["SERVICE", "USER", "Host", "InstallError", "environment"]
 
 USER = "ci-daemon"
-"""The system user, and its group, that the service runs as."""
+"""The system user and group of the service."""
 
 SERVICE = "ci-daemon.service"
 
 _MISLEADING = ("CI_DAEMON_", "PYTHON", "PIP_PREFIX", "PIP_ROOT", "PIP_TARGET", "PIP_USER", "VIRTUAL_ENV")
-"""What the caller's environment may hold for a daemon, a Python or a pip of the caller's own."""
+"""Prefixes of variables that are meant for the caller's own daemon, Python or pip."""
 
 _LINES_TOLD = 5
 
 
 class InstallError(Exception):
-    """The installation cannot go on; the message is a sentence that says what to do. The same command goes on later."""
+    """The installation cannot continue; the message says what to do.
+
+    Running the same command again resumes it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host by its root folder, which is another than ``/`` only where nobody boots from it."""
+    """A host by its root folder, which is not ``/`` only for a tree that no machine boots from."""
 
     root: Path = Path("/")
 
     @property
     def opt(self) -> Path:
-        """What the service is made of: releases, each a virtual environment, and which is current."""
+        """The folder of the releases, each a virtual environment, and of the link to the current one."""
         return self.root / "opt/ci-daemon"
 
     @property
     def lock(self) -> Path:
-        """Held by the installation that is at work."""
+        """The lock file of a running installation."""
         return self.root / "run/ci-daemon-install.lock"
 
     @property
     def command(self) -> Path:
-        """The command of the current release, for everybody."""
+        """The command of the current release, on everyone's PATH."""
         return self.root / "usr/local/bin/ci-daemon"
 
     @property
     def configuration(self) -> Path:
-        """The owner's configuration."""
+        """The owner's configuration file."""
         return self.root / "etc/ci-daemon/ci-daemon.toml"
 
     @property
@@ -68,17 +71,17 @@ class Host:
 
     @property
     def units(self) -> Path:
-        """Where units of software that no package brought belong; the owner's own, in /etc, win over them."""
+        """The folder for units of locally installed software; units in /etc take precedence."""
         return self.root / "usr/local/lib/systemd/system"
 
     def run(self, *argv: str | Path) -> str:
-        """Run a program as root and return what it printed on stdout. Raises InstallError."""
+        """Run a program as root and return its stdout. Raises InstallError."""
         return self._run([*map(str, argv)], environment())
 
     def ask(self, command: Path, *arguments: str, allowed: Collection[int] = (0,)) -> Any:  # noqa: ANN401 - JSON
-        """Run a `ci-daemon` on the state directory as the service's user, and return its document.
+        """Run a `ci-daemon` on the state directory as the service's user, and return its JSON document.
 
-        Raises InstallError where it ends with another exit code than the allowed ones, or with no document.
+        Raises InstallError if its exit code is not allowed, or if it fails without a document.
         """
         become = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--init-groups", "--"]
         argv = [*become, str(command), "--state-dir", str(self.state), "--json", *arguments]
@@ -99,6 +102,6 @@ class Host:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment for programs: the caller's, without what is meant for others, and with root's folders."""
+    """Return the environment for programs: the caller's with root's PATH, less misleading variables."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_MISLEADING)}
     return kept | {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}

@@ -1,4 +1,4 @@
-"""What the service needs of the host and of the network: what `ci-daemon doctor` mends, and the default image."""
+"""The requirements of the service: the host as `ci-daemon doctor` mends it, and the default image."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
 __all__ = ["image_lacking", "lacking", "make", "make_image"]
 
 _MENDED = {"uidmap", "network", "mmdebstrap", "git", "namespaces", "tun"}
-"""The doctor's findings about the host alone."""
+"""The doctor's checks of the host alone."""
 
 _LACKING = 1
-"""How `doctor` ends where something needed is lacking."""
+"""The exit code of `doctor` if a needed check fails."""
 
 
 def lacking(host: Host, release: Release) -> str | None:
-    """Say which commands would mend what the host lacks."""
+    """Return a text that names the commands that would mend the host; None if it needs none."""
     needed = commands(_mendable(host, release))
     return f"run {' and '.join(f'`{each}`' for each in needed)}" if needed else None
 
 
 def make(host: Host, release: Release) -> None:
-    """Mend it. Raises InstallError where the packages cannot be had."""
+    """Run those commands. Raises InstallError if one fails, such as an unreachable package mirror."""
     for done in mend(_mendable(host, release)):
         if done.fault is not None:
             raise InstallError(f"`{done.command}` failed: {done.fault}")
 
 
 def image_lacking(host: Host, release: Release) -> str | None:
-    """Say that the default image is not there."""
+    """Return a text if the default image is missing, else None."""
     there = all(each["ok"] for each in _findings(host, release) if each["name"] == "image")
     return None if there else "build the default image, from which VMs start (a minute)"
 

@@ -1,4 +1,4 @@
-"""Releases: each a virtual environment of its own below ``releases``, one of them pointed to by ``current``."""
+"""Releases: virtual environments below ``releases``; the link ``current`` points to one of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OWN = "ci-daemon"
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A release that is whole: it bears the note of what it was made from."""
+    """A complete release: it has the file that names its source."""
 
     path: Path
 
@@ -44,7 +44,7 @@ class Release:
 
     @property
     def database(self) -> Path:
-        """The database as this release left it to the one after it; not there before."""
+        """The copy of the database from when this release was last replaced; missing if it never was."""
         return self.path / "ci-daemon.sqlite3"
 
     @property
@@ -54,12 +54,12 @@ class Release:
 
     @property
     def schema(self) -> int:
-        """The newest schema of the database that it knows."""
+        """The number of the newest database schema that it knows."""
         steps = self._packages().glob("storage/migrations/[0-9]*.sql")
         return max(int(step.name.partition("_")[0]) for step in steps)
 
     def contents(self) -> frozenset[tuple[str, str]]:
-        """Return what it consists of: of the service each file with its digest, of all else the versions."""
+        """Return its contents: the service's files with their digests, and the versions of all packages."""
         found = list(self._distributions())
         files = next(each.files or [] for each in found if each.name == _OWN)
         return frozenset(
@@ -75,13 +75,13 @@ class Release:
 
 
 def current(host: Host) -> Release | None:
-    """Return the release that the service starts from, if there is one."""
+    """Return the release that the service starts from, None if there is none."""
     path = host.opt / "current"
     return Release(path.resolve()) if (path / ORIGIN).exists() else None
 
 
 def other(host: Host) -> Release | None:
-    """Return the release that `--rollback` goes to: of those that served and were left, the one left last."""
+    """Return the release that `--rollback` goes to: the one that was replaced last; None without one."""
     now = current(host)
     left = (Release(path.resolve()) for path in host.opt.glob("releases/*") if (path / ORIGIN).exists())
     served = [each for each in left if each != now and each.database.exists()]
@@ -89,9 +89,9 @@ def other(host: Host) -> Release | None:
 
 
 def make(host: Host, source: str) -> Release:
-    """Make a release from a source; where it comes out as the current one, return that and keep no other.
+    """Make a release from a source; if it equals the current one, return that one instead.
 
-    What is left of releases that were not finished, or did not start, goes first. Raises InstallError.
+    Unfinished releases, and those that did not start, are removed first. Raises InstallError.
     """
     _require_python_for_all(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
     for failed in beside(host, [each for each in (current(host), other(host)) if each is not None]):
@@ -114,7 +114,7 @@ def make(host: Host, source: str) -> Release:
 
 
 def point_to(host: Host, release: Release) -> None:
-    """Make a release the current one, at one instant."""
+    """Make a release the current one, atomically."""
     link = host.opt / "current.new"
     link.unlink(missing_ok=True)
     link.symlink_to(release.path.relative_to(host.opt.resolve()))
@@ -122,18 +122,18 @@ def point_to(host: Host, release: Release) -> None:
 
 
 def beside(host: Host, kept: Collection[Release]) -> list[Path]:
-    """Return the folders of all releases but these, also of such as were never finished."""
+    """Return the folders of all other releases, including unfinished ones."""
     paths = {each.path for each in kept}
     return [path for path in sorted(host.opt.glob("releases/*")) if path.resolve() not in paths]
 
 
 def _is_content(file: str) -> bool:
-    """Whether a file of a release tells it from others: what bears the release's own path does not."""
+    """Tell whether a file counts when releases are compared: those that contain the release's path do not."""
     return "/bin/" not in file and not file.endswith("direct_url.json")
 
 
 def _require_python_for_all(python: Path) -> None:
-    """Refuse a Python in somebody's home: the service's user could not start it. Raises InstallError."""
+    """Refuse a Python that the service's user could not run, as in a home directory. Raises InstallError."""
     closed = next((each for each in (python, *python.parents) if not each.stat().st_mode & stat.S_IXOTH), None)
     if closed is not None:
         raise InstallError(

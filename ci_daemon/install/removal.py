@@ -1,4 +1,4 @@
-"""Taking the service off a host; its data only where the owner says so."""
+"""Remove the service from a host, and its data only on request."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["remove_data", "remove_service", "service_files"]
 
 
 def service_files(host: Host) -> list[Path]:
-    """Return what of the service, and not of the owner, is on the host."""
+    """Return the files and folders of the service on the host, without the owner's data."""
     found = [host.opt, host.command, *sorted(host.units.glob("ci-daemon*"))]
     return [each for each in found if each.exists() or each.is_symlink()]
 
 
 def remove_service(host: Host) -> None:
-    """End the service with every VM, and remove its program. Users, builds and the configuration stay.
+    """Stop the service and all VMs, and remove the program. Users, builds and the configuration stay.
 
     Raises InstallError.
     """
@@ -38,7 +38,7 @@ def remove_service(host: Host) -> None:
 
 
 def remove_data(host: Host) -> None:
-    """Remove the state directory, the configuration and the user, with its sub-ids. Nothing brings them back."""
+    """Remove the state directory, the configuration and the user with its sub-ids, for good."""
     for folder in (host.state, host.configuration.parent):
         if folder.exists():
             shutil.rmtree(folder.resolve())

@@ -1,4 +1,4 @@
-"""What a release is made from: a checkout, or whatever else pip takes."""
+"""The source of a release: a checkout, or any requirement that pip accepts."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["ORIGIN", "for_pip", "of_this_program", "requirement", "resolved"]
 
 ORIGIN = "origin"
-"""The file of a release that names what it was made from."""
+"""The name of the file in a release that names its source."""
 
 _NOT_SOURCE = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info", "node_modules")
 
 
 def of_this_program() -> str:
-    """Return what the running `ci-daemon` was installed from: its release's note of it, else pip's (PEP 610)."""
+    """Return the source of the running `ci-daemon`: from its release's file, else from pip (PEP 610)."""
     note = Path(sys.prefix, ORIGIN)
     if note.exists():
         return note.read_text(encoding="utf-8").strip()
@@ -35,7 +35,7 @@ def of_this_program() -> str:
 
 
 def requirement(direct_url: str | None, version: str) -> str:
-    """Return what to give to pip, so that it installs the same again."""
+    """Return the requirement with which pip installs the same again."""
     if direct_url is None:
         return f"ci-daemon=={version}"
     origin = json.loads(direct_url)
@@ -46,7 +46,7 @@ def requirement(direct_url: str | None, version: str) -> str:
 
 
 def resolved(given: str) -> str:
-    """Return a source as it holds in every folder: paths absolute, all else as it is. Raises InstallError."""
+    """Return a source that is valid in every folder: paths become absolute. Raises InstallError."""
     path = Path(given).expanduser()
     if path.is_dir() and not ((path / "setup.cfg").exists() and (path / "ci_daemon").is_dir()):
         raise InstallError(f"{path} is no checkout of ci-daemon: give --from the folder that holds its setup.cfg")
@@ -59,9 +59,9 @@ def resolved(given: str) -> str:
 
 @contextmanager
 def for_pip(source: str) -> Iterator[str]:
-    """Yield what to give to pip: of a checkout a copy of its sources alone.
+    """Yield the argument for pip: for a checkout, a copy of only its sources.
 
-    What earlier builds left in the checkout would go into the release, and what this one leaves would be root's.
+    In the checkout itself, files of earlier builds would go into the release, and this build's files would be root's.
     """
     if not Path(source).is_dir():
         yield source

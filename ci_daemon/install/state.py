@@ -1,4 +1,4 @@
-"""What is the owner's and outlives every release: the configuration and the state directory."""
+"""The configuration and the state directory, which outlive every release."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _OTHERS_IDS = {"images", "sandbox"}
-"""Folders of the state directory in which files belong to sub-ids."""
+"""Folders of the state directory whose files belong to sub-ids."""
 
 
 def settings(host: Host) -> config.Config:
@@ -33,7 +33,7 @@ def settings(host: Host) -> config.Config:
 
 
 def configuration_lacking(host: Host) -> str | None:
-    """Say that there is no configuration, or none that the service may read."""
+    """Return a text if the configuration is missing or the service cannot read it, else None."""
     try:
         there = host.configuration.stat()
     except FileNotFoundError:
@@ -42,7 +42,10 @@ def configuration_lacking(host: Host) -> str | None:
 
 
 def make_configuration(host: Host) -> None:
-    """Write the configuration where there is none; what it says is the owner's, and may hold a password."""
+    """Write the default configuration if there is none, and let only the service's group read it.
+
+    An existing file keeps its contents, which may include a password.
+    """
     host.configuration.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     if not host.configuration.exists():
         arriving = host.configuration.with_suffix(".new")
@@ -54,17 +57,17 @@ def make_configuration(host: Host) -> None:
 
 
 def directory_lacking(host: Host) -> str | None:
-    """Say what the state directory lacks: itself, or its owner, as after `ci-daemon restore`."""
+    """Return a text if the state directory is missing or root's, as after a restore; else None."""
     if not host.database.exists():
         return f"make the state directory {host.state}"
     return f"give {host.state} to {USER}" if _is_roots(host.state) else None
 
 
 def make_directory(host: Host, release: Release) -> None:
-    """Make the state directory, the service's alone."""
+    """Make the state directory, accessible to the service's user only."""
     host.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     if _is_roots(host.state):
-        # While it is root's nobody else reaches into it, so nothing below it can be exchanged for something of root's.
+        # While root owns it nobody else can enter it, so no file below can be replaced by a link to one of root's.
         host.state.chmod(0o700)
         uid, gid = account.ids(host)
         for path in _all_of(host.state.resolve()):
@@ -77,7 +80,7 @@ def _is_roots(folder: Path) -> bool:
 
 
 def _all_of(folder: Path) -> Iterator[Path]:
-    """Yield a folder last and what is below it before, but for what belongs to sub-ids."""
+    """Yield everything below a folder, except what belongs to sub-ids, and the folder last."""
     for inside, folders, files in os.walk(folder):
         if inside == str(folder):
             folders[:] = sorted(set(folders) - _OTHERS_IDS)

@@ -1,4 +1,4 @@
-"""The installation, step by step: what a release does to a host so that the service runs on it."""
+"""The steps of an installation, each a check and the action that satisfies it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["Done", "Step", "carry_out", "outlook", "steps"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that is to be so: ``lacking`` says in words what to do, None where it is so; ``make`` does that.
+    """A condition of the host: ``lacking`` says what to do, None if it is met; ``make`` does that.
 
-    Both may raise InstallError. Who was interrupted anywhere begins again with the first step.
+    Both may raise InstallError. After an interruption an installation starts again with the first step.
     """
 
     name: str
@@ -32,14 +32,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of a step: ``did`` says what was done, None where all was so already."""
+    """The result of a step: ``did`` says what was done, None if nothing was needed."""
 
     name: str
     did: str | None
 
 
 def steps(host: Host, wanted: Release) -> list[Step]:
-    """Return what makes the service run as a release, in order. The service runs on until the step that is its own."""
+    """Return the steps, in order, after which the service runs as a release.
+
+    Until the step ``service`` the service that is there runs on.
+    """
     before = release.current(host)
     return [
         Step("user", partial(account.lacking, host), partial(account.make, host)),
@@ -54,7 +57,7 @@ def steps(host: Host, wanted: Release) -> list[Step]:
 
 
 def carry_out(planned: Sequence[Step]) -> Iterator[Done]:
-    """Do what is lacking, and yield each step as it is done."""
+    """Carry out the steps that are needed, and yield each result."""
     for step in planned:
         lack = step.lacking()
         if lack is not None:
@@ -63,7 +66,10 @@ def carry_out(planned: Sequence[Step]) -> Iterator[Done]:
 
 
 def outlook(host: Host, origin: str) -> list[str]:
-    """Return what an installation would do, as far as that can be known before its release is made. Changes nothing."""
+    """Return what an installation would do, as far as that is known before its release is made.
+
+    Changes nothing.
+    """
     now = release.current(host)
     if now is None:
         found = [account.lacking(host), state.configuration_lacking(host), state.directory_lacking(host)]
@@ -85,7 +91,7 @@ def _link_command(host: Host) -> None:
 
 
 def _kept(host: Host, wanted: Release, before: Release | None) -> list[Release]:
-    """Return the release that runs and the one to go back to."""
+    """Return the wanted release and the one to roll back to."""
     earlier = release.other(host) if before in {None, wanted} else before
     return [each for each in (wanted, earlier) if each is not None]
 

@@ -1,4 +1,4 @@
-"""From one release to another and back: the service stops, its VMs run on, and the next one takes them over."""
+"""Switch between releases: the service stops, its VMs run on, and the next release takes them over."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FAILED = (InstallError, KeyboardInterrupt, OSError)
 
 
 def lacking(host: Host, wanted: Release) -> str | None:
-    """Say what keeps the service from running as this release."""
+    """Return a text that says what to do to run the service as a release; None if it does."""
     now = release.current(host)
     if now is None:
         return f"start {wanted}"
@@ -32,9 +32,9 @@ def lacking(host: Host, wanted: Release) -> str | None:
 
 
 def to(host: Host, wanted: Release) -> None:
-    """Make the service run as a release, or as the one before it where that fails.
+    """Run the service as a release; if that fails, or is interrupted, return to the previous one.
 
-    Raises InstallError, which says why and what runs. An interrupt comes to the same.
+    Raises InstallError, which says why it failed and which release runs.
     """
     before = release.current(host)
     try:
@@ -51,9 +51,9 @@ def to(host: Host, wanted: Release) -> None:
 
 
 def loses(host: Host, wanted: Release) -> bool:
-    """Whether going back to a release takes its database too, and with that all that was written since.
+    """Tell whether a rollback to a release must put back its copy of the database.
 
-    Raises InstallError where it would and there is none.
+    All that was written since is then lost. Raises InstallError if there is no copy.
     """
     if not database.is_too_new_for(host, wanted):
         return False
@@ -66,9 +66,9 @@ def loses(host: Host, wanted: Release) -> bool:
 
 
 def roll_back(host: Host, wanted: Release) -> None:
-    """Make the service run as an earlier release; where it does not start, as the one that runs.
+    """Run the service as an earlier release; if that fails, return to the one that runs now.
 
-    Raises InstallError, which says why and what runs.
+    Raises InstallError, which says why it failed and which release runs.
     """
     now, takes_database = release.current(host), loses(host, wanted)
     try:
@@ -89,7 +89,7 @@ def roll_back(host: Host, wanted: Release) -> None:
 
 
 def _return(host: Host, wanted: Release) -> None:
-    """Start an earlier release, with the database as it left it where it cannot read today's."""
+    """Start an earlier release, with its copy of the database if it cannot read today's."""
     units.stop(host)
     if loses(host, wanted):
         database.put_back_of(host, wanted)
@@ -103,7 +103,7 @@ def _change(host: Host, before: Release | None, wanted: Release) -> None:
         if before != wanted and host.database.exists():
             database.keep_for(host, before)
     _place(host, wanted)
-    # The schema is brought up to date while nothing serves, so that a step that fails is told as such.
+    # Migrate while nothing serves, so that a failed migration is reported as one.
     host.ask(wanted.command, "init")
     units.start(host)
 
@@ -115,7 +115,7 @@ def _place(host: Host, wanted: Release) -> None:
 
 @contextmanager
 def _nothing_between() -> Iterator[None]:
-    """Let nobody interrupt, nor the programs that are run."""
+    """Ignore signals that would interrupt, here and in the programs that are run."""
     signs = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {each: signal.signal(each, signal.SIG_IGN) for each in signs}
     try:

@@ -1,4 +1,4 @@
-"""The service in systemd's hands."""
+"""The systemd units of the service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAST_LINES = 8
 
 
 def require_systemd(host: Host) -> None:
-    """Raise InstallError where systemd does not run the host."""
+    """Raise InstallError if systemd does not run the host."""
     if not (host.root / "run/systemd/system").is_dir():
         raise InstallError(
             "systemd does not run this host, and the service is a unit of it: without it, make a virtual environment"
@@ -26,7 +26,7 @@ def require_systemd(host: Host) -> None:
 
 
 def refuse_override(host: Host) -> None:
-    """Raise InstallError where a unit of the owner's own is in the place of the releases'."""
+    """Raise InstallError if a unit of the owner's in /etc replaces the release's."""
     own = host.root / "etc/systemd/system" / SERVICE
     if own.exists():
         raise InstallError(
@@ -36,12 +36,12 @@ def refuse_override(host: Host) -> None:
 
 
 def are_of(host: Host, release: Release) -> bool:
-    """Whether the host has the units of a release."""
+    """Tell whether the host has the units of a release."""
     return _texts(host.units) == _texts(release.units)
 
 
 def place(host: Host, release: Release) -> None:
-    """Put a release's units in the place of the ones that are there. Drop-ins in /etc are the owner's, and stay."""
+    """Replace the installed units by a release's and enable the service. Drop-ins in /etc stay."""
     host.units.mkdir(parents=True, exist_ok=True)
     wanted = _texts(release.units)
     if not wanted:
@@ -58,7 +58,7 @@ def place(host: Host, release: Release) -> None:
 
 
 def remove(host: Host) -> None:
-    """Stop the service and all that belongs to it, and take its units away."""
+    """Stop the service and its other units, and remove them."""
     names = sorted(_texts(host.units))
     if names:
         host.run("systemctl", "--quiet", "disable", "--now", *names)
@@ -68,7 +68,7 @@ def remove(host: Host) -> None:
 
 
 def is_active(host: Host) -> bool:
-    """Whether the service runs and has said that it is ready."""
+    """Tell whether the service runs and has reported that it is ready."""
     try:
         host.run("systemctl", "--quiet", "is-active", SERVICE)
     except InstallError:
@@ -77,12 +77,12 @@ def is_active(host: Host) -> bool:
 
 
 def stop(host: Host) -> None:
-    """Stop the service, whose VMs run on, and whatever tries to start it again."""
+    """Stop the service and its automatic restarts; its VMs run on."""
     host.run("systemctl", "stop", SERVICE)
 
 
 def start(host: Host) -> None:
-    """Start the service and return when it answers. Raises InstallError with the end of its log."""
+    """Start the service and wait until it answers. Raises InstallError with the end of its log."""
     try:
         host.run("systemctl", "start", SERVICE)
     except InstallError:

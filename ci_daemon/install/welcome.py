@@ -1,4 +1,4 @@
-"""The first owner: a user with an API key, credit, and nobody before."""
+"""The first user of a new installation: an owner with an API key and credit."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 __all__ = ["CREDIT_CENTS", "Newcomer", "is_needed", "welcome"]
 
 CREDIT_CENTS = 1000
-"""What the first owner's organization gets to begin with, where VMs have a price."""
+"""The first credit of the first owner's organization, granted unless builds are free."""
 
 
 @dataclass(frozen=True, slots=True)
 class Newcomer:
-    """Who will own the first organization."""
+    """The future owner of the first organization."""
 
     email: str
     name: str
 
 
 def is_needed(host: Host, release: Release) -> bool:
-    """Whether nobody uses the service yet."""
+    """Tell whether the service has no organization yet."""
     return not host.ask(release.command, "org", "list")
 
 
 def welcome(host: Host, release: Release, newcomer: Newcomer) -> dict[str, object]:
-    """Make the first owner and return the user's e-mail, organization and API key. Raises InstallError."""
+    """Create the first owner and return the user's e-mail, organization and API key. Raises InstallError."""
     user = host.ask(release.command, "user", "add", newcomer.email, "--name", newcomer.name)
     organization = str(user["personal_org_slug"])
     if not settings(host).billing.free:

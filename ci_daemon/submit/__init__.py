@@ -1,4 +1,4 @@
-"""What `ci-daemon submit` does: pack a tree, post a build, follow it to its end."""
+"""The client behind `ci-daemon submit`: pack a tree, post a build, follow it to its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service as its client sees it: the few calls that submitting and following a build take."""
+"""A client of the API: the calls that submitting and following a build need."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ class ApiError(Exception):
 
     @property
     def passing(self) -> bool:
-        """Whether the same request may do better a moment later."""
+        """True if the same request may succeed later."""
         return self.status in {httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE}
 
 
 class ServiceUnreachable(Exception):
-    """Nobody answers at the address; the message says what to check."""
+    """Nothing answers at the address; the message says what to check."""
 
     passing = True
 
 
 class Client:
-    """Speaks to the service at ``url`` as the owner of ``token``. Its methods may be called from several threads.
+    """Calls the service at ``url`` as the owner of ``token``.
 
-    All methods raise ApiError where the service refuses, and ServiceUnreachable.
+    Its methods may be called from several threads. All raise ApiError if the service refuses, and ServiceUnreachable.
     """
 
     def __init__(self, url: str, token: str) -> None:
@@ -66,7 +66,7 @@ class Client:
             base_url=self.url,
             headers={"Authorization": f"Bearer {token}"},
             timeout=_TIMEOUT,
-            # No proxy of the environment stands between this machine and itself.
+            # Requests to this machine bypass the environment's proxy.
             trust_env=urlsplit(url).hostname not in {"127.0.0.1", "::1", "localhost"},
         )
 
@@ -85,25 +85,28 @@ class Client:
         return True
 
     def create_pipeline(self, organization: str, name: str, *, repository: str, default_branch: str) -> str:
-        """Make a pipeline and return the slug that it got."""
+        """Create a pipeline and return its slug."""
         body = {"name": name, "repository": repository, "default_branch": default_branch}
         path = pipeline_path(organization, "").rstrip("/")
         return self._send("POST", path, PipelineRecord, body=body).slug
 
     def delete_pipeline(self, organization: str, pipeline: str) -> None:
-        """Remove a pipeline, which takes an admin of the organization."""
+        """Delete a pipeline. Only an admin of the organization may."""
         _refuse_failure(self._once(self._http.build_request("DELETE", pipeline_path(organization, pipeline))))
 
     def create_build(
         self, organization: str, pipeline: str, body: Mapping[str, object], source: Archive
     ) -> BuildRecord:
-        """Post a build with its source and return its record, once the service has rendered it where it has to."""
+        """Post a build with its source and return its record.
+
+        Without IR in the body, the service renders the source first: that may take minutes.
+        """
         archive = {"source_b64": base64.b64encode(source.data).decode(), "source_sha256": source.sha256}
         path = f"{pipeline_path(organization, pipeline)}/builds"
         return self._send("POST", path, BuildRecord, body={**body, **archive}, timeout=_RENDER_TIMEOUT)
 
     def cancel(self, path: str) -> None:
-        """Have the build whose record is at ``path`` canceled; one that is over stays as it is."""
+        """Cancel the build whose record is at ``path``; one that is over stays as it is."""
         self._send("PUT", f"{path}/cancel", BuildRecord)
 
     def build(self, path: str) -> BuildRecord:
@@ -134,9 +137,9 @@ class Client:
 
     @contextmanager
     def log(self, path: str, start: int, wait: int) -> Iterator[tuple[Iterator[bytes], bool]]:
-        """Open a job's log from byte ``start`` on, waiting up to ``wait`` seconds for there to be any.
+        """Open a job's log from byte ``start`` on, waiting up to ``wait`` seconds for a first byte.
 
-        Yields the bytes as they arrive, and whether they are the last.
+        Yields an iterator of blocks of bytes as they arrive, and whether they are the last of the log.
         """
         request = self._http.build_request(
             "GET", path, params={"wait": wait}, headers={"Range": f"bytes={start}-"}, timeout=wait + 30.0
@@ -197,7 +200,7 @@ def pipeline_path(organization: str, pipeline: str) -> str:
 
 
 def _refuse_failure(response: httpx.Response) -> None:
-    """Raise what the service says where it did not do what was asked."""
+    """Raise ApiError with the service's message if the response is not a success."""
     if response.is_success:
         return
     response.read()

@@ -1,4 +1,7 @@
-"""The pipelines that a tree's files declare, as far as their text tells: nothing of a tree runs outside of a VM."""
+"""The pipelines that a tree declares, found by parsing its files.
+
+Code of a tree runs only in VMs, so the files are not imported.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _DECORATOR = "pipeline"
 def declared_slugs(tree: Path) -> list[str]:
     """Return the slugs of the pipelines in ``.hm/*.py``, in the order in which the DSL registers them.
 
-    Empty where a file is no Python, or computes a slug: then only rendering it tells.
+    Empty if a file is not valid Python or computes a slug: only rendering finds that one.
     """
     slugs: list[str] = []
     try:
@@ -30,7 +33,7 @@ def declared_slugs(tree: Path) -> list[str]:
 
 
 def _slugs(module: ast.Module) -> Iterator[str]:
-    """Yield the slugs of a file's pipelines. Raises ValueError where one is computed."""
+    """Yield the slugs of a file's pipelines. Raises ValueError if one is computed."""
     names = set(_names(module))
     for function in ast.walk(module):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -40,7 +43,7 @@ def _slugs(module: ast.Module) -> Iterator[str]:
 
 
 def _names(module: ast.Module) -> Iterator[str]:
-    """Yield the names by which a file calls the DSL's decorator."""
+    """Yield the names under which a file imports the DSL's decorator."""
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
             yield from (f"{each.asname or each.name}.{_DECORATOR}" for each in node.names if each.name == _DSL)
@@ -49,7 +52,7 @@ def _names(module: ast.Module) -> Iterator[str]:
 
 
 def _slug(call: ast.Call, function: str) -> str:
-    """Return the slug that a decorator gives: its first argument, else the function's name."""
+    """Return the slug from a decorator: its first argument or ``slug``, else the function's name."""
     given = [*call.args[:1], *(each.value for each in call.keywords if each.arg in {"slug", None})]
     match given:
         case []:

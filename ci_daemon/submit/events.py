@@ -1,4 +1,4 @@
-"""Events in the life of a build that is followed."""
+"""Events of a followed build."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Begun", "BuildChanged", "Event", "JobChanged", "Line"]
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Following begins; these are all the jobs there will be, in DAG creation order."""
+    """The first event; ``jobs`` are all jobs of the build, in DAG creation order."""
 
     build: BuildRecord
     jobs: tuple[JobRecord, ...]
@@ -21,7 +21,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a job's log, without its end."""
+    """A line of a job's log, without its line end."""
 
     job: JobRecord
     text: str
@@ -29,14 +29,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class JobChanged:
-    """A job came into another state."""
+    """A job's state, or the reason why it is pending, has changed."""
 
     job: JobRecord
 
 
 @dataclass(frozen=True, slots=True)
 class BuildChanged:
-    """The build came into another state."""
+    """The build's state has changed."""
 
     build: BuildRecord
 

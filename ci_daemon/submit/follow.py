@@ -1,4 +1,4 @@
-"""Follow a build: its jobs' logs as they are written and its states as they change, as one stream of events."""
+"""Follow a build: growing logs and changing states as one stream of events."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _BEGUN = {"running", "canceling", "timing_out"}
 
 @dataclass(frozen=True, slots=True)
 class _LogEnded:
-    """A job's log was read to its end, or cannot be read: then ``fault`` says why."""
+    """A job's log was read to its end, or cannot be read because of ``fault``."""
 
     job: JobRecord
     fault: Exception | None = None
 
 
 class Follower:
-    """Reads the logs of started jobs on a few threads, and the states on the caller's.
+    """Reads the logs of started jobs in a few threads, and the states in the caller's.
 
     Args:
         client: the service.
         path: the path of the build's record.
-        readers: how many logs are read at once. Others wait their turn; nothing of them is lost.
+        readers: the number of logs that are read at once. Other logs are read later, in full.
     """
 
     def __init__(self, client: Client, path: str, readers: int = 8) -> None:
@@ -54,9 +54,9 @@ class Follower:
         self._shown: dict[str, JobRecord] = {}
 
     def events(self) -> Iterator[Event]:
-        """Yield what happens until the build is over; its last state is the last event.
+        """Yield events until the build is over; its final state is the last event.
 
-        A job's end is told after the last line of its log.
+        A job's final state comes after the last line of its log.
 
         Raises:
             ApiError: the service refuses to show the build or a log.
@@ -67,7 +67,7 @@ class Follower:
             asked = time.monotonic()
             build = persist(lambda: self._client.build(self._path))
             jobs = persist(lambda: self._client.jobs(self._path))
-            # A large build is asked for less often, so that following costs the service little.
+            # A build whose records take long to read is polled less often, which spares the service.
             pause = max(_POLL_SECONDS, 5 * (time.monotonic() - asked))
             if state is None:
                 state = build.state
@@ -87,7 +87,7 @@ class Follower:
             yield from self._arriving(time.monotonic() + pause)
 
     def _changed(self, jobs: Iterable[JobRecord]) -> Iterator[Event]:
-        """Yield the jobs that are in another state than was shown. A job is shown to run until its log is read."""
+        """Yield the jobs whose state has changed. A job counts as running until its log is read."""
         for job in jobs:
             now = job
             if job.over and not self._all_read(job):
@@ -107,9 +107,9 @@ class Follower:
         return job.id not in self._followed or job.id in self._read
 
     def _arriving(self, until: float) -> Iterator[Event]:
-        """Yield lines until the moment comes, or a log has ended, which is when states are worth another look.
+        """Yield lines until the deadline, or until a log ends: then states have probably changed.
 
-        A line may come before its job was seen to run: then the job is looked at first.
+        If a line comes before its job was seen to run, the job's state is read first.
         """
         while (left := until - time.monotonic()) > 0:
             try:
@@ -133,23 +133,23 @@ class Follower:
         self._followed.add(job.id)
         self._to_read.put(job)
         if len(self._threads) < self._readers:
-            # A daemon thread: whoever stops following leaves at once, even while a read waits for bytes.
+            # A daemon thread does not delay the process's exit, even while a read waits for bytes.
             thread = threading.Thread(target=self._read_logs, name=f"log-{len(self._threads)}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def _read_logs(self) -> None:
-        """Read one log after the other, until there are no more to come. Runs on a thread of its own."""
+        """Read one log after the other until no more come. Runs in a thread of its own."""
         while (job := self._to_read.get()) is not None:
             try:
                 for text in read_log(self._client, f"{self._path}/jobs/{job.id}/log"):
                     self._found.put(Line(job, text))
-            except Exception as fault:  # noqa: BLE001 - whoever follows the build gets it, in the thread that follows
+            except Exception as fault:  # noqa: BLE001 - re-raised in the thread that follows the build
                 self._found.put(_LogEnded(job, fault))
             else:
                 self._found.put(_LogEnded(job))
 
 
 def _has_log(job: JobRecord) -> bool:
-    """Tell whether a job came far enough for its log to say something; also one that failed before its command."""
+    """Tell whether a job may have a log, also if it failed before its command started."""
     return job.started_at is not None or job.state not in {"pending", "scheduled", "skipped", "canceled"}

@@ -1,4 +1,4 @@
-"""Lines out of a log that comes in blocks of bytes."""
+"""Split a log that arrives in blocks of bytes into lines."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LONGEST = 16 * 1024
 
 
 class LineSplitter:
-    """Turns blocks of UTF-8, split anywhere, into lines; what is no UTF-8 is replaced, never an error.
+    """Turns blocks of UTF-8, split anywhere, into lines; invalid bytes are replaced.
 
-    Of a line that was drawn over itself with carriage returns, as progress bars are, the last drawing stays. A line
-    beyond 16 Ki characters comes in pieces, so that a log without line ends needs no memory.
+    If carriage returns overwrite a line, as progress bars do, only its last version is kept. A line of more than
+    16 Ki characters comes in pieces, so that a log without line ends needs little memory.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class LineSplitter:
             yield _last_drawing(piece)
 
     def end(self) -> Iterator[str]:
-        """Yield what is left where the log does not end with a line end."""
+        """Yield the last line if the log does not end with a line end."""
         rest = self._open + self._decoder.decode(b"", final=True)
         self._open = ""
         if rest:

@@ -21,9 +21,9 @@ _LEAST_SECONDS = 0.3
 
 
 def read_log(client: Client, path: str) -> Iterator[str]:
-    """Yield the lines of the log at ``path`` until the job is over and all is read.
+    """Yield the lines of the log at ``path`` until the job is over and the log is read.
 
-    Whatever interrupts the reading, it goes on at the byte where it was. Raises ApiError and ServiceUnreachable.
+    After an interruption it resumes at the same byte. Raises ApiError and ServiceUnreachable.
     """
     splitter, patience = LineSplitter(), Patience()
     offset, complete = 0, False
@@ -40,7 +40,7 @@ def read_log(client: Client, path: str) -> Iterator[str]:
             if isinstance(fault, ApiError) and fault.code == "log_expired":
                 break
             patience.bear(fault)
-        # The service answers at once where too many wait already: then it is asked now and then instead.
+        # With too many log waits the service answers at once: then poll slowly instead.
         if offset == began and not complete:
             time.sleep(max(0.0, _LEAST_SECONDS - (time.monotonic() - asked)))
     yield from splitter.end()

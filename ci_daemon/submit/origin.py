@@ -1,4 +1,4 @@
-"""Where a tree comes from, as git says it."""
+"""The origin of a tree, according to git."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_COMMIT = "0" * 40
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The branch and commit of a tree, the first line of the commit's message, and the repository's address.
+    """A tree's branch, commit, first line of the commit's message, and address of the repository.
 
     A tree without git is on ``main``, at git's own null commit, in a repository named like its folder.
     """
@@ -32,7 +32,7 @@ class Origin:
 
 
 def origin_of(tree: Path) -> Origin:
-    """Ask git about a tree; whatever it does not know has a default. Never raises."""
+    """Ask git about a tree; anything it does not know has a default. Never raises."""
     branch = _git(tree, "symbolic-ref", "--quiet", "--short", "HEAD")
     commit = _git(tree, "rev-parse", "--verify", "--quiet", "HEAD")
     message = _git(tree, "log", "-1", "--format=%s") if commit else None
@@ -43,13 +43,13 @@ def origin_of(tree: Path) -> Origin:
 
 
 def slug_of(tree: Path) -> str:
-    """Return the slug of a tree's pipeline where nobody names one: that of the only one, else the folder's."""
+    """Return the default pipeline of a tree: the only one that it declares, else the folder's slug."""
     declared = declared_slugs(tree)
     return declared[0] if len(declared) == 1 else slug_of_folder(tree)
 
 
 def slug_of_folder(tree: Path) -> str:
-    """Return the slug of a tree's folder."""
+    """Return the slug of the name of a tree's folder."""
     return slugify(tree.resolve().name) or "main"
 
 
@@ -62,7 +62,7 @@ def _git(tree: Path, *arguments: str) -> str | None:
 
 
 def _without_secret(remote: str) -> str:
-    """Drop the user and password of a URL: a clone URL may hold a token."""
+    """Remove user and password from a URL: a clone URL may contain a token."""
     parts = urlsplit(remote)
     if parts.scheme not in {"http", "https"}:
         return remote

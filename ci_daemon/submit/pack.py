@@ -1,4 +1,4 @@
-"""Pack a working tree as a source archive: what git would keep, the same bytes for the same tree."""
+"""Pack a working tree as a reproducible source archive, without files that git ignores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Archive", "PackError", "pack"]
 
 _LARGEST = 2**30
-"""Far more than any service takes: an archive is made in memory."""
+"""The most bytes of an archive, far more than any service accepts; it is made in memory."""
 
 
 class PackError(Exception):
@@ -43,7 +43,7 @@ class Archive:
 
 
 class _Room(io.BytesIO):
-    """Where an archive is made, up to the largest that is sensible. Raises PackError."""
+    """A buffer for an archive, up to the largest size. Raises PackError beyond it."""
 
     def write(self, block: Buffer, /) -> int:
         if self.tell() > _LARGEST:
@@ -54,7 +54,7 @@ class _Room(io.BytesIO):
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """The ``.gitignore`` files that hold in a folder, outermost first, each with the folder it lies in."""
+    """The ``.gitignore`` files that apply in a folder, outermost first, each with its own folder."""
 
     files: tuple[tuple[Path, GitIgnoreSpec], ...] = ()
 
@@ -66,7 +66,7 @@ class _Rules:
         return _Rules((*self.files, (folder, GitIgnoreSpec.from_lines(lines))))
 
     def ignore(self, path: Path, *, folder: bool) -> bool:
-        """The innermost file with a rule for the path decides."""
+        """Tell whether a path is ignored: the innermost file with a rule for it decides."""
         for base, spec in reversed(self.files):
             verdict = spec.check_file(path.relative_to(base).as_posix() + ("/" if folder else "")).include
             if verdict is not None:
@@ -75,14 +75,14 @@ class _Rules:
 
 
 def pack(tree: Path) -> Archive:
-    """Pack the files and links below ``tree`` but ``.git`` and what ``.gitignore`` files exclude.
+    """Pack the files and links below ``tree``, except ``.git`` and what ``.gitignore`` files exclude.
 
-    The ``.gitignore`` files of the folders above count too, up to the repository's top. Owners, times and modes are
-    levelled, so that equal trees make equal archives: only the executable bit is kept. Files in a VM get the time at
-    which they are laid there. Sockets, pipes and devices are left out, as git leaves them out.
+    The ``.gitignore`` files of parent folders count too, up to the repository's top. Owners, times and modes are
+    normalized, so that equal trees make equal archives: of the modes only the executable bit is kept. Files in a VM get
+    the time of their unpacking. Sockets, pipes and devices are left out, as in git.
 
     Raises:
-        PackError: a link leads out of the tree, a file cannot be read, or it is all too large.
+        PackError: a link leads out of the tree, a file cannot be read, or the archive is too large.
     """
     top = tree.resolve()
     buffer = _Room()
@@ -100,7 +100,7 @@ def pack(tree: Path) -> Archive:
 
 
 def _inherited(top: Path) -> _Rules:
-    """Return the rules of the folders above, where the tree is a part of a repository."""
+    """Return the rules of the parent folders, up to the top of the tree's repository."""
     if (top / ".git").exists():
         return _Rules()
     repository = next((folder for folder in top.parents if (folder / ".git").exists()), None)
@@ -128,7 +128,7 @@ def _kept(folder: Path, above: _Rules) -> Iterator[Path]:
 
 
 def _add(tar: tarfile.TarFile, path: Path, top: Path) -> bool:
-    """Add a file or a link; return whether there was one to add."""
+    """Add a file or a link; return False for anything else, which is left out."""
     info = tarfile.TarInfo(path.relative_to(top).as_posix())
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):

@@ -1,4 +1,4 @@
-"""Bear with a service that restarts or is at its limits."""
+"""Retry calls while the service restarts or is at its limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
 
 class Patience:
-    """So many seconds of it from the first fault in a row, with growing pauses."""
+    """Back-off that times out ``seconds`` after the first of consecutive faults."""
 
     def __init__(self, seconds: float = 60.0) -> None:
         self._seconds = seconds
@@ -26,12 +26,12 @@ class Patience:
         self._pause = _FIRST_PAUSE
 
     def renew(self) -> None:
-        """Note that all is well again."""
+        """Reset after a success."""
         self._since = None
         self._pause = _FIRST_PAUSE
 
     def bear(self, fault: ApiError | ServiceUnreachable) -> None:
-        """Return after a pause, or raise the fault where waiting does not help, or has not helped for too long."""
+        """Sleep before the next try, or raise the fault if it is permanent or the time is up."""
         now = time.monotonic()
         self._since = now if self._since is None else self._since
         if not fault.passing or now + self._pause > self._since + self._seconds:
@@ -41,7 +41,7 @@ class Patience:
 
 
 def persist(call: Callable[[], T]) -> T:
-    """Call until it works. Raises its ApiError or ServiceUnreachable when patience ends."""
+    """Retry a call until it succeeds. Raises its last ApiError or ServiceUnreachable when the time is up."""
     patience = Patience()
     while True:
         try:

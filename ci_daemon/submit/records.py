@@ -1,4 +1,4 @@
-"""The service's records as far as a client that follows a build reads them; unknown fields are ignored."""
+"""The fields of the service's records that following a build reads; others are ignored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["BuildRecord", "JobList", "JobRecord", "PipelineRecord", "Transaction
 
 @dataclass(frozen=True, slots=True)
 class BuildRecord:
-    """What is used of a build's record."""
+    """The fields of a build."""
 
     number: int
     state: str
@@ -22,18 +22,18 @@ class BuildRecord:
 
     @property
     def over(self) -> bool:
-        """Whether the state is final."""
+        """True if the state is final."""
         return self.state in {"passed", "failed", "canceled"}
 
     @property
     def seconds(self) -> float | None:
-        """The time from its creation to its end, None before."""
+        """The time from its creation to its end, None before its end."""
         return _between(self.created_at, self.finished_at)
 
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """What is used of a job's record."""
+    """The fields of a job."""
 
     id: str
     name: str
@@ -49,12 +49,12 @@ class JobRecord:
 
     @property
     def over(self) -> bool:
-        """Whether the state is final."""
+        """True if the state is final."""
         return self.state in {"passed", "failed", "skipped", "canceled", "timed_out"}
 
     @property
     def at_its_start(self) -> JobRecord:
-        """The same job as it was when its command started."""
+        """The job as it was when its command started."""
         return replace(
             self,
             state="running",
@@ -68,13 +68,13 @@ class JobRecord:
 
     @property
     def seconds(self) -> float | None:
-        """The time from its start to its end, None where one of them has not come."""
+        """The time from its start to its end, None before either."""
         return _between(self.started_at, self.finished_at)
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What is used of a ledger entry's record."""
+    """The fields of a ledger entry."""
 
     amount_cents: int
     source: str
@@ -84,14 +84,14 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class UserRecord:
-    """What is used of the caller's record."""
+    """The fields of the caller."""
 
     personal_org_slug: str
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineRecord:
-    """What is used of a pipeline's record."""
+    """The fields of a pipeline."""
 
     slug: str
 

@@ -1,4 +1,7 @@
-"""What a followed build looks like: each line under its job's name, in colours on a terminal, plain elsewhere."""
+"""The display of a followed build: log lines with their job's name, and states.
+
+On a terminal it has colours.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _NAME_COLOURS = ("cyan", "magenta", "blue", "yellow", "bright_cyan", "bright_mag
 _WIDEST_NAME = 32
 _BUILD = "build"
 
-# A log may hold any byte; what would move the cursor or ring the bell stays out. Colours (ESC) are read by rich.
+# A log may contain any byte. Drop those that would move the cursor or ring the bell; rich handles colours (ESC).
 _CONTROLS = dict.fromkeys([*range(9), *range(10, 27), *range(28, 32), *range(127, 160)])
 
 
@@ -38,7 +41,7 @@ class Screen:
         self._colours: dict[str, str] = {}
 
     def say(self, text: str) -> None:
-        """Write a line of the command itself."""
+        """Write a line of the command's own."""
         self._console.print(Text(_clean(text)), soft_wrap=True)
 
     def show(self, event: Event) -> None:
@@ -57,7 +60,7 @@ class Screen:
                 self._write(Text(_BUILD, "bold"), Text(f"* {build.state}", style))
 
     def summarize(self, summary: Summary) -> None:
-        """Write a table of the jobs, and under it the whole."""
+        """Write a table of the jobs, and below it the build's result."""
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column("job", no_wrap=True, overflow="ellipsis", max_width=_WIDEST_NAME)
         table.add_column("state", no_wrap=True)
@@ -93,7 +96,7 @@ class Screen:
 
 
 def _story(job: JobRecord) -> str:
-    """Return a job's state and the reason for it, where there is one."""
+    """Return a job's state, with the reason for it if there is one."""
     state = job.state.replace("_", " ")
     if job.over and job.seconds is not None:
         state += f" in {_time(job.seconds)}"

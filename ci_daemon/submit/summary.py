@@ -1,4 +1,4 @@
-"""What a finished build took and cost, job by job."""
+"""The time and cost of a finished build, job by job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["JobRow", "Summary", "summarize"]
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job and what it was debited, in cents."""
+    """A job and its debit in cents."""
 
     job: JobRecord
     cents: int
@@ -30,7 +30,7 @@ class Summary:
 
     @property
     def cents(self) -> int:
-        """What all jobs cost together."""
+        """The cost of all jobs together."""
         return sum(row.cents for row in self.rows)
 
     def as_json(self) -> dict[str, object]:
@@ -60,7 +60,7 @@ class Summary:
 
 
 def summarize(build: BuildRecord, jobs: Sequence[JobRecord], pipeline: str, debits: Iterable[Transaction]) -> Summary:
-    """Put a finished build together with the debits that its jobs made.
+    """Match the jobs of a finished build with their debits.
 
     A debit's description names its job: ``<pipeline> #<number> <step key>``.
     """
