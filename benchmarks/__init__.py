@@ -1,1 +1,1 @@
-"""`make bench`: what the service costs, each figure beside its floor, measured by turns in the same run."""
+"""`make bench`: the cost of the service, each figure measured in turns with its floor."""

@@ -36,7 +36,7 @@ _ALL: dict[str, Report] = {
 
 
 def main() -> int:
-    """Run what the command line asks for; return an exit status."""
+    """Run the benchmarks that the command line names; return an exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which of {', '.join(_ALL)}; all by default")
     names = parser.parse_args().names or list(_ALL)

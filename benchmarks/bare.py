@@ -1,6 +1,7 @@
-"""The floor of a read: a falcon resource that answers bytes it holds, on waitress. Run as a process of its own.
+"""The floor of an HTTP read: a falcon resource on waitress that answers fixed bytes.
 
-It reads the bytes from its standard input, says its port on its standard output, and serves until it is killed.
+It runs as a process of its own: it reads the bytes from stdin, prints its port to stdout, and serves until it is
+killed.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from api import HttpSettings
 
 
 class Record:
-    """Answers with a record that costs nothing."""
+    """A resource that answers with a constant record."""
 
     def __init__(self, record: bytes) -> None:
         self._record = record
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Answer."""
+        """Answer with the record."""
         resp.data = self._record
         resp.content_type = falcon.MEDIA_JSON
 
 
 def main() -> None:
-    """Serve."""
+    """Serve the record from stdin on a free port."""
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     app = falcon.App()
     app.add_route("/record", Record(sys.stdin.buffer.read()))

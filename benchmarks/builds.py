@@ -1,4 +1,4 @@
-"""Builds of a hundred jobs that do nothing: what the service itself costs."""
+"""Builds of 100 jobs of `true`: the service's own cost per job."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def _fan() -> str:
 
 
 def _build(service: Service, ir: str) -> float:
-    """Return the milliseconds that a build took for each of its jobs."""
+    """Run a build and return its milliseconds per job."""
     began = perf_counter()
     service.finish(service.build(ir), _MOST_SECONDS)
     return (perf_counter() - began) * 1000 / _JOBS
 
 
 def _loop(hand: ByHand, jobs: Callable[[ByHand], None]) -> float:
-    """Return the milliseconds that a loop over jobs by hand took for each."""
+    """Run the jobs by hand and return their milliseconds per job."""
     began = perf_counter()
     jobs(hand)
     return (perf_counter() - began) * 1000 / _JOBS

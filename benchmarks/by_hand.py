@@ -1,4 +1,4 @@
-"""The floor of all that takes a VM: a sandbox by hand, in as few lines of shell as it can be (``by_hand.sh``)."""
+"""The floor of benchmarks with VMs: a sandbox made by a minimal shell script, ``by_hand.sh``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SSHD = ("/usr/sbin/sshd", "-i", "-f", "/run/sshd_config")
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """A running sandbox: where its disk is, the process that made it, and the connection that its sshd is on."""
+    """A running sandbox: the name of its disk, its process, and the connection to its sshd."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -49,10 +49,10 @@ class Sandbox:
 
 
 class ByHand:
-    """Makes sandboxes by hand, all with the same keys, below one folder. Safe in any thread."""
+    """Makes sandboxes by hand below one folder, all with the same keys. Thread-safe."""
 
     def __init__(self, place: Place) -> None:
-        """Make the folder and, beforehand and once, the keys."""
+        """Make the folder and the keys, which are thus not measured."""
         self.folder = place.folder / "by-hand"
         self.folder.mkdir(exist_ok=True)
         self._image = place.root
@@ -66,13 +66,16 @@ class ByHand:
         self.known_hosts = self._write("known_hosts", f"sandbox {self._host.public}\n")
 
     def argv(self, name: str, *, below: Sequence[str] = (), network: bool) -> list[str]:
-        """Return what makes a sandbox, to be run in the folder; ``below`` names those whose disks it builds on."""
+        """Return the command that makes a sandbox, to be run in the folder.
+
+        ``below`` names the sandboxes whose disks it builds on.
+        """
         lower = ":".join([*(f"{each}/upper" for each in below), str(self._image)])
         return ["sh", str(_SCRIPT), name, lower, self._program if network else ""]
 
     @contextmanager
     def sandbox(self, *, below: Sequence[str] = (), network: bool) -> Iterator[Sandbox]:
-        """Make a sandbox, which ends with the context; its disk stays until `remove`."""
+        """Make a sandbox that ends with the context; its disk stays until `remove`."""
         name = f"{next(self._numbers)}"
         with self._spoken_to(self.argv(name, below=below, network=network)) as (process, endpoint):
             yield Sandbox(name, process, endpoint)
@@ -101,7 +104,7 @@ class ByHand:
             try:
                 yield process, Endpoint(ours.dup(), self._caller.private, self._host.public)
             finally:
-                # Closing alone would reach sshd only 100 ms later, when paramiko's thread looks up from its reading.
+                # A close alone reaches sshd up to 100 ms later, when paramiko's thread returns from its read.
                 with suppress(OSError):
                     ours.shutdown(socket.SHUT_RDWR)
                 _end(process)
@@ -114,9 +117,9 @@ class ByHand:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the end that follows on that of the connection, and bring it about where it does not come.
+    """Wait for a process that ends with its connection, and kill it if it does not.
 
-    `Popen.wait` with a time-out looks in ever longer intervals, which would be measured too.
+    `Popen.wait` with a time-out polls at growing intervals, which would be part of the measured time.
     """
     with os.fdopen(os.pidfd_open(process.pid)) as descriptor:
         ended = False

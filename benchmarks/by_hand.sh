@@ -1,7 +1,6 @@
-# A sandbox by hand. Its sshd speaks on standard input and output; when that connection ends, so does the sandbox.
-#
-# Arguments: the folder to make it in, the layers below its disk as overlayfs wants them, and the program for its
-# network, empty for none. The working directory holds the keys and the sshd_config.
+# Make a sandbox by hand. Its sshd uses stdin and stdout; the sandbox ends with that connection.
+# Arguments: its folder, the layers below its disk in overlayfs syntax, and the program for its network, empty for
+# none. The working directory has the keys and sshd_config.
 
 set -e
 folder=$1 lower=$2 network=$3
@@ -41,6 +40,6 @@ case $network in
     read -r running <"$folder/pasta"
     ;;
 esac
-trap : HUP # by which ssh ends its ProxyCommand
+trap : HUP # ssh ends its ProxyCommand with SIGHUP; the lines below still have to kill the network's program
 wait "$vm" || true
 kill -KILL "$running"

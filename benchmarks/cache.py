@@ -1,4 +1,4 @@
-"""A build that finds its jobs in the cache, beside the build that left them there."""
+"""A build whose jobs are in the cache, compared with the build that filled it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _measure(place: Place) -> Iterator[Figure]:
 
 
 class _Chain:
-    """A pipeline of jobs, each on the disk of the last, of which the first so many have a key."""
+    """A pipeline of jobs, each on the disk of the last; the first ``cached`` jobs have a cache key."""
 
     def __init__(self, service: Service, cached: int) -> None:
         self._service = service
@@ -42,7 +42,7 @@ class _Chain:
         self._ir = ""
 
     def anew(self) -> float:
-        """Build it with keys that nobody has used; return the milliseconds that it took."""
+        """Build it with new keys; return the milliseconds that it took."""
         version = f"{self._cached}/{next(self._versions)}"
         graph = Graph()
         for number in range(_JOBS):
@@ -52,7 +52,7 @@ class _Chain:
         return self.again()
 
     def again(self) -> float:
-        """Build it once more as it is; return the milliseconds that it took."""
+        """Build it again with the same keys; return the milliseconds that it took."""
         began = perf_counter()
         self._service.finish(self._service.build(self._ir), _MOST_SECONDS)
         return (perf_counter() - began) * 1000

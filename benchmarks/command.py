@@ -1,4 +1,4 @@
-"""The owner's small commands: time until the prompt is back."""
+"""The run time of the owner's small commands."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ def _measure(place: Place) -> Iterator[Figure]:
 
 
 def _timed(argv: list[str]) -> Callable[[], float]:
-    """Return what runs a program and says how many milliseconds it took. Raises CalledProcessError where it fails."""
+    """Return a function that runs a program and returns its milliseconds.
+
+    The function raises CalledProcessError if the program fails.
+    """
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CI_DAEMON_")}
 
     def run() -> float:

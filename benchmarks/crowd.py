@@ -1,4 +1,4 @@
-"""Fills a stopped service's database with builds, as copies of one that ran."""
+"""Fill a stopped service's database with copies of a build that ran."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _UUID = """lower(hex(randomblob(4)) || '-' || hex(randomblob(2)) || '-4' || subs
 
 
 def fill(database: Path, builds: int) -> None:
-    """Have the pipeline of the first build have that many builds, each with a job, ended as the first ended."""
+    """Copy the first build and its job until its pipeline has ``builds`` builds."""
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("PRAGMA synchronous = OFF")
         (present,) = connection.execute("SELECT max(number) FROM builds").fetchone()
-        # Logs that nobody measured would be measured while the service is.
+        # With an unknown log size the service would measure the copies' logs during the benchmark.
         made = {"id": "NULL", "uuid": _UUID, "external_id": _UUID, "number": "numbers.value", "log_bytes": "0"}
         numbers = "WITH numbers (value) AS (SELECT ? UNION ALL SELECT value + 1 FROM numbers WHERE value < ?)"
         columns, values = _copied(connection, "builds", made)
@@ -40,6 +40,6 @@ def fill(database: Path, builds: int) -> None:
 
 
 def _copied(connection: sqlite3.Connection, table: str, made: Mapping[str, str]) -> tuple[str, str]:
-    """Return the columns of a table, and what a copy has in them."""
+    """Return the columns of a table, and the SQL expressions of a copy's values."""
     names = [name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")]
     return ", ".join(names), ", ".join(made.get(name, f"copied.{name}") for name in names)

@@ -1,4 +1,4 @@
-"""What a benchmark is: a question and its answer in figures, each measured by turns with its floor."""
+"""Benchmarks and their figures, each measured in turns with its floor."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A question about the service; ``floor`` says in a sentence what its figures are compared with."""
+    """A question about the service; ``floor`` is a sentence about what its figures are compared with."""
 
     name: str
     title: str
@@ -38,16 +38,16 @@ class Benchmark:
     measure: Callable[[Place], Iterator[Figure]]
 
     def report(self, place: Place) -> Table:
-        """Measure, and return the figures as a table."""
+        """Measure and return the figures as a table."""
         return table(self.measure(place))
 
 
 class Report(Protocol):
-    """What is run and printed: a `Benchmark`, or one whose result is another table than of pairs."""
+    """The interface of a benchmark: a `Benchmark`, or one with a table of its own form."""
 
     @property
     def name(self) -> str:
-        """What it is called on the command line."""
+        """Its name on the command line."""
 
     @property
     def title(self) -> str:
@@ -55,14 +55,17 @@ class Report(Protocol):
 
     @property
     def floor(self) -> str:
-        """What the figures are compared with."""
+        """A sentence about what the figures are compared with."""
 
     def report(self, place: Place) -> Table:
-        """Measure, and return the result."""
+        """Measure and return the result as a table."""
 
 
 def by_turns(what: str, unit: str, rounds: int, ours: Callable[[], float], floor: Callable[[], float]) -> Figure:
-    """Measure both sides once a round, so that a drift of the machine meets both, and take the median of each."""
+    """Measure both sides once per round and return the median of each.
+
+    In turns, a drift of the machine's speed affects both sides alike.
+    """
     results = [(ours(), floor()) for _ in range(rounds)]
     return Figure(what, unit, *map(median, zip(*results, strict=True)))
 

@@ -1,4 +1,4 @@
-"""A VM that starts from what another one left, be that little or much."""
+"""A fork of a VM from a large snapshot, compared with a fork from a small one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _measure(place: Place) -> Iterator[Figure]:
 
 
 def _parent(place: Place, script: str) -> str:
-    """Leave a snapshot of what a script wrote, and return its name."""
+    """Run a script in a VM, snapshot its disk, and return the snapshot's name."""
     vm, snapshot = str(uuid4()), str(uuid4())
     place.provider.create(VmSpec(vm, place.image, network=False))
     with Connection(place.provider.connect(vm), SystemClock()) as connection:

@@ -1,4 +1,4 @@
-"""How fast the endpoints that are used most answer, and whether that depends on how many builds there are."""
+"""The speed of the most used endpoints, with a growing number of builds in the database."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _BARE = "bare falcon resource"
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """Answers a second, and milliseconds until half of them and all but one in a hundred are there."""
+    """Answers per second, and the median and 99th percentile of their milliseconds."""
 
     rate: float
     p50: float
@@ -47,14 +47,14 @@ class _Measured:
 
 
 class HttpBenchmark:
-    """Every endpoint at every number of connections, with more and more builds in the database."""
+    """Every endpoint at every number of connections and of builds in the database."""
 
     name = "http"
     title = "Answers a second, by connections that ask at once and builds in the database; the rest is with the most"
     floor = "a falcon resource that answers the bytes of a build, on waitress with as many threads, same client."
 
     def report(self, place: Place) -> Table:
-        """Return a line for each endpoint and number of connections."""
+        """Measure, and return a line for each endpoint and number of connections."""
         measured: dict[tuple[str, int], list[_Measured]] = {}
         state = place.folder / "state"
         daemon = Daemon(state, {"CI_DAEMON_IMAGES_DIR": str(place.images_dir), "CI_DAEMON_POOL_WARM": "0"})
@@ -83,7 +83,7 @@ class HttpBenchmark:
 
 
 def _paths(client: Client, build: Build) -> dict[str, str]:
-    """Return the ten endpoints that clients ask most, by a short name."""
+    """Return the paths of the ten most used endpoints by a short name."""
     organization = f"/api/v0/organizations/{client.org}"
     at = f"{organization}/{build.path}"
     pipeline = at.partition("/builds/")[0]
@@ -103,7 +103,10 @@ def _paths(client: Client, build: Build) -> dict[str, str]:
 
 
 def _by_turns(sides: Mapping[str, tuple[int, str]], headers: Mapping[str, str]) -> dict[tuple[str, int], _Measured]:
-    """Ask every side once a round, so that a drift of the machine meets all of them; return the middle of each."""
+    """Measure every side once per round, and return the round with the median rate of each.
+
+    In turns, a drift of the machine's speed affects all sides alike.
+    """
     rounds = [
         {
             (name, connections): _ask(port, _request(path, headers), connections)
@@ -121,7 +124,7 @@ def _port_of(url: str) -> int:
 
 @contextmanager
 def _bare(record: bytes) -> Iterator[int]:
-    """Serve a record that costs nothing; give the port."""
+    """Serve a constant record, and yield the port."""
     argv = [sys.executable, "-m", "benchmarks.bare"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdin
@@ -140,9 +143,9 @@ def _request(path: str, headers: Mapping[str, str]) -> bytes:
 
 
 def _ask(port: int, request: bytes, connections: int) -> _Measured:
-    """Let every connection ask again as soon as it is answered.
+    """Send a request again on each connection as soon as it is answered, and measure.
 
-    All answers have the length of the first, so that a comparison is all the parsing there is.
+    All answers have the length of the first, so that counting bytes finds their ends without parsing.
     """
     with ExitStack() as opened, selectors.DefaultSelector() as selector:
         missing: dict[socket.socket, int] = {}
@@ -172,7 +175,7 @@ def _ask(port: int, request: bytes, connections: int) -> _Measured:
 
 
 def _ask_once(connection: socket.socket, request: bytes) -> int:
-    """Return how many bytes the answer has, head and body."""
+    """Send a request, and return the length of the answer in bytes, head and body. Raises RuntimeError."""
     connection.sendall(request)
     answer = b""
     while b"\r\n\r\n" not in answer:

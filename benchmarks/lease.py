@@ -1,4 +1,4 @@
-"""From the wish for a VM to the answer of its first command."""
+"""The time from the creation of a VM to the result of its first command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's output on its way to whoever reads the log while it grows."""
+"""The throughput of a job's output to a reader who follows the log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PRINT = f"yes 'A line of sixty-four characters, as compilers like to print them
 
 
 class Meter:
-    """Measures how fast bytes come, from the first of them on, so that what goes before does not count."""
+    """Measures the rate of bytes from the first block on, without the time before it."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -38,7 +38,7 @@ class Meter:
         self._first = 0
 
     def take(self, size: int) -> None:
-        """Note that so many bytes have come."""
+        """Count ``size`` bytes that have just arrived."""
         self._ended = perf_counter()
         if not self.bytes:
             self._began, self._first = self._ended, size
@@ -46,7 +46,7 @@ class Meter:
 
     @property
     def rate(self) -> float:
-        """MB a second. Raises RuntimeError where bytes are missing."""
+        """MB per second. Raises RuntimeError if bytes are missing."""
         if self.bytes != _BYTES:
             raise RuntimeError(f"{self.bytes} bytes came instead of {_BYTES}")
         return (self.bytes - self._first) / (self._ended - self._began) / 1e6

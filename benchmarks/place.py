@@ -1,4 +1,4 @@
-"""Where benchmarks work: a folder on the disk where the service keeps its own, of which nothing is left afterwards."""
+"""The workspace of a benchmark: a temporary folder on the disk where the service keeps its state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ANSWER = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The folder, the image that VMs start from, where images are, and a provider of VMs."""
+    """A folder, the name of an image, the folder of all images, the image's root, and a provider."""
 
     folder: Path
     image: str
@@ -39,7 +39,10 @@ class Place:
 
 @contextmanager
 def open_place() -> Iterator[Place]:
-    """Make the folder; free every VM and remove the folder at the end. Raises VmError where there is no image."""
+    """Make the folder; at the end, destroy every VM and remove the folder.
+
+    Raises VmError if the image is missing.
+    """
     idmap, clock = IdMap.of_caller(), SystemClock()
     images_dir = Path(os.environ.get("CI_DAEMON_IMAGES_DIR") or _RUN / "images")
     images = ImageStore(images_dir, idmap)
@@ -58,7 +61,7 @@ def open_place() -> Iterator[Place]:
 
 
 def first_command(endpoint: Endpoint, began: float) -> float:
-    """Connect, run `true`, and return the milliseconds since ``began`` (of `perf_counter`)."""
+    """Connect, run `true`, and return the milliseconds since ``began``, a time of `perf_counter`."""
     with Connection(endpoint, SystemClock()) as connection:
         done = connection.run("true", timeout=_ANSWER)
         took = (perf_counter() - began) * 1000

@@ -1,4 +1,4 @@
-"""A daemon that was killed, and how soon the next one has all its jobs in hand again."""
+"""Recovery after `kill -9`: the time until the next daemon has taken over all jobs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LOOK_SECONDS = 0.005
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A daemon with running jobs, each of which says something now and then."""
+    """A daemon with running jobs that print a line every few seconds."""
 
     daemon: Daemon
     storage: Storage
@@ -48,9 +48,10 @@ class _Running:
     logs: list[JobLog]
 
     def recover(self) -> tuple[float, float]:
-        """Kill the daemon and start the next one: the seconds to its first answer, and to the last job's log.
+        """Kill the daemon and start the next one.
 
-        It is not there for so long that every job has said something meanwhile.
+        Returns the seconds to its first answer, and to the growth of the last job's log. The daemon is down long enough
+        for every job to print a line meanwhile.
         """
         self.daemon.kill()
         sizes = [log.size() for log in self.logs]
@@ -66,7 +67,7 @@ class _Running:
         return answered, perf_counter() - began
 
     def connect(self) -> float:
-        """Return the seconds to the last answer when every VM is asked at once, over SSH, to run `true`."""
+        """Run `true` over SSH in all VMs at once, and return the seconds to the last result."""
         vms = [lease.uuid for lease in self.storage.leases.live()]
         began = perf_counter()
         with ThreadPoolExecutor(len(vms)) as threads:
@@ -90,7 +91,7 @@ def _measure(place: Place) -> Iterator[Figure]:
 
 @contextmanager
 def _running(place: Place, jobs: int) -> Iterator[_Running]:
-    """Serve so many jobs at once, and leave no VM of them behind."""
+    """Run a daemon with that many running jobs, and destroy their VMs at the end."""
     daemon = _daemon(place, f"state-{jobs}", jobs)
     try:
         daemon.start()
@@ -117,7 +118,7 @@ def _running(place: Place, jobs: int) -> Iterator[_Running]:
 
 
 def _start_empty(place: Place, numbers: Iterator[int]) -> float:
-    """Return the seconds to the first answer of a daemon that has nothing to take over."""
+    """Start a daemon with nothing to take over, and return the seconds to its first answer."""
     daemon = _daemon(place, f"empty-{next(numbers)}", 1)
     try:
         return _answered(daemon)

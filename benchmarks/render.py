@@ -1,4 +1,4 @@
-"""A build from source alone: how long its caller waits for the first line of its first job."""
+"""A build from source alone: the time from its POST to the first line of its first job."""
 
 from __future__ import annotations
 

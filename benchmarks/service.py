@@ -1,4 +1,4 @@
-"""The daemon itself as a process, and a caller of its API that takes little of the machine for itself."""
+"""The daemon as a process, and an API client that needs little CPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["PARALLEL", "Service", "serving"]
 
 PARALLEL = 2 * (os.cpu_count() or 1)
-"""How many jobs run at once, which is what the service suggests for a host."""
+"""The number of jobs at once: twice the CPUs, as the service suggests for a host."""
 
 _LOOK_SECONDS = 0.02
 _BLOCK = 1 << 20
@@ -28,7 +28,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A running service, over one connection that stays open."""
+    """A client of a running service over one persistent connection."""
 
     connection: http.client.HTTPConnection
     headers: Mapping[str, str]
@@ -39,12 +39,12 @@ class Service:
         return self.post({"pipeline_ir": ir})
 
     def post(self, fields: Mapping[str, str]) -> str:
-        """Post a build of whatever its fields say and return its path."""
+        """Post a build with these fields and return its path."""
         body = json.dumps({"branch": "main", "commit": "0" * 40, **fields})
         return f"{self.builds}/{self._answer('POST', self.builds, body)['number']}"
 
     def finish(self, build: str, seconds: float) -> None:
-        """Wait until a build has passed. Raises RuntimeError where it does not."""
+        """Wait until a build has passed. Raises RuntimeError if it ends otherwise, or not in time."""
         deadline = time.monotonic() + seconds
         while (state := self.get(build)["state"]) not in FINAL and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
@@ -52,11 +52,11 @@ class Service:
             raise RuntimeError(f"{build} is {state}")
 
     def get(self, path: str) -> dict[str, Any]:
-        """Read a resource."""
+        """Read a resource. Raises RuntimeError if the service refuses."""
         return self._answer("GET", path)
 
     def log(self, path: str) -> Iterator[int]:
-        """Follow a log to its end; yield how many bytes came, each time that some do."""
+        """Follow a log to its end; yield the size of each block that arrives."""
         at, complete, block = 0, False, bytearray(_BLOCK)
         while not complete:
             self.connection.request("GET", f"{path}?wait=30", headers={**self.headers, "Range": f"bytes={at}-"})
@@ -78,7 +78,7 @@ class Service:
 
 @contextmanager
 def serving(place: Place, **settings: str) -> Iterator[Service]:
-    """Serve from a state directory of its own, and leave no VM of it behind."""
+    """Run a service on a new state directory, and destroy its VMs at the end."""
     fixed = {
         "CI_DAEMON_IMAGES_DIR": str(place.images_dir),
         "CI_DAEMON_POOL_MAX_VMS": str(PARALLEL),

@@ -1,4 +1,4 @@
-"""One job that does nothing, where a warm VM waits for it and where none does."""
+"""A build of one job, with and without a warm VM."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _measure(place: Place) -> Iterator[Figure]:
 
 @contextmanager
 def _serving(place: Place, *, warm: int) -> Iterator[Service]:
-    """Serve with so many warm VMs, in a folder of that name."""
+    """Run a service with that many warm VMs, in a folder named after the number."""
     folder = place.folder / str(warm)
     folder.mkdir()
     with serving(replace(place, folder=folder), CI_DAEMON_POOL_WARM=str(warm)) as service:
@@ -59,7 +59,7 @@ def _with_warm_vm(service: Service, storage: Storage) -> float:
 
 
 def _job(service: Service) -> float:
-    """Return the milliseconds from a build's making to its end, by the service's own clock."""
+    """Run a build, and return the milliseconds from its creation to its end by the service's clock."""
     build = service.build(one("true"))
     service.finish(build, _BUILD_SECONDS)
     record = service.get(build)
