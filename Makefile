@@ -1,6 +1,6 @@
-# `make run` shows the service at work, `make test` is what CI runs. Both first set up what they need, which takes
-# a minute or two the first time and a second later on. Needed for that: make, python3, and apt as root (or `sudo` by
-# hand for what `make setup` then names).
+# `make run` shows the service at work, `make test` is what CI runs. Both first set up what they need, in a minute or
+# two the first time and in a second later. Setup needs make, python3 and apt as root; without root, `make setup` prints
+# the commands to run with `sudo`.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,7 +9,7 @@ STATE := $(RUN)/state
 CI_DAEMON := $(BIN)/ci-daemon --state-dir $(STATE)
 TEST_PROGRAMS := $(RUN)/test-programs
 
-# Images are large and the same for everyone: they may be shared by setting this elsewhere.
+# Images are large and the same in every checkout; set this to share them.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
 .PHONY: run setup test test-crash test-system lint types docs bench clean
@@ -24,18 +24,18 @@ setup: $(VENV)/.complete
 	@$(CI_DAEMON) doctor --fix --quiet
 	@$(CI_DAEMON) image build
 
-# Its programs know by its path where it is, so that a checkout that was moved or copied needs another.
+# The programs of a virtual environment contain its path, so a checkout that was moved or copied needs a new one.
 ifneq ($(shell cat $(VENV)/.complete 2>/dev/null),$(CURDIR))
 .PHONY: $(VENV)/.complete
 endif
 
-# Locked by its own file: two at once would clear each other's away.
+# The lock is the script itself. Two runs at once would delete each other's environment.
 $(VENV)/.complete: setup.cfg pyproject.toml .ci/venv
 	@flock .ci/venv .ci/venv $(VENV)
 	@pwd -P >$@
 
-# Every Python process below pytest is measured, daemons too: coverage's own start-up hook reads COVERAGE_PROCESS_START,
-# and each process writes a file of its own beside COVERAGE_FILE, where `combine` finds them all.
+# Coverage includes every Python process below pytest, daemons too: its start-up hook reads COVERAGE_PROCESS_START, and
+# each process writes a file of its own next to COVERAGE_FILE for `combine`.
 test: export COVERAGE_FILE := $(CURDIR)/$(RUN)/coverage/data
 test: setup lint types $(TEST_PROGRAMS)/.complete
 	@rm -rf $(RUN)/coverage && mkdir -p $(RUN)/coverage
@@ -44,18 +44,18 @@ test: setup lint types $(TEST_PROGRAMS)/.complete
 	@$(BIN)/coverage report --include='ci_daemon/*'
 	@$(BIN)/coverage report --include='storage/*,api/*,actors/*' --fail-under=90
 
-# A registry to pull images from, and the smallest system there is to make one of.
+# A registry to pull images from, and busybox, of which a test makes the smallest image.
 $(TEST_PROGRAMS)/.complete: .ci/unpack
 	@.ci/unpack $(TEST_PROGRAMS) docker-registry busybox-static
 	@touch $@
 
-# Minutes of `kill -9`. It prints the seed of its schedule; CI_DAEMON_CRASH_SEED=… takes up an earlier one.
+# Minutes of `kill -9`. It prints the seed of its schedule; CI_DAEMON_CRASH_SEED=… repeats a schedule.
 test-crash: export CRASH_KILLS ?= 200
 test-crash: setup
 	$(BIN)/python -m pytest --timeout 3600 -s tests/crash
 
-# Whole machines with systemd as PID 1, in namespaces, so only as root: minutes, and more the first time, when the Debian
-# that they start from is made.
+# Machines with systemd as PID 1, in namespaces, so only as root. Takes minutes, and more the first time, when it makes
+# the Debian that they start from.
 test-system: setup
 	$(BIN)/python -m pytest --timeout 1800 tests/system
 
@@ -72,7 +72,7 @@ docs: $(VENV)/.complete
 bench: setup
 	$(BIN)/python -m benchmarks
 
-# Layers and images belong to sub-ids, so removing them as an ordinary user takes root of that mapping.
+# Layers and images belong to sub-ids, so an ordinary user removes them as root of a user namespace with those ids.
 clean:
 	@if [ -x $(BIN)/ci-daemon ] && [ -e $(STATE) ]; then $(CI_DAEMON) lease kill --all; fi
 	@if [ -x $(BIN)/python ] && [ -e $(RUN) ]; then $(BIN)/python -c "$$REMOVE" $(RUN); fi

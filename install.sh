@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install this checkout's ci-daemon onto this host, or bring the one that is there up to date: `sudo ./install.sh`.
-# Options are those of `ci-daemon install`, see `./install.sh --help`.
+# Install this checkout's ci-daemon on this host, or upgrade the installed one: `sudo ./install.sh`.
+# It takes the options of `ci-daemon install`, see `./install.sh --help`.
 set -eu
 umask 022
 unset PYTHONHOME PYTHONPATH PIP_PREFIX PIP_ROOT PIP_TARGET PIP_USER
@@ -28,7 +28,7 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
         { apt-get update -qq </dev/null && apt-get install -y -qq "$package" </dev/null >/dev/null; }
 fi
 
-# What installs is a program of this checkout too, so it gets an environment of its own for a while.
+# The installer is part of this checkout, so it runs from a temporary virtual environment.
 first=$(mktemp -d)
 trap 'rm -rf "$first"' EXIT
 trap 'exit 130' INT TERM HUP

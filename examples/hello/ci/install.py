@@ -1,4 +1,4 @@
-"""Install the packages of a folder beside Python's own, without a network: `python3 ci/install.py vendor`."""
+"""Install the packages of a folder without a network: `python3 ci/install.py vendor`."""
 
 import compileall
 import pathlib

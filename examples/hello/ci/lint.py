@@ -1,4 +1,7 @@
-"""A linter of thirty lines: syntax, unused imports, long lines, trailing blanks. `python3 ci/lint.py FOLDER...`"""
+"""A small linter: `python3 ci/lint.py FOLDER...`
+
+It checks for syntax errors, unused imports, long lines and trailing blanks.
+"""
 
 import ast
 import pathlib

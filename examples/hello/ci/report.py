@@ -1,4 +1,4 @@
-"""Say what the test step found: this step starts from the disk that the test step left behind."""
+"""Print the result of the test step, from whose disk this step starts."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""Run the tests one by one as they go, and leave the result where the report step finds it."""
+"""Run the tests, and write the result to a file for the report step."""
 
 import json
 import pathlib
