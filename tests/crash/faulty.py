@@ -1,7 +1,7 @@
-"""The daemon with a fault: `python -m tests.crash.faulty …` is `ci-daemon …` that kills itself at one chosen call.
+"""The daemon with a fault: `python -m tests.crash.faulty …` is a `ci-daemon …` that kills itself.
 
-CRASH_POINT names the call, CRASH_CALL which one of them it is, from 1 on, and CRASH_WHEN whether the process dies
-before or after it.
+CRASH_POINT names the fatal function, CRASH_CALL the number of the call, from 1 on, and CRASH_WHEN is ``before`` or
+``after``: the process dies before or after that call.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ POINTS: dict[str, tuple[Any, str]] = {
     "sources.remove": (Sources, "remove"),
     "sources.store": (Sources, "store"),
 }
-"""Where each state change of the service is made: the owner of the function, and its name there."""
+"""The functions that make the service's state changes: each one's owner and name."""
 
 MANY_CALLS = {"database.execute": 300, "log.output": 40, "log.write": 80}
-"""Calls that are so frequent that one among many is chosen."""
+"""Functions that are called often: the fatal call is one of the first so many."""
 
 
 def arm(point: str, when: str, call: int) -> None:
-    """Have the process die at a call."""
+    """Make the process die at a call."""
     owner, name = POINTS[point]
     real = getattr(owner, name)
     calls = itertools.count(1)

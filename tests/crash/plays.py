@@ -1,4 +1,4 @@
-"""The builds of the crash tests, of many shapes, each with the end that it comes to whatever is killed meanwhile."""
+"""Builds of many shapes for the crash tests; the end of each is the same, whatever is killed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ENDLESS = Speech(then="sleep 600")
 
 @dataclass(frozen=True)
 class Role:
-    """A step's part: what it says, the states it may end in, and how many attempts of its own that takes.
+    """A step's output, the states it may end in, and its number of attempts; None if the number varies.
 
-    Attempts that were lost with their VMs come on top. ``whole``: it says all that it has to before it ends.
+    Attempts that were lost with their VMs are not counted. ``whole``: its output is complete before it ends.
     """
 
     speech: Speech
@@ -32,9 +32,9 @@ class Role:
 
 @dataclass
 class Play:
-    """A build: its graph, its steps' parts, and its end. One that is to be ``canceled`` ends no other way.
+    """A build: its graph, the expected results of its steps, and its final state.
 
-    Of one with ``debug`` the VMs of failed jobs are held.
+    With ``debug``, the VMs of failed jobs are held.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Play:
 
     @property
     def canceled(self) -> bool:
-        """Whether somebody has to cancel it."""
+        """True if the build has to be canceled; otherwise it would not end."""
         return self.state is BuildState.CANCELED
 
     def step(
@@ -58,14 +58,14 @@ class Play:
         whole: bool = True,
         **options: Any,
     ) -> Play:
-        """Add a step; ``options`` are the graph's."""
+        """Add a step; ``options`` are options of the graph's step."""
         self.graph.step(key, speech.command(), **options)
         self.roles[key] = Role(speech, frozenset(ends or {JobState.PASSED}), tries, whole)
         return self
 
 
 def plays() -> list[Play]:
-    """Return every shape once."""
+    """Return one build of each shape."""
     return [
         _chain(),
         _fan(),
@@ -85,7 +85,7 @@ def plays() -> list[Play]:
 
 
 def _leave(trace: str) -> Speech:
-    """Say something, leave a letter on the disk, and look that those before left theirs, once each."""
+    """Print output, append a letter to a file on the disk, and check that each earlier step did so once."""
     return Speech(then=f'printf %s {trace[-1]} >>trace; test "$(cat trace)" = {trace}')
 
 
@@ -122,7 +122,7 @@ def _hopeless() -> Play:
 
 
 def _failures() -> Play:
-    """A soft failure in whose disk others build, and a hard one that a clean-up comes after."""
+    """A soft failure with a step on its disk, and a hard failure with a clean-up after it."""
     soft = Speech(then="printf s >trace; exit 5")
     play = Play("failures", BuildState.FAILED).step("soft", soft, JobState.FAILED, runner_args={"soft_fail": True})
     play.step("heir", _leave("sh"), builds_in="soft")
@@ -165,7 +165,7 @@ def _sleeping() -> Play:
 
 
 def _cached() -> Play:
-    """Steps that the first such build leaves to the others, and one that runs in each on the disk of theirs."""
+    """Steps that are cached by the first such build, and a step that runs on their disk in every build."""
     keys: tuple[dict[str, str], ...] = tuple({"policy": "forever", "key": key} for key in ("base", "tools"))
     play = Play("cached").step("base", _leave("b"), cache=keys[0])
     play.step("tools", _leave("bt"), builds_in="base", cache=keys[1])

@@ -24,9 +24,9 @@ _REST_SECONDS = 240.0
 
 
 class Siege:
-    """Keeps a daemon busy and kills it, its VMs and their sshds, until enough was killed; then lets it come to rest.
+    """Keeps a daemon busy while killing it, its VMs and their sshds; then lets it come to rest.
 
-    What is tried and when follows from the seed; what it meets depends on the machine too.
+    The seed decides the kinds and times of the kills; their effects depend on the machine, too.
     """
 
     def __init__(self, daemon: Daemon, seed: int) -> None:
@@ -46,21 +46,21 @@ class Siege:
         self._pipeline_id = self._find_pipeline()
 
     def builds(self) -> list[Build]:
-        """Return every build that was made, oldest first, also those of whose making no answer came."""
+        """Return every build that was made, oldest first, even if the daemon died before it answered."""
         page = self.storage.builds.page(self._pipeline_id, 100_000, None)
         return sorted(page.rows, key=lambda build: build.number)
 
     def path(self, build: Build) -> str:
-        """Return where the API has a build, below its organization."""
+        """Return a build's API path, below its organization."""
         return f"pipelines/{build.pipeline_slug}/builds/{build.number}"
 
     def lay(self, kills: int) -> None:
-        """Kill so many times."""
+        """Run daemons until a number of kills is reached."""
         while self.kills.total() < kills:
             self._life()
 
     def lift(self) -> None:
-        """Let a sound daemon bring all builds to their ends, and clean up as it does at each start."""
+        """Let a sound daemon end all builds; restart it, so that it cleans up as at each start."""
         self.daemon.kill()
         self.daemon.start()
         for build in self._to_cancel():
@@ -70,7 +70,7 @@ class Siege:
         self.daemon.start()
 
     def _life(self) -> None:
-        """Start a daemon with a fault, or none, keep it busy, strike at its VMs, and kill it if the fault does not."""
+        """Run one daemon, usually with a fault: keep it busy, kill parts of its VMs, and kill it at the end."""
         rng = self._rng
         ends = time.monotonic() + rng.uniform(*_LIFE_SECONDS)
         fault = self._spawn()
@@ -104,7 +104,7 @@ class Siege:
         return True if self.daemon.url else None
 
     def _keep_busy(self) -> None:
-        """Cancel what is to be canceled, some time, and post builds for as long as there are too few, and a daemon."""
+        """Cancel some of the builds to cancel, and post builds until there are enough or the daemon dies."""
         try:
             for build in self._to_cancel():
                 if self._rng.random() < 0.5:
@@ -128,7 +128,7 @@ class Siege:
         return [b for b in unfinished if self.plays[b.message or ""].canceled and not b.cancel_requested]
 
     def _strike_a_vm(self) -> None:
-        """Strike at a VM whose job can still lose one; what is struck is noted before, for it may end at once."""
+        """Kill a part of a VM whose job can lose another one, and record it."""
         active = self.storage.leases.live()
         self._rng.shuffle(active)
         for lease in active:
@@ -160,9 +160,9 @@ class Siege:
         self._killed.append(f"{self.kills.total()}: {what} {where}")
 
     def schedule(self) -> str:
-        """Return what was killed, in order, and how the builds stand."""
+        """Return the kills in order, and the states of the builds."""
         return "\n".join([*self._killed, *(f"{build.message}: {build.state}" for build in self.builds())])
 
     def summary(self) -> str:
-        """Return how much was killed in how many builds."""
+        """Return the numbers of kills and builds."""
         return f"{self.kills.total()} kills in {len(self.builds())} builds: {dict(self.kills)}"

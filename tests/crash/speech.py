@@ -1,4 +1,4 @@
-"""What the commands of the crash tests put out: known to the byte, from the step's key and the attempt's number."""
+"""The output of the crash tests' commands: known to the byte, from the step's key and the attempt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 def blocks(key: str, attempt: int, count: int, size: int) -> Iterator[bytes]:
-    """Yield ``count`` blocks: a few words and ``size`` bytes of everything, or a line's end where that is none."""
+    """Yield ``count`` blocks: some words, then ``size`` random bytes, or a line feed if ``size`` is 0."""
     source = random.Random(f"{key}/{attempt}")
     for number in range(count):
         yield b"%s, attempt %d, block %d: " % (key.encode(), attempt, number) + (source.randbytes(size) or b"\n")
@@ -29,7 +29,10 @@ for block in blocks(os.environ["CI_STEP_KEY"], int(os.environ["CI_ATTEMPT"]), co
 
 @dataclass(frozen=True)
 class Speech:
-    """So many blocks of so many bytes, with a pause of some seconds after each; in the end, ``then`` is run."""
+    """The output of a command: ``count`` blocks of ``size`` random bytes; then ``then`` runs.
+
+    ``pause`` is the seconds to sleep after each block.
+    """
 
     count: int = 3
     size: int = 0
@@ -37,9 +40,9 @@ class Speech:
     then: str = "exit 0"
 
     def command(self) -> str:
-        """Return the shell command that says it."""
+        """Return the shell command that prints it."""
         return f"python3 -c {shlex.quote(_PROGRAM)} {self.count} {self.size} {self.pause}; {self.then}"
 
     def of(self, key: str, attempt: int) -> bytes:
-        """Return what the command puts out in an attempt."""
+        """Return the command's output in an attempt."""
         return b"".join(blocks(key, attempt, self.count, self.size))

@@ -1,4 +1,4 @@
-"""What is killed in a running VM, found from the host through the VM's process tree."""
+"""Kills of a running VM's processes, found from the host through the VM's process tree."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ VM_PARTS = ("sshd", "init", "supervisor")
 
 
 def strike(vm: Path, part: str, rng: random.Random) -> bool:
-    """Kill a part of the VM whose folder this is: one of its sshds, its PID 1, or what it is from outside.
+    """Kill a part of the VM in a folder: one of its sshds, its PID 1, or its supervisor on the host.
 
-    False where there is no such process at the moment.
+    Returns False if there is no such process at the moment.
     """
     supervisor = _supervisor(vm)
     if supervisor is None:
@@ -34,7 +34,7 @@ def strike(vm: Path, part: str, rng: random.Random) -> bool:
 
 
 def remains(state: Path) -> list[str]:
-    """Name every process, and every mount of the host, that belongs to the VMs of a state directory."""
+    """Return every process, and every mount of the host, that belongs to VMs of a state directory."""
     place = f"{state}/sandbox/"
     found = [f"mount: {line}" for line in _text("self/mountinfo").splitlines() if place in line]
     others = [process.name for process in Path("/proc").glob("[0-9]*") if process.name != str(os.getpid())]
@@ -42,7 +42,7 @@ def remains(state: Path) -> list[str]:
 
 
 def _supervisor(vm: Path) -> int | None:
-    """Return the last process that was entered in the VM's lock: the launcher comes before it."""
+    """Return the process on the second line of the VM's lock; the launcher is on the first."""
     with suppress(FileNotFoundError):
         lines = (vm / "lock").read_text().splitlines()
         return int(lines[1].split()[0]) if len(lines) > 1 else None

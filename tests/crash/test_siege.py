@@ -1,7 +1,7 @@
-"""Nothing is lost and nothing is left, whatever is killed when (engine.md, "After a crash").
+"""Nothing is lost and nothing is left over, whatever is killed (engine.md, "After a crash").
 
-`make test` kills 20 times, `make test-crash` as often as CRASH_KILLS says. CI_DAEMON_CRASH_SEED takes up the schedule
-of an earlier run.
+`make test` kills 20 times, `make test-crash` CRASH_KILLS times. CI_DAEMON_CRASH_SEED repeats the schedule of an
+earlier run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SETTINGS = {
 
 @pytest.fixture
 def siege(images_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Siege]:
-    """A daemon to besiege."""
+    """A daemon for a crash run."""
     seed = int(os.environ.get("CI_DAEMON_CRASH_SEED") or random.randrange(10**9))
     monkeypatch.delenv("CI_DAEMON_CRASH_SEED", raising=False)  # the daemon would take it for a setting
     sys.stdout.write(f"CI_DAEMON_CRASH_SEED={seed}\n")

@@ -1,4 +1,4 @@
-"""What has to be true of a service that came to rest after a siege (engine.md, "After a crash")."""
+"""The conditions on a service at rest after a crash run (engine.md, "After a crash")."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.e2e.daemon import until
 
 _SERVICE_RETRIES = 2
 _LATEST_END = 10.0
-"""Seconds past a step's time-out within which a busy machine ends its command, its grace of one second among them."""
+"""Seconds within which a busy machine ends a command after its time-out, grace included."""
 _HELD = re.compile(rb"^the VM is held for .*\n", re.MULTILINE)
 _HIT = re.compile(rb"^cache hit: .*\n", re.MULTILINE)
 _COMPLAINTS = ("Traceback", "died and is started again", "was left running", "could not handle")
 
 
 def check_builds(siege: Siege) -> None:
-    """Look that every build and job ended as it had to, in as many attempts, with the log that its commands wrote."""
+    """Check each build's state, and each job's state, attempts and log."""
     assert len(siege.builds()) >= len(siege.plays) / 2
     for build in siege.builds():
         play = siege.plays[build.message or ""]
@@ -38,9 +38,9 @@ def check_builds(siege: Siege) -> None:
 
 
 def check_money(siege: Siege) -> None:
-    """Look that every job whose command ran has one debit, and no other job any, and that the sums are right.
+    """Check that exactly the jobs whose command ran have a debit, one each, and that the sums are right.
 
-    Each hold has one too, whose time is over by then or soon.
+    Each hold has one debit, too; its time is over by then, or soon.
     """
     storage = siege.storage
     until(lambda: True if not storage.holds.open() else None, "the end of all holds", 30)
@@ -63,7 +63,7 @@ def check_money(siege: Siege) -> None:
 
 
 def check_host(siege: Siege) -> None:
-    """Look that the service holds nothing but its warm VMs, and once those are ended, that nothing at all is left."""
+    """Check that the service holds only its warm VMs, and that nothing is left once those are ended."""
     state = siege.daemon.state
     until(lambda: True if _held(siege) == _named(siege) else None, f"{_held(siege)} to be what rows name", 30)
     log = siege.daemon.log
@@ -90,7 +90,7 @@ def _check_end(siege: Siege, build: Build, job: Job, role: Role) -> None:
 
 
 def _check_attempts(siege: Siege, job: Job) -> None:
-    """Look that a job's attempts are closed, in time, have no gap, and were lost only where something was killed."""
+    """Check that a job's attempts are closed, in time, without a gap, and lost only with a killed VM."""
     attempts = siege.storage.attempts.of_job(job.id)
     assert [attempt.number for attempt in attempts] == list(range(1, job.attempt + 1)), job
     assert job.state.terminal, job
@@ -101,7 +101,7 @@ def _check_attempts(siege: Siege, job: Job) -> None:
 
 
 def _check_log(siege: Siege, build: Build, job: Job, role: Role) -> None:
-    """Compare each attempt's log with what its command says, and the job's log with the sum of them."""
+    """Compare each attempt's log with its command's output, and the job's log with their sum."""
     whole = b""
     for attempt in siege.storage.attempts.of_job(job.id):
         kept = _HELD.sub(b"", _text(siege.daemon.state / "logs" / build.uuid / job.uuid / f"{attempt.number}.log"))
@@ -120,7 +120,7 @@ def _check_log(siege: Siege, build: Build, job: Job, role: Role) -> None:
 
 
 def _held_jobs(siege: Siege) -> list[str]:
-    """Name the jobs of which a hold has ended."""
+    """Return the jobs that had a hold, which has ended."""
     with closing(sqlite3.connect(siege.daemon.state / "ci-daemon.sqlite3")) as database:
         held = {job_id for (job_id,) in database.execute("SELECT job_id FROM holds WHERE finished_at IS NOT NULL")}
     return [
@@ -132,19 +132,19 @@ def _held_jobs(siege: Siege) -> list[str]:
 
 
 def _ended_in_time(job: Job, attempt: Attempt) -> bool:
-    """Tell whether the step's time-out, if it has one, came however often the daemon was killed meanwhile."""
+    """True if the command ended within the step's time-out, if it has one, despite the kills."""
     if job.timeout_seconds is None or attempt.started_at is None or attempt.exited_at is None:
         return True
     return (attempt.exited_at - attempt.started_at).total_seconds() < job.timeout_seconds + _LATEST_END
 
 
 def _was_lost(attempt: Attempt) -> bool:
-    """Tell whether the service could not bring an attempt to its command's end."""
+    """True if an attempt failed because the service could not bring its command to an end."""
     return attempt.state is JobState.FAILED and attempt.error_code is not None
 
 
 def _lost_too_often(siege: Siege, job: Job) -> bool:
-    """Tell whether a job lost more VMs than the service makes good for."""
+    """True if a job lost more VMs than the service retries."""
     lost = sum(_was_lost(attempt) for attempt in siege.storage.attempts.of_job(job.id))
     return lost > _SERVICE_RETRIES and job.error_code == "vm_lost"
 
@@ -157,7 +157,7 @@ def _lease(siege: Siege, attempt: Attempt) -> str:
 
 
 def _held(siege: Siege) -> dict[str, set[str]]:
-    """Return the VMs, snapshots and archives that are there."""
+    """Return the VMs, snapshots and archives that exist."""
     sandbox = siege.daemon.state / "sandbox"
     disks, snapshots = ({path.name for path in (sandbox / "trees" / part).iterdir()} for part in ("disks", "snapshots"))
     vms = {path.name for path in (sandbox / "vms").iterdir()}
@@ -165,7 +165,7 @@ def _held(siege: Siege) -> dict[str, set[str]]:
 
 
 def _named(siege: Siege) -> dict[str, set[str]]:
-    """Return the VMs, snapshots and archives that a service at rest has rows for."""
+    """Return the VMs, snapshots and archives that should exist at rest: those with rows."""
     return {
         "vms": {lease.uuid for lease in siege.storage.leases.live()},
         "snapshots": {snapshot.name for snapshot in siege.storage.snapshots.all()},
