@@ -1,4 +1,4 @@
-"""A server of archives on an address of this host's own, which VMs reach where the configuration says so."""
+"""A server of archives on an address of this host, which VMs reach if the configuration allows it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Answers = dict[str, tuple[int, bytes] | None]
 
 
 def address() -> str:
-    """An address of this host's own."""
+    """Return an address of this host that is not a loopback one."""
     return next(str(block.network_address) for block in host_addresses() if not block.is_loopback)
 
 
 class ArchiveServer(http.server.ThreadingHTTPServer):
-    """Answers by path with a status and a body, or not at all, and notes who brought what authorization."""
+    """Answers by path with a status and a body, or never; records each path and its authorization."""
 
     daemon_threads = True
 
@@ -54,7 +54,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(answers: Answers) -> Iterator[ArchiveServer]:
-    """Serve while the block runs. A redirect's body is its address; None lets the client wait for ever."""
+    """Serve while the block runs.
+
+    The body of a redirect is its target; an answer of None keeps the client waiting.
+    """
     with ArchiveServer(answers) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

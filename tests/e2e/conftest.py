@@ -1,4 +1,4 @@
-"""One real daemon for the module, its VMs gone afterwards, and a user on it."""
+"""One real daemon for the module, which must leave no VMs, and a user on it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    """What this module's daemon is configured with."""
+    """The configuration of this module's daemon, as environment variables."""
     return {"CI_DAEMON_POOL_WARM": "1", "CI_DAEMON_POOL_MAX_VMS": "4"}
 
 
 @pytest.fixture(scope="module")
 def daemon(images_dir: Path, settings: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """Serve until the module is done, then see that it ends well and leaves no VM."""
+    """Serve until the module is done; then check that the daemon ends well and leaves no VM."""
     state = tmp_path_factory.mktemp("daemon") / "state"
     daemon = Daemon(state, {"CI_DAEMON_IMAGES_DIR": str(images_dir), **settings})
     Storage.create(state, SystemClock()).close()
@@ -41,11 +41,11 @@ def daemon(images_dir: Path, settings: dict[str, str], tmp_path_factory: pytest.
 
 @pytest.fixture
 def client(daemon: Daemon) -> Client:
-    """A user of its own for each test."""
+    """A new user for each test."""
     return Client.join(daemon, f"user{next(_numbers)}@example.org")
 
 
 @pytest.fixture
 def pipeline(client: Client) -> Pipeline:
-    """A pipeline of its own for each test."""
+    """A new pipeline for each test."""
     return client.pipeline()

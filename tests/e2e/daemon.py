@@ -22,7 +22,7 @@ FINAL = {"passed", "failed", "canceled"}
 
 
 def until(look: Callable[[], T | None], what: str, seconds: float = 60.0) -> T:
-    """Look again and again until there is something to return; fail with ``what`` after ``seconds``."""
+    """Poll until ``look`` returns a value, and return it; fail with ``what`` after ``seconds``."""
     deadline = time.monotonic() + seconds
     while (found := look()) is None:
         if time.monotonic() > deadline:
@@ -32,24 +32,24 @@ def until(look: Callable[[], T | None], what: str, seconds: float = 60.0) -> T:
 
 
 class Daemon:
-    """`ci-daemon serve` on a free port of the loopback, with the configuration given as environment variables."""
+    """`ci-daemon serve` on a free port of the loopback, configured by environment variables."""
 
     def __init__(self, state: Path, settings: Mapping[str, str], prefix: tuple[str, ...] = ()) -> None:
         self.state = state
         self.url = ""
         self._prefix = prefix
-        alone = {"CI_DAEMON_IMAGES_ON_DEMAND": "false"}  # no test asks a registry of the world
+        alone = {"CI_DAEMON_IMAGES_ON_DEMAND": "false"}  # no test reaches a public registry
         self._environ = {**os.environ, **alone, **settings, "CI_DAEMON_HTTP_LISTEN": "127.0.0.1:0"}
         self._process: subprocess.Popen[bytes] | None = None
         self._already = 0
         self._log = state.with_name(f"{state.name}.log")
 
     def command(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a command of the owner's and return what it printed."""
+        """Run a command of the host's owner; return its output and exit code."""
         return self.run("ci_daemon", "--state-dir", str(self.state), *arguments, check=check)
 
     def run(self, program: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a Python program where the daemon runs, and return what it printed."""
+        """Run a Python module where the daemon runs; return its output and exit code."""
         done = subprocess.run(
             (*self._prefix, sys.executable, "-m", program, *arguments),
             env=self._environ,
@@ -63,16 +63,16 @@ class Daemon:
         return done
 
     def json(self, *arguments: str) -> Any:
-        """Run a command of the owner's with ``--json`` and return what it said."""
+        """Run a command of the host's owner with ``--json``; return its document."""
         return json.loads(self.command(*arguments, "--json").stdout)
 
     def start(self, program: str = "ci_daemon", **environ: str) -> None:
-        """Start it, or a program that stands in for it, and wait until it answers."""
+        """Start it, or a program in its place, and wait until it answers."""
         self.spawn(program, **environ)
         self.url = until(self._address_of_the_living, f"the daemon's address in {self._log}", 30)
 
     def spawn(self, program: str = "ci_daemon", **environ: str) -> None:
-        """Start it, or a program that stands in for it, and wait for nothing."""
+        """Start it, or a program in its place, without waiting."""
         self._already = self._log.stat().st_size if self._log.exists() else 0
         command = (*self._prefix, sys.executable, "-m", program, "--state-dir", str(self.state), "serve")
         with self._log.open("ab") as log:
@@ -82,18 +82,18 @@ class Daemon:
 
     @property
     def running(self) -> bool:
-        """Whether it was started and has not ended, or been ended, since."""
+        """True if it was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill it, as a crash would."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(10)
             self._process = None
 
     def stop(self) -> int:
-        """End it as systemd would, and return its exit code."""
+        """Stop it as systemd does, and return its exit code."""
         if self._process is None:
             return 0
         self._process.send_signal(signal.SIGTERM)
@@ -103,17 +103,17 @@ class Daemon:
 
     @property
     def limits(self) -> list[str]:
-        """What the kernel holds it to, a line for each resource."""
+        """The kernel's limits for the process, one line for each resource."""
         assert self._process is not None
         return Path(f"/proc/{self._process.pid}/limits").read_text().splitlines()
 
     @property
     def log(self) -> str:
-        """What it has printed so far."""
+        """Its output so far."""
         return self._log.read_text()
 
     def announced(self) -> str | None:
-        """Return where it answers, as it has said since it was started; None before that."""
+        """Return the URL that it has printed since its start; None if it has not yet."""
         for line in self._log.read_bytes()[self._already :].decode(errors="replace").splitlines():
             if "http://" in line:
                 return "http://" + line.partition("http://")[2].split()[0].rstrip("/.,")
@@ -136,12 +136,12 @@ class Client:
 
     @classmethod
     def join(cls, daemon: Daemon, email: str, cents: int = 100_000) -> Client:
-        """Add a user on the box and give its organization money to build with."""
+        """Add a user on the host, and give its organization money."""
         joined = json.loads(daemon.run("tests.e2e.joining", str(daemon.state), email, str(cents)).stdout)
         return cls(daemon, email, joined["org"], joined["token"])
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Send a request with the user's key; a path without a slash at its start is below the organization."""
+        """Send a request with the user's key; a path without a leading slash is below the organization."""
         url = self.daemon.url + (path if path.startswith("/") else f"/api/v0/organizations/{self.org}/{path}")
         headers = {"Authorization": f"Bearer {self.token}", **options.pop("headers", {})}
         return httpx.request(method, url, headers=headers, **{"timeout": 60} | options)
@@ -162,7 +162,7 @@ class Client:
 
 @dataclass
 class Pipeline:
-    """A pipeline and what one does with it."""
+    """A pipeline, and requests about it."""
 
     client: Client
     slug: str
@@ -179,7 +179,7 @@ class Pipeline:
 
 @dataclass
 class Build:
-    """A build and what one asks of it."""
+    """A build, and requests about it."""
 
     client: Client
     path: str
@@ -215,7 +215,7 @@ class Build:
         return until(look, f'job "{key}" in state {state}', seconds)
 
     def log(self, key: str = "only") -> str:
-        """Return a job's log as it is."""
+        """Return a job's log as it is now."""
         response = self.client.request("GET", f"{self.path}/jobs/{self.jobs()[key]['id']}/log")
         assert response.status_code == 200, response.text
         return response.text
@@ -225,7 +225,7 @@ class Build:
         until(lambda: True if text in self.log(key) else None, f'"{text}" in the log of "{key}"', seconds)
 
     def cancel(self) -> Any:
-        """Cancel it and return the answer's record."""
+        """Cancel it; return the record of the answer."""
         response = self.client.request("PUT", f"{self.path}/cancel")
         assert response.status_code == 200, response.text
         return response.json()

@@ -1,6 +1,7 @@
-"""A program that adds a user, with money for the organization: what `ci-daemon user add` and `ledger grant` do, faster.
+"""A program that adds a user, and money for the organization.
 
-It writes who was added as JSON: arguments are the state directory, the e-mail address, and how many cents.
+It is faster than `ci-daemon user add` and `ledger grant`. Arguments are the state directory, the e-mail address and an
+amount in cents; it prints the organization's slug and an API key as JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from storage import LedgerSource, Storage, SystemClock
 
 
 def join(state: Path, email: str, cents: int) -> dict[str, str]:
-    """Add a user; return the slug of the organization and an API key."""
+    """Add a user; return the organization's slug and an API key."""
     with closing(Storage.open(state, SystemClock())) as storage:
         user = storage.users.create(email, email.partition("@")[0])
         _, token = storage.tokens.create_api_key(user.id, "for the tests")

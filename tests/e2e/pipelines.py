@@ -26,7 +26,7 @@ class Graph:
         env: dict[str, str] | None = None,
         **options: Any,
     ) -> Graph:
-        """Add a step, labelled by its key; ``options`` are the step's further fields."""
+        """Add a step with its key as label; ``options`` are its other fields."""
         self.nodes.append({"step": {"key": key, "cmd": cmd, "label": key, **options}, "env": env or {}})
         for parent in after:
             edge: list[Any] = [self._index(parent), len(self.nodes) - 1, "depends_on"]
@@ -38,7 +38,7 @@ class Graph:
         return self
 
     def ir(self) -> str:
-        """Return the document."""
+        """Return the IR document."""
         document: dict[str, Any] = {
             "version": "0",
             "graph": {"nodes": self.nodes, "edges": self.edges, "node_holes": [], "edge_property": "directed"},
@@ -52,12 +52,12 @@ class Graph:
 
 
 def one(cmd: str, **options: Any) -> str:
-    """Return the IR of a pipeline of a single step named ``only``."""
+    """Return the IR of a pipeline with a single step named ``only``."""
     return Graph().step("only", cmd, **options).ir()
 
 
 def diamond(width: int) -> str:
-    """Return the IR of a source, ``width`` jobs after it, and a sink after them all."""
+    """Return the IR of a source, ``width`` jobs after it, and a sink after all of them."""
     graph = Graph().step("source", "true")
     for number in range(width):
         graph.step(f"middle-{number}", "true", after=("source",))

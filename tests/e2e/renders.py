@@ -1,4 +1,4 @@
-"""Builds from source alone, asked for and looked at."""
+"""Builds from source alone: their requests and results."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tests.e2e.sources import post
 _numbers = itertools.count(1)
 
 NEVER = "import threading\nthreading.Event().wait()\n"
-"""A pipeline file that is never loaded to its end."""
+"""A pipeline file whose loading never ends."""
 
 
 def another_pipeline(client: Client) -> Pipeline:
-    """Make a pipeline of a name that nobody has."""
+    """Make a pipeline with a new name."""
     return client.pipeline(f"pipeline-{next(_numbers)}")
 
 
 def rejected(pipeline: Pipeline, source: bytes | None, **fields: Any) -> str:
-    """Return why a source is rendered to nothing, as the answer and the build say."""
+    """Return the error of a source whose render fails; the answer and the build must agree."""
     answered = post(pipeline, source, **fields)
     assert answered.status_code == 422, answered.text
     error = answered.json()["error"]
@@ -38,14 +38,14 @@ def rejected(pipeline: Pipeline, source: bytes | None, **fields: Any) -> str:
 
 
 def rendered(pipeline: Pipeline, source: bytes | None, **fields: Any) -> Build:
-    """Post a source that can be rendered."""
+    """Post a source that must render; return its build."""
     answered = post(pipeline, source, **fields)
     assert answered.status_code == 201, answered.text
     return Build(pipeline.client, f"pipelines/{pipeline.slug}/builds/{answered.json()['number']}")
 
 
 def render_log(build: Build) -> str:
-    """Return what the pipeline files printed."""
+    """Return the output of the pipeline files."""
     answered = build.client.request("GET", f"{build.path}/render-log")
     assert answered.status_code == 200, answered.text
     return answered.text
@@ -59,17 +59,17 @@ def first_build(pipeline: Pipeline) -> Build:
 
 
 def no_vm_is_left(daemon: Daemon) -> None:
-    """Wait until there is no VM."""
+    """Wait until no VM is left."""
     until(lambda: daemon.json("lease", "list") == [] or None, "the end of all VMs", 30)
 
 
 @contextmanager
 def posting(pipeline: Pipeline, source: bytes) -> Iterator[list[httpx.Response]]:
-    """Ask for a build while the block runs; yield where the answer will be, if there is one."""
+    """Post a build in a thread while the block runs; yield a list that gets the answer, if there is one."""
     answers: list[httpx.Response] = []
 
     def ask() -> None:
-        with suppress(httpx.TransportError):  # the daemon may be killed meanwhile
+        with suppress(httpx.TransportError):  # the daemon may be killed in the meantime
             answers.append(post(pipeline, source))
 
     thread = threading.Thread(target=ask)

@@ -1,6 +1,6 @@
 """The daemon with a clock that a test sets: `python -m tests.e2e.shifted …` is `ci-daemon …`.
 
-The file that SHIFTED_BY names holds the seconds by which the wall clock is ahead, or behind where they are negative.
+The file named by SHIFTED_BY holds the seconds by which the wall clock is ahead; negative if it is behind.
 """
 
 from __future__ import annotations

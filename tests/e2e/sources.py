@@ -22,7 +22,7 @@ def demo():
 
 
 def archive(files: dict[str, str]) -> bytes:
-    """A gzipped tar of files by name."""
+    """Return a gzipped tar of files, given by name."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for name, text in files.items():
@@ -33,18 +33,18 @@ def archive(files: dict[str, str]) -> bytes:
 
 
 def tree(directory: Path, **more: str) -> bytes:
-    """A gzipped tar of a directory, and more files."""
+    """Return a gzipped tar of a directory and of more files."""
     names = [path for path in sorted(directory.rglob("*")) if path.is_file()]
     return archive({path.relative_to(directory).as_posix(): path.read_text() for path in names} | more)
 
 
 def pipeline_file(text: str) -> bytes:
-    """A repository of one pipeline file."""
+    """Return an archive with one pipeline file."""
     return archive({".hm/pipeline.py": text, "greeting": "hello from the source\n"})
 
 
 def post(pipeline: Pipeline, source: bytes | None, *, patience: float = 60, **fields: Any) -> httpx.Response:
-    """Ask for a build from source alone; ``patience`` is how many seconds an answer may take."""
+    """Post a build from source alone; ``patience`` is the time-out of the answer in seconds."""
     body = {"branch": "main", "commit": "0" * 40, **fields}
     if source is not None:
         body["source_b64"] = base64.b64encode(source).decode()

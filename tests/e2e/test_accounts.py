@@ -1,4 +1,4 @@
-"""People: how they sign in where there is only the box, and what is left when they go."""
+"""Users: signing in on a host without an identity provider, and the remains of a closed account."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def settings() -> dict[str, str]:
 
 @pytest.fixture
 def browser(daemon: Daemon, client: Client) -> Client:
-    """The user with a session that was made on the box."""
+    """The user with a session that was made on the host."""
     made = daemon.json("token", "create", client.email, "--kind", "session")
     return replace(client, token=made["token"])
 

@@ -1,4 +1,4 @@
-"""What jobs leave, from outside: listed, downloaded whole and by ranges, and collected across a daemon's end."""
+"""Artifacts through the API: listed, downloaded whole and by ranges, and collected across a restart."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def collecting(cmd: str, *globs: str) -> str:
 
 
 def listed(build: Build) -> dict[str, Any]:
-    """Return the records of what a build's jobs left by path, read page by page."""
+    """Return the records of a build's artifacts by path, read page by page."""
     found: dict[str, Any] = {}
     cursor: str | None = ""
     while cursor is not None:

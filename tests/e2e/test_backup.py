@@ -13,7 +13,7 @@ from tests.e2e.sources import HELLO, archive, pipeline_file, post
 
 @pytest.fixture
 def other(daemon: Daemon, images_dir: Path, settings: dict[str, str], tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon to be, on a machine that has the images and nothing else."""
+    """A daemon that is not started, on a state directory that does not exist."""
     other = Daemon(tmp_path / "other", {"CI_DAEMON_IMAGES_DIR": str(images_dir), **settings})
     try:
         yield other
@@ -30,7 +30,7 @@ def on(other: Daemon, build: Build) -> Build:
 
 
 def source_build(pipeline: Pipeline, text: str) -> Build:
-    """Have a pipeline file rendered, whatever comes of it."""
+    """Build a pipeline file, whether its render succeeds or not."""
     answered = post(pipeline, pipeline_file(text))
     number = answered.json().get("number") or answered.json()["error"]["build_number"]
     return Build(pipeline.client, f"pipelines/{pipeline.slug}/builds/{number}")

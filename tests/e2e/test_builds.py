@@ -1,4 +1,4 @@
-"""What a user sees of builds, from the API of a real daemon with real VMs."""
+"""Builds as a user sees them, through the API of a real daemon with real VMs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user sees of the cache across builds, from a real daemon with real VMs."""
+"""The cache as a user sees it across builds, with a real daemon and real VMs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMANDS = {
 
 
 def example(**keys: str) -> str:
-    """Return the pipeline of the example, with commands that do something here, and other keys for some steps."""
+    """Return the example's pipeline with commands that work here; ``keys`` replaces cache keys of steps."""
     definition = json.loads(EXAMPLE.read_text())["pipelines"][0]["definition"]
     for node in definition["graph"]["nodes"]:
         step = node["step"]
@@ -41,7 +41,7 @@ def cached(key: str) -> dict[str, Any]:
 
 
 def hits(build: Build) -> set[str]:
-    """Name the steps that passed by the cache."""
+    """Return the steps that were cache hits."""
     return {key for key, job in build.jobs().items() if job["cache_hit"]}
 
 
@@ -146,7 +146,7 @@ def test_a_crash_while_a_job_passes_by_the_cache_stops_no_build(daemon: Daemon, 
     passed(pipeline, ir)
     daemon.stop()
     crash(daemon, "cache.hit", when)
-    with suppress(httpx.TransportError):  # it may die before it answers
+    with suppress(httpx.TransportError):  # the daemon may die before it answers
         pipeline.build(ir)
     died(daemon)
     daemon.start()
@@ -182,7 +182,7 @@ def died(daemon: Daemon) -> None:
 
 
 def nothing_is_left_over(daemon: Daemon) -> None:
-    """See that every disk that is kept is one of the cache's, or one that such a disk stands on."""
+    """Check that exactly the disks of the cache's entries are kept."""
 
     def kept() -> bool | None:
         entries = {entry["snapshot"] for entry in daemon.json("cache", "list")}

@@ -1,4 +1,4 @@
-"""Canceling builds in every moment of their jobs' lives."""
+"""Canceling builds at every moment of their jobs' lives."""
 
 from __future__ import annotations
 

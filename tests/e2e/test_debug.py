@@ -1,4 +1,4 @@
-"""`ci-daemon debug`: in the VMs of failed and running jobs, over a crash of the daemon, at a terminal and without."""
+"""`ci-daemon debug` in VMs of failed and running jobs: across a crash, with a terminal and without."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def held(daemon: Daemon) -> list[Any]:
 
 
 def gone(daemon: Daemon) -> None:
-    """Wait until no VM is there."""
+    """Wait until no VM is left."""
     vms = daemon.state / "sandbox" / "vms"
     until(lambda: True if not daemon.json("lease", "list") and not list(vms.iterdir()) else None, "the VMs' end")
 
@@ -96,7 +96,7 @@ def test_a_pipe_is_heard_to_its_end_whatever_its_size(daemon: Daemon, pipeline: 
 
 
 class Terminal:
-    """`ci-daemon debug` at a pseudo-terminal."""
+    """`ci-daemon debug` on a pseudo-terminal."""
 
     def __init__(self, daemon: Daemon, *arguments: str) -> None:
         self._ours, self.theirs = pty.openpty()

@@ -1,4 +1,4 @@
-"""The OpenAPI document and the daemon, held against each other by requests that are made of the document."""
+"""The daemon against its OpenAPI document, with requests generated from the document."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def settings() -> dict[str, str]:
 
 @pytest.fixture
 def client(daemon: Daemon) -> Client:
-    """The user of the document's examples, for whom there is what they name."""
+    """The user of the document's examples, with the resources that they name."""
     client = Client.join(daemon, "ada@example.org")
     assert client.org == "ada-example-org"
     paths = client.get("/api/v0/openapi.json")["paths"]

@@ -14,7 +14,7 @@ DRAINED = "waiting for a VM: the owner has drained this host"
 
 @pytest.fixture(autouse=True)
 def resumed(daemon: Daemon) -> Iterator[None]:
-    """Leave the host as the next test wants it."""
+    """Resume the host after each test."""
     yield
     daemon.command("resume")
 

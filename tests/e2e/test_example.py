@@ -1,4 +1,4 @@
-"""The example of the README, and logs as they are followed live."""
+"""The README's example, and logs that are followed live."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def settings() -> dict[str, str]:
 
 
 def submit(client: Client, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `ci-daemon submit` as a user would."""
+    """Run `ci-daemon submit` as a user does."""
     environ = {**os.environ, "CI_DAEMON_URL": client.daemon.url, "CI_DAEMON_TOKEN": client.token}
     command = [sys.executable, "-m", "ci_daemon", "submit", *arguments]
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=120)
@@ -67,7 +67,7 @@ def test_of_several_pipelines_one_is_to_be_named_and_none_is_made_for_the_folder
 
 
 def events(client: Client, job: str, token: str, last: int | None = None) -> list[tuple[str, dict[str, object]]]:
-    """Return all events of a job's log stream up to its end."""
+    """Return all events of a job's log stream, up to its end."""
     headers = {} if last is None else {"Last-Event-ID": str(last)}
     url = f"{client.daemon.url}/v0/jobs/{job}/logs"
     found = []

@@ -1,4 +1,4 @@
-"""What may happen to the host under a daemon: it says what is wrong, loses nothing, and goes on when that is mended."""
+"""Faults of the host: the daemon reports them, loses nothing, and goes on once they are repaired."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ROOT_MOUNTS = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount
 
 
 class SmallDisk:
-    """A file system of a few megabytes in a mount namespace of its own, at a folder."""
+    """A small file system at a folder, mounted in a mount namespace of its own."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -46,7 +46,7 @@ class SmallDisk:
         self._inside = Path(f"/proc/{self._holder.pid}/root{folder}")
 
     def fill(self) -> None:
-        """Leave no byte free."""
+        """Fill it to the last byte."""
         filler = self._inside / "filler"
         with filler.open("wb", buffering=0) as file, suppress(OSError):
             while file.write(bytes(4096)):
@@ -58,17 +58,17 @@ class SmallDisk:
         (self._inside / "filler").unlink()
 
     def remount(self, how: str) -> None:
-        """Mount it ``ro`` or ``rw``; nothing may have a file open for writing."""
+        """Mount it ``ro`` or ``rw``; no process may have a file on it open for writing."""
         subprocess.run([*self.prefix, "mount", "-o", f"remount,{how}", str(self.folder)], check=True)
 
     def lay_elsewhere(self, name: str) -> None:
-        """Have a folder of it lie on the disk below."""
+        """Replace a folder of it by a link to a folder on the disk below."""
         beside = self.folder.with_name("elsewhere")
         beside.mkdir()
         (self._inside / name).symlink_to(beside)
 
     def close(self) -> None:
-        """Let the kernel take it away with the last process that sees it."""
+        """Release it: the kernel unmounts it with the last process that uses it."""
         self._holder.kill()
         self._holder.communicate()
 
@@ -78,7 +78,7 @@ Serve = Callable[..., Daemon]
 
 @pytest.fixture
 def serve(images_dir: Path, tmp_path: Path) -> Iterator[Serve]:
-    """Make daemons that are not started yet; their VMs are gone afterwards."""
+    """Make daemons without starting them; their VMs are destroyed afterwards."""
     made: list[Daemon] = []
 
     def make(state: Path, prefix: tuple[str, ...] = ()) -> Daemon:
@@ -105,7 +105,7 @@ def started(daemon: Daemon) -> Pipeline:
 
 
 def passes_whole(build: Build) -> None:
-    """See that a build passed at its first attempt, with all of its log and one debit."""
+    """Check that a build passes at its first attempt, with its whole log and one debit."""
     assert build.finish()["state"] == "passed"
     assert (build.jobs()["only"]["attempt"], build.log()) == (1, _LOG)
     entries = build.client.get(f"/api/v0/billing/transactions/{build.client.org}")["data"]
@@ -113,7 +113,7 @@ def passes_whole(build: Build) -> None:
 
 
 def refused_to_start(daemon: Daemon) -> str:
-    """Return the one line with which a daemon refuses to start."""
+    """Return the only line that a daemon prints when it refuses to start."""
     done = daemon.command("serve", check=False)
     assert done.returncode == 1
     assert done.stdout == ""

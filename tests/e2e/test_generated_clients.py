@@ -1,4 +1,4 @@
-"""Clients that public generators made of the OpenAPI document: they compile, and drive one whole build each."""
+"""Clients generated from the OpenAPI document: they compile, and each drives a whole build."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def document(daemon: Daemon, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(folder: Path, *command: str | Path, path: Path = COMMANDS) -> str:
-    """Run a program of that kind in a folder and return what it printed."""
+    """Run a generator's or client's program in a folder; return its output."""
     environ = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}"}
     done = subprocess.run(
         [path / command[0], *command[1:]],
@@ -52,12 +52,12 @@ def run(folder: Path, *command: str | Path, path: Path = COMMANDS) -> str:
 
 
 def drive(client: Client) -> tuple[str, ...]:
-    """What a driver is given: where, as whom, in which organization, and the pipeline."""
+    """Return a driver's arguments: URL, token, organization and IR."""
     return client.daemon.url, client.token, client.org, one("echo hello from a generated client")
 
 
 def check(client: Client, printed: str, slug: str) -> None:
-    """See that the driver saw what there is."""
+    """Check that the driver saw the build as it is."""
     seen: dict[str, Any] = json.loads(printed)
     assert "hello from a generated client\n" in seen.pop("log")
     balance = client.get(f"/api/v0/billing/balance/{client.org}")["balance_cents"]

@@ -1,4 +1,4 @@
-"""Commands and archives that mean harm: each fails alone and says why, and the service goes on."""
+"""Malicious commands and archives: each fails alone with a reason, and the service goes on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def settings() -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def service_goes_on(pipeline: Pipeline) -> Iterator[None]:
-    """Whatever the test did, another build runs as if nothing had been."""
+    """Check after each test that another build runs normally."""
     yield
     after = pipeline.build(one("echo still here"))
     assert after.finish()["state"] == "passed"

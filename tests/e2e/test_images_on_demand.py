@@ -1,4 +1,4 @@
-"""A step names an image that the host does not have: the daemon pulls it from a real registry, once."""
+"""A step names an image that the host lacks: the daemon pulls it from a real registry, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real tools that build in disks from the cache: no build may be green because its sources look old."""
+"""Real build tools on cached disks: no build may pass because its sources look old."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def toolchain(images_dir: Path) -> None:
 
 
 def built(pipeline: Pipeline, command: str, **files: str) -> Build:
-    """Build in what the cache has of an earlier build: the first time a step leaves it, then it is a hit."""
+    """Run a command in a cached step and in a step on its disk; the first step's next build is a hit."""
     graph = Graph().step("deps", command, image=TOOLCHAIN, cache={"policy": "forever", "key": "k"})
     graph.step("test", command, builds_in="deps")
     sources = {name.replace("__", "/").replace("_", "."): text for name, text in files.items()}

@@ -1,4 +1,4 @@
-"""The daemon is killed and VMs die meanwhile: the next daemon checks every lease against what is there."""
+"""The daemon is killed and VMs die while it is down: the next one checks every lease."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def settings() -> dict[str, str]:
 
 
 def leases(daemon: Daemon) -> dict[str | None, Any]:
-    """Return the live leases by their job's id, of a warm VM by None."""
+    """Return the live leases by job id; None is the key of a warm VM."""
     return {lease["job_id"]: lease for lease in daemon.json("lease", "list")}
 
 

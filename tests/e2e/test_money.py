@@ -1,4 +1,4 @@
-"""What an organization is given and spends, as everybody sees it: over HTTP, and on the box."""
+"""An organization's credit and usage, through the API and on the host."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def test_a_build_is_paid_by_a_coupon_and_every_account_of_it_agrees(daemon: Daem
 
 
 def redeem(client: Client, code: str) -> Any:
-    """Redeem a coupon and return the answer."""
+    """Redeem a coupon; return the answer."""
     return client.request("POST", f"/api/v0/billing/coupon/redeem/{client.org}", json={"code": code})
 
 
 def around_now() -> dict[str, str]:
-    """Return a window that holds what happens in this test."""
+    """Return a window around this test."""
     now = datetime.now(UTC)
     return {"from": (now - timedelta(days=1)).isoformat(), "to": (now + timedelta(days=1)).isoformat()}

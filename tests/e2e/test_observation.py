@@ -1,4 +1,4 @@
-"""What is seen of builds that ran by who watches: figures for Prometheus, and the dashboard and alerts on them."""
+"""Metrics of builds, and the dashboard and alerts that query them."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Scrape:
         return cls(list(text_string_to_metric_families(httpx.get(f"{daemon.url}/metrics").text)))
 
     def value(self, name: str, **labels: str) -> float:
-        """Return the sum of a metric's samples that have these labels."""
+        """Return the sum of a metric's samples with these labels."""
         samples = [sample for family in self.families for sample in family.samples if sample.name == name]
         return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
 
     def labels(self) -> dict[str, set[str]]:
-        """Return which labels each metric has that can be asked for; of one without samples, what is not known."""
+        """Return the labels of each metric that can be queried; empty for a metric without samples."""
         suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_count", "_sum"), "info": ("",), "gauge": ("",)}
         found: dict[str, set[str]] = {}
         for family in self.families:
@@ -54,7 +54,7 @@ class Scrape:
 
 @pytest.fixture(scope="module")
 def scrape(daemon: Daemon) -> Scrape:
-    """The figures after a build that failed at its third step, and one whose result another build found."""
+    """The metrics after a build that failed at its third step, and one that hit the cache."""
     pipeline = Client.join(daemon, "watched@example.org").pipeline()
     graph = (
         Graph()
@@ -105,7 +105,7 @@ def test_names_follow_the_conventions(scrape: Scrape):
 
 
 def expressions() -> Iterator[Any]:
-    """Every expression of the alerts and of the dashboard, by what it is for."""
+    """Yield every expression of the alerts and of the dashboard, with its alert, panel or variable as id."""
     alerts = yaml.safe_load((MONITORING / "alerts.yml").read_text())
     for group in alerts["groups"]:
         for rule in group["rules"]:
@@ -120,7 +120,7 @@ def expressions() -> Iterator[Any]:
 
 
 def asked(expression: str) -> Iterator[tuple[str, set[str]]]:
-    """Yield the metrics that an expression asks for, with the labels by which it does."""
+    """Yield each metric that an expression queries, with the labels of its selector."""
     bare = re.sub(r"\b(?:by|on|without)\s*\([^)]*\)|\[[^]]*\]", " ", expression)
     bare = re.sub(r"(label_values\([^,]*), \w+\)", r"\1)", bare)
     for name, selector in re.findall(r"\b([a-z_][a-z0-9_]*)\b(?!\s*\()(\{[^}]*\})?", re.sub(r'"[^"]*"', '""', bare)):

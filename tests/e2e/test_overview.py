@@ -1,4 +1,4 @@
-"""What the owner sees of a real daemon from the box: status, top, queue, and jobs' logs."""
+"""A real daemon as its owner sees it on the host: status, top, queue, and jobs' logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def settings() -> dict[str, str]:
 
 @pytest.fixture
 def running(client: Client) -> Iterator[Build]:
-    """A build that has the host's only VM."""
+    """A build that occupies the host's only VM."""
     build = client.pipeline("first").build(one("echo hello; echo world; sleep 600"))
     build.says("world")
     yield build
@@ -41,7 +41,7 @@ def test_who_runs_and_who_waits_is_told_in_the_words_of_the_api(daemon: Daemon, 
 
     queue = daemon.json("queue")
     name = f"{client.org}/second/1"
-    # The other organization used nothing of late, so it is its turn, though it came last.
+    # The other organization has used nothing lately, so its job comes first, though it was queued last.
     assert [(each["position"], each["build"], each["step"]) for each in queue] == [
         (1, f"{other.org}/urgent/1", "only"),
         (2, name, "a"),

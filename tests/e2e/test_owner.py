@@ -1,4 +1,4 @@
-"""What the owner does on the box while the service runs."""
+"""Commands of the host's owner while the service runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def settings() -> dict[str, str]:
 
 
 def name_of(pipeline: Pipeline, build: Build) -> str:
-    """Return ORG/PIPELINE/NUMBER."""
+    """Return the build's name: ORG/PIPELINE/NUMBER."""
     return f"{pipeline.client.org}/{pipeline.slug}/{build.path.rpartition('/')[2]}"
 
 

@@ -1,4 +1,4 @@
-"""Pipelines that go and requests that come twice, with a real daemon and real VMs."""
+"""Deleted pipelines and repeated requests, with a real daemon and real VMs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def delete(client: Client, pipeline: Pipeline) -> tuple[int, str | None]:
 
 
 def kept(daemon: Daemon) -> set[str]:
-    """Name the disks that jobs have left."""
+    """Return the names of the disks that jobs have left."""
     return {path.name for path in (daemon.state / "sandbox" / "trees" / "snapshots").iterdir()}
 
 

@@ -31,7 +31,7 @@ from tests.e2e.sources import HELLO, archive, pipeline_file, post, tree
 
 EXAMPLES = Path(__file__).parent.parent / "data" / "render"
 PINNED = "import os, time\ntime.time = lambda: 1767225600\nos.environ['HM_PIPELINE_ORG'] = 'default'\n"
-"""A pipeline file that is loaded before the others, and has the DSL see the time and organization of the examples."""
+"""A pipeline file that is loaded first, and gives the DSL the time and organization of the examples."""
 
 
 @pytest.fixture(scope="module")
@@ -270,7 +270,7 @@ def _renders_now(daemon: Daemon) -> bool | None:
 
 @contextmanager
 def _named(client: Client, slug: str) -> Iterator[Pipeline]:
-    """Make a pipeline of a slug that another test may want too."""
+    """Make a pipeline with a slug that other tests use too, and delete it afterwards."""
     pipeline = client.pipeline(slug)
     yield pipeline
     until(lambda: client.request("DELETE", f"pipelines/{slug}").status_code == 204 or None, "its end")

@@ -1,4 +1,4 @@
-"""Pipeline files that mean harm, and sources that never come: each ends in time, and nothing of it is left."""
+"""Malicious pipeline files, and sources that never arrive: each ends in time and leaves nothing."""
 
 from __future__ import annotations
 
@@ -124,6 +124,6 @@ def test_nothing_of_the_service_or_its_host_is_in_reach_of_pipeline_files(daemon
 
 @contextmanager
 def _listening_everywhere() -> Iterator[int]:
-    """Listen on every address of this host while the block runs; yield the port."""
+    """Listen on all addresses of this host while the block runs; yield the port."""
     with closing(socket.create_server(("0.0.0.0", 0))) as server:
         yield server.getsockname()[1]

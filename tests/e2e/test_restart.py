@@ -1,4 +1,4 @@
-"""The daemon ends, by a crash or by systemd, in the middle of builds: they go on and the next one finds them."""
+"""The daemon crashes or is stopped during builds: they go on, and the next daemon finds them."""
 
 from __future__ import annotations
 

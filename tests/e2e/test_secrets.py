@@ -1,4 +1,4 @@
-"""Secrets and a real daemon: what goes in by the API comes out in a job, and nowhere else."""
+"""Secrets in a real daemon: set through the API, visible in a job, and nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The daemon is killed and stays away for longer than its jobs may run: they end in time without it."""
+"""The daemon is down for longer than its jobs may run: they end in time without it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def settings() -> dict[str, str]:
 
 
 def seconds(record: dict[str, str]) -> float:
-    """Return how long a job or a lease lasted."""
+    """Return the duration of a job or a lease, in seconds."""
     began, ended = (datetime.fromisoformat(record[name]) for name in ("started_at", "finished_at"))
     return (ended - began).total_seconds()
 

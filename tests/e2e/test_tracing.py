@@ -1,4 +1,4 @@
-"""The traces that a collector gets of builds: what is in them, and that neither its absence nor a crash loses one."""
+"""Traces of builds at a collector: their contents, and that no outage or crash loses one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.e2e.sources import archive
 
 
 class Collector(ThreadingHTTPServer):
-    """Takes OTLP over HTTP, unless it is told to fail."""
+    """Receives OTLP over HTTP, and fails if told to."""
 
     daemon_threads = True
 
@@ -95,7 +95,7 @@ def test_a_build_is_one_trace_down_to_the_parts_of_each_attempt(pipeline: Pipeli
     parent = children(spans, root)["parent"]
     assert children(spans, parent).keys() == parts | {"artifacts", "snapshot"}
     command = children(spans, parent)["command"]
-    # Its start is noted when that is told, somewhat after it.
+    # The recorded start is somewhat late: it is the time of the report.
     assert command.end_time_unix_nano - command.start_time_unix_nano >= 500_000_000
     first, second = (span for span in spans if span.name == "child")
     assert (first.status.code, first.status.message) == (Status.STATUS_CODE_ERROR, "exit 1")

@@ -1,6 +1,6 @@
-"""One whole build through a client that openapi-python-client made of the document.
+"""One build through a client that openapi-python-client generated from the document.
 
-Usage: python drive.py URL TOKEN ORGANIZATION IR; it prints one JSON object.
+Usage: python drive.py URL TOKEN ORGANIZATION IR. It prints one JSON object.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-// One whole build through a client that openapi-typescript made of the document.
-// Usage: node drive.js URL TOKEN ORGANIZATION IR; it prints one JSON object.
+// One build through a client that openapi-typescript generated from the document.
+// Usage: node drive.js URL TOKEN ORGANIZATION IR. It prints one JSON object.
 
 import createClient from "openapi-fetch";
 import type { components, paths } from "./api.js";
