@@ -27,7 +27,7 @@ def live(state: Path, images: Path) -> NoReturn:
 
     A row is added before its resource is made, and removed or ended after the resource is gone.
     """
-    disks.MOST_LAYERS = 2  # type: ignore[misc] # every second snapshot is a sum
+    disks.MOST_LAYERS = 2  # type: ignore[misc] # every second snapshot is merged
     clock = SystemClock()
     storage = Storage.open(state, clock)
     idmap = IdMap.of_caller()

@@ -111,7 +111,7 @@ def shares(weights: dict[int, int], durations: dict[int, float], slots: int, see
             chosen, lease_id = holdings.next(lined(*heads), now).organization_id, next(lease_ids)
             holdings.hold(lease_id, chosen, SMALL, now)
             seconds = chance.uniform(0.5, 1.5) * durations[chosen]
-            had[chosen] += seconds  # type: ignore[assignment] # seconds are counted like anything else
+            had[chosen] += seconds  # type: ignore[assignment] # a Counter of floats
             heapq.heappush(running, (now + seconds, lease_id, chosen))
         now, lease_id, _ = heapq.heappop(running)
         holdings.let_go(lease_id, now)

@@ -144,7 +144,7 @@ def test_a_job_that_gets_no_vm_in_time_ends_and_says_what_was_missing(host_of: H
     assert (job.state, job.error_code, job.attempt) == (JobState.TIMED_OUT, "lease_failed", 0)
     assert job.error_message == ("it got no VM within 1 s; at the end: waiting for a VM: host is full (1 of 1)")
     assert host.job(waiting, "next").state is JobState.SKIPPED
-    assert host.storage.builds.get(held.id).state == "running"  # type: ignore[union-attr] # it is there
+    assert host.storage.builds.get(held.id).state == "running"  # type: ignore[union-attr] # it exists
 
 
 def test_a_job_that_may_fail_may_also_get_no_vm_in_time(host_of: HostOf):

@@ -240,7 +240,7 @@ STOP_ALL = """
         case ${process#/proc/} in 1 | $$ | $PPID) ;; *) kill -STOP ${process#/proc/} ;; esac
     done 2>/dev/null
 """
-"""Stop every process of the VM except its init, this shell and the command's own processes."""
+"""Stop every process of the VM except its init, this shell, its parent and the command's processes."""
 
 
 def connected(host: Host, build: Build) -> Connection:

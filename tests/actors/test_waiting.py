@@ -11,8 +11,8 @@ from tests.actors.test_outcome import job
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 LOAD = Load.of([Shape(4, 4, 4)] * 2)
-FULL = Blocked(None, Capacity(vms=2).shortage(LOAD, Shape()))  # type: ignore[arg-type] # it is short
-LARGE = Blocked(7, Capacity(cpu=9).shortage(LOAD, Shape()))  # type: ignore[arg-type] # it is short
+FULL = Blocked(None, Capacity(vms=2).shortage(LOAD, Shape()))  # type: ignore[arg-type] # the capacity is too small, so never None
+LARGE = Blocked(7, Capacity(cpu=9).shortage(LOAD, Shape()))  # type: ignore[arg-type] # the capacity is too small, so never None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Every change through the API leaves an entry in the audit: who, what, from where, and which row."""
+"""Every change through the API leaves an audit entry: actor, action, origin and subject."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_many_clients_at_once_are_all_answered(served: Served):
         try:
             for _ in range(200):
                 assert b"ada@example.org" in answer(connection, served.request("GET", "/api/v0/user")).read()
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the test's thread tells it
+        except BaseException as error:  # noqa: BLE001 - the test's thread reports it
             failures.append(error)
 
     clients = [threading.Thread(target=ask) for _ in range(12)]

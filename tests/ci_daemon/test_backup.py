@@ -438,7 +438,7 @@ def test_books_that_were_wrong_before_are_told_of(host: Host, tmp_path: Path):
 def test_the_manifest_is_the_last_member_and_says_what_is_in_it(host: Host):
     with tarfile.open(fileobj=io.BytesIO(host.saved())) as tar:
         names = tar.getnames()
-        manifest = json.loads(tar.extractfile("manifest.json").read())  # type: ignore[union-attr] # it is there
+        manifest = json.loads(tar.extractfile("manifest.json").read())  # type: ignore[union-attr] # it exists
     assert names[-1] == "manifest.json"
     assert set(manifest["members"]) == set(names[:-1])
     assert manifest["state_dir"] == str(host.directory)

@@ -1,4 +1,4 @@
-"""A backup is proved as it is taken, by restoring it into nothing; what fails that is not kept."""
+"""A backup is proved while it is taken, as a restore would read it; one that fails is not kept."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def world(directory: Path) -> Iterator[World]:
     user = storage.users.create("ann@example.org", "Ann")
     organization = storage.organizations.create("Acme", "", user.id)
     pipeline = storage.pipelines.create(organization.id, NewPipeline("web", "Web", "r", "main"))
-    yield World(storage, SystemClock(), pipeline)  # type: ignore[arg-type] # nobody turns it
+    yield World(storage, SystemClock(), pipeline)  # type: ignore[arg-type] # no test advances it
     storage.close()
 
 
@@ -78,7 +78,7 @@ def test_no_file_is_written_by_an_undeclared_name(world: World):
 def test_a_kind_of_file_that_restore_refuses_is_not_saved(
     world: World, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Restore code that disagrees with the declaration of the stored files is simulated."""
+    """Simulates restore code that disagrees with the declaration of the stored files."""
     world.build(source_archive=b"an archive")
     monkeypatch.setattr("ci_daemon.backup.proving.is_saved", lambda path: not path.startswith("sources/"))
     said = r"cannot be restored, and is not kept: sources/.* in it is nothing that belongs there"
@@ -168,7 +168,7 @@ def test_files_that_nothing_declares_are_named(world: World, directory: Path, tm
 
 
 def test_an_attempt_begun_after_the_instant_is_not_in_it(world: World, directory: Path, tmp_path: Path):
-    """The job starts anew, and its output would otherwise follow another command's in the same log."""
+    """The job starts again, and its output would otherwise follow another command's in the same log."""
     build = world.build()
     job = world.job(build)
 

@@ -66,7 +66,7 @@ class World:
     storage: Storage
     clock: HandClock
     pipeline: Pipeline
-    names: count[int] = count(1)  # noqa: RUF009 - one run of names for all tests keeps them apart
+    names: count[int] = count(1)  # noqa: RUF009 - shared, so that names differ between tests
 
     def build(self, *jobs: NewJob, pipeline: Pipeline | None = None, **fields: Any) -> Build:
         new = NewBuild(**({"branch": "main", "commit": "c0ffee"} | fields))

@@ -39,7 +39,7 @@ ENDING = "/run/ci-daemon/ending"
 
 def output_of(connection: Connection, command: str, **settings: object) -> bytes:
     """Run a command to its end and return all of its output."""
-    start(connection, CommandSpec(command, **settings))  # type: ignore[arg-type] # whatever a test sets
+    start(connection, CommandSpec(command, **settings))  # type: ignore[arg-type] # the caller's fields
     return b"".join(follow(connection))
 
 

@@ -151,7 +151,7 @@ class TestImporting:
         tar = root_tar(
             info("./etc/secret", uid=42, mode=0o4750), info("etc/link", tarfile.SYMTYPE, target="/etc/secret")
         )
-        image = store.import_("mine:1", io.BytesIO(pack(tar)), source="rootfs.tar")  # type: ignore[operator] # one of the above
+        image = store.import_("mine:1", io.BytesIO(pack(tar)), source="rootfs.tar")  # type: ignore[operator] # a function of the list
         tree = store.path("mine:1")
         found = (tree / "etc" / "secret").stat()
         assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (
@@ -346,7 +346,7 @@ class TestBuilding:
 
 
 class TestTheHostsOwn:
-    HOST = {"ID": "debian", "VERSION_CODENAME": "bookworm"}  # noqa: RUF012 - nobody changes it
+    HOST = {"ID": "debian", "VERSION_CODENAME": "bookworm"}  # noqa: RUF012 - never changed
     TARGETS = """\
 http://mirror.example/debian bookworm main
 http://mirror.example/debian bookworm-updates main
