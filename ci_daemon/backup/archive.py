@@ -28,15 +28,15 @@ _TORN = (EOFError, OSError, zlib.error, tarfile.TarError)
 
 
 class Written(Protocol):
-    """Anything that bytes are written to."""
+    """Anything that accepts blocks of bytes."""
 
     def write(self, block: bytes, /) -> int:
-        """Write all of a block; return how long it is."""
+        """Write all of a block; return its length."""
         ...
 
 
 class Digest:
-    """A file that is read or written, and the SHA-256 so far; ``told`` gets the size of each block."""
+    """A file that is read or written, with the SHA-256 so far; ``told`` gets the size of each block."""
 
     def __init__(self, file: IO[bytes], told: Callable[[int], None] = lambda _: None) -> None:
         self._file = file
@@ -45,16 +45,16 @@ class Digest:
         self._bytes = 0
 
     def read(self, size: int) -> bytes:
-        """Read on."""
+        """Read the next bytes."""
         return self._counted(self._file.read(size))
 
     def write(self, block: bytes) -> None:
-        """Write on."""
+        """Write a block."""
         self._file.write(self._counted(block))
 
     @property
     def member(self) -> Member:
-        """Size and digest of the bytes so far."""
+        """The size and digest of the bytes so far."""
         return Member(self._bytes, self._hash.hexdigest())
 
     def _counted(self, block: bytes) -> bytes:
@@ -66,20 +66,20 @@ class Digest:
 
 @dataclass(slots=True)
 class Packer:
-    """An archive in the making."""
+    """An archive that is being written."""
 
     tar: tarfile.TarFile
     told: Callable[[int], None]
     members: dict[str, Member] = field(default_factory=dict)
 
     def add(self, name: str, file: IO[bytes], size: int) -> None:
-        """Put in the next ``size`` bytes of a file. Raises OSError where there are fewer."""
+        """Add the next ``size`` bytes of a file. Raises OSError if there are fewer."""
         digest = Digest(file, self.told)
-        self.tar.addfile(_header(name, size), digest)  # type: ignore[arg-type] # it is read from, and no more
+        self.tar.addfile(_header(name, size), digest)  # type: ignore[arg-type] # tarfile only calls its read()
         self.members[name] = digest.member
 
     def finish(self, manifest: Manifest) -> None:
-        """Put in the manifest, after which nothing more is put in."""
+        """Add the manifest, the last member."""
         text = manifest.encoded()
         self.tar.addfile(_header(MANIFEST, len(text)), BytesIO(text))
 
@@ -96,23 +96,23 @@ def packing(out: Written, told: Callable[[int], None]) -> Iterator[Packer]:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A file in an archive that is being read. It is to be read before the next one is asked for."""
+    """A file in an archive that is being read; it must be read before the next one is requested."""
 
     name: str
     size: int
     _file: IO[bytes]
 
     def read(self, size: int = -1) -> bytes:
-        """Read on. Raises Unusable where the archive is torn or damaged there."""
+        """Read the next bytes. Raises Unusable if the archive is torn or damaged there."""
         with _whole(f"in {self.name}"):
             return self._file.read(size)
 
 
 def unpacked(stream: IO[bytes]) -> Iterator[Packed]:
-    """Yield what is in an archive, the manifest last.
+    """Yield the files of an archive, the manifest last.
 
-    Raises Unusable where it is no archive, is torn or damaged, goes on after the manifest, or holds anything but
-    plain files.
+    Raises Unusable if it is not an archive, is torn or damaged, continues after the manifest, or contains anything but
+    regular files.
     """
     finished = False
     reached = "at its beginning"

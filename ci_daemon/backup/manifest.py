@@ -56,12 +56,12 @@ class Manifest:
     format: int = _FORMAT
 
     def encoded(self) -> bytes:
-        """Return it as it stands in the archive."""
+        """Return it as JSON for the archive."""
         return json.dumps(asdict(self), indent=1).encode()
 
     @classmethod
     def decoded(cls, text: bytes) -> Manifest:
-        """Read one. Raises BackupError."""
+        """Parse a manifest. Raises BackupError."""
         try:
             manifest = TypeAdapter(cls).validate_json(text)
         except ValidationError:
@@ -72,5 +72,5 @@ class Manifest:
 
     @property
     def bytes(self) -> int:
-        """Return what the files take together, unpacked."""
+        """The unpacked size of all files."""
         return sum(member.bytes for member in self.members.values())

@@ -45,7 +45,7 @@ class ProvedStream:
 
     @property
     def proof(self) -> Proof:
-        """The proof, once the stream was written to its end."""
+        """The proof, available when the stream has been written to its end."""
         return self._verdict.result()
 
     def keep_back(self) -> None:

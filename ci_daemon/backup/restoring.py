@@ -43,15 +43,15 @@ def restore(
     All files will belong to the owner of the directory, also if root runs this.
 
     Args:
-        source: the backup, read once from its beginning to its end.
-        directory: where to; it may hold images and a configuration, which both stay, and nothing else.
-        key: the key of a backup that is without it.
-        told: hears, in this thread, of how many bytes more were unpacked.
+        source: the backup, read once from beginning to end.
+        directory: the target; it may contain images and a configuration, which are kept, and nothing else.
+        key: the key file, for a backup without one.
+        told: called in this thread with the number of bytes unpacked since its last call.
 
     Raises:
         AlreadyServed: a service runs there.
-        BackupError: the directory is not empty, or the backup no such, not whole or not to be opened.
-        DatabaseUnreadable, KeyUnreadable, SchemaTooNew, SealBroken: what it holds is of no use to this release.
+        BackupError: the directory is not empty, or the backup is torn, damaged or cannot be opened.
+        DatabaseUnreadable, KeyUnreadable, SchemaTooNew, SealBroken: this release cannot use its contents.
     """
     with _emptied(directory) as staging:
         for folder in {kind.folder for kind in FILE_KINDS}:
@@ -66,7 +66,7 @@ def restore(
 
 @contextmanager
 def _emptied(directory: Path) -> Iterator[Path]:
-    """Hold a directory that has no state yet, and yield a folder in it that goes again at the end."""
+    """Lock a directory without state, and yield a temporary folder in it."""
     made = not directory.exists()
     if not made and not directory.is_dir():
         raise BackupError(f"{directory} is a file: give --state-dir an empty directory")
@@ -93,7 +93,7 @@ def _emptied(directory: Path) -> Iterator[Path]:
 
 
 def _take_key(staging: Path, key: Path | None) -> None:
-    """Put the given key in place, or check that the backup has one."""
+    """Install the given key, or check that the backup has one. Raises BackupError."""
     if key is not None:
         if (staging / KEY).exists():
             raise BackupError("the key is in the backup: leave --key out")
@@ -106,7 +106,10 @@ def _take_key(staging: Path, key: Path | None) -> None:
 
 
 def _configuration(manifest: Manifest, staging: Path, directory: Path) -> Path | None:
-    """Return where the configuration goes: aside where it was the whole system's, or another one is there."""
+    """Return the new path of the backup's configuration, None if it has none.
+
+    The path is not the usual one if it was the system's configuration, or if the directory has one already.
+    """
     if not (staging / CONFIGURATION).exists():
         return None
     own = manifest.configuration == str(Path(manifest.state_dir) / CONFIGURATION)
@@ -114,7 +117,7 @@ def _configuration(manifest: Manifest, staging: Path, directory: Path) -> Path |
 
 
 def _move_in(staging: Path, directory: Path, configuration: Path | None) -> None:
-    """Move all into place, the database last, since it makes the directory a state directory."""
+    """Move the files into place, the database last, because it makes the directory a state directory."""
     if os.geteuid() == 0:
         owner = directory.stat()
         for path in (*staging.rglob("*"), directory / LOCK):

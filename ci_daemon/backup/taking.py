@@ -51,7 +51,7 @@ class _Source:
 
     @property
     def own_key(self) -> Path | None:
-        """Return the key to prove a backup without one by, if it is here."""
+        """The directory's key, which proves a backup without one; None if it is missing."""
         key = self.directory / KEY
         return key if key.exists() else None
 
@@ -82,7 +82,7 @@ def backup(
                 _write(source, scratch, file, told, at_manifest=lambda: None)
                 file.flush()
                 os.fsync(file.fileno())
-                # What is proved is what the disk has, as far as the kernel allows.
+                # The proof should read from the disk, not from the page cache.
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
                 file.seek(0)
                 proof = _prove(file, source, scratch, "is not kept", told)
@@ -104,20 +104,20 @@ def backup_to(
 ) -> Backup:
     """Write a backup to a stream, and prove it meanwhile.
 
-    The manifest, without which a backup is torn, is written after the proof. Everything is as of one instant of the
-    database. Images and disks of VMs, kept and cached ones too, are not included.
+    The manifest, without which a backup is torn, is written after the proof. The backup is a snapshot of one instant.
+    Images and disks of VMs, also snapshots and cached ones, are not included.
 
     Args:
         directory: the state directory.
-        out: where to.
-        configuration: the configuration file that is in effect, if there is one.
-        with_key: whether the key is in it, without which nothing that is sealed can be opened.
-        told: hears, in this thread, of how many bytes more were copied or packed.
+        out: the stream.
+        configuration: the configuration file in effect, if there is one.
+        with_key: include the key, without which secrets cannot be opened.
+        told: called in this thread with the number of bytes copied or packed since its last call.
 
     Raises:
-        BackupError: another backup is being taken, something is in the way, or the proof failed.
+        BackupError: another backup runs, a file or its folder is a link or a special file, or the proof failed.
         DatabaseUnreadable: the database is damaged.
-        KeyUnreadable, NotInitialized, SchemaTooNew, OSError: it cannot be read, or ``out`` not be written.
+        KeyUnreadable, NotInitialized, SchemaTooNew, OSError: the state cannot be read, or ``out`` cannot be written.
     """
     source = _Source(directory, configuration, with_key)
     with _scratch(directory) as scratch:
@@ -150,7 +150,7 @@ def _write(
         _add(packer, DATABASE, scratch / DATABASE)
         if source.with_key:
             _add(packer, KEY, directory / KEY)
-        if source.configuration is not None:  # which an owner may well have made a link
+        if source.configuration is not None:  # it may be a link of the owner's
             _add(packer, CONFIGURATION, source.configuration.resolve())
         for path in paths:
             with suppress(FileNotFoundError), files.open(path) as file:
