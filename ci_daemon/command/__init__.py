@@ -51,7 +51,10 @@ def _command() -> RootGroup:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0 done, 1 failed, 2 not understood; what went wrong is on stderr."""
+    """Run the command and return its exit code: 0 success, 1 failure, 2 usage error.
+
+    Errors go to stderr.
+    """
     prepare_streams()
     command = click.version_option(package_name="ci-daemon", prog_name="ci-daemon")(_command())
     try:
@@ -67,11 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.Abort:
         return _complain("interrupted", 130)
     except BrokenPipeError:
-        # Whoever read our output has enough; the interpreter's own flush at exit must not fail on it again.
+        # The reader of stdout has closed it; the interpreter's own flush at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        # Imported only here, or every command would pay for knowing what may go wrong in all the others.
+        # Imported only here, so that no command imports the exceptions of all others.
         from ci_daemon.command.faults import FAULTS, sentence  # noqa: PLC0415
 
         if not isinstance(error, FAULTS):

@@ -1,4 +1,4 @@
-"""`ci-daemon audit`: list and follow the changes."""
+"""`ci-daemon audit`: list and follow changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _AT_ONCE = 1000
 
 
 def _instant(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
-    """Take an instant, or an age before now."""
+    """Parse an instant, or an age before now."""
     if value is None:
         return None
     if ago := _AGO.fullmatch(value):
@@ -72,8 +72,8 @@ def audit(
 ) -> None:
     """List the changes that were made through the API and by commands on this host, newest first.
 
-    An entry says who made the change, from which address or terminal, the command or the operation of the API, and
-    what it changed. Reading is not noted. Entries are kept for retention.audit_days.
+    An entry says who made the change, from which address or terminal, by which command or operation of the API, and
+    what it changed. Reads are not recorded. Entries are kept for retention.audit_days.
     """
     wanted = AuditFilter(since, until, by, action, org)
     with session.records() as storage:
@@ -85,7 +85,7 @@ def audit(
 
 
 def _follow(session: Session, storage: Storage, entries: Iterable[AuditEntry], wanted: AuditFilter, last: int) -> None:
-    """Print entries that are there, and then new ones, until somebody interrupts it."""
+    """Print the given entries and then new ones until Ctrl-C."""
     _print(session, reversed(list(entries)))
     while True:
         newest = storage.audit.last_id()

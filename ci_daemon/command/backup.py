@@ -1,4 +1,4 @@
-"""`ci-daemon backup` and `restore`: everything that survives the service, in one file and back."""
+"""`ci-daemon backup` and `restore`: save the service's state in one file, and restore it."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _STREAM = Path("-")
 @click.option("--without-key", is_flag=True, help="Leave out secret.key, without which secrets cannot be opened.")
 @pass_session
 def backup(session: Session, *, file: Path, without_key: bool) -> None:
-    """Take a backup into FILE, or to stdout where FILE is -. The service may run or not, and is not held up.
+    """Take a backup into FILE, or to stdout if FILE is -. The service may run, and is not interrupted.
 
-    In it are the database, logs, artifacts, the sources of unfinished builds, the configuration and the key, all as
-    they are at one instant. FILE is for your eyes only: with the key in it, it opens every secret. With --without-key
-    it does not: keep secret.key elsewhere then, for `ci-daemon restore --key`.
+    It contains the database, logs, artifacts, the sources of unfinished builds, the configuration and the key, all as
+    of one instant. Keep FILE private: with its key it opens every secret. With --without-key it does not; then keep
+    secret.key elsewhere, for `ci-daemon restore --key`.
 
-    It is proved as it is taken: read again to its end as `ci-daemon restore` reads it, every file held against its
-    digest, the database checked, the ledger verified, every secret opened. What fails that is not kept; on stdout it
-    ends without its manifest, so that no restore takes it. The exit code is then 1.
+    It is proved as it is taken: read to its end as `ci-daemon restore` reads it, with every file compared with its
+    digest, the database checked, the ledger verified, and every secret opened. A backup that fails is deleted; on
+    stdout it ends without its manifest, so that no restore accepts it. The exit code is then 1.
 
-    Not in it are images, which `ci-daemon image build` makes again, and the disks of VMs, also those that are kept for
-    later jobs: after a restore the cache is empty, jobs that ran start again, and a job that builds in the disk of one
-    that passed before the backup fails.
+    It does not contain images, which `ci-daemon image build` makes again, nor disks of VMs, including cached ones:
+    after a restore the cache is empty, running jobs start again, and a job fails if it builds in a parent that passed
+    before the backup.
     """
     configuration, with_key = file_of(session.state_dir), not without_key
     if file == _STREAM:
@@ -78,13 +78,14 @@ def backup(session: Session, *, file: Path, without_key: bool) -> None:
 )
 @pass_session
 def restore(session: Session, *, file: Path, key: Path | None) -> int:
-    """Restore FILE, or stdin where FILE is -, into a state directory that has nothing in it but, perhaps, images.
+    """Restore FILE, or stdin if FILE is -, into a state directory that is empty except for images.
 
-    Every file is held against its digest, the database is checked page by page and brought to this release's schema,
-    the books are verified, and every secret is opened. Whatever is wrong is said, and the directory stays empty.
+    Every file is compared with its digest, the database is checked page by page and migrated to this release's schema,
+    the ledger is verified, and every secret is opened. If that fails, the error is printed and the directory stays
+    empty.
 
-    Exit code 1 also where all was restored, but something was wrong before the backup was taken: books that do not
-    balance, artifacts or sources that were lost.
+    The exit code is also 1 if everything was restored, but had faults before the backup was taken: a ledger that does
+    not balance, or lost artifacts or sources.
     """
     try:
         with _progress("restoring") as told:
@@ -109,7 +110,7 @@ def restore(session: Session, *, file: Path, key: Path | None) -> int:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal how many bytes are done with."""
+    """Show the number of processed bytes on a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn(what), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

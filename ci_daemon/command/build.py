@@ -1,4 +1,4 @@
-"""`ci-daemon build`: builds as the owner of the host sees them, and ends them."""
+"""`ci-daemon build`: list, show and end builds, as the owner of the host."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _JOB_COLUMNS = ("key", "name", "state", "took_seconds", "attempt", "reason")
 
 @click.group(cls=Group)
 def build() -> None:
-    """Builds, whoever they belong to."""
+    """Builds of all organizations."""
 
 
 build.add_command(logs)
@@ -51,7 +51,7 @@ def list_builds(session: Session, *, name: str, limit: int) -> None:
 @click.argument("name", metavar="ORG/PIPELINE/NUMBER")
 @pass_session
 def show(session: Session, *, name: str) -> None:
-    """Show a build and its jobs, in the order in which they were planned."""
+    """Show a build and its jobs, in the order of the plan."""
     with session.records() as storage:
         found = find_build(storage, name)
         jobs = [_job_document(each) for each in storage.jobs.of_build(found.id)]
@@ -68,7 +68,7 @@ def show(session: Session, *, name: str) -> None:
 @click.argument("name", metavar="ORG/PIPELINE/NUMBER")
 @pass_session
 def cancel(session: Session, *, name: str) -> None:
-    """Have a build canceled. A service that runs begins with it within a second, another when it starts."""
+    """Cancel a build. A running service begins within a second, a stopped one when it starts."""
     with session.records() as storage:
         found = find_build(storage, name)
         if not storage.builds.request_cancel(found.id):
@@ -92,8 +92,8 @@ def cancel(session: Session, *, name: str) -> None:
 def force_finish(session: Session, *, name: str, state: str, note: str) -> None:
     """End a build and all its jobs at once, billed up to now, and destroy their VMs.
 
-    For a build that the service cannot end: `ci-daemon build cancel` is the usual way. The service may run or not. What
-    was done, by whom and why stands in `ci-daemon audit`.
+    Only for a build that the service cannot end: `ci-daemon build cancel` is the usual way. The service need not run.
+    `ci-daemon audit` shows who did it and why.
     """
     with session.storage() as storage:
         found = find_build(storage, name)
@@ -108,10 +108,10 @@ def force_finish(session: Session, *, name: str, state: str, note: str) -> None:
 
 
 def _destroy(session: Session, storage: Storage, leases: Sequence[Lease]) -> str:
-    """Destroy the VMs of leases; return what kept some of them."""
+    """Destroy the VMs of leases, and return the errors of VMs that could not be destroyed."""
     if not leases:
         return ""
-    # Only here are VMs touched, which takes more imports than all else that this group of commands does.
+    # Only here, because the imports for VMs take longer than all others of these commands.
     from actors.vms import VmError  # noqa: PLC0415
     from ci_daemon.providers import open_images, open_provider  # noqa: PLC0415
 
@@ -164,7 +164,7 @@ def _job_document(each: Job) -> dict[str, object]:
 
 
 def _reason(job: Mapping[str, object]) -> str:
-    """Return why a job ended badly, where it did."""
+    """Return the reason of a job's failure, "" if there is none."""
     if job["error_code"] is not None:
         return f"{job['error_code']}: {job['error_message']}" if job["error_message"] else str(job["error_code"])
     return f"exit code {job['exit_code']}" if job["exit_code"] else ""
@@ -175,7 +175,7 @@ def _instant(at: datetime | None) -> str | None:
 
 
 def _seconds(each: Build | Job) -> float | None:
-    """Return the time from the start to the end, None where one of them has not come."""
+    """Return the time from start to end, None if it has not started or ended."""
     if each.started_at is None or each.finished_at is None:
         return None
     return (each.finished_at - each.started_at).total_seconds()

@@ -1,4 +1,4 @@
-"""`ci-daemon build logs`: the logs of a build's jobs, from the files, each line under its job's name."""
+"""`ci-daemon build logs`: the logs of a build's jobs, read from the files."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _LOOK_SECONDS = 0.3
 @click.option("-f", "--follow", is_flag=True, help="Go on with new lines until the build is over.")
 @pass_session
 def logs(session: Session, *, name: str, step: str | None, follow: bool) -> None:
-    """Show the logs of a build's jobs, or of the one job whose key is STEP, each line under its job's name.
+    """Show the logs of a build's jobs, or of the job with the key STEP, each line with its job's name.
 
-    Lines that are there come job by job, in the order in which the jobs were planned; new ones as they come. A build
-    that failed before it had jobs shows the log of its rendering. The service may run or not.
+    Existing lines come job by job, in the order of the plan; new lines come as they are written. A build that failed
+    before it had jobs shows the log of its rendering. The service need not run.
     """
     if follow and session.json:
         raise click.UsageError("--follow and --json do not go together: one document needs an end")
@@ -62,7 +62,7 @@ def logs(session: Session, *, name: str, step: str | None, follow: bool) -> None
 
 
 def _planned(storage: Storage, build: Build) -> Build:
-    """Wait until a build has jobs, or is over without any."""
+    """Wait until a build has jobs, or is over without any; return it as it then is."""
     found: Build | None = build
     while found is not None and not found.state.terminal and not storage.jobs.of_build(build.id):
         time.sleep(_LOOK_SECONDS)
@@ -71,7 +71,7 @@ def _planned(storage: Storage, build: Build) -> Build:
 
 
 def _tails(storage: Storage, build: Build, step: str | None) -> list[_Tail]:
-    """Return the logs to show: those of the jobs, or that of the rendering where the build has no jobs."""
+    """Return the logs to show: those of the jobs, or that of the rendering if the build has no jobs."""
     jobs = storage.jobs.of_build(build.id)
     if jobs or step is not None:
         return [
@@ -86,7 +86,7 @@ def _tails(storage: Storage, build: Build, step: str | None) -> list[_Tail]:
 
 
 class _Tail:
-    """A log, and how far it was read. The log of a build's rendering stands under a job of that name."""
+    """A log and the position in it. The log of a build's rendering is shown as that of a job."""
 
     def __init__(self, record: JobRecord, log: JobLog) -> None:
         self.record = record
@@ -101,20 +101,20 @@ class _Tail:
         return {"job_id": job_id, "key": self.record.step_key, "state": self.record.state, "log": text}
 
     def lines(self) -> Iterator[Line]:
-        """Yield the lines that were completed since the last look."""
+        """Yield the lines that were completed since the last call."""
         while block := self._log.read(self._read, _AT_ONCE):
             self._read += len(block)
             yield from (Line(self.record, text) for text in self._splitter.feed(block))
 
     def rest(self) -> Iterator[Line]:
-        """Yield what is left of a log that has ended."""
+        """Yield the remaining lines of a log that has ended."""
         yield from self.lines()
         yield from (Line(self.record, text) for text in self._splitter.end())
 
 
 def _lines(storage: Storage, build: Build, logs: list[_Tail], *, follow: bool) -> Iterator[Line]:
     while follow:
-        # Looked at before the logs are: what was written by the end of a build is then in what is read after it.
+        # Read the state before the logs: if the build is over, the logs read afterwards are complete.
         found = storage.builds.get(build.id)
         if found is None or found.state.terminal:
             break

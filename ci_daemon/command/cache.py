@@ -1,4 +1,4 @@
-"""`ci-daemon cache`: the disks that are kept for later builds."""
+"""`ci-daemon cache`: the cached disks."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ _SHOWN_OF_A_KEY = 16
 
 
 def _of_whom(command: F) -> F:
-    """Have a command take the options that say whose entries it is about."""
+    """Add the options that select entries by organization and pipeline."""
     pipeline = click.option("--pipeline", metavar="SLUG", help="Those of the pipelines of this slug.")
     return click.option("--org", metavar="ORG", help="Those of this organization.")(pipeline(command))
 
 
 @click.group(cls=Group)
 def cache() -> None:
-    """Disks of jobs that are kept for later builds."""
+    """Cached disks of jobs, for later builds."""
 
 
 @cache.command(name="list", reads=True)
 @_of_whom
 @pass_session
 def list_entries(session: Session, *, org: str | None, pipeline: str | None) -> None:
-    """List the cached disks, the longest unused first: they go first where room is short.
+    """List the cached disks, the least recently used first: they are evicted first.
 
-    The size is what a disk takes beyond the one that it stands on; it is measured soon after a disk is stored.
+    The size is that of a disk without the one below it; it is measured soon after a disk is stored.
     """
     with session.storage() as storage:
         documents = [_document(entry) for entry in _entries(storage, org, pipeline)]
@@ -58,7 +58,7 @@ def list_entries(session: Session, *, org: str | None, pipeline: str | None) -> 
 @_of_whom
 @pass_session
 def stats(session: Session, *, org: str | None, pipeline: str | None) -> None:
-    """Say how many disks are cached, what they take together with those they stand on, and how often they served."""
+    """Show the number of cached disks, their size including the disks below them, and their cache hits."""
     most = session.config().cache.max_bytes
     with session.storage() as storage:
         entries = _entries(storage, org, pipeline)
@@ -74,7 +74,7 @@ def stats(session: Session, *, org: str | None, pipeline: str | None) -> None:
 @_of_whom
 @pass_session
 def clear(session: Session, *, org: str | None, pipeline: str | None) -> None:
-    """Forget the cached disks, and free those that no unfinished build needs. The service may run meanwhile."""
+    """Empty the cache, and delete the disks that no unfinished build needs. The service may run."""
     config = session.config()
     with session.storage() as storage:
         entries = _entries(storage, org, pipeline)
@@ -85,7 +85,7 @@ def clear(session: Session, *, org: str | None, pipeline: str | None) -> None:
 
 
 def _entries(storage: Storage, org: str | None, pipeline: str | None) -> list[CacheEntry]:
-    """Return the entries that are asked for. Raises Failure where there is no such organization."""
+    """Return the selected entries. Raises Failure if the organization does not exist."""
     if org is not None and storage.organizations.by_slug(org) is None:
         raise Failure(f"there is no organization {org}: `ci-daemon org list` shows those there are")
     return storage.cache.entries(org, pipeline)

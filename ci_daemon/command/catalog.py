@@ -1,4 +1,4 @@
-"""Every command with its line of the help, under the help's headings; each is imported when it is first asked for."""
+"""All commands with their lines and headings in the help; each is imported on first use."""
 
 from __future__ import annotations
 
@@ -84,14 +84,17 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "secret set": "Set a secret to what stdin says.",
     },
 }
-"""In the order a newcomer meets them. Kept here, so that the help imports no command; a test compares the two."""
+"""The lines of the help, in the order in which a newcomer needs the commands.
+
+They are here so that the help imports no command; a test checks that every command has one.
+"""
 
 _MODULES = {"uninstall": "install", "resume": "drain", "restore": "backup"}
-"""Commands that share a module with their counterpart; all others have one of their own name."""
+"""Commands that share a module with their counterpart; the others have a module of their own name."""
 
 
 class Catalog(Mapping[str, "click.Command"]):
-    """The commands by name. Most of the time that a small one takes is imports, so it pays for no other's."""
+    """The commands by name, imported on access: imports take most of a small command's time."""
 
     def __getitem__(self, name: str) -> click.Command:
         if name not in self._names():

@@ -1,4 +1,4 @@
-"""Money on the command line."""
+"""Amounts of money on the command line."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ import click
 __all__ = ["CENTS"]
 
 CENTS = click.IntRange(1, 10**11)
-"""An amount that is given: whole cents, at most a billion of the currency."""
+"""The type of an amount: whole cents, at most a billion units of the currency."""

@@ -1,4 +1,4 @@
-"""`ci-daemon config`: what the configuration says, and what is wrong with it."""
+"""`ci-daemon config`: show and check the configuration."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _OPEN = 0o004
 
 @click.group(cls=Group)
 def config() -> None:
-    """The configuration: `ci-daemon.toml`, and over it the environment."""
+    """The configuration: `ci-daemon.toml`, overridden by the environment."""
 
 
 @config.command(reads=True)
 @pass_session
 def check(session: Session) -> int:
-    """Read the configuration as `serve` would, and look at what it names.
+    """Read the configuration as `serve` does, and check the state directory and the default image.
 
-    Every error is told with its file and line, or its variable of the environment. Exit code 0: the service would
-    start with it, though there may be warnings; 1: it would not.
+    Every error is shown with its file and line, or its environment variable. Exit code 0: the service would start with
+    it, perhaps with warnings; 1: it would not.
     """
     file = configuration.file_of(session.state_dir)
     errors: list[str] = []
@@ -60,7 +60,7 @@ def check(session: Session) -> int:
 @click.option("--commented", is_flag=True, help="Print a ci-daemon.toml instead, with every key explained.")
 @pass_session
 def show(session: Session, *, commented: bool) -> None:
-    """Show every key, what it comes to, and where that is from: a file and line, the environment, or the default.
+    """Show every key with its value and its origin: file and line, environment, or default.
 
     Passwords and tokens are not shown.
     """
@@ -72,7 +72,7 @@ def show(session: Session, *, commented: bool) -> None:
 
 
 def _warnings(session: Session, config: Config, file: Path | None) -> Iterator[str]:
-    """Yield what a configuration without an error names that is not as the service needs it."""
+    """Yield warnings about a configuration without errors."""
     for found in (state.state_directory(session.state_dir), state.default_image(session.state_dir, config)):
         if not found.ok:
             yield found.detail + (f": run `{found.mend}`" if found.mend else "")

@@ -1,4 +1,4 @@
-"""`ci-daemon coupon`: credit that organizations claim by a code."""
+"""`ci-daemon coupon`: credit that organizations redeem with a code."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _end_of_day(_context: click.Context, _parameter: click.Parameter, value: str
 
 @click.group(cls=Group)
 def coupon() -> None:
-    """Coupons: credit that organizations claim by a code, each once."""
+    """Coupons: credit that each organization can redeem once with a code."""
 
 
 @coupon.command()
@@ -66,7 +66,7 @@ def coupon() -> None:
 def create(
     session: Session, *, code: str, cents: int, most: int | None, expires: datetime | None, note: str | None
 ) -> None:
-    """Make the coupon CODE, which gives each organization that redeems it CENTS (whole cents), once."""
+    """Create the coupon CODE, which gives each organization that redeems it CENTS (whole cents), once."""
     with session.records() as storage:
         try:
             made = storage.coupons.create(NewCoupon(code, cents, most, expires, note))
@@ -78,7 +78,7 @@ def create(
 @coupon.command(name="list", reads=True)
 @pass_session
 def list_coupons(session: Session) -> None:
-    """List the coupons, oldest first, and how many organizations have redeemed each."""
+    """List the coupons, oldest first, with the number of redemptions of each."""
     with session.records() as storage:
         documents = [_document(each) for each in storage.coupons.all()]
     session.table(documents, _COLUMNS, "there is no coupon: `ci-daemon coupon create` makes one")
@@ -88,7 +88,7 @@ def list_coupons(session: Session) -> None:
 @click.argument("code")
 @pass_session
 def disable(session: Session, *, code: str) -> None:
-    """Let the coupon CODE expire now. What was redeemed stays."""
+    """Make the coupon CODE expire now. Credit that was redeemed stays."""
     with session.records() as storage:
         try:
             ended = storage.coupons.disable(code)

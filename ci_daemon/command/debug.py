@@ -29,10 +29,10 @@ _END = "--"
 
 
 class _WithCommand(Command):
-    """A command whose arguments after ``--`` are another program's, whatever stands before them."""
+    """A command whose arguments after ``--`` are another program's, whatever precedes them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Set aside what follows ``--``."""
+        """Set the arguments after ``--`` aside."""
         at = args.index(_END) if _END in args else len(args)
         ctx.meta[_END] = tuple(args[at + 1 :])
         return super().parse_args(ctx, args[:at])
@@ -45,11 +45,11 @@ class _WithCommand(Command):
 @click.pass_context
 @pass_session
 def debug(session: Session, context: click.Context, *, name: str, step: str | None, release: bool) -> int:
-    """Open a shell as root in the VM of a build's job, or run one COMMAND there and end as it ends.
+    """Open a shell as root in the VM of a build's job, or run COMMAND there and exit with its exit code.
 
-    The VM of a running job, or of a failed one that is held, because its build was made with `debug`, as by
-    `ci-daemon submit --debug`. Without a STEP the one that is held is meant, or the only one. The job's variables are
-    set, its secrets are not. Who was where stands in `ci-daemon audit`.
+    The job runs, or it has failed and its VM is held, because its build was made with `debug`, as by `ci-daemon submit
+    --debug`. Without a STEP it is the only VM, or the only one that is held. The job's variables are set, its secrets
+    are not. `ci-daemon audit` shows who used it.
     """
     command: tuple[str, ...] = context.meta[_END]
     if release and command:
@@ -75,7 +75,7 @@ def debug(session: Session, context: click.Context, *, name: str, step: str | No
 def _shell(session: Session, storage: Storage, target: Target) -> Shell:
     """Connect to the target's VM, with the variables of its job. Raises VmError.
 
-    Its secrets are not among them: a shell shows and keeps what it is given, and nothing here is masked.
+    Secrets are not among them: a shell shows and stores its variables, and nothing here is masked.
     """
     config, clock = session.config(), SystemClock()
     images = open_images(session.state_dir, config)
@@ -106,14 +106,14 @@ def _release(session: Session, storage: Storage, target: Target, about: str) -> 
 
 
 def _note(session: Session, storage: Storage, target: Target, action: str, note: str) -> None:
-    """Write to the audit at once: a shell may last for hours."""
+    """Write the audit entry now, not at the end: a shell may last for hours."""
     organization, about = target.build.organization_slug, f"{target.build.name} {target.job.step_key}"
     storage.audit.write(session.operator, action, about, note, origin=session.origin, organization=organization)
     session.audited = True
 
 
 def _terms(target: Target, about: str) -> str:
-    """Say for how long the VM is there, and what that costs."""
+    """Return a sentence about the end and the cost of the VM."""
     hold = target.hold
     if hold is None:
         return f"{about} is {target.job.state}: its VM goes when the job ends"

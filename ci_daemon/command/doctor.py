@@ -1,4 +1,4 @@
-"""`ci-daemon doctor`: say what the machine lacks, and mend it."""
+"""`ci-daemon doctor`: check the machine, and mend it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = ["doctor"]
 @click.option("--quiet", is_flag=True, help="Say only what is lacking and needed.")
 @pass_session
 def doctor(session: Session, *, fix: bool, quiet: bool) -> int:
-    """Examine the machine and the state directory.
+    """Check the machine and the state directory.
 
-    Each finding is one sentence, with the command that mends it. The exit code is 1 where something needed is missing.
+    Each finding is one sentence, with the command that mends it. The exit code is 1 if something needed is missing.
     """
     session.audited = not fix
     as_root = os.geteuid() == 0
@@ -45,7 +45,7 @@ def doctor(session: Session, *, fix: bool, quiet: bool) -> int:
 
 
 def _examined(session: Session) -> list[Check]:
-    """Return what is found as the service's user, whose VMs it is about; only mending takes root."""
+    """Run the checks as the service's user, whose VMs they are about; only mending takes root."""
     return as_owner(session.state_dir, partial(_findings, session.state_dir))
 
 

@@ -1,4 +1,4 @@
-"""`ci-daemon drain` and `resume`: whether this host gives VMs to jobs."""
+"""`ci-daemon drain` and `resume`: stop and resume giving VMs to jobs."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _LOOK_SECONDS = 0.5
 @click.option("--wait", is_flag=True, help="Return when the jobs that run, and the renders, have ended.")
 @pass_session
 def drain(session: Session, *, wait: bool) -> None:
-    """Give no more VMs to jobs, until `ci-daemon resume`; restarts change nothing about it.
+    """Give no more VMs to jobs, until `ci-daemon resume`, also after a restart.
 
-    Jobs that run go on, builds are taken, and their jobs wait. So do renders; who asks for a build from source alone is
-    told at once that none is made. The service may run or not.
+    Running jobs and renders continue. New builds are accepted, and their jobs wait. Nothing new is rendered: a build
+    from source alone is refused at once. The service need not run.
     """
     with session.storage() as storage:
         changed = storage.switches.drain()
@@ -43,7 +43,7 @@ def drain(session: Session, *, wait: bool) -> None:
 @click.command(cls=Command)
 @pass_session
 def resume(session: Session) -> None:
-    """Give VMs to jobs again after `ci-daemon drain`. A service that runs does so within a second."""
+    """Give VMs to jobs again after `ci-daemon drain`. A running service does so within a second."""
     with session.storage() as storage:
         changed = storage.switches.resume()
     text = "jobs get VMs again" if changed else "the host was not drained: jobs get VMs"
@@ -51,7 +51,10 @@ def resume(session: Session) -> None:
 
 
 def _wait(session: Session, storage: Storage) -> None:
-    """Return when no job and no render holds a VM. Raises Failure where nothing would ever end."""
+    """Wait until no job and no render has a VM.
+
+    Raises Failure if no service runs, or if the host is resumed meanwhile.
+    """
     while left := sum(_held(storage)):
         if served_by(session.state_dir) is None:
             raise Failure(
@@ -64,7 +67,7 @@ def _wait(session: Session, storage: Storage) -> None:
 
 
 def _held(storage: Storage) -> tuple[int, int]:
-    """Return how many jobs, and how many renders, hold a VM. One that a job which is over left waits for nobody."""
+    """Return the number of jobs and of renders that have a VM; VMs on hold do not count."""
     held = {hold.lease_id for hold in storage.holds.open()}
     leases = [lease for lease in storage.leases.live() if lease.id not in held]
     return sum(each.job_id is not None for each in leases), sum(each.build_id is not None for each in leases)

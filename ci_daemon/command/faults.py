@@ -1,4 +1,4 @@
-"""What may go wrong for reasons that the user can mend, and the sentence that says it."""
+"""The exceptions that a user can do something about, and their error messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LONGEST = 100
 
 
 def sentence(error: Exception) -> str:
-    """Return what to tell the user."""
+    """Return the error message for the user."""
     match error:
         case ApiError(status=HTTPStatus.UNAUTHORIZED):
             return f"{error}: check CI_DAEMON_TOKEN, and CI_DAEMON_URL"

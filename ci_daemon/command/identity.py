@@ -1,4 +1,4 @@
-"""As whom a command runs: what belongs to the service stays the service's, whoever calls."""
+"""The user that a command runs as: files of the service stay the service's, also if root calls."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 def become_owner(state_dir: Path) -> None:
-    """Go on as the user whom a state directory belongs to, where root calls and it is another's.
+    """Become the owner of a state directory, if root calls and the owner is another user.
 
-    VMs, images and logs that root made would be closed to the service. Does nothing where the directory is not there.
+    The service could not use VMs, images and logs of root's. Does nothing if the directory does not exist.
     """
     owner = _owner_to_become(state_dir)
     if owner is None:
@@ -33,10 +33,10 @@ def become_owner(state_dir: Path) -> None:
 
 
 def as_owner(state_dir: Path, ask: Callable[[], T]) -> T:
-    """Return what a function returns where it is called as that user; it and its result go from process to process."""
+    """Call a function as that user and return its result; both must be picklable."""
     if _owner_to_become(state_dir) is None:
         return ask()
-    # Every command imports this module, and few start a process.
+    # Every command imports this module, but few start a process.
     from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
     from multiprocessing import get_context  # noqa: PLC0415
 

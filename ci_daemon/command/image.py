@@ -1,4 +1,4 @@
-"""`ci-daemon image`: what VMs start from."""
+"""`ci-daemon image`: the images that VMs start from."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def image() -> None:
 @image.command(name="list", reads=True)
 @pass_session
 def list_images(session: Session) -> None:
-    """List the images of the store, which several state directories may share; what uses them is of this one.
+    """List the images of the store, and how many leases and disks use each.
 
-    SOURCE says where an image came from. What was pulled on demand, for a job, goes when it is not used for
-    images.unused_days.
+    State directories may share a store; the users are those of this one. SOURCE is the origin of an image. An image
+    that was pulled on demand, for a job, is removed when it has not been used for images.unused_days.
     """
     images, users = open_images(session.state_dir, session.config()), _users(session)
     documents = [
@@ -56,9 +56,9 @@ def list_images(session: Session) -> None:
 @click.argument("name", required=False)
 @pass_session
 def default(session: Session, *, name: str | None) -> None:
-    """Say from which image steps start that name none, or have them start from the image NAME.
+    """Show the image of steps that name none, or change it to the image NAME.
 
-    The service follows at its next VM. What images.default in the configuration says goes before.
+    The service uses it from its next VM on. images.default in the configuration takes precedence.
     """
     session.audited = name is None
     config = session.config()
@@ -76,9 +76,9 @@ def default(session: Session, *, name: str | None) -> None:
 @click.option("--mirror", metavar="URL", help="Where packages come from; by default where this host's come from.")
 @pass_session
 def build(session: Session, *, name: str | None, mirror: str | None) -> None:
-    """Make the image NAME, such as debian:12, by mmdebstrap; without a name the default one.
+    """Make the image NAME, such as debian:12, with mmdebstrap; without a name the default one.
 
-    Takes half a minute. Where it is there already, nothing happens.
+    Takes half a minute. If the image exists, nothing happens.
     """
     images = open_images(session.state_dir, session.config())
     store, name = images.store, name or images.default
@@ -92,13 +92,14 @@ def build(session: Session, *, name: str | None, mirror: str | None) -> None:
 @click.option("--as", "name", metavar="NAME", help="What it is called here; by default as there.")
 @pass_session
 def pull(session: Session, *, reference: str, name: str | None) -> None:
-    """Make an image of REF, such as debian:12-slim or ghcr.io/team/base:1, by skopeo and umoci.
+    """Make an image of REF, such as debian:12-slim or ghcr.io/team/base:1, with skopeo and umoci.
 
-    Images that jobs name are pulled by themselves (images.on_demand), a tag once: this pulls it again, from any
-    registry, and keeps it. A digest (NAME@sha256:...) is the same image for ever.
+    Images that jobs name are pulled automatically (images.on_demand), each tag once: this command pulls it again, from
+    any registry, and keeps it. A digest (NAME@sha256:...) is always the same image.
 
-    What it lacks of what a VM needs, sshd above all, its own apt-get or apk installs. Commands in it get the variables
-    that it sets; its user, folder and entry point count for nothing. `skopeo login HOST` signs in.
+    Programs that a VM needs and the image lacks, above all sshd, are installed with its own apt-get or apk. Commands
+    get the variables that it sets; its user, working directory and entry point are ignored. `skopeo login HOST` logs in
+    to a registry.
     """
     config = session.config()
     wanted = Reference.parse(reference)
@@ -123,7 +124,7 @@ def pull(session: Session, *, reference: str, name: str | None) -> None:
 def import_image(session: Session, *, name: str, tar: IO[bytes]) -> None:
     """Make the image NAME of the root file system in TAR, plain or compressed; - is stdin.
 
-    It needs a shell, sshd and the usual small programs; what it lacks is said.
+    It needs a shell, sshd and the usual small programs; missing ones are named.
     """
     store = open_images(session.state_dir, session.config()).store
     made = store.import_(name, tar, source=f"imported from {tar.name}")
@@ -136,7 +137,7 @@ def import_image(session: Session, *, name: str, tar: IO[bytes]) -> None:
 def remove(session: Session, *, name: str) -> None:
     """Remove the image NAME.
 
-    Refused for the default one, and while VMs or disks of this state directory start from it, cached ones too.
+    Refused for the default image, and while VMs or disks of this state directory use it, including cached disks.
     """
     images = open_images(session.state_dir, session.config())
     if name == images.default:
@@ -147,7 +148,10 @@ def remove(session: Session, *, name: str) -> None:
 
 
 def _users(session: Session, *, cached: bool = True) -> Mapping[str | None, list[str]]:
-    """Name the leases and disks that stand on each image; without ``cached`` ones, which builds can do without."""
+    """Return the leases and disks that use each image.
+
+    Without ``cached``, cached disks are left out: builds can do without them.
+    """
     users: defaultdict[str | None, list[str]] = defaultdict(list)
     try:
         with session.storage() as storage:

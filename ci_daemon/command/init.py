@@ -1,4 +1,4 @@
-"""`ci-daemon init`: make a state directory."""
+"""`ci-daemon init`: create a state directory."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 __all__ = ["init"]
 
 _WELCOME = {"ci-daemon.toml", "ci-daemon.lock", "images", "lost+found"}
-"""What may lie in a state directory before it is made one."""
+"""Names that a directory may contain before it becomes a state directory."""
 
 
 @click.command(cls=Command)
 @pass_session
 def init(session: Session) -> None:
-    """Make the state directory: the database, the key that secrets are sealed with, folders for logs and sources.
+    """Create the state directory: database, key of the secrets, folders for logs and sources.
 
-    Where it is made already, nothing changes.
+    If it exists, nothing changes.
     """
     directory = session.state_dir
     made = _make(directory)
@@ -36,7 +36,7 @@ def init(session: Session) -> None:
 
 
 def _make(directory: Path) -> bool:
-    """Return whether there was something to make."""
+    """Create the state directory; return False if it existed. Raises Failure."""
     if directory.exists():
         if not directory.is_dir():
             raise Failure(f"{directory} is a file: give --state-dir a directory")

@@ -1,4 +1,4 @@
-"""`ci-daemon install` and `uninstall`: the service on this host, as a unit of systemd."""
+"""`ci-daemon install` and `uninstall`: the service as a systemd unit on this host."""
 
 from __future__ import annotations
 
@@ -62,20 +62,20 @@ def install(
     yes: bool,
     arrived: bool,
 ) -> None:
-    """Install the service: a system user, /opt/ci-daemon, a configuration, the unit, an image, a first owner.
+    """Install the service: system user, /opt/ci-daemon, configuration, unit, image, first owner.
 
-    Run again, it brings everything up to date, and does what is lacking and nothing else. A new release is made beside
-    the old one while that serves; then the service stops for seconds, the database is kept, and jobs run on in their
-    VMs. A release that does not start gives way to the one before by itself; --rollback goes back at any later time.
+    Run again, it upgrades the service and does only what is missing. A new release is made next to the old one while
+    that serves; then the service stops for seconds, the database is copied, and jobs run on in their VMs. If the new
+    release does not start, the previous one is started again; --rollback goes back at any later time.
 
-    SOURCE is by default what this command itself was installed from.
+    SOURCE is by default the one that this command was installed from.
     """
     host = _host(session)
     with _alone(host):
         if rollback:
             _roll_back(session, host, yes=yes)
             return
-        # What is wrong with what the owner wrote is said before anything changes.
+        # Report errors in the owner's files before anything changes.
         state.settings(host)
         units.refuse_override(host)
         newcomer = None if owner is None else Newcomer(owner, name or owner.partition("@")[0])
@@ -99,10 +99,10 @@ def install(
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_session
 def uninstall(session: Session, *, data: bool, yes: bool) -> None:
-    """End the service and its VMs, and remove its program and units.
+    """Stop the service and its VMs, and remove the program and units.
 
-    What is the owner's stays unless --data is given: the state directory, the configuration, the user, drop-ins of the
-    unit. `ci-daemon install` finds it again.
+    Without --data the state directory, the configuration, the user and drop-ins of the unit stay, and `ci-daemon
+    install` uses them again.
     """
     host = _host(session)
     found = [str(each) for each in removal.service_files(host)]
@@ -120,7 +120,7 @@ def uninstall(session: Session, *, data: bool, yes: bool) -> None:
 
 
 def _go_on(session: Session, host: Host, newcomer: Newcomer | None) -> None:
-    """Install the release that this program is of."""
+    """Install the release that this program belongs to."""
     wanted = Release(Path(sys.prefix))
     done: list[Done] = []
     for each in carry_out(steps(host, wanted)):
@@ -169,7 +169,7 @@ def _roll_back(session: Session, host: Host, *, yes: bool) -> None:
 
 
 def _host(session: Session) -> Host:
-    """Return this host. Raises Failure where nothing can be installed onto it by this caller."""
+    """Return this host. Raises Failure if this caller cannot install on it."""
     if os.geteuid() != 0:
         raise Failure("this takes root: run `sudo ci-daemon install …` or `sudo ./install.sh`")
     if session.state_dir != DEFAULT_STATE_DIR:
@@ -184,7 +184,7 @@ def _host(session: Session) -> Host:
 
 @contextmanager
 def _alone(host: Host) -> Iterator[None]:
-    """Let no other installation run meanwhile, and let whatever ends this one be an interrupt, which leaves order."""
+    """Exclude other installations, and turn SIGTERM and SIGHUP into an interrupt, which cleans up."""
     os.umask(0o022)
     for sign in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(sign) is not signal.SIG_IGN:
@@ -198,7 +198,7 @@ def _alone(host: Host) -> Iterator[None]:
 
 
 def _hand_over(session: Session, made: Release, newcomer: Newcomer | None) -> None:
-    """Go on as the release that was made, in this process's place."""
+    """Replace this process by the new release's own `install`, which continues."""
     words = ["--owner", newcomer.email, "--name", newcomer.name] if newcomer else []
     words += ["--json"] if session.json else []
     sys.stderr.flush()
@@ -206,7 +206,7 @@ def _hand_over(session: Session, made: Release, newcomer: Newcomer | None) -> No
 
 
 def _asked() -> Newcomer:
-    """Ask who will own the service. Raises Failure where nobody is there to answer."""
+    """Prompt for the service's owner. Raises Failure without a terminal."""
     if not sys.stdin.isatty():
         raise Failure("nobody can use the service yet: give --owner EMAIL, who gets the first API key")
     email = click.prompt("E-mail address of the service's owner", value_proc=email_address, err=True)

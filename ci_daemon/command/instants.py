@@ -1,4 +1,4 @@
-"""Points in time as the API writes them (wire-decisions.md, "Everywhere")."""
+"""Instants in the format of the API (wire-decisions.md, "Everywhere")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ci-daemon lease`: the VMs that jobs hold."""
+"""`ci-daemon lease`: list and end the VMs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _SHORTEST = 4
 
 @click.group(cls=Group)
 def lease() -> None:
-    """VMs that jobs hold, and warm ones that wait for a job."""
+    """VMs of jobs, and warm VMs that wait for a job."""
 
 
 @lease.command(name="list", reads=True)
 @pass_session
 def list_leases(session: Session) -> None:
-    """List the leases whose VM may be there, oldest first, with what each has cost until now."""
+    """List the leases whose VM may exist, oldest first, with their cost until now."""
     now = SystemClock().now()
     with session.storage() as storage:
         documents = [_document(each, storage, now) for each in storage.leases.live()]
@@ -46,13 +46,13 @@ def list_leases(session: Session) -> None:
 @click.option("--all", "every", is_flag=True, help="Every VM, also those that no lease knows of.")
 @pass_session
 def kill(session: Session, *, lease_id: str | None, every: bool) -> None:
-    """End the VM of the lease ID, or every VM. The first letters of an ID will do.
+    """End the VM of the lease ID, or every VM. The first letters of an ID are enough.
 
-    A running job loses its VM and takes another attempt, or fails with vm_lost.
+    A running job loses its VM and gets another attempt, or fails with vm_lost.
     """
     if (lease_id is None) != every:
         raise click.UsageError("give either the ID of a lease or --all")
-    # Listing them makes none, so that it takes fewer imports.
+    # Imported only here: `lease list` needs no provider.
     from ci_daemon.providers import open_images, open_provider  # noqa: PLC0415
 
     config = session.config()
@@ -62,9 +62,9 @@ def kill(session: Session, *, lease_id: str | None, every: bool) -> None:
         targets = [_find(lease_id, live)] if lease_id is not None else sorted({*live, *provider.list()})
         for vm_id in targets:
             hold = storage.holds.of_lease(live[vm_id].id) if vm_id in live else None
-            if hold is not None:  # before its VM goes, or the service would take that for a loss
+            if hold is not None:  # before its VM ends, or the service would take that for a lost VM
                 storage.holds.shorten(hold.id, HoldEnd.KILLED)
-            if vm_id in live:  # likewise: a job that loses its VM is then no fault of the service
+            if vm_id in live:  # likewise: so that the job's failure does not count as the service's fault
                 storage.leases.kill(live[vm_id].id, session.operator)
             provider.destroy(vm_id)
             if vm_id in live:
@@ -74,7 +74,7 @@ def kill(session: Session, *, lease_id: str | None, every: bool) -> None:
 
 
 def _find(given: str, live: Collection[str]) -> str:
-    """Return the one id that begins so. Raises Failure."""
+    """Return the only id that begins with the given letters. Raises Failure."""
     found = [each for each in live if each.startswith(given)] if len(given) >= _SHORTEST else []
     if len(found) > 1:
         raise Failure(f"{len(found)} leases have ids that begin with {given}: write more of it")
@@ -85,7 +85,7 @@ def _find(given: str, live: Collection[str]) -> str:
 
 
 def _end(storage: Storage, lease: Lease, hold: Hold | None, *, served: bool) -> None:
-    """Note that a VM is gone. The end of a hold is for a service that runs to note: it has to count the VM no more."""
+    """Record the end of a VM. A running service records the end of a hold itself, to free its capacity."""
     if hold is not None:
         if served:
             return
@@ -129,7 +129,7 @@ def _row(document: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _cents(lease: Lease, hold: Hold | None, storage: Storage, now: datetime) -> int:
-    """Return what a VM has cost until now: for its job, and then for being held."""
+    """Return the cost of a VM in cents until now: of its job, and then of its hold."""
     if hold is not None:
         return lease.amount_cents + _seconds(hold.started_at, now) * hold.micro_cents // MICRO_CENTS
     if lease.job_id is None or lease.started_at is None:

@@ -1,4 +1,4 @@
-"""`ci-daemon ledger`: what organizations have to spend."""
+"""`ci-daemon ledger`: the credit of organizations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COLUMNS = ("id", "created_at", "source", "amount_cents", "balance_cents", "desc
 
 @click.group(cls=Group)
 def ledger() -> None:
-    """What organizations have to spend."""
+    """The ledger: credit and debits of organizations."""
 
 
 @ledger.command()
@@ -37,7 +37,7 @@ def ledger() -> None:
 @note_option("Why, as the organization's members read it in their transactions.")
 @pass_session
 def grant(session: Session, *, org: str, cents: int, note: str | None) -> None:
-    """Give the organization ORG credit of CENTS (whole cents). It is spent by the jobs that it runs."""
+    """Give the organization ORG credit of CENTS (whole cents), which its jobs spend."""
     _credit(session, org, cents, LedgerSource.ADMIN_GRANT, note, "granted")
 
 
@@ -47,7 +47,7 @@ def grant(session: Session, *, org: str, cents: int, note: str | None) -> None:
 @note_option("What for, as the organization's members read it in their transactions.", required=True)
 @pass_session
 def refund(session: Session, *, org: str, cents: int, note: str) -> None:
-    """Give the organization ORG back CENTS (whole cents) of what its jobs cost. The debits stay as they are."""
+    """Refund CENTS (whole cents) of its jobs' cost to the organization ORG. The debits stay as they are."""
     _credit(session, org, cents, LedgerSource.REFUND, note, "refunded")
 
 
@@ -72,7 +72,7 @@ def export(session: Session, *, org: str, as_csv: bool) -> None:
 @ledger.command(reads=True)
 @pass_session
 def verify(session: Session) -> None:
-    """Compare every balance with its entries, and every finished job's debit with what its VMs cost."""
+    """Compare every balance with its entries, and every finished job's debit with its VMs' cost."""
     with session.storage() as storage:
         found = storage.ledger.verify()
     documents = [{"organization": each.organization_slug, "problem": each.problem} for each in found]

@@ -1,4 +1,4 @@
-"""`ci-daemon logs`: what the service says of itself, from the journal."""
+"""`ci-daemon logs`: the service's own log, from the journal."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _LINES = 100
 @click.option("--build", "build", metavar="ORG/PIPELINE/NUMBER", help="What it says of this build alone.")
 @pass_session
 def logs(session: Session, *, follow: bool, lines: int | None, since: str | None, build: str | None) -> int:
-    """Show the log of the service itself, which systemd keeps in the journal.
+    """Show the service's own log from the systemd journal.
 
-    What a build's jobs put out is in `ci-daemon build logs`.
+    `ci-daemon build logs` shows the output of a build's jobs.
     """
     journal = shutil.which("journalctl")
     if journal is None:

@@ -1,4 +1,4 @@
-"""Nouns as the owner writes them on the command line: EMAIL, ORG, ORG/PIPELINE, ORG/PIPELINE/NUMBER."""
+"""Find records by their names on the command line: EMAIL, ORG, ORG/PIPELINE/NUMBER."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ci-daemon org`: what the owner of the host sets of organizations."""
+"""`ci-daemon org`: create and change organizations, as the owner of the host."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST_URL = 255
 
 @click.group(cls=Group)
 def org() -> None:
-    """Organizations: who owns pipelines, and how much of the host is theirs."""
+    """Organizations: owners of pipelines, with a share of the host."""
 
 
 @org.command(name="list", reads=True)
@@ -45,7 +45,7 @@ def list_organizations(session: Session) -> None:
 def create(session: Session, *, name: str, owner: str, url: str | None) -> None:
     """Create the organization NAME, owned by a user.
 
-    Its slug is made of NAME, with -2, -3 and so on where that is taken.
+    Its slug is made from NAME, with -2, -3 and so on if that is taken.
     """
     with session.records() as storage:
         user = find_user(storage, owner)
@@ -68,7 +68,7 @@ def create(session: Session, *, name: str, owner: str, url: str | None) -> None:
 )
 @pass_session
 def set_organization(session: Session, *, org: str, fail_fast: bool | None, weight: int | None) -> None:
-    """Change settings of the organization ORG. They hold at once, for builds that run too."""
+    """Change settings of the organization ORG, with immediate effect, also on running builds."""
     if fail_fast is None and weight is None:
         raise click.UsageError("say what to change: --fail-fast, --no-fail-fast or --weight")
     with session.records() as storage:

@@ -1,4 +1,4 @@
-"""How a person is named on the command line."""
+"""Types of people's names and e-mail addresses on the command line."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["email_address", "shown_name"]
 _MOST = 255
 
 shown_name = one_line(_MOST)
-"""Takes a name to show."""
+"""The type of a display name."""
 
 
 def email_address(text: str) -> str:
-    """Take an e-mail address, of which the form alone is checked. Raises BadParameter."""
+    """Check the form of an e-mail address and return its normal form. Raises BadParameter."""
     try:
         return storage.email_address(text)
     except storage.EmailInvalid as error:

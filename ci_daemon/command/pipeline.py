@@ -1,4 +1,4 @@
-"""`ci-daemon pipeline`: what the owner of the host sets of pipelines."""
+"""`ci-daemon pipeline`: list and change pipelines, as the owner of the host."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def list_pipelines(session: Session, *, org: str) -> None:
 )
 @pass_session
 def set_pipeline(session: Session, *, org: str, pipeline: str, fail_fast: bool) -> None:
-    """Change settings of PIPELINE of the organization ORG. They hold at once, for builds that run too."""
+    """Change settings of PIPELINE of the organization ORG, with immediate effect, also on running builds."""
     with session.records() as storage:
         storage.pipelines.update(find_pipeline(storage, org, pipeline).id, fail_fast=fail_fast)
         document = _document(find_pipeline(storage, org, pipeline))

@@ -1,4 +1,4 @@
-"""`ci-daemon queue`: who waits for a VM."""
+"""`ci-daemon queue`: the jobs that wait for a VM."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _COLUMNS = ("position", "build", "step", "since", "reason")
 @watch_option
 @pass_session
 def queue(session: Session, *, limit: int, watch: bool) -> None:
-    """List the jobs that wait for a VM, in the order in which they get one, and say what keeps each from it.
+    """List the jobs that wait for a VM, in the order in which they get one, with the reasons.
 
-    Organizations take turns by what they used of late over their weight, so that the order may change. Jobs that wait
-    before another attempt come last and have no position.
+    Organizations take turns by their recent usage divided by their weight, so the order may change. Jobs that wait for
+    an image or back off before another attempt come last and have no position.
     """
     pool = session.config().pool
     with session.records() as storage:

@@ -1,4 +1,4 @@
-"""`ci-daemon render`: what a tree's pipeline files come to."""
+"""`ci-daemon render`: print the IR of a tree's pipeline files."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = ["render"]
 @click.option("--org", metavar="SLUG", default="default", show_default=True, help="For the keys of cached steps.")
 @pass_session
 def render(session: Session, *, tree: Path, pipeline: str | None, org: str) -> None:
-    """Render the pipeline files of DIR, .hm/*.py, in a VM, and print the IR that `submit --ir` and the API take.
+    """Render the pipeline files of DIR, .hm/*.py, in a VM, and print the IR.
 
-    The service need not run.
+    `submit --ir` and the API accept it. The service need not run.
     """
-    # The tree may be the caller's alone; the VM is to be the service's.
+    # Only the caller may be able to read the tree; the VM must be the service's.
     source = pack(tree)
     become_owner(session.state_dir)
     config, clock = session.config(), SystemClock()

@@ -1,4 +1,4 @@
-"""`ci-daemon retention`: what is kept of finished builds, and for how long."""
+"""`ci-daemon retention`: delete logs and artifacts by age and size."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _MB = 10**6
 
 @click.group(cls=Group)
 def retention() -> None:
-    """What is kept of finished builds, and for how long."""
+    """Retention of the logs and artifacts of finished builds."""
 
 
 @retention.command()
 @click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
 @pass_session
 def run(session: Session, *, dry_run: bool) -> None:
-    """Remove logs and artifacts that are older than the section [retention] says, or over its budgets.
+    """Remove logs and artifacts that are older than the section [retention] allows, or over its budgets.
 
-    The service does so every hour by itself. It may run meanwhile.
+    The service does this every hour. It may run meanwhile.
     """
     session.audited = dry_run
     settings, now = session.config().retention, SystemClock().now()

@@ -1,4 +1,4 @@
-"""`ci-daemon secret`: what jobs are given and nobody may read."""
+"""`ci-daemon secret`: set, list and delete secrets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST = 2**20
 
 
 def _of_whom(command: F) -> F:
-    """Have a command take whose secrets it is about."""
+    """Add the argument and the option that select an organization or pipeline."""
     pipeline = click.option("--pipeline", metavar="SLUG", help="Those of this pipeline, not of the organization.")
     return click.argument("org")(pipeline(command))
 
@@ -42,9 +42,9 @@ def secret() -> None:
 @click.argument("name")
 @pass_session
 def set_secret(session: Session, *, org: str, name: str, pipeline: str | None) -> None:
-    """Set the secret NAME of the organization ORG to what stdin says, without the line's end that closes it.
+    """Set the secret NAME of the organization ORG to stdin, without a final line end.
 
-    At a terminal the value is asked for, and not shown. Jobs that start from now on get it.
+    At a terminal the value is prompted for and not shown. Jobs that start from now on get it.
     """
     value = _value()
     with session.records() as storage:
@@ -60,7 +60,7 @@ def set_secret(session: Session, *, org: str, name: str, pipeline: str | None) -
 @_of_whom
 @pass_session
 def list_secrets(session: Session, *, org: str, pipeline: str | None) -> None:
-    """List the names of the secrets of the organization ORG. Nothing shows their values."""
+    """List the names of the secrets of the organization ORG. No command shows their values."""
     with session.records() as storage:
         documents = [_document(each) for each in storage.secrets.names(_scope(storage, org, pipeline))]
     session.table(documents, _COLUMNS, f"{_place(org, pipeline)} has no secrets of its own")
@@ -71,7 +71,7 @@ def list_secrets(session: Session, *, org: str, pipeline: str | None) -> None:
 @click.argument("name")
 @pass_session
 def delete(session: Session, *, org: str, name: str, pipeline: str | None) -> None:
-    """Delete the secret NAME of the organization ORG. Jobs that run with it go on."""
+    """Delete the secret NAME of the organization ORG. Running jobs keep it."""
     with session.records() as storage:
         if not storage.secrets.remove(_scope(storage, org, pipeline), name):
             raise Failure(f"{_place(org, pipeline)} has no secret {name}: `ci-daemon secret list` shows those it has")
@@ -79,7 +79,7 @@ def delete(session: Session, *, org: str, name: str, pipeline: str | None) -> No
 
 
 def _value() -> str:
-    """Return what stdin says, or who sits at it."""
+    """Return stdin's text, or at a terminal the answer to a prompt. Raises Failure."""
     if sys.stdin.isatty():
         value: str = click.prompt("Value", hide_input=True)
         return value
@@ -93,7 +93,7 @@ def _value() -> str:
 
 
 def _scope(storage: Storage, org: str, pipeline: str | None) -> SecretScope:
-    """Return whose secrets are meant. Raises Failure where there is no such organization or pipeline."""
+    """Return the organization or pipeline of the secrets. Raises Failure if it does not exist."""
     if pipeline is None:
         return SecretScope(find_organization(storage, org).id)
     found = find_pipeline(storage, org, pipeline)

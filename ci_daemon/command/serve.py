@@ -1,4 +1,4 @@
-"""`ci-daemon serve`: the daemon itself."""
+"""`ci-daemon serve`: run the service."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ __all__ = ["serve"]
 def serve(session: Session, *, listen: str | None, wait: bool) -> int:
     """Run the service in the foreground.
 
-    On SIGTERM or Ctrl-C it takes no more builds and leaves. Jobs go on in their VMs, and the next start finds them
-    again, unless --wait is given.
+    On SIGTERM or Ctrl-C it accepts no more builds and exits. Without --wait, jobs run on in their VMs, and the next
+    start takes them over.
     """
 
     def load() -> Config:

@@ -1,6 +1,6 @@
 """One run of the command: its state directory, its configuration, and its answers.
 
-Nothing is imported before it is used: most of the time that a small command takes is imports.
+Modules are imported when they are used, because imports take most of a small command's time.
 """
 
 # ruff: noqa: PLC0415
@@ -31,15 +31,15 @@ DEFAULT_STATE_DIR = Path("/var/lib/ci-daemon")
 T = TypeVar("T")
 
 _UNIT = Path("/usr/local/lib/systemd/system/ci-daemon.service")
-"""Serves the default state directory, where the service is installed."""
+"""The unit of an installed service, which serves the default state directory."""
 
 
 class Failure(click.ClickException):
-    """The command could not do it; the message is one sentence that says what to do."""
+    """The command failed; the message is one sentence that says what to do."""
 
 
 def _operator() -> str:
-    """Return which user of the host calls; behind `sudo` the one who called that."""
+    """Return the user of the host who runs the command; with `sudo`, the user who called it."""
     try:
         return os.environ.get("SUDO_USER") or pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -47,7 +47,7 @@ def _operator() -> str:
 
 
 def _origin() -> str:
-    """Return where the caller sits: the user id, and the terminal or the address of the SSH client."""
+    """Return the caller's user id, terminal, and SSH client's address if there is one."""
     terminal = next((os.ttyname(stream).removeprefix("/dev/") for stream in range(3) if os.isatty(stream)), None)
     client = os.environ.get("SSH_CONNECTION", "").partition(" ")[0]
     return ", ".join(part for part in (f"uid {os.getuid()}", terminal or "no terminal", client) if part)
@@ -55,7 +55,7 @@ def _origin() -> str:
 
 @dataclass(slots=True)
 class Session:
-    """One run of `ci-daemon`: what its line says, and what the audit is to say of it."""
+    """One run of `ci-daemon`: its general options, and its data for the audit."""
 
     state_dir: Path = DEFAULT_STATE_DIR
     json: bool = False
@@ -82,7 +82,7 @@ class Session:
 
     @property
     def starting(self) -> str:
-        """Return the command that starts the service, as it stands in a sentence."""
+        """The command that starts the service, in backquotes for a sentence."""
         installed = self.state_dir == DEFAULT_STATE_DIR and _UNIT.exists()
         return "`systemctl start ci-daemon`" if installed else "`ci-daemon serve`"
 
@@ -96,21 +96,24 @@ class Session:
 
     @contextmanager
     def records(self) -> Iterator[Storage]:
-        """Open the storage for what costs nobody anything, without the configuration. Raises StorageError."""
+        """Open the storage without the configuration and its prices, for commands that debit nothing.
+
+        Raises StorageError.
+        """
         from storage import Storage, SystemClock
 
         with closing(Storage.open(self.state_dir, SystemClock())) as storage:
             yield storage
 
     def answer(self, document: object, text: str) -> None:
-        """Print the document where JSON is wanted, else the text."""
+        """Print the document with `--json`, else the text."""
         if isinstance(document, dict):
             row = document.get("slug") or document.get("id") or document.get("uuid")
             self.answered = row if isinstance(row, str) else None
         click.echo(json.dumps(document, indent=2) if self.json else text)
 
     def table(self, documents: Sequence[Mapping[str, object]], columns: Sequence[str], empty: str) -> None:
-        """Print documents as JSON, or these keys of each as a row; ``empty`` is said where there is none."""
+        """Print documents as JSON, or as a table with these keys as columns; ``empty`` if there is none."""
         if self.json:
             click.echo(json.dumps(list(documents), indent=2))
         elif not documents:
@@ -129,7 +132,7 @@ class Session:
     def watch_table(
         self, look: Callable[[], Sequence[Mapping[str, object]]], columns: Sequence[str], empty: str
     ) -> None:
-        """Print a table again and again."""
+        """Redraw a table every second."""
 
         def draw(documents: Sequence[Mapping[str, object]]) -> RenderableType:
             from ci_daemon.terminal.tables import Rows
@@ -139,7 +142,7 @@ class Session:
         self.watch(look, draw)
 
     def watch(self, look: Callable[[], T], draw: Callable[[T], RenderableType]) -> None:
-        """Look and draw every second until Ctrl-C; with `--json` one document a line instead."""
+        """Call ``look`` and draw its result every second until Ctrl-C; with `--json`, print a document a line."""
         from ci_daemon.terminal.watching import redraw, repeat
 
         if self.json:

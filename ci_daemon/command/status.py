@@ -1,4 +1,4 @@
-"""`ci-daemon status`: how the service is, on one screen."""
+"""`ci-daemon status`: the service's status on one screen."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ _DRAINED = "; the owner has drained this host: `ci-daemon resume` has jobs start
 @watch_option
 @pass_session
 def status(session: Session, *, watch: bool) -> int:
-    """Say whether the service runs, what it does, what it has room for, and what went wrong last.
+    """Show whether the service runs, its builds and VMs, its disk space, and its last errors.
 
-    Exit code 0: it runs and answers; 3: it does not, as `systemctl status` has it. With --watch it is 0.
+    Exit code 0: it runs and answers; 3: it does not, as with `systemctl status`. With --watch it is 0.
     """
     config, starting = session.config(), session.starting
     with session.records() as storage:
@@ -118,7 +118,7 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
 
 
 def _kept(storage: Storage) -> dict[str, int]:
-    """Return what the service keeps, in bytes; ``disks`` are those of jobs, the cached ones among them."""
+    """Return the sizes of the service's data in bytes; ``disks`` are those of jobs, including cached ones."""
     snapshots = storage.snapshots.all()
     forest = Forest(snapshots)
     return {
@@ -131,7 +131,7 @@ def _kept(storage: Storage) -> dict[str, int]:
 
 
 def _image_bytes(state_dir: Path, config: Config) -> int:
-    """Return what images take; nothing for a user who cannot have any."""
+    """Return the size of all images; 0 for a user without sub-ids, who cannot have any."""
     try:
         return sum(image.size for image in open_images(state_dir, config).store.list())
     except NoSubIds:
@@ -139,7 +139,7 @@ def _image_bytes(state_dir: Path, config: Config) -> int:
 
 
 def _release(server: ServingProcess | None) -> str | None:
-    """Return the release that serves, else the one that is installed."""
+    """Return the release that serves, else the installed one."""
     if server is not None:
         return server.release
     from importlib.metadata import version  # noqa: PLC0415 - it takes a tenth of the command's time
@@ -148,7 +148,7 @@ def _release(server: ServingProcess | None) -> str | None:
 
 
 def _answer(server: ServingProcess | None) -> str | None:
-    """Return what the service says of itself, None where it does not answer."""
+    """Return the service's health, "ok" or "draining"; None if it does not answer."""
     if server is None or server.url is None:
         return None
     address = urlsplit(server.url)

@@ -1,4 +1,4 @@
-"""The three standard streams, made such that every command may take them for granted."""
+"""The three standard streams, opened and configured for every command."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _STDERR = 2
 
 
 def prepare_streams() -> None:
-    """Open what the caller has closed, and let no name fail for which the terminal's encoding has no letters."""
-    # A closed descriptor would go to the next file that is opened, and children would write into that.
+    """Open streams that the caller has closed, and escape text that the terminal cannot encode."""
+    # The next opened file would get a closed stream's descriptor, and children would write into it.
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(descriptor, True)  # noqa: FBT003 - the function has no keywords
     os.close(descriptor)

@@ -1,4 +1,4 @@
-"""How every command of `ci-daemon` behaves: plain help, `--json` wherever on the line."""
+"""The base classes of all commands: help, `--json` anywhere on the line, user, audit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ONE_DOCUMENT = "Answer with one JSON document on stdout."
 
 
 def _json_option(text: str = _ONE_DOCUMENT) -> click.Option:
-    """Return the option `--json`, which the session remembers wherever it stands on the line."""
+    """Return the option `--json`, which sets the session's flag anywhere on the line."""
     return click.Option(
         ["--json"],
         is_flag=True,
@@ -33,9 +33,10 @@ def _remember_json(context: click.Context, _parameter: click.Parameter, wanted: 
 
 
 class CallersCommand(click.Command):
-    """A command with `--json`, which runs as whoever calls it, root too, and leaves an entry in the audit.
+    """A command with `--json` that runs as its caller, also as root, and leaves an entry in the audit.
 
-    ``json_help`` says what `--json` gives where it is not one document. One that only ``reads`` leaves no entry.
+    ``json_help`` describes the output of `--json` if it is not one document. A command that only ``reads`` leaves no
+    entry.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class CallersCommand(click.Command):
         self.reads = reads
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what its callback returns
-        """Run it, and note in the audit what it did."""
+        """Run it, and write its audit entry."""
         session = ctx.ensure_object(Session)
         result = super().invoke(ctx)
         if not self.reads and not session.audited:
@@ -61,16 +62,19 @@ class CallersCommand(click.Command):
 
 
 class Command(CallersCommand):
-    """A command that root runs as the owner of the state directory, so that what it makes there is the owner's."""
+    """A command that runs as the owner of the state directory if root calls it.
+
+    The files that it creates there thus belong to the owner.
+    """
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what its callback returns
-        """Run it. Files that its line names are open by then, since they may be the caller's alone."""
+        """Run it. Files on its command line are open already, because perhaps only the caller can read them."""
         become_owner(ctx.ensure_object(Session).state_dir)
         return super().invoke(ctx)
 
 
 class Group(click.Group):
-    """A group of such commands, with `--json` too."""
+    """A group of commands, with `--json`."""
 
     command_class = Command
 
@@ -79,7 +83,7 @@ class Group(click.Group):
         self.params.append(_json_option())
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the group's commands."""
+        """Write the lines of the group's commands."""
         own = f"{self.name} "
         texts = {words: text for all_texts in HEADINGS.values() for words, text in all_texts.items()}
         with formatter.section("Commands"):
@@ -89,7 +93,7 @@ class Group(click.Group):
 
 
 class RootGroup(Group):
-    """The command itself; its help lists all commands under headings, and imports none of them."""
+    """The root command; its help lists all commands under headings without importing them."""
 
     group_class = Group
 

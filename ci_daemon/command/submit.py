@@ -1,4 +1,4 @@
-"""`ci-daemon submit`: post a tree and its pipeline, follow the build, end as it ends."""
+"""`ci-daemon submit`: post a tree and its pipeline, follow the build, exit with its result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["submit"]
 _EXIT_CODES = {"passed": 0, "failed": 1, "canceled": 3}
 _INTERRUPTED = 130
 _UNKNOWN = "unknown pipeline"
-"""What the service says where DIR declares several pipelines, and none of the name that is asked for."""
+"""The service's message if DIR declares several pipelines, and none with the requested slug."""
 _REJECTED = "build_plan_rejected"
 
 
@@ -45,7 +45,7 @@ def _url(_context: click.Context, _parameter: click.Parameter, value: str) -> st
 
 
 def _is_address(url: str) -> bool:
-    """Tell whether a URL names a host that can be asked, and nothing but that and a path."""
+    """Tell whether a URL consists of scheme, valid host, port and path, and nothing else."""
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").encode("idna")
@@ -120,10 +120,10 @@ def submit(
 ) -> int:
     """Run a pipeline over the files of DIR and follow it to its end.
 
-    The service renders the pipeline from DIR's .hm/*.py. Where these declare several, --pipeline says which.
+    The service renders the pipeline from DIR's .hm/*.py. If these declare several, --pipeline chooses one.
 
-    DIR is packed as git would keep it: without .git, and without what .gitignore files exclude. The log of every job
-    is shown as it is written. The exit code is 0 where the build passed, 1 where it failed, 3 where it was canceled.
+    DIR is packed without .git and without what .gitignore files exclude. The log of every job is shown as it is
+    written. The exit code is 0 if the build passed, 1 if it failed, 3 if it was canceled.
 
     With --json the log goes to stderr, and stdout gets one document at the end.
     """
@@ -161,7 +161,7 @@ def submit(
         screen.say(f"build #{build.number} goes on without you; to cancel it:")
         screen.say(_curl(url, f"{path}/cancel", method="PUT"))
         return _INTERRUPTED
-    # A log may still be waited for where following failed; only here is the client nobody's any more.
+    # If following fails, a thread may still wait for a log. Only here does nothing use the client any more.
     client.close()
     if session.json:
         click.echo(json.dumps(summary.as_json(), indent=2))
@@ -188,14 +188,14 @@ def _create_build(
     archive: Archive,
     screen: Screen,
 ) -> BuildRecord:
-    """Post a build, for a pipeline that is made where there is none of that slug. Raises ApiError and Failure."""
+    """Post a build, and create its pipeline if it does not exist. Raises ApiError."""
     if client.has_pipeline(organization, pipeline):
         return client.create_build(organization, pipeline, body, archive)
     client.create_pipeline(organization, pipeline, repository=origin.repository, default_branch=origin.branch)
     try:
         build = client.create_build(organization, pipeline, body, archive)
     except ApiError as refusal:
-        # A rejected build is there to be looked at, but not under a wrong name. A member may not remove either.
+        # Keep the pipeline of a rejected build for a look at it, unless its slug is wrong. Only admins may delete it.
         if refusal.code != _REJECTED or _UNKNOWN in str(refusal):
             with suppress(ApiError):
                 client.delete_pipeline(organization, pipeline)
@@ -205,14 +205,17 @@ def _create_build(
 
 
 def _check_slug(pipeline: str) -> None:
-    """Raise Failure where no pipeline can have this slug."""
+    """Raise Failure if this is not a valid slug."""
     slug = slugify(pipeline)
     if slug != pipeline:
         raise Failure(f'"{pipeline}" is no slug' + (f": give --pipeline {slug}" if slug else ": use a-z, 0-9 and -"))
 
 
 def _ir(tree: Path, file: Path | None) -> str | None:
-    """Return the IR that a file has, None where the service is to render the tree's own pipeline. Raises Failure."""
+    """Return the IR in a file; None without a file, for the service to render the tree's own.
+
+    Raises Failure.
+    """
     if file is None:
         if not any((tree / ".hm").glob("*.py")):
             raise Failure(f"{tree} has no pipeline: write one in {tree / '.hm'}/*.py, or give --ir FILE")

@@ -1,4 +1,4 @@
-"""Text that people give on the command line and others read later."""
+"""Types and options of free text on the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_NOTE = 10_000
 
 
 def one_line(most: int) -> Callable[[str], str]:
-    """Return what takes a line of 1 to ``most`` characters, and raises BadParameter for any other text."""
+    """Return a type for a line of 1 to ``most`` characters; it raises BadParameter for other text."""
 
     def take(text: str) -> str:
         if not text.strip() or not text.isprintable() or len(text) > most:
@@ -28,12 +28,12 @@ def one_line(most: int) -> Callable[[str], str]:
 
 
 def note_option(text: str, *, required: bool = False) -> Callable[[F], F]:
-    """Have a command take ``--note``, with this help."""
+    """Add the option ``--note`` with this help to a command."""
     return click.option("--note", metavar="TEXT", callback=_note, required=required, help=text)
 
 
 def watch_option(command: F) -> F:
-    """Have a command take ``--watch``."""
+    """Add the option ``--watch`` to a command."""
     text = "Show it again every second, in place, until q or Ctrl-C; with --json a document a line."
     return click.option("--watch", is_flag=True, help=text)(command)
 

@@ -1,4 +1,4 @@
-"""`ci-daemon token`: what people prove themselves with."""
+"""`ci-daemon token`: API keys and sessions of users."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _future(_context: click.Context, _parameter: click.Parameter, value: str | N
 
 @click.group(cls=Group)
 def token() -> None:
-    """What people prove themselves with: API keys and sessions."""
+    """Tokens of users: API keys and sessions."""
 
 
 @token.command()
@@ -61,7 +61,7 @@ def token() -> None:
 )
 @pass_session
 def create(session: Session, *, email: str, kind: str, description: str, expires_at: datetime | None) -> None:
-    """Make a token for the user EMAIL. It is shown this once: only its hash is kept."""
+    """Create a token for the user EMAIL. It is shown only once: the service stores its hash."""
     if kind == "session" and expires_at is not None:
         raise click.UsageError("a session ends after 30 days: leave --expires-at out")
     with session.records() as storage:
@@ -81,7 +81,7 @@ def create(session: Session, *, email: str, kind: str, description: str, expires
 @click.argument("email")
 @pass_session
 def list_tokens(session: Session, *, email: str) -> None:
-    """List the tokens of the user EMAIL that nobody revoked, oldest first; those that ended by themselves too."""
+    """List the tokens of the user EMAIL, oldest first, with expired ones, without revoked ones."""
     with session.records() as storage:
         documents = [_document(each) for each in storage.tokens.of_user(find_user(storage, email).id)]
     session.table(documents, _COLUMNS, f"{email} has no token")
@@ -91,7 +91,7 @@ def list_tokens(session: Session, *, email: str) -> None:
 @click.argument("token_id", metavar="ID")
 @pass_session
 def revoke(session: Session, *, token_id: str) -> None:
-    """Revoke the token ID, whoever's it is: from now on it is good for nothing."""
+    """Revoke the token ID of any user. It is invalid at once."""
     with session.records() as storage:
         if not storage.tokens.revoke_named(token_id):
             raise Failure(f"there is no token {token_id}, or it is revoked: `ci-daemon token list EMAIL` shows what is")

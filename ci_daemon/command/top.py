@@ -1,4 +1,4 @@
-"""`ci-daemon top`: the jobs that run and those that wait, as they do."""
+"""`ci-daemon top`: a live view of running and waiting jobs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class _Picture:
-    """What there is to show at one instant."""
+    """The data of one screen."""
 
     at: datetime
     served: bool
@@ -55,9 +55,9 @@ class _Picture:
 @click.option("--once", is_flag=True, help="Print it once and return.")
 @pass_session
 def top(session: Session, *, once: bool) -> None:
-    """Show what is in VMs, and which jobs get the next ones; on a terminal every second, until q or Ctrl-C.
+    """Show the jobs in VMs and the next jobs; on a terminal every second, until q or Ctrl-C.
 
-    CPU and memory are what the VM's control group counts; without one they are not known.
+    CPU and memory are those of the VM's control group; without one they are unknown.
     """
     config = session.config()
     provider = open_provider(session.state_dir, config, open_images(session.state_dir, config), SystemClock())

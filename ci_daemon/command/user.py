@@ -1,4 +1,4 @@
-"""`ci-daemon user`: the people who may use the service."""
+"""`ci-daemon user`: the users of the service."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COLUMNS = ("email", "name", "personal_org_slug", "created_at")
 
 @click.group(cls=Group)
 def user() -> None:
-    """People who may use the service."""
+    """Users of the service."""
 
 
 @user.command()
@@ -33,7 +33,7 @@ def user() -> None:
 def add(session: Session, *, email: str, name: str) -> None:
     """Add a user, the user's personal organization, and an API key for both.
 
-    The key is shown this once: only its hash is kept.
+    The key is shown only once: the service stores its hash.
     """
     with session.records() as storage:
         added = storage.users.create(email, name)
@@ -62,9 +62,10 @@ def list_users(session: Session) -> None:
 @click.argument("email")
 @pass_session
 def remove(session: Session, *, email: str) -> None:
-    """Close the account of the user EMAIL, and the organizations that nobody else belongs to, with all their builds.
+    """Close the account of the user EMAIL, and the organizations without other members.
 
-    Refused where others would be left in an organization without an owner. The ledger stays as it is.
+    Unfinished builds of these organizations are canceled. Refused if an organization with other members would have no
+    owner. The ledger stays as it is.
     """
     with session.storage() as storage:
         try:
