@@ -1,4 +1,4 @@
-"""The configuration section of the HTTP server, with its defaults."""
+"""The configuration sections of the HTTP server and its rate limits, with their defaults."""
 
 from __future__ import annotations
 
@@ -16,16 +16,24 @@ _ORIGIN = re.compile(r"https?://[^\s/?#*]+/?", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """Section ``[http]``: where the API listens and how much it takes on at once.
+    """Section ``[http]``: the address and the limits of the API.
 
-    ``listen`` is ``HOST:PORT``; an IPv6 host stands in brackets, port 0 is any free port. ``base_url`` is the address
-    that callers use where a proxy stands in front, without a trailing slash. A log stream or a waiting log request
-    holds one of ``threads`` while it lasts, and so does a request for a build while that is rendered: at most
-    ``max_streams`` of them do, a quarter of which are kept from logs; the rest of the threads always serve short
-    requests. One account, or one address without an account, follows at most ``max_streams_per_reader`` logs at once.
-    ``max_body_bytes`` is for requests that create builds, which may bring an archive; any other body is at most 64 KiB.
-    ``trusted_proxies`` are addresses and networks whose ``X-Forwarded-For`` is believed. ``metrics_token`` is what
-    `/metrics` is read with from elsewhere than this host; without one it is not. Sizes are bytes, times seconds.
+    ``listen`` is ``HOST:PORT``; an IPv6 host is written in brackets, and port 0 is any free port. ``base_url`` is the
+    address that callers use if a proxy stands in front of the service, without a trailing slash.
+
+    Log streams, waiting log requests and requests for builds that are being rendered each hold one of ``threads`` while
+    they last. At most ``max_streams`` of them run at once, and a quarter of those is reserved for builds; the other
+    threads always serve short requests. One account, or one address without an account, follows at most
+    ``max_streams_per_reader`` logs at once. When ``max_connections`` are nearly reached, the connections whose
+    clients keep the service waiting longest are closed.
+
+    ``max_body_bytes`` is for requests that create builds, because they may bring an archive; any other body has at most
+    64 KiB. A request must arrive within ``receive_timeout``; an idle connection is closed after ``idle_timeout``. When
+    the service stops, running requests have ``stop_timeout`` to finish.
+
+    ``cors_origins`` are the origins whose web pages may call the API. ``trusted_proxies`` are the addresses and
+    networks whose ``X-Forwarded-For`` is believed. ``metrics_token`` is the token to read `/metrics` from other hosts;
+    if it is empty, only this host can read it. Sizes are in bytes, times in seconds.
     """
 
     listen: str = "127.0.0.1:8800"
@@ -75,17 +83,21 @@ class HttpSettings:
 
     @property
     def url(self) -> str:
-        """The address of the service as callers write it, without a trailing slash."""
+        """The address of the service as callers use it, without a trailing slash."""
         return (self.base_url or f"http://{self.listen}").rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimitSettings:
-    """Section ``[rate_limits]``: requests a minute where credentials are given out or tried, and limits by account.
+    """Section ``[rate_limits]``: limits where credentials are issued or tried, and limits per account.
 
-    Somebody who was quiet may send a minute's worth at once. Command lines that wait for a person to sign in ask once a
-    second, so the default carries twenty of them behind one address. ``tracked`` is how many addresses and accounts are
-    remembered. One account sends at most ``invites_per_day`` and owns at most ``organizations_per_account``.
+    An address sends at most ``address_per_minute`` requests to endpoints that issue or try credentials, and an account
+    at most ``account_per_minute``; those of a whole minute may come at once. A command line that waits for a person to
+    sign in asks once a second, so the default allows 20 of them behind one address. ``failures_per_minute`` limits the
+    bad tokens from one address, on any endpoint. ``tracked`` is the number of addresses, and of accounts, that are
+    remembered.
+
+    One account sends at most ``invites_per_day`` and owns at most ``organizations_per_account``.
     """
 
     address_per_minute: int = 1200
