@@ -1,6 +1,6 @@
 """The HTTP API: falcon resources over the storage and the live service, served by waitress.
 
-What serves is imported when it is first asked for: most commands of the owner's only read its settings.
+The server's modules are imported on first use, because most commands only read the settings.
 """
 
 from __future__ import annotations

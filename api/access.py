@@ -1,6 +1,7 @@
-"""Who is calling, and what of the path that caller may see (wire-decisions.md, "Everywhere" and "Who may do what").
+"""Authentication and access: the caller, and the records of the path that the caller may see.
 
-The order of refusals is everywhere the same: 401, then 404 of organization, pipeline and build, then 403 of the role.
+Checks have the same order everywhere: 401, then 404 for organization, pipeline and build, then 403 for the role
+(wire-decisions.md, "Everywhere" and "Who may do what").
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Member:
     role: Role
 
     def require(self, role: Role) -> None:
-        """Raise ApiError ``insufficient_org_role`` unless the member is that much or more."""
+        """Raise ApiError ``insufficient_org_role`` unless the member has at least this role."""
         if not self.role.covers(role):
             raise ApiError(
                 "insufficient_org_role",
@@ -41,28 +42,34 @@ class Member:
 
 
 class Access:
-    """Turns a request's token and path into records, or refuses. Safe in any thread."""
+    """Turns a request's token and path into records, or raises ApiError. Safe in any thread."""
 
     def __init__(self, storage: Storage, limits: RateLimits) -> None:
         self._storage = storage
         self._limits = limits
 
     def caller(self, req: falcon.Request) -> Caller:
-        """Return whom the bearer token belongs to. Raises ApiError ``unauthorized``."""
+        """Return the caller that the bearer token belongs to. Raises ApiError ``unauthorized``."""
         caller = self.caller_if_any(req)
         if caller is None:
             raise ApiError.unauthorized(_SEND_ONE)
         return caller
 
     def session(self, req: falcon.Request) -> Caller:
-        """Return the caller of what an API key may not do. Raises ApiError for 401 and ``session_required``."""
+        """Return the caller, who must send a session token and not an API key.
+
+        Raises ApiError ``unauthorized`` or ``session_required``.
+        """
         caller = self.caller(req)
         if caller.kind is not TokenKind.SESSION:
             raise ApiError("session_required", "an API key cannot do this: send a session token")
         return caller
 
     def revoke(self, req: falcon.Request) -> None:
-        """End the bearer token; one that is over stays so. Raises ApiError ``unauthorized`` where it never was one."""
+        """Revoke the bearer token; one that is already revoked or expired is no error.
+
+        Raises ApiError ``unauthorized`` if there is no token or it is unknown.
+        """
         token = bearer(req)
         if token is None:
             raise ApiError.unauthorized(_SEND_ONE)
@@ -71,9 +78,9 @@ class Access:
             raise self._no_good(req)
 
     def caller_if_any(self, req: falcon.Request) -> Caller | None:
-        """Return whom the bearer token belongs to, None where there is none.
+        """Return the caller that the bearer token belongs to; None without a token.
 
-        A token that is not good is refused even where none is needed.
+        An invalid token is refused even if the request needs none: raises ApiError ``unauthorized``.
         """
         token = bearer(req)
         if token is None:
@@ -87,7 +94,8 @@ class Access:
     def member(self, req: falcon.Request, org: str, at_least: Role = Role.MEMBER) -> Member:
         """Return the caller as a member of the organization. Raises ApiError for 401, 404 and 403.
 
-        Where more of the path is to be found before the role counts, ask for any member here and `Member.require` then.
+        If more of the path must be found before the role is checked, leave out ``at_least`` and call `Member.require`
+        later.
         """
         caller = self.caller(req)
         found = self._storage.organizations.for_member(caller.user.id, org)
@@ -106,7 +114,7 @@ class Access:
         return member, found
 
     def build(self, req: falcon.Request, org: str, pipeline: str, number: str) -> Build:
-        """Return the build for a member. Raises ApiError for 401 and 404."""
+        """Return the build, for a member of its organization. Raises ApiError for 401 and 404."""
         caller = self.caller(req)
         build = self.named_build(org, pipeline, number)
         if build is not None and self.belongs(caller, build.organization_id):
@@ -115,11 +123,17 @@ class Access:
         raise ApiError.not_found("build", number)
 
     def readable_pipeline(self, req: falcon.Request, org: str, pipeline: str) -> Pipeline:
-        """Return a pipeline whose builds the caller may read: a member's, or a public one for everybody."""
+        """Return a pipeline whose builds the caller may read, as a member or because it is public.
+
+        Raises ApiError for 401 and 404.
+        """
         return self._readable_pipeline(self.caller_if_any(req), org, pipeline)
 
     def readable_build(self, req: falcon.Request, org: str, pipeline: str, number: str) -> Build:
-        """Return a build that the caller may read: a member's, or a public pipeline's for everybody."""
+        """Return a build that the caller may read, as a member or because the pipeline is public.
+
+        Raises ApiError for 401 and 404.
+        """
         caller = self.caller_if_any(req)
         build = self.named_build(org, pipeline, number)
         if build is not None and caller is not None and self.belongs(caller, build.organization_id):
@@ -141,13 +155,13 @@ class Access:
         return self._storage.organizations.role(organization_id, caller.user.id) is not None
 
     def named_build(self, org: str, pipeline: str, number: str) -> Build | None:
-        """Return the build that a path names, whoever asks."""
+        """Return the build that a path names, without checking access; None if there is none."""
         if not _NUMBER.fullmatch(number):
             return None
         return self._storage.builds.find(org, pipeline, int(number))
 
     def _no_good(self, req: falcon.Request) -> ApiError:
-        """Return the refusal of a token. Raises ApiError ``rate_limited`` where too many of them come."""
+        """Return the error for a bad token. Raises ApiError ``rate_limited`` after too many from one address."""
         self._limits.of_failure(req)
         return ApiError.unauthorized("the token is unknown, revoked or expired")
 
@@ -166,7 +180,10 @@ class Access:
 
 
 def bearer(req: falcon.Request) -> str | None:
-    """Return the bearer token, None where there is none. Raises ApiError ``unauthorized`` for another scheme."""
+    """Return the bearer token; None if there is none.
+
+    Raises ApiError ``unauthorized`` for another scheme.
+    """
     if req.auth is None:
         return None
     scheme, _, token = req.auth.partition(" ")

@@ -1,4 +1,4 @@
-"""One log line a request."""
+"""One log line per request."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _UNKNOWN = "-"
 
 
 class AccessLog:
-    """Middleware that logs what was asked and how it was answered: changes as INFO, reads as DEBUG.
+    """Middleware that logs each request and its status: changes at INFO, reads at DEBUG.
 
-    A line has the route, not the path, and no query: either may hold a token. A stream's line is written when the
-    stream begins. The journal adds the request's id, as to every line.
+    A line has the route, not the path, and no query, because path and query may hold a token. A stream's line is
+    written when the stream begins. The journal adds the request's id, as to every line.
     """
 
     def process_resource(
         self, req: ApiRequest, resp: falcon.Response, resource: object, params: dict[str, Any]
     ) -> None:
-        """Note whose organization the path names."""
+        """Note the organization that the path names."""
         org = params.get("org", "")
         if _SLUG.fullmatch(org):
             req.organization = org

@@ -1,4 +1,4 @@
-"""Where a request comes from, as far as that can be believed."""
+"""The address that a request comes from, as far as it can be trusted."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _FORWARDED = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forw
 
 
 class Addresses:
-    """Tells callers apart by address: the connection's, or what proxies that are trusted say of it.
+    """Tells callers apart by address: the connection's, or the one that trusted proxies report.
 
-    Each proxy appends whom it heard to ``X-Forwarded-For``, so the caller is the last one there that is no trusted
-    proxy. What stands before it anybody may have written.
+    Each proxy appends the address of its peer to ``X-Forwarded-For``, so the caller is the last address in it that is
+    not a trusted proxy. Anything before that may be forged.
     """
 
     def __init__(self, trusted_proxies: Iterable[str]) -> None:
         self._trusted: list[_Network] = [ip_network(proxy) for proxy in trusted_proxies]
 
     def of(self, req: falcon.Request) -> str:
-        """Return what names the caller: an IPv4 address, or the /64 network that one IPv6 subscriber has whole."""
+        """Return the caller's IPv4 address, or the /64 network that one IPv6 subscriber has."""
         caller = self._caller(req)
         if isinstance(caller, IPv6Address):
             return str(ip_network((caller, _ONE_SUBSCRIBER), strict=False))
@@ -42,7 +42,7 @@ class Addresses:
         return req.remote_addr if caller is None else str(caller)
 
     def _caller(self, req: falcon.Request) -> _Address | None:
-        """Return the caller's address; None where the connection has none."""
+        """Return the caller's address; None if the connection has none."""
         caller = _parsed(req.remote_addr)
         claimed = (req.get_header("X-Forwarded-For") or "").split(",")
         while caller is not None and claimed and self._trusts(caller):
@@ -57,16 +57,16 @@ class Addresses:
 
 
 def is_local(req: falcon.Request) -> bool:
-    """Tell whether a program on this host asks, and not a proxy on it for somebody else.
+    """Tell whether a program on this host sent the request itself, not a proxy on it for another host.
 
-    Only a proxy that says in no header that it forwards is taken for such a program.
+    A proxy is recognized by its forwarding headers; one that sets none counts as a local program.
     """
     peer = _parsed(req.remote_addr)
     return peer is not None and peer.is_loopback and not any(req.get_header(name) for name in _FORWARDED)
 
 
 def _parsed(text: str) -> _Address | None:
-    """Return an address, with or without a port; None where the text is none."""
+    """Parse an address with or without a port; None if the text is no address."""
     text = text.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]

@@ -50,21 +50,24 @@ class ApiTokenListResponse(BaseModel):
 
 
 class ApiTokenCreateResponse(BaseModel):
-    """An API key and its record; the key is shown this once."""
+    """An API key and its record; the key is shown only once."""
 
     api_token: ApiTokenRecord
     token: str
 
 
 class ApiTokenCreateRequest(RequestBody):
-    """The body of ``POST /api/v0/user/api-tokens``; without ``expires_at`` the key lasts until it is revoked."""
+    """The body of ``POST /api/v0/user/api-tokens``.
+
+    Without ``expires_at`` the key is valid until it is revoked.
+    """
 
     description: RequiredLongText
     expires_at: Moment | None = None
 
 
 class ApiTokens:
-    """``/api/v0/user/api-tokens`` and what is below it."""
+    """``/api/v0/user/api-tokens`` and the paths below it."""
 
     def __init__(self, storage: Storage, access: Access, limits: RateLimits, clock: Clock) -> None:
         self._storage = storage
@@ -74,7 +77,7 @@ class ApiTokens:
 
     @operation("listApiTokens", Answer(200, "The API keys.", ApiTokenListResponse))
     def on_get_list(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """List the caller's API keys that nobody revoked, newest first."""
+        """List the caller's API keys that are not revoked, newest first."""
         self._limits.of_address(req, resp)
         caller = self._access.caller(req)
         self._limits.of_account(caller, resp)

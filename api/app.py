@@ -1,4 +1,4 @@
-"""The API as one WSGI app: which resource answers which path."""
+"""The API as one WSGI app: the resource of each path."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ def create_app(
     """Return the app.
 
     Args:
-        storage: What there is to read and write.
+        storage: The open storage.
         engine: The running builds.
-        settings: The HTTP section; its ``url`` is where the error pages are.
-        limits: What a pipeline's IR may ask for.
-        rate_limits: How often credentials may be asked for.
-        streams: The server's places for streams, which end when the server closes; a set of its own by default.
-        mailer: Who sends letters; nobody by default.
-        clock: The time by which log tokens end and waits are measured.
+        settings: The section ``[http]``; links in responses begin with its ``url``.
+        limits: The limits of a pipeline's IR.
+        rate_limits: The section ``[rate_limits]``.
+        streams: The server's stream slots, which end when the server closes; new ones by default.
+        mailer: Sends e-mail; by default none is sent.
+        clock: The clock of token expiry, rate limits and waits.
     """
     clock = clock or SystemClock()
     streams = streams or Streams(settings.max_streams, settings.max_streams_per_reader)

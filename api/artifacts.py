@@ -1,6 +1,6 @@
-"""What jobs left: lists, and downloads by ranges (wire-decisions.md, "Logs and artifacts").
+"""Artifacts of jobs: lists, and downloads by range (wire-decisions.md, "Logs and artifacts").
 
-Members alone read artifacts: of a public pipeline only builds, jobs and logs are public.
+Only members read artifacts: of a public pipeline only builds, jobs and logs are public.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _HEADERS = {
 
 
 class ArtifactRecord(BaseModel):
-    """A file that a job left; ``path`` is relative to the workspace, ``mime_type`` goes by the name."""
+    """A file that a job kept; ``path`` is relative to the workspace, ``mime_type`` follows from the name."""
 
     id: Uuid
     job_id: Uuid
@@ -75,7 +75,7 @@ class Artifacts:
         parameters=PAGE_PARAMETERS,
     )
     def on_get_of_build(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
-        """List what a build's jobs have left, each job's files together, the job first that ended first."""
+        """List a build's artifacts, grouped by job; jobs come in the order in which they ended."""
         build = self._access.build(req, org, pipeline, number)
         page = partial(self._artifacts.page_of_build, build.id)
         self._pager.answer(req, resp, f"artifacts/{build.id}", page, self._recorder(build))
@@ -89,7 +89,10 @@ class Artifacts:
     def on_get_of_job(
         self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str, job_id: str
     ) -> None:
-        """List what a job has left. They appear when its command has ended, before the job itself has."""
+        """List a job's artifacts.
+
+        They appear when the job's command has ended, before the job itself has.
+        """
         build = self._access.build(req, org, pipeline, number)
         job = job_in_build(self._storage, build, job_id)
         page = partial(self._artifacts.page_of_job, job.id)
@@ -118,9 +121,10 @@ class Artifacts:
         number: str,
         id: str,  # noqa: A002 - the contract's name
     ) -> None:
-        """Download a file, or a range of it.
+        """Download an artifact, or a range of it.
 
-        It comes as bytes to be saved, whatever it is: a browser never shows what a job has written as a page.
+        The type is always `application/octet-stream`, as an attachment to be saved, so that a browser never shows a
+        file that a job wrote as a page.
         """
         build = self._access.build(req, org, pipeline, number)
         artifact, file = self._there(build, id)
@@ -144,7 +148,7 @@ class Artifacts:
         resp.content_length = end - start
 
     def _there(self, build: storage.Build, uuid: str) -> tuple[storage.Artifact, StoredFile]:
-        """Return a build's artifact and its bytes. Raises ApiError for what never was, and for what is gone."""
+        """Return a build's artifact and its file. Raises ApiError if it never existed, expired or was lost."""
         expired_at = self._artifacts.expired_at(build.id)
         if expired_at is not None:
             when = expired_at.date().isoformat()
@@ -161,7 +165,7 @@ class Artifacts:
         return artifact, file
 
     def _recorder(self, build: storage.Build) -> Callable[[storage.Artifact], ArtifactRecord]:
-        """Return what makes records of a build's artifacts."""
+        """Return a function that makes records of a build's artifacts."""
         path = f"organizations/{build.organization_slug}/pipelines/{build.pipeline_slug}/builds/{build.number}"
         above = f"{self._url}/api/v0/{path}/artifacts"
         return lambda artifact: ArtifactRecord(
@@ -178,6 +182,6 @@ class Artifacts:
 
 
 def _attachment(filename: str) -> str:
-    """Return the header that has a file saved under its name (RFC 6266): in ASCII for old clients, and as it is."""
+    """Return the ``Content-Disposition`` to save a file under its name, in ASCII and in UTF-8 (RFC 6266)."""
     plain = "".join(c if c.isascii() and c.isprintable() and c not in '"\\%' else "_" for c in filename)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(filename, safe='')}"

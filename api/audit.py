@@ -49,7 +49,7 @@ class AuditTrail:
     def process_resource(
         self, req: ApiRequest, resp: falcon.Response, resource: object, params: dict[str, Any]
     ) -> None:
-        """Note what the path names."""
+        """Note the parameters of the path."""
         req.context.named = dict(params)
 
     def process_response(

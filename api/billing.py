@@ -24,7 +24,7 @@ __all__ = ["BalanceResponse", "Billing", "TransactionRecord"]
 
 
 class BalanceResponse(BaseModel):
-    """What an organization has left, in cents."""
+    """An organization's balance, in cents."""
 
     balance_cents: int
 
@@ -60,7 +60,7 @@ class Billing:
 
     @operation("getBillingBalance", Answer(200, "The balance.", BalanceResponse), errors=("organization_not_found",))
     def on_get_balance(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
-        """Get what the organization has left."""
+        """Get the organization's balance."""
         organization = self._access.member(req, org).organization
         answer(resp, BalanceResponse(balance_cents=self._storage.ledger.balance(organization.id)))
 
@@ -71,7 +71,7 @@ class Billing:
         parameters=PAGE_PARAMETERS,
     )
     def on_get_transactions(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
-        """List the organization's ledger, newest entries first."""
+        """List the organization's ledger entries, newest first."""
         organization = self._access.member(req, org).organization
         page = partial(self._storage.ledger.page, organization.id)
         self._pager.answer(req, resp, f"transactions/{organization.id}", page, TransactionRecord.of)

@@ -1,4 +1,4 @@
-"""JSON in and JSON out."""
+"""JSON request bodies, read and checked, and JSON responses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _Body = TypeVar("_Body", bound=BaseModel)
 _MOST_VALUES = 2_000_000
 
 _KEY = "[key]"
-"""How pydantic says that the fault is in an object's key, not in what stands under it."""
+"""The last part of a location in pydantic's errors if the fault is in an object's key, not its value."""
 
 _EXPECTED = {
     "missing": "expected a value, the field is required",
@@ -49,7 +49,7 @@ _EXPECTED = {
 
 
 def body_bytes(req: falcon.Request) -> bytes:
-    """Return the body of a request that says it is JSON. Raises ApiError ``unsupported_media_type``."""
+    """Return the body of a JSON request. Raises ApiError ``unsupported_media_type`` for another type."""
     media_type, options = falcon.parse_header(req.content_type or falcon.MEDIA_JSON)
     if media_type.lower() != falcon.MEDIA_JSON or options.get("charset", "utf-8").lower() not in {"utf-8", "utf8"}:
         raise ApiError("unsupported_media_type", "Content-Type: expected application/json in UTF-8")
@@ -57,10 +57,10 @@ def body_bytes(req: falcon.Request) -> bytes:
 
 
 def parse_json(body: bytes) -> object:
-    """Return what a body holds, not yet checked. Raises ApiError ``malformed_json`` and ``body_too_large``.
+    """Parse a body without checking it. Raises ApiError ``malformed_json`` or ``body_too_large``.
 
-    Millions of empty lists are few bytes, and take gigabytes and seconds when they are parsed. What is in a string
-    counts too: a pipeline of the largest size has far fewer.
+    The number of values is limited, because millions of empty lists are few bytes but take gigabytes and seconds to
+    parse. Characters within strings are counted too: a pipeline of the largest size has far fewer.
     """
     if sum(body.count(mark) for mark in (b",", b"[", b"{")) > _MOST_VALUES:
         raise ApiError("body_too_large", f"the body holds more than {_MOST_VALUES} values")
@@ -71,12 +71,12 @@ def parse_json(body: bytes) -> object:
 
 
 def read_json(req: falcon.Request) -> object:
-    """Return a request's body, parsed and not yet checked. Raises what `body_bytes` and `parse_json` raise."""
+    """Return a request's body, parsed but not checked. Raises as `body_bytes` and `parse_json` do."""
     return parse_json(body_bytes(req))
 
 
 def check_body(document: object, model: type[_Body]) -> _Body:
-    """Return the parsed body as the model. Raises ApiError ``invalid_body`` for the first fault in it."""
+    """Return the parsed body as the model. Raises ApiError ``invalid_body`` for its first fault."""
     try:
         return model.model_validate(document)
     except ValidationError as error:
@@ -85,17 +85,17 @@ def check_body(document: object, model: type[_Body]) -> _Body:
 
 
 def read_body(req: falcon.Request, model: type[_Body]) -> _Body:
-    """Read and check a request's body in one go. Raises what `read_json` and `check_body` raise."""
+    """Read and check a request's body. Raises as `read_json` and `check_body` do."""
     return check_body(read_json(req), model)
 
 
 def read_optional_body(req: falcon.Request, model: type[_Body]) -> _Body:
-    """As `read_body`, where no body at all is an empty object."""
+    """Read and check a body as `read_body` does; an absent body counts as an empty object."""
     return read_body(req, model) if req.content_length else check_body({}, model)
 
 
 def answer(resp: falcon.Response, record: BaseModel, status: int = 200) -> None:
-    """Answer with a record as JSON."""
+    """Respond with a record as JSON."""
     resp.context.record = record
     resp.status = status
     resp.content_type = falcon.MEDIA_JSON
@@ -103,7 +103,7 @@ def answer(resp: falcon.Response, record: BaseModel, status: int = 200) -> None:
 
 
 def json_path(location: Sequence[int | str]) -> str:
-    """Write where in a document something stands: ``env.PATH``, ``items[3].name``, ``$`` for the document itself."""
+    """Return a location in a document: ``env.PATH``, ``items[3].name``, or ``$`` for the document itself."""
     named = location[:-1] if location and location[-1] == _KEY else location
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:100]}" for part in named)
     return path.removeprefix(".") or "$"

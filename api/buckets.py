@@ -1,4 +1,4 @@
-"""Token buckets: so many requests at once, and as many again within a minute."""
+"""Token buckets, which allow a number of requests at once and refill within a minute."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _MINUTE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """What a bucket holds after somebody asked: ``limit`` when full, ``left`` now.
+    """The state of a bucket after a request: ``limit`` when full, ``left`` now.
 
-    ``full_in`` and ``retry_in`` are the seconds until it is full, and until it holds one at least.
+    ``granted`` tells whether the request may proceed. ``full_in`` and ``retry_in`` are the seconds until the bucket is
+    full, and until it holds at least one.
     """
 
     granted: bool
@@ -31,9 +32,9 @@ class Level:
 
 
 class Buckets:
-    """A bucket for each of many keys, which start full and fill again within a minute. Safe in any thread.
+    """A bucket for each key, full at first and refilled within a minute. Safe in any thread.
 
-    As many as ``tracked`` are remembered, those that were asked last: who comes from ever other keys costs no memory.
+    Only the ``tracked`` keys that were used last are remembered, so that ever new keys do not use up memory.
     """
 
     def __init__(self, per_minute: int, tracked: int, clock: Clock) -> None:
@@ -42,10 +43,10 @@ class Buckets:
         self._clock = clock
         self._lock = threading.Lock()
         self._held: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """By key, the one asked last at the end: how much the bucket held, and when."""
+        """The content of each bucket and when it was computed, by key; the key used last is at the end."""
 
     def take(self, key: str) -> Level:
-        """Take one from the key's bucket, unless it is empty; return what is left."""
+        """Take one from the key's bucket unless it is empty; return the bucket's state."""
         with self._lock:
             now = self._clock.monotonic()
             held, at = self._held.pop(key, (float(self._limit), now))

@@ -1,4 +1,4 @@
-"""What a request for a build says, field by field (wire-decisions.md, "Pipelines, builds, jobs")."""
+"""Bodies of requests for builds (wire-decisions.md, "Pipelines, builds, jobs")."""
 
 from __future__ import annotations
 
@@ -66,11 +66,10 @@ Sha256 = Annotated[
 
 
 class BuildRequest(RequestBody):
-    """What is said of every build that is asked for.
+    """The fields of every request for a build.
 
-    ``source`` is a label that the caller vouches for; ``api`` unless said.
-    ``debug`` has the VM of each job that fails be held for a while, at the price of its lease, for the owner of the
-    host to look into it.
+    ``source`` is a label that the caller vouches for; the default is ``api``. With ``debug`` the VM of each job that
+    fails is held for a while, at the price of its lease, so that the owner of the host can inspect it.
     """
 
     branch: RequiredText
@@ -83,10 +82,10 @@ class BuildRequest(RequestBody):
     debug: bool | None = None
 
     def archive(self) -> bytes | None:
-        """Return the source archive's bytes. Line breaks, as many encoders make them, are no fault.
+        """Return the bytes of the source archive; None if there is none. Raises ApiError ``build_invalid``.
 
-        Only the encoding is looked at here: what the archive holds, and whether it has the digest that the caller says,
-        is found out by the jobs that need it. Raises ApiError ``build_invalid``.
+        Line breaks are allowed, because many encoders write them. Only the encoding is checked here: the jobs that use
+        the archive check its content, and its digest if the caller gave one.
         """
         if not self.source_b64:
             return None
@@ -100,9 +99,10 @@ class BuildRequest(RequestBody):
 
 
 class CreateBuildRequest(BuildRequest):
-    """The body of ``POST …/pipelines/{pipeline}/builds``. Where ``source_b64`` is given, ``source_url`` is ignored.
+    """The body of ``POST …/pipelines/{pipeline}/builds``.
 
-    ``source_sha256`` is the digest of the archive's bytes, in hexadecimal.
+    ``source_url`` is ignored if ``source_b64`` is given. ``source_sha256`` is the digest of the archive's bytes, in
+    hexadecimal.
     """
 
     source_url: SourceUrl | None = None
@@ -110,7 +110,7 @@ class CreateBuildRequest(BuildRequest):
 
 
 class RepoIdentity(RequestBody):
-    """Which pipeline is meant, said by those who know its repository: ``owner/repo`` and its name in there."""
+    """A pipeline by its repository, ``owner/repo``, and its name in that repository."""
 
     repo_name: RequiredText
     source_slug: RequiredText

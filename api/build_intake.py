@@ -1,4 +1,4 @@
-"""What it takes to create a build (wire-decisions.md, "Pipelines, builds, jobs")."""
+"""Creation of builds from requests (wire-decisions.md, "Pipelines, builds, jobs")."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ class BuildIntake:
         self._renders = renders
 
     def take(self, req: falcon.Request, pipeline: Pipeline, submission: Submission, model: type[BuildRequest]) -> Build:
-        """Return the build that a caller asks for: a new one, or what an earlier request of the same name has made.
+        """Return the build that a request creates, or the one that an earlier request with its key created.
 
-        A caller's build is a manual one whatever its ``source`` says. What the service triggers itself does not come
-        this way, and so passes where ``allow_manual`` is false.
+        A caller's build is manual whatever its ``source`` says. Builds that the service triggers itself do not come
+        through here, so ``allow_manual`` does not apply to them.
 
-        A build that comes without its ``pipeline_ir`` is waited for until it is rendered.
+        If the body has no ``pipeline_ir``, the call waits until the build is rendered.
 
-        Raises ApiError ``draining``, ``pipeline_manual_disabled``, ``billing_insufficient_balance``, ``invalid_body``,
-        ``build_invalid`` or ``idempotency_conflict``, which leave no row behind, or ``build_plan_rejected``, which
-        leaves a failed build that says the same. ``busy`` says either that no build was made, as on a host that the
-        owner has drained, where one that brings its plan is taken all the same; or, as ``draining`` may too, that there
-        is a build and that it is not rendered yet. Raises PipelineGone.
+        Raises ApiError ``draining``, ``pipeline_not_found``, ``pipeline_manual_disabled``,
+        ``billing_insufficient_balance``, ``invalid_body``, ``build_invalid`` or ``idempotency_conflict``, which leave
+        no row behind, or ``build_plan_rejected``, which leaves a failed build with the same error. ``busy`` means that
+        no build was made because none can be rendered now (a drained host still takes builds that bring their plan),
+        or, as ``draining`` may too, that the build was made but is not rendered yet. Raises PipelineGone.
         """
         key = submission.key
         if key is not None and (use := self._storage.idempotency_keys.find(key)) is not None:
@@ -66,9 +66,9 @@ class BuildIntake:
             return self._again(req, used.use)
 
     def register(self, organization: Organization, meant: RepoIdentity, submission: Submission) -> Pipeline:
-        """Return the pipeline that the source of a build declares, made where the organization has had none.
+        """Return the pipeline that a build's source declares, created if the organization does not have it.
 
-        Raises ApiError ``pipeline_not_found`` where it declares none of that name, and what `take` raises of a body.
+        Raises ApiError ``pipeline_not_found`` if the source declares none of that name, and otherwise as `take` does.
         """
         unknown = f'the organization has no pipeline "{meant.source_slug}" of the repository "{meant.repo_name}"'
         if not _is_to_be_rendered(submission.document):
@@ -93,7 +93,7 @@ class BuildIntake:
         )
 
     def _again(self, req: falcon.Request, use: KeyUse) -> Build:
-        """Answer a request as the one before it was answered."""
+        """Answer a repeated request as the first one was answered."""
         if not use.same_request:
             raise ApiError("idempotency_conflict", "another request, of other content or to another path, has this key")
         build = self._storage.builds.get(use.build_id)
@@ -111,7 +111,7 @@ class BuildIntake:
             raise ApiError("pipeline_not_found", message)
 
     def _refuse_insolvent(self, organization_id: int) -> None:
-        """Raise ApiError ``billing_insufficient_balance`` where credit is required and there is none."""
+        """Raise ApiError ``billing_insufficient_balance`` if credit is required and there is none."""
         if not self._storage.billing.require_credit:
             return
         balance = self._storage.ledger.balance(organization_id)
@@ -124,7 +124,7 @@ class BuildIntake:
             )
 
     def _create(self, req: falcon.Request, pipeline: Pipeline, body: BuildRequest, key: RequestKey | None) -> Build:
-        """Plan and store a build, and set it going."""
+        """Plan and store a build, and announce it to the engine."""
         by_slug = body if isinstance(body, CreateBuildRequest) else None
         new = NewBuild(
             branch=body.branch,
@@ -150,7 +150,7 @@ class BuildIntake:
         return build
 
     def _render(self, req: falcon.Request, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
-        """Store a build without jobs, have it rendered and wait for that."""
+        """Store a build without jobs, start its render and wait for the end."""
         url = None if new.source_archive is not None else source_url
         if new.source_archive is None and not url:
             raise self._rejected(pipeline, new, "render_failed", _NO_SOURCE)
@@ -164,7 +164,7 @@ class BuildIntake:
         return self._rendered(req, build, place)
 
     def _rendered(self, req: falcon.Request, build: Build, place: Place) -> Build:
-        """Return a build that was rendered and planned, or raise its rejection."""
+        """Wait for a build's render; return the build, or raise its rejection."""
         build = self._renders.rendered(req, build, place)
         render = self._storage.renders.get(build.id)
         if render is not None and render.rejected:
@@ -176,11 +176,11 @@ class BuildIntake:
 
 
 def _rejection(build: Build) -> ApiError:
-    """Return the refusal that a rejected build stands for."""
+    """Return the error that a rejected build stands for."""
     return ApiError("build_plan_rejected", f"{build.error_code}: {build.error_message}", build_number=build.number)
 
 
 def _is_to_be_rendered(document: object) -> bool:
-    """Tell whether a body that is not checked yet brings source and no plan."""
+    """Tell whether an unchecked body brings source and no plan."""
     given = document if isinstance(document, dict) else {}
     return bool(given.get("source_b64")) and not given.get("pipeline_ir")

@@ -85,7 +85,7 @@ _CREATED = Answer(201, "The build, which is planned and runs on its own.", Build
 
 
 class Builds:
-    """``/api/v0/organizations/{org}/pipelines/{pipeline}/builds`` and what is below it."""
+    """``/api/v0/organizations/{org}/pipelines/{pipeline}/builds`` and the paths below it."""
 
     def __init__(self, storage: Storage, engine: Engine, access: Access, pager: Pager, intake: BuildIntake) -> None:
         self._storage = storage
@@ -117,8 +117,9 @@ class Builds:
     def on_post_list(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
         """Create a build; any member may.
 
-        One that brings no `pipeline_ir` is answered when it is rendered. Where nothing is rendered, because the owner
-        has drained the host or its disk is nearly full, it is not made: 503 `busy`, to be asked for again later.
+        Without `pipeline_ir` the response comes when the build is rendered. While nothing is rendered, because the
+        owner has drained the host or its disk is nearly full, no build is made: the response is 503 `busy`, to be
+        retried later.
         """
         member, found = self._access.pipeline(req, org, pipeline)
         submission = Submission.read(req, member)
@@ -132,10 +133,10 @@ class Builds:
         parameters=KEY_PARAMETERS,
     )
     def on_post_by_repo(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
-        """Create a build of the pipeline that a repository has by a name; any member may.
+        """Create a build of a pipeline by its repository and name; any member may.
 
-        `repo_name` is compared without regard to case, `source_slug` exactly; of several pipelines the oldest is meant.
-        Where there is none, and the source in the body declares it, it is made, with the slug
+        `repo_name` is compared without regard to case, `source_slug` exactly; of several pipelines the oldest is used.
+        If there is none and the source in the body declares it, it is created with the slug
         `<owner>-<repo>-<source_slug>`.
         """
         member = self._access.member(req, org)

@@ -1,4 +1,4 @@
-"""Every failure the API can answer with, as the table ``catalog.toml`` has them (wire-decisions.md, "Everywhere")."""
+"""The errors of the API, read from ``catalog.toml`` (wire-decisions.md, "Everywhere")."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CATALOG", "Problem"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One kind of failure. ``code`` is what clients branch on; ``meaning`` and ``remedy`` are sentences for people."""
+    """One error. Clients branch on ``code``; ``meaning`` and ``remedy`` are sentences for people."""
 
     code: str
     status: int
@@ -25,7 +25,7 @@ class Problem:
 
     @property
     def type(self) -> str:
-        """The coarse kind of the failure, which follows the status."""
+        """The coarse kind of the error, which follows from the status."""
         return _TYPES[self.status]
 
 

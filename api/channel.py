@@ -1,7 +1,7 @@
-"""What waitress does with a connection, where the API wants it otherwise.
+"""Waitress's connections, changed where they do not suit the API.
 
-Waitress answers what it cannot parse in plain text, and closes at once on a client that is still sending (which then
-sees a reset instead of the answer).
+Waitress answers a request that it cannot parse in plain text, and closes at once on a client that is still sending,
+which then sees a reset instead of the response.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CODES = {413: "body_too_large", 431: "headers_too_large", 500: "internal_error"
 
 
 class Refusing(Protocol):
-    """What a connection needs of its server: the answer to a request that never reached the app."""
+    """The server as its connections use it: it responds to requests that never reached the app."""
 
     def refusal(self, code: str, detail: str, request_id: str) -> tuple[str, list[tuple[str, str]], bytes]:
         """Return status line, headers and body."""
@@ -46,10 +46,10 @@ class Refusing(Protocol):
 
 
 class RefusalTask(ErrorTask):
-    """Answers a request that could not be read, or whose answer failed before its first byte."""
+    """Answers a request that could not be read, or whose response failed before its first byte."""
 
     def execute(self) -> None:
-        """Write the envelope. Runs in a worker thread."""
+        """Write the error envelope. Runs in a worker thread."""
         channel = cast("Channel", self.channel)
         request = cast("Parser", self.request)
         error = cast("Error", request.error)
@@ -67,8 +67,8 @@ class RefusalTask(ErrorTask):
 class Channel(HTTPChannel):
     """One connection.
 
-    After a refusal it lingers: its own side is shut, what the client still sends is thrown away for a moment, and only
-    then it closes, so that the client reads the answer.
+    After a refusal it lingers: it shuts down its sending side, discards what the client still sends for a moment, and
+    only then closes, so that the client reads the response.
     """
 
     parser_class = Parser
@@ -92,23 +92,23 @@ class Channel(HTTPChannel):
 
     @property
     def refusing(self) -> Refusing:
-        """The server, as the one who words refusals."""
+        """The server, which responds to refused requests."""
         return cast("Refusing", self.server)
 
     def receiving_since(self) -> float | None:
-        """Return when the request that is only partly here began to come, None where there is none."""
+        """Return when the partly received request began, in monotonic time; None if there is none."""
         request = self.request
         return request.began if isinstance(request, Parser) and not self.requests else None
 
     def keeps_waiting(self) -> float:
-        """Return for how many seconds the client has kept the server waiting: for a request, or to take an answer."""
+        """Return the seconds that the client has kept the server waiting, to send or to receive."""
         if self.requests or self._linger_until is not None:
             return 0.0
         since = self.receiving_since()
         return time.time() - self.last_activity if since is None else time.monotonic() - since
 
     def idle(self) -> bool:
-        """Whether nothing is being received, served or sent."""
+        """Tell whether nothing is being received, served or sent."""
         return not self.requests and self.request is None and not self.total_outbufs_len
 
     def service(self) -> None:
@@ -116,10 +116,11 @@ class Channel(HTTPChannel):
         self._watched = False
         super().service()
 
-    def check_client_disconnected(self) -> bool:  # type: ignore[override] # the stubs know of no answer
-        """Tell whether the client hung up. Called by an app that waits, in its worker thread.
+    def check_client_disconnected(self) -> bool:  # type: ignore[override] # the stubs say that it returns None
+        """Tell whether the client hung up. An app that waits calls this in its worker thread.
 
-        Only from the first call on does the loop look out for that: it costs other requests half of their speed.
+        The server's loop watches the connection only from the first call on, because watching halves the speed of other
+        requests.
         """
         if not self._watched:
             self._watched = True
@@ -150,12 +151,12 @@ class Channel(HTTPChannel):
             super().handle_close()
 
     def handle_write(self) -> None:
-        """Send what is waiting, in the server's loop, and no more of it than is fair to those who wait for the loop."""
+        """Send pending bytes in the server's loop, at most one turn's worth: other connections wait for it."""
         self._turn = _TURN_BYTES
         super().handle_write()
 
     def send(self, data: bytes, do_close: bool = True) -> int:  # noqa: FBT001, FBT002 - waitress's signature
-        """Hand bytes to the kernel; 0 where it takes none now, or the loop's turn is over."""
+        """Hand bytes to the kernel; 0 if it takes none now, or if the loop's turn is over."""
         if threading.get_ident() != self._loop:
             return super().send(data, do_close)
         if self._turn <= 0:
@@ -165,7 +166,7 @@ class Channel(HTTPChannel):
         return sent
 
     def handle_close(self) -> None:
-        """Close, or begin to linger."""
+        """Close, or begin to linger after a refusal."""
         if self.refused and self._linger_until is None and self._shut_sending():
             self._linger_until = time.monotonic() + _LINGER_SECONDS
             self.will_close = False
@@ -173,7 +174,7 @@ class Channel(HTTPChannel):
             super().handle_close()
 
     def _shut_sending(self) -> bool:
-        """Tell the client that all is sent; False where that cannot be: it is not, or the client is gone."""
+        """Shut down sending; False if bytes are still pending or the client is gone."""
         if self.socket is None or self.total_outbufs_len:
             return False
         try:

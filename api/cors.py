@@ -1,4 +1,4 @@
-"""Which web pages may call the API from a browser (wire-decisions.md, "Everywhere")."""
+"""CORS: web pages of other origins that call the API from a browser (wire-decisions.md, "Everywhere")."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _PREFLIGHT_SECONDS = "600"
 
 
 class Cors:
-    """Middleware that answers preflights and marks answers for the origins on the list, and only for them."""
+    """Middleware that answers preflights and sets CORS headers for the configured origins only."""
 
     def __init__(self, origins: tuple[str, ...]) -> None:
         self._origins = frozenset(origin.rstrip("/").lower() for origin in origins)
 
     def process_request(self, req: ApiRequest, resp: falcon.Response) -> None:
-        """Answer a preflight here: it carries no token and has no resource."""
+        """Answer a preflight here, because it carries no token and has no resource."""
         if req.method == "OPTIONS" and req.get_header("Access-Control-Request-Method") and self._allows(req):
             resp.status = 204
             resp.set_headers(
@@ -46,7 +46,7 @@ class Cors:
         resource: object,
         req_succeeded: bool,  # noqa: FBT001
     ) -> None:
-        """Let the page that asked read the answer."""
+        """Let the calling page read the response."""
         if not self._origins:
             return
         resp.append_header("Vary", "Origin")

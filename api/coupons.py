@@ -1,4 +1,4 @@
-"""Coupons: credit by a code that the operator gave out."""
+"""Coupons: codes from the operator that give credit."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _REFUSALS = {
 
 
 class RedeemCouponRequest(RequestBody):
-    """The body of ``POST /api/v0/billing/coupon/redeem/{org}``; case and spaces of the code do not matter."""
+    """The body of ``POST /api/v0/billing/coupon/redeem/{org}``; case and spaces of the code are ignored."""
 
     code: Annotated[RequiredText, Field(examples=["WELCOME-2026"])]
 
 
 class RedeemCouponResponse(BaseModel):
-    """What the coupon gave and what the organization has since, in cents."""
+    """The coupon's credit and the organization's balance after it, in cents."""
 
     credit_cents: int
     balance_cents: int
 
 
 class Coupons:
-    """``/api/v0/billing/coupon/redeem/{org}``. A code is worth money: guessing is limited as for credentials."""
+    """``/api/v0/billing/coupon/redeem/{org}``. Guessing codes is rate-limited like guessing credentials."""
 
     def __init__(self, storage: Storage, access: Access, limits: RateLimits) -> None:
         self._coupons = storage.coupons

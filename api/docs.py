@@ -1,4 +1,4 @@
-"""The reference as a page: Swagger UI on this service's OpenAPI document, all of it served from here."""
+"""The API reference: Swagger UI on this service's OpenAPI document, all of it served from here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEAD = """<link rel="stylesheet" href="{root}docs/static/swagger-ui.css">
 _BODY = """<main id="reference"></main>
 <noscript>The reference needs JavaScript; its <a href="{root}api/v0/openapi.json">document</a> does not.</noscript>"""
 
-# React sets styles through an attribute, and the style sheet has its icons in itself.
+# React sets styles through the DOM, which style-src allows; icons are data: URLs in the style sheet.
 _ALLOWED = {
     "script-src": "'self'",
     "style-src": "'self'",
@@ -33,10 +33,10 @@ _HOUR = 3600
 
 
 class Root:
-    """``/``, for people: it leads to the reference, and is no operation of the document."""
+    """``/``, a redirect to the reference for people; not part of the OpenAPI document."""
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Lead to the reference, relatively: a proxy may serve this below a path of its own."""
+        """Redirect to the reference, relatively: a proxy may serve this below a path of its own."""
         resp.status = 302
         resp.location = "docs"
 
@@ -46,7 +46,7 @@ class Docs:
 
     @operation("getReference", Answer(200, "The page.", media_type="text/html"), security="public")
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Show the reference, as a page on which the endpoints can be tried."""
+        """Show the reference, a page on which the endpoints can be tried."""
         root = root_of(req)
         show(resp, "Reference", _HEAD.format(root=root), _BODY.format(root=root), _ALLOWED)
 
@@ -68,9 +68,9 @@ _BY_NAME = {file.name: file for file in _FILES}
 
 
 class Static:
-    """``/docs/static/{file}``: parts of the pages, and so no operations of the document.
+    """``/docs/static/{file}``: style sheets and scripts of the pages; not part of the OpenAPI document.
 
-    What is stored compressed is sent so: whoever shows these pages reads gzip.
+    Files that are stored compressed are sent compressed: every browser that shows these pages accepts gzip.
     """
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, file: str) -> None:

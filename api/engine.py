@@ -1,4 +1,4 @@
-"""What the API asks of the live service; `actors.Engine` is it, and tests bring the simplest one that works."""
+"""The live service as the API uses it: `actors.Engine`, or a minimal one in tests."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Engine", "Watch"]
 
 
 class Watch(Protocol):
-    """A place at which a reader of one job's log waits for news."""
+    """A wait for changes of a job's log or state, or of a build's render."""
 
     def wait(self, timeout: float) -> bool:
-        """Block up to ``timeout`` seconds; True when the log or the state changed since the last wait."""
+        """Block up to ``timeout`` seconds; True if there was a change since the last wait."""
         ...
 
 
@@ -29,40 +29,44 @@ class Engine(Protocol):
 
     @property
     def draining(self) -> bool:
-        """Whether the service takes no new builds because it is about to stop."""
+        """True if the service takes no new builds because it is about to stop."""
         ...
 
     def jobs_added(self, build_id: int) -> None:
-        """Have a build set going whose rows have just been written; returns at once."""
+        """Announce that a build and its jobs are in the storage. Returns at once."""
         ...
 
     def render(self, build_id: int) -> None:
-        """Have a build rendered whose row has just been written; returns at once. A watch at its UUID tells the end."""
+        """Announce that a build in the storage needs rendering. Returns at once.
+
+        A `watch` of the build's UUID reports the end of the render.
+        """
         ...
 
     def renders_wait(self) -> str | None:
-        """Say why no build is rendered at present, though the service takes builds; None where they are."""
+        """Return why no build is rendered at present, though the service takes builds; None if builds are."""
         ...
 
     def discover(self, organization: str, slug: str, archive: bytes) -> Envelope | None:
-        """Return which pipelines an archive declares, None where that is switched off. Takes as long as a render.
+        """Return the pipelines that an archive declares; None if the service is configured not to look.
 
-        Raises actors.render.RenderFailed, and actors.EngineBusy where no VM is to be had.
+        Blocks for as long as a render takes. Raises actors.render.RenderFailed, and actors.EngineBusy if no VM is
+        available.
         """
         ...
 
     def cancel(self, build_id: int) -> None:
-        """Have a build canceled; returns once that is recorded. Raises actors.EngineBusy where it takes too long."""
+        """Cancel a build; return once that is recorded. Raises actors.EngineBusy if it takes too long."""
         ...
 
     def watch(self, uuid: str) -> AbstractContextManager[Watch]:
-        """Return a place to wait at: enter it first, then look at the log, then wait."""
+        """Return a context manager to wait for changes: enter it, read the log, then wait."""
         ...
 
     def collectors(self) -> Iterable[Collector]:
-        """Return what tells the figures of the running builds."""
+        """Return the Prometheus collectors of the running builds."""
         ...
 
     def pending_reason(self, job: Job) -> str | None:
-        """Say why a job waits; None where it does not. Never blocks."""
+        """Return why a job waits; None if it does not. Never blocks."""
         ...

@@ -1,4 +1,4 @@
-"""The pages that ``doc_url`` leads to, made from the catalog (wire-decisions.md, "Everywhere")."""
+"""The error pages that ``doc_url`` links to, made from the catalog (wire-decisions.md, "Everywhere")."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ErrorPages:
 
     @operation("listErrors", Answer(200, "The page.", media_type=_HTML), security="public")
     def on_get_list(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Show every error that the service answers with, as a page."""
+        """Show every error that the service responds with, as a page."""
         docs = f"{root_of(req)}docs"
         rows = "\n".join(
             f"<tr><td>{problem.status}</td>"

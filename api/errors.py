@@ -1,4 +1,4 @@
-"""How a failure reaches the caller: one exception, one envelope, whatever layer it comes from."""
+"""Error responses: one exception and one envelope for the failures of every layer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BY_STATUS = {
 
 
 class ErrorDetailRecord(BaseModel):
-    """What went wrong. ``build_number`` is there where the failed request left a build behind."""
+    """A failure. ``build_number`` is given if the failed request left a build behind."""
 
     type: str
     code: str
@@ -42,13 +42,13 @@ class ErrorDetailRecord(BaseModel):
 
 
 class ErrorRecord(BaseModel):
-    """The body of every answer that is a failure."""
+    """The body of every error response."""
 
     error: ErrorDetailRecord
 
 
 class ApiError(Exception):
-    """A request that is refused; ``code`` is one of the catalog's and settles the status."""
+    """A refused request; ``code`` is one of the catalog's and determines the status."""
 
     def __init__(
         self, code: str, message: str, *, headers: Mapping[str, str] | None = None, build_number: int | None = None
@@ -61,18 +61,18 @@ class ApiError(Exception):
 
     @classmethod
     def not_found(cls, noun: str, name: str) -> ApiError:
-        """Say that there is no ``noun`` of that name, echoing the start of what the caller sent."""
+        """Return the error that no ``noun`` has this name; it quotes the start of the name."""
         shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"
         return cls(f"{noun}_not_found", f'there is no {noun} "{shown}" here')
 
     @classmethod
     def unauthorized(cls, message: str, code: str = "unauthorized") -> ApiError:
-        """Ask for credentials, in the way that RFC 6750 wants."""
+        """Return the error that asks for credentials, with the header that RFC 6750 requires."""
         return cls(code, message, headers={"WWW-Authenticate": "Bearer"})
 
 
 class ErrorAnswers:
-    """Writes failures as envelopes, and is the rim where a request's unforeseen exceptions end."""
+    """Writes failures as envelopes. Every unforeseen exception of a request ends here."""
 
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url
@@ -91,7 +91,7 @@ class ErrorAnswers:
         return ErrorRecord(error=body).model_dump_json(exclude_none=True).encode()
 
     def install(self, app: falcon.App[ApiRequest, falcon.Response]) -> None:
-        """Make the app answer every exception through this."""
+        """Register handlers for all exceptions with the app."""
         app.add_error_handler(Exception, self._crashed)
         app.add_error_handler(falcon.HTTPError, self._refused_by_falcon)
         app.add_error_handler(DatabaseUnavailable, self._held_up)

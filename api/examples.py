@@ -1,4 +1,4 @@
-"""Examples for the OpenAPI document: plain fields have theirs by name, bodies are put together of them. Pure."""
+"""Examples for the OpenAPI document: plain fields have them by name, bodies are composed. Pure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _BY_NAME: Mapping[str, Any] = MappingProxyType(
 
 
 def example_of(schema: Mapping[str, Any], components: Mapping[str, Any], name: str = "") -> Any:  # noqa: ANN401 - any JSON
-    """Return a document that fits the JSON Schema of the field ``name``, or of a whole body.
+    """Return an example for the JSON Schema of the field ``name``, or of a whole body.
 
     Raises LookupError for a string whose field has no example in the table above.
     """

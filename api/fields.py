@@ -1,4 +1,4 @@
-"""The types that the fields of bodies and records are made of."""
+"""Types for the fields of bodies and records."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ __all__ = [
 
 
 def _without_nul(value: str) -> str:
-    """Refuse a string that no program could be given. Raises ValueError."""
+    """Return the string. Raises ValueError if it has a NUL, which no program can be given."""
     if "\0" in value:
         raise ValueError("expected no NUL character")
     return value
 
 
 def not_blank(value: str) -> str:
-    """Refuse a string that says nothing. Raises ValueError."""
+    """Return the string. Raises ValueError if it is empty or blank."""
     if not value or value.isspace():
         raise ValueError("expected a string that is not blank")
     return value
 
 
 def _moment(value: object) -> datetime:
-    """Read a time that a caller wrote. Raises ValueError."""
+    """Parse a caller's time. Raises ValueError."""
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
         if moment is not None and moment.tzinfo is not None:
@@ -51,7 +51,7 @@ def _moment(value: object) -> datetime:
 
 _WITHOUT_NUL = Field(json_schema_extra={"pattern": r"^[^\u0000]*$"})
 NOT_BLANK = Field(json_schema_extra={"minLength": 1, "pattern": r"^[^\u0000]*[^\u0000\s][^\u0000]*$"})
-"""What `not_blank` says in a schema."""
+"""The JSON Schema of `not_blank`."""
 
 Value = Annotated[str, AfterValidator(_without_nul), _WITHOUT_NUL]
 """A string that a program can be given, of any length."""
@@ -66,7 +66,7 @@ LongText = Annotated[str, StringConstraints(max_length=10_000), AfterValidator(_
 """A message or a description: a string of at most 10,000 characters."""
 
 RequiredLongText = Annotated[LongText, AfterValidator(not_blank), NOT_BLANK]
-"""The same, not all of it spaces."""
+"""A `LongText` that is not all spaces."""
 
 Timestamp = Annotated[
     str, WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-01-01T00:00:00.000000Z"]})
@@ -78,7 +78,7 @@ Moment = Annotated[
     BeforeValidator(_moment),
     WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2030-01-01T00:00:00Z"]}),
 ]
-"""A time from a caller: ISO 8601 with an offset; an aware datetime in UTC inside."""
+"""A time from a caller, in ISO 8601 with an offset; parsed to an aware datetime in UTC."""
 
 Uuid = Annotated[
     str,
@@ -87,16 +87,16 @@ Uuid = Annotated[
 
 
 class RequestBody(BaseModel):
-    """A body from a caller: types are not converted, unknown fields are ignored."""
+    """A request body. Types are not converted, unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
 
 def stamp(moment: datetime) -> Timestamp:
-    """Write a time the way the wire has it."""
+    """Format a time as a `Timestamp`."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def stamp_or_none(moment: datetime | None) -> Timestamp | None:
-    """Write a time that may not have come yet."""
+    """Format a time as a `Timestamp`; None if there is none."""
     return None if moment is None else stamp(moment)

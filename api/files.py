@@ -1,4 +1,4 @@
-"""Files on the disk, as answers send them."""
+"""Files on the disk as sources of responses."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ __all__ = ["StoredFile"]
 
 
 class StoredFile:
-    """A file on the disk as a source. It is open only while it is read, however slowly a client takes it."""
+    """A file on the disk as a source. It is open only during a read, however slow the client is."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def size(self) -> int | None:
-        """Return how many bytes it has, None where it is not there."""
+        """Return the size in bytes; None if the file does not exist."""
         try:
             return self.path.stat().st_size
         except FileNotFoundError:
             return None
 
     def read(self, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from offset ``start`` on. Raises FileNotFoundError."""
+        """Return up to ``length`` bytes from offset ``start``. Raises FileNotFoundError."""
         with self.path.open("rb", buffering=0) as file:
             return os.pread(file.fileno(), length, start)

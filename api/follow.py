@@ -1,4 +1,4 @@
-"""Waiting in a request's thread for a log to grow, until the client or the server goes away."""
+"""Log waits: a request's thread waits for a log to grow, until the client or the server goes away."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Waits in short turns, so that a closing server and a client that hung up are noticed soon."""
+    """Waits in short turns, so that a closing server or a client that hung up is noticed soon."""
 
     clock: Clock
     streams: Streams
@@ -29,16 +29,16 @@ class Patience:
 
     @classmethod
     def of(cls, req: falcon.Request, clock: Clock, streams: Streams) -> Patience:
-        """Return the patience for one request."""
+        """Return the wait for one request."""
         return cls(clock, streams, req.env.get("waitress.client_disconnected", _never))
 
     @property
     def over(self) -> bool:
-        """Whether nobody is left to wait for."""
+        """True if the client hung up or the server is closing."""
         return self.streams.closing or self.client_gone()
 
     def wait(self, watch: Watch, until: float) -> bool:
-        """Wait for news until that monotonic time; True when there is some, False when time or patience is over."""
+        """Wait for a change until a monotonic time; True if there is one, False if the time is up or `over`."""
         while not self.over:
             left = until - self.clock.monotonic()
             if left <= 0:

@@ -1,4 +1,4 @@
-"""What the storage holds at the moment of asking, as figures for Prometheus. No look reads what is finished."""
+"""Gauges of the storage for Prometheus, computed at each scrape. No query reads finished rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ServiceGauges(Collector):
         self._engine = engine
 
     def collect(self) -> Iterator[Metric]:
-        """Look at it all."""
+        """Yield the current figures."""
         stored = self._storage
         yield _gauge("ci_daemon_queued_jobs", "Jobs that wait for a VM.", stored.queue.length())
         longest = stored.queue.longest_wait()

@@ -1,7 +1,7 @@
-"""How a command line gets a session from a browser (wire-decisions.md, "Authentication").
+"""CLI login: hand a session from a browser to a command line (wire-decisions.md, "Authentication").
 
-Either the command line waits under a nonce of its own, or a person types a code into it. Versions 0 and 2 differ in
-what `transfer` takes, and in whether a body may be left out.
+Either the command line polls with a nonce that it generated, or a person types a code into it. Versions 0 and 2 differ
+in the body of `transfer`, and in whether a body may be left out.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _Code = Annotated[Text, Field(examples=[_CODE])]
 
 
 class CliTokenResponse(BaseModel):
-    """A session token, shown this once."""
+    """A session token, shown only once."""
 
     token: str
 
 
 class CliCodeResponse(BaseModel):
-    """A code to be typed into a command line within five minutes."""
+    """A code to type into a command line within five minutes."""
 
     code: _Code
 
@@ -77,7 +77,7 @@ class CliClaimV2Request(RequestBody):
 
 
 class CliClaimRequest(RequestBody):
-    """The body of ``POST /api/v0/auth/cli/claim``; without a nonce there is nothing to be had."""
+    """The body of ``POST /api/v0/auth/cli/claim``; without a nonce the error is ``cli_code_invalid``."""
 
     nonce: _Nonce | None = None
 
@@ -89,7 +89,7 @@ class CliRedeemV2Request(RequestBody):
 
 
 class CliRedeemRequest(RequestBody):
-    """The body of ``POST /api/v0/auth/cli/redeem``; without a code there is nothing to be had."""
+    """The body of ``POST /api/v0/auth/cli/redeem``; without a code the error is ``cli_code_invalid``."""
 
     code: _Code | None = None
 
@@ -109,7 +109,7 @@ class Handoffs:
 
     @operation("cliTransfer", _WAITS, body=CliTransferRequest, errors=_MINTS)
     def on_post_transfer(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Let a command line claim a session of the caller under its nonce, once, within 60 seconds."""
+        """Let a command line claim a session of the caller by its nonce, once, within 60 seconds."""
         caller = self._signed_in(req, resp)
         body = read_optional_body(req, CliTransferRequest)
         self._storage.handoffs.park(caller.user.id, body.nonce)
@@ -117,7 +117,10 @@ class Handoffs:
 
     @operation("cliTransferV2", _WAITS, body=CliTransferV2Request, errors=_MINTS)
     def on_post_transfer_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Let a command line claim a session of the caller under its nonce, which only it knows, as in version 0."""
+        """Let a command line claim a session of the caller by the hash of its nonce.
+
+        As in version 0, but only the command line knows the nonce.
+        """
         caller = self._signed_in(req, resp)
         body = read_body(req, CliTransferV2Request)
         self._storage.handoffs.park_hashed(caller.user.id, bytes.fromhex(body.nonce_hash))
@@ -125,37 +128,49 @@ class Handoffs:
 
     @operation("cliClaim", _SESSION, body=CliClaimRequest, body_required=False, errors=_TAKES, security="public")
     def on_post_claim(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Claim the session that waits under a nonce. Ask once a second until it is there."""
+        """Claim the session that was transferred to a nonce.
+
+        Ask once a second until it is there.
+        """
         self._limits.of_address(req, resp)
         body = read_optional_body(req, CliClaimRequest)
         self._hand_over(req, resp, self._storage.handoffs.claim(body.nonce or ""))
 
     @operation("cliClaimV2", _SESSION, body=CliClaimV2Request, errors=_TAKES, security="public")
     def on_post_claim_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Claim the session that waits under a nonce. Ask once a second until it is there."""
+        """Claim the session that was transferred to a nonce.
+
+        Ask once a second until it is there.
+        """
         self._limits.of_address(req, resp)
         self._hand_over(req, resp, self._storage.handoffs.claim(read_body(req, CliClaimV2Request).nonce))
 
     @operation("cliCode", _NEW_CODE, errors=_MINTS)
     def on_post_code(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Get a code that a person types into a command line, good for one session of the caller for 300 seconds."""
+        """Get a code for one session of the caller, to type into a command line within 300 seconds."""
         self._answer_code(req, resp)
 
     @operation("cliCodeV2", _NEW_CODE, errors=_MINTS)
     def on_post_code_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Get a code that a person types into a command line, as in version 0."""
+        """Get a code for one session of the caller, as in version 0."""
         self._answer_code(req, resp)
 
     @operation("cliRedeem", _SESSION, body=CliRedeemRequest, body_required=False, errors=_TAKES, security="public")
     def on_post_redeem(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Redeem a code for its session. Case, spaces and dashes do not matter."""
+        """Redeem a code for its session.
+
+        Case, spaces and dashes in the code are ignored.
+        """
         self._limits.of_address(req, resp)
         body = read_optional_body(req, CliRedeemRequest)
         self._hand_over(req, resp, self._storage.handoffs.redeem(body.code or ""))
 
     @operation("cliRedeemV2", _SESSION, body=CliRedeemV2Request, errors=_TAKES, security="public")
     def on_post_redeem_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Redeem a code for its session. Case, spaces and dashes do not matter."""
+        """Redeem a code for its session.
+
+        Case, spaces and dashes in the code are ignored.
+        """
         self._limits.of_address(req, resp)
         self._hand_over(req, resp, self._storage.handoffs.redeem(read_body(req, CliRedeemV2Request).code))
 

@@ -1,4 +1,4 @@
-"""``HEAD``: what ``GET`` answers, without the body."""
+"""``HEAD``: the response to ``GET`` without its body."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Head:
         resource: object,
         req_succeeded: bool,  # noqa: FBT001 - falcon's signature
     ) -> None:
-        """Drop the body, and with it what a stream holds; name HEAD wherever GET is named as allowed."""
+        """Drop the body and close its stream; add HEAD to ``Allow`` if GET is in it."""
         allowed = resp.get_header("Allow")
         if allowed is not None and "GET" in allowed:
             resp.set_header("Allow", f"{allowed}, HEAD")

@@ -1,4 +1,4 @@
-"""Headers that every answer carries (wire-decisions.md, "Everywhere")."""
+"""Headers of every response (wire-decisions.md, "Everywhere")."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Headers", "standard_headers"]
 
 
 def standard_headers(request_id: str) -> list[tuple[str, str]]:
-    """Return the headers for the answer to one request."""
+    """Return the headers of the response to one request."""
     return [
         ("X-Request-Id", request_id),
         ("X-Content-Type-Options", "nosniff"),
@@ -22,7 +22,7 @@ def standard_headers(request_id: str) -> list[tuple[str, str]]:
 
 
 class Headers:
-    """Middleware that sets them."""
+    """Middleware that sets the headers of every response."""
 
     def process_response(
         self,

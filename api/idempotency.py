@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: a request that is sent again is done once (wire-decisions.md, "Pipelines, builds, jobs")."""
+"""`Idempotency-Key`: a repeated request is done once (wire-decisions.md, "Pipelines, builds, jobs")."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ KEY_ERRORS = ("invalid_idempotency_key", "idempotency_conflict")
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A body that is parsed and not yet checked, and what its sender calls it, where it has a name."""
+    """A body that is parsed but not checked, and the request's idempotency key if it has one."""
 
     document: object
     key: RequestKey | None
 
     @classmethod
     def read(cls, req: falcon.Request, member: Member) -> Submission:
-        """Read a request. Its bytes, which may be many, are gone when this returns.
+        """Read a request. Its bytes, which may be many, are released when this returns.
 
-        Raises ApiError ``invalid_idempotency_key``, and what `parse_json` and `body_bytes` raise.
+        Raises ApiError ``invalid_idempotency_key``, and as `body_bytes` and `parse_json` do.
         """
         name = req.get_header(_HEADER)
         if name is not None and not 0 < len(name) <= _MAX_LENGTH:

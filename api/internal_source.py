@@ -22,14 +22,14 @@ _BEARER = re.compile(r"Bearer +(\S+)", re.IGNORECASE)
 
 
 class InternalSource:
-    """``/api/v0/internal/builds/{build_id}/source.tar.gz``: with the build's runner token alone."""
+    """``/api/v0/internal/builds/{build_id}/source.tar.gz``; accepts only the build's runner token."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     @operation("getInternalSource", Answer(200, "The archive.", media_type=_GZIP), errors=("source_not_found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, build_id: str) -> None:
-        """Get the source archive of a build, with its runner token."""
+        """Get the source archive of a build; needs the build's runner token."""
         token = _BEARER.fullmatch(req.auth or "")
         opened = self._storage.runner_tokens.build(token[1]) if token else None
         if opened is None:

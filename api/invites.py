@@ -38,7 +38,7 @@ __all__ = ["AcceptInviteRequest", "CreateInviteRequest", "InviteListRecord", "In
 
 
 class InviteRecord(BaseModel):
-    """An invite; ``token`` is shown at its creation and is null ever after."""
+    """An invite; ``token`` is shown when the invite is created and is null afterwards."""
 
     id: Uuid
     email: str
@@ -61,7 +61,7 @@ class InviteListRecord(BaseModel):
 
 
 class CreateInviteRequest(RequestBody):
-    """The body of ``POST …/invites``; the address is taken without regard to case and spaces around it."""
+    """The body of ``POST …/invites``; case and surrounding spaces of the address are ignored."""
 
     email: Annotated[Text, Field(examples=["grace@example.org"])]
     role: InvitedRole
@@ -74,7 +74,7 @@ class AcceptInviteRequest(RequestBody):
 
 
 class Invites:
-    """``/api/v0/organizations/{org}/invites``, what is below it, and ``/api/v0/invites/accept``."""
+    """``/api/v0/organizations/{org}/invites``, the paths below it, and ``/api/v0/invites/accept``."""
 
     def __init__(
         self, storage: Storage, access: Access, limits: RateLimits, mailer: Mailer, base_url: str, most_a_day: int
@@ -104,13 +104,13 @@ class Invites:
         body=CreateInviteRequest,
     )
     def on_post_list(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
-        """Invite an e-mail address; the token goes there by e-mail where the service can send some."""
+        """Invite an e-mail address; the service e-mails the token if it can."""
         member = self._access.member(req, org, at_least=Role.ADMIN)
         body = read_body(req, CreateInviteRequest)
         role = role_in(body.role, *INVITABLE)
         try:
             draft = self._storage.invites.draft(email_address(body.email), role)
-            # Written first: an invite whose token cannot be told to anybody is none.
+            # Written first: if this failed after the invite is stored, its token would be lost.
             letter = _letter(member, draft, self._base_url)
             invite = self._storage.invites.create(
                 member.organization.id, member.caller.user.id, draft, self._most_a_day

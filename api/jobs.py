@@ -1,4 +1,4 @@
-"""Jobs of a build; they come from the plan and end with the build, so they are only read here."""
+"""Jobs of a build. They are made from the plan and end with the build, so the API only reads them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = ["JobListRecord", "JobRecord", "Jobs", "job_in_build"]
 
 
 class JobRecord(BaseModel):
-    """A job; ``pending_reason`` says what it waits for, ``attempt`` counts from 1 and is 0 before the first.
+    """A job; ``pending_reason`` says why it waits, ``attempt`` counts from 1 and is 0 before the first.
 
-    ``queue_position`` is 1 for the next job of its organization that gets a VM, and null for one that waits for none.
+    ``queue_position`` is 1 for the job of its organization that gets the next VM, and null if the job is not queued.
     """
 
     id: Uuid

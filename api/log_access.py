@@ -1,4 +1,4 @@
-"""Which log a request is for, and who may read it: a log token's holder, a member, or anyone where it is public."""
+"""Access to logs: with a log token, as a member, or because the pipeline is public."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReadableLog:
-    """A job whose log the caller may read, and the build it is part of."""
+    """A job whose log the caller may read, and its build."""
 
     build: Build
     job: Job
 
 
 class LogAccess:
-    """Opens logs to callers. Safe in any thread."""
+    """Finds the log that a request is for, if the caller may read it. Safe in any thread."""
 
     def __init__(self, storage: Storage, access: Access, tokens: LogTokens, addresses: Addresses) -> None:
         self._storage = storage
@@ -41,7 +41,7 @@ class LogAccess:
         self._addresses = addresses
 
     def reader(self, req: falcon.Request, build: Build) -> Reader:
-        """Return in whose name the log of a build is read. Raises ApiError."""
+        """Return the reader whose share of the stream slots a request uses. Raises ApiError."""
         token = req.get_param("token")
         if token is not None:
             return Reader(self._grant(token).user, public=False)
@@ -51,18 +51,18 @@ class LogAccess:
         return Reader(caller.user.uuid, public=not self._access.belongs(caller, build.organization_id))
 
     def by_path(self, req: falcon.Request, org: str, pipeline: str, number: str, job_id: str) -> ReadableLog:
-        """Return the log of a job that the whole path names. Raises ApiError."""
+        """Return the log of the job that a full path names. Raises ApiError."""
         build = self._readable(req, org, pipeline, number)
         return self._kept(build, job_in_build(self._storage, build, job_id))
 
     def by_build(self, req: falcon.Request, org: str, pipeline: str, number: str) -> Build:
-        """Return a build whose own log, the one of its render, is for the caller to read. Raises ApiError."""
+        """Return a build whose render log the caller may read. Raises ApiError."""
         build = self._readable(req, org, pipeline, number)
         _refuse_expired(build)
         return build
 
     def by_job(self, req: falcon.Request, job_id: str) -> ReadableLog:
-        """Return the log of a job that its id alone names. Raises ApiError."""
+        """Return the log of the job with an id. Raises ApiError."""
         token = req.get_param("token")
         allowed = None if token is None else self._grant(token).build
         caller = None if token is not None else self._access.caller_if_any(req)
@@ -79,7 +79,10 @@ class LogAccess:
         return self._kept(build, job)
 
     def _kept(self, build: Build, job: Job) -> ReadableLog:
-        """Return a job's log unless it is gone: expired, or lost from the disk though a command ran to its end."""
+        """Return a job's log. Raises ApiError ``log_expired`` if it is gone.
+
+        It is gone if it expired, or if a command ran to its end and the log's files are missing.
+        """
         _refuse_expired(build)
         if job.state.terminal and job.exit_code is not None and not job.cache_hit:
             log = self._storage.logs.reader(build.uuid, job.uuid)
@@ -107,7 +110,7 @@ class LogAccess:
 
 
 def log_vanished() -> ApiError:
-    """Say of a log that was there that it is not on the disk."""
+    """Return the error for a log that is missing from the disk."""
     return ApiError("log_expired", "the job ran and the files of its log are no longer on the service's disk")
 
 

@@ -50,7 +50,7 @@ class ChunkRecord(BaseModel):
 
 
 class HistoryRecord(BaseModel):
-    """What the log held when the stream began, up to a megabyte; more of it follows as chunks."""
+    """The log's content when the stream began, up to a megabyte; the rest follows as chunks."""
 
     chunks: list[ChunkRecord]
 
@@ -93,7 +93,7 @@ class LogEvents:
         resp.stream = StreamBody(self._blocks(readable, after, patience), place)
 
     def _blocks(self, readable: ReadableLog, after: int, patience: Patience) -> Generator[bytes]:
-        """Yield the stream, each block whole events. Runs in the request's thread, in which it waits."""
+        """Yield the stream in blocks of whole events. Runs, and waits, in the request's thread."""
         log = self._storage.logs.reader(readable.build.uuid, readable.job.uuid)
         with self._engine.watch(readable.job.uuid) as watch:
             ended = self._ended(readable)
@@ -122,7 +122,7 @@ class LogEvents:
                 chunks = log.chunks(after)
 
     def _ended(self, readable: ReadableLog) -> bool:
-        """Tell whether the job has ended; to be asked before the log is read, which then is complete."""
+        """Tell whether the job has ended. Ask before reading the log: if it has, the log read is complete."""
         job = self._storage.jobs.get(readable.job.id)
         return job is None or job.state.terminal
 
@@ -139,7 +139,7 @@ def _until_full(chunks: Iterator[LogChunk]) -> list[LogChunk]:
 
 
 def _blocks_of(chunks: Iterator[LogChunk]) -> Iterator[tuple[bytes, int]]:
-    """Yield chunk events together up to a block's size, each block with its last chunk's ``seq``."""
+    """Yield chunk events joined up to a block's size, each block with its last chunk's ``seq``."""
     events: list[bytes] = []
     size = 0
     seq = 0
@@ -175,5 +175,8 @@ def _json(chunk: LogChunk) -> bytes:
 
 
 def _offset(text: str | None) -> int:
-    """Read where to resume. What is no offset means the beginning: a browser sends back whatever it was given last."""
+    """Parse the offset to resume from; anything invalid means the beginning.
+
+    A browser sends back the last id that it received, whatever that was.
+    """
     return int(text) if text is not None and _OFFSET.fullmatch(text) else 0

@@ -1,4 +1,4 @@
-"""A log as bytes, by ranges, waited for where it grows (wire-decisions.md, "Logs and artifacts")."""
+"""Logs as bytes, by range, with waits for more (wire-decisions.md, "Logs and artifacts")."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ PARAMETERS = (
 
 @dataclass(frozen=True, slots=True)
 class FollowedLog:
-    """A log that may still grow: ``uuid`` is what the engine announces its changes under."""
+    """A log that may still grow; the engine announces its changes under ``uuid``."""
 
     log: JobLog
     uuid: str
@@ -72,16 +72,16 @@ class FollowedLog:
     def look(self) -> tuple[bool, int]:
         """Return whether the log is complete, and its size.
 
-        The end comes first: what is written before it is then in the size.
+        Completeness is read first, so that the size includes all that was written before the end.
         """
         return self.ended(), self.log.size()
 
 
 class LogRanges:
-    """Answers with a log's bytes. Safe in any thread.
+    """Responds with bytes of a log. Safe in any thread.
 
-    A waiting request holds a thread and so takes a place among the streams; where there is none, or the server is about
-    to close, it is answered at once. What is sent holds no thread, however slowly the client reads.
+    A waiting request holds a thread and so takes a stream slot. If there is none, or the server is about to close, the
+    response comes at once. Sending holds no thread, however slow the client is.
     """
 
     def __init__(self, engine: Engine, streams: Streams, clock: Clock) -> None:
@@ -90,10 +90,10 @@ class LogRanges:
         self._clock = clock
 
     def answer(self, req: ApiRequest, resp: falcon.Response, followed: FollowedLog) -> None:
-        """Answer with the range that is asked for, or the whole log. Raises ApiError."""
+        """Respond with the requested range, or with the whole log. Raises ApiError."""
         try:
             self._answer(req, resp, followed)
-        except FileNotFoundError as error:  # it expired while it was looked at
+        except FileNotFoundError as error:  # the log expired during the request
             raise log_vanished() from error
 
     def _answer(self, req: ApiRequest, resp: falcon.Response, followed: FollowedLog) -> None:
@@ -116,7 +116,7 @@ class LogRanges:
             resp.content_length = end - start
 
     def _settled(self, req: ApiRequest, followed: FollowedLog, start: int) -> tuple[bool, int]:
-        """Return whether the log is complete and its size, having waited for as long as the caller wants."""
+        """Return whether the log is complete, and its size, after the wait that the caller asked for."""
         until = self._clock.monotonic() + (0 if req.head else _wait_seconds(req.get_param("wait")))
         ended, size = followed.look()
         if ended or size > start or self._clock.monotonic() >= until:

@@ -1,4 +1,4 @@
-"""Log tokens: signed, not stored, good for the logs of one build for one hour."""
+"""Log tokens: signed, not stored, valid for the logs of one build for one hour."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class LogTokens:
         self._clock = clock
 
     def issue(self, grant: LogGrant) -> tuple[str, datetime]:
-        """Return a token and the moment it ends."""
+        """Return a token and the time at which it expires."""
         expires_at = (self._clock.now() + _LIFETIME).replace(microsecond=0)
         ends = int(expires_at.timestamp()).to_bytes(8)
         payload = uuid.UUID(grant.build).bytes + uuid.UUID(grant.user).bytes + ends
         return self._signer.sign(_PURPOSE, payload), expires_at
 
     def open(self, token: str) -> LogGrant | None:
-        """Return what a token grants; None where it is not ours or has ended."""
+        """Return a token's grant; None if the token is invalid or expired."""
         payload = self._signer.open(_PURPOSE, token)
         if payload is None or len(payload) != _PAYLOAD_BYTES:
             return None
@@ -62,7 +62,7 @@ class LogTokens:
 
 
 class LogTokenResponse(BaseModel):
-    """A token for ``?token=`` of a build's logs."""
+    """A token to read a build's logs with, as ``?token=``."""
 
     token: str
     expires_at: Timestamp

@@ -1,4 +1,4 @@
-"""Letters, and what the API asks of whatever sends them."""
+"""E-mail messages, and the mailer that the API sends them with."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["Mailer", "NoMailer", "letter"]
 
 
 class Mailer(Protocol):
-    """Sends letters. No call here waits for a mail server, and none fails."""
+    """Sends e-mail. No call waits for a mail server, and none fails."""
 
     def send(self, letter: EmailMessage) -> None:
-        """Send a letter, which has no sender yet, sooner or later; the log says what prevents that."""
+        """Send a message, which has no sender yet, sooner or later; the log shows failures."""
         ...
 
 
@@ -25,7 +25,7 @@ class NoMailer:
 
 
 def letter(to: str, subject: str, text: str) -> EmailMessage:
-    """Return a letter to one address. Raises ValueError for what is not one."""
+    """Return a message to one address. Raises ValueError if the address is invalid."""
     message = EmailMessage()
     message["To"] = Address(addr_spec=to)
     message["Subject"] = subject

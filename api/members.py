@@ -39,7 +39,7 @@ class OrgMemberRecord(BaseModel):
 
 
 class OrgMemberListRecord(BaseModel):
-    """All members: owners, admins, members, each by e-mail address."""
+    """All members: owners, then admins, then members, each group by e-mail address."""
 
     data: list[OrgMemberRecord]
 
@@ -51,7 +51,7 @@ class UpdateMemberRoleRequest(RequestBody):
 
 
 class Members:
-    """``/api/v0/organizations/{org}/members`` and what is below it."""
+    """``/api/v0/organizations/{org}/members`` and the paths below it."""
 
     def __init__(self, storage: Storage, access: Access) -> None:
         self._storage = storage
@@ -59,7 +59,7 @@ class Members:
 
     @operation("listOrgMembers", Answer(200, "The members.", OrgMemberListRecord), errors=("organization_not_found",))
     def on_get_list(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
-        """List the organization's members: owners, admins, members, each by e-mail address."""
+        """List the organization's members: owners, then admins, then members, each by e-mail address."""
         organization = self._access.member(req, org).organization
         found = self._storage.members.all(organization.id)
         answer(resp, OrgMemberListRecord(data=[OrgMemberRecord.of(member) for member in found]))
@@ -71,7 +71,7 @@ class Members:
         body=UpdateMemberRoleRequest,
     )
     def on_patch(self, req: falcon.Request, resp: falcon.Response, org: str, user_id: str) -> None:
-        """Give a member another role; only an owner makes or unmakes an owner."""
+        """Change a member's role; only an owner may appoint an owner or change an owner's role."""
         actor = self._access.member(req, org)
         self._known(actor, user_id)
         actor.require(Role.ADMIN)
@@ -84,7 +84,7 @@ class Members:
 
     @operation("removeOrgMember", Answer(204, "The member is gone."), errors=_ERRORS)
     def on_delete(self, req: falcon.Request, resp: falcon.Response, org: str, user_id: str) -> None:
-        """Remove a member; everybody may remove themselves."""
+        """Remove a member; members may remove themselves."""
         actor = self._access.member(req, org)
         try:
             self._storage.members.remove(actor.organization.id, user_id, actor.caller.user.id)

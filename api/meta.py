@@ -1,4 +1,4 @@
-"""Is the service there, and does it take work."""
+"""Health of the service: whether it responds, and whether it takes work."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ class PingRecord(BaseModel):
 
 
 class Ping:
-    """``GET /api/v0/ping``: the API answers."""
+    """``/api/v0/ping``."""
 
     @operation("ping", Answer(200, "The API answers.", PingRecord), security="public")
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """See whether the API answers."""
+        """Check that the API responds."""
         answer(resp, PingRecord())
 
 
 class Health:
-    """``GET /healthz``: for load balancers, which send no new work to a service that is about to stop."""
+    """``/healthz``, for load balancers: they send no new work to a service that is about to stop."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     @operation("health", Answer(200, "`ok`.", media_type="text/plain"), errors=("draining",), security="public")
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """See whether the service takes work; 503 where it is about to stop."""
+        """Check that the service takes work; 503 if it is about to stop."""
         refuse_while_draining(self._engine)
         resp.content_type = falcon.MEDIA_TEXT
         resp.text = "ok"
 
 
 def refuse_while_draining(engine: Engine) -> None:
-    """Raise ApiError ``draining`` where the service takes no new builds."""
+    """Raise ApiError ``draining`` if the service takes no new builds."""
     if engine.draining:
         raise ApiError("draining", "the service is draining: it restarts soon", headers={"Retry-After": _RETRY_SECONDS})

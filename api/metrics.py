@@ -1,4 +1,4 @@
-"""``GET /metrics``: how the service is, for Prometheus (wire-decisions.md, "Meta")."""
+"""``GET /metrics``: the state of the service for Prometheus (wire-decisions.md, "Meta")."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NO_METHOD = "other"
 
 
 def registry_of(storage: Storage, engine: Engine) -> CollectorRegistry:
-    """Return a registry of what one service can be asked."""
+    """Return a registry of one service's metrics: storage, engine and process."""
     registry = CollectorRegistry()
     for collector in (ServiceGauges(storage, engine), *engine.collectors()):
         registry.register(collector)
@@ -50,7 +50,7 @@ def registry_of(storage: Storage, engine: Engine) -> CollectorRegistry:
 
 
 class RequestMetrics:
-    """Middleware that counts answers by route, not by path: callers must not be able to make up labels."""
+    """Middleware that counts responses by route, not by path: callers must not be able to make up labels."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._answers = Counter(
@@ -73,7 +73,7 @@ class RequestMetrics:
         resource: object,
         req_succeeded: bool,  # noqa: FBT001 - falcon's signature
     ) -> None:
-        """Count one."""
+        """Count a response."""
         method = req.asked if req.asked in _METHODS else _NO_METHOD
         route = req.uri_template or _NO_ROUTE
         self._answers.labels(method, route, str(resp.status_code)).inc()
@@ -81,7 +81,7 @@ class RequestMetrics:
 
 
 class Metrics:
-    """``/metrics``: for programs on this host, and for who has the token of the configuration."""
+    """``/metrics``, for programs on this host and for callers with the configured token."""
 
     def __init__(self, registry: CollectorRegistry, rates: RateLimits, token: str) -> None:
         self._registry = registry
@@ -90,7 +90,7 @@ class Metrics:
 
     @operation("getMetrics", Answer(200, "The figures.", media_type="text/plain"), security="metrics")
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Get how the service is, in Prometheus' text format.
+        """Get the metrics of the service in Prometheus' text format.
 
         Programs on the service's host need no token, unless a proxy forwards for them.
         """
@@ -100,7 +100,7 @@ class Metrics:
         resp.data = generate_latest(self._registry)
 
     def _admit(self, req: falcon.Request) -> None:
-        """Raise ApiError ``unauthorized`` unless the token is the configured one; without one, none is."""
+        """Raise ApiError ``unauthorized`` unless a token is configured and the caller sent it."""
         sent = bearer(req)
         if sent is None:
             raise ApiError.unauthorized("send `Authorization: Bearer <http.metrics_token>`, or ask on the host itself")

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from what the responders say of themselves and from the catalog of errors."""
+"""The OpenAPI 3.1 document, made from the responders' declarations and the catalog of errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class OpenApi:
 
 
 def document(routes: Routes, base_url: str) -> dict[str, Any]:
-    """Return the document of every operation of these routes, for a service at ``base_url``."""
+    """Return the document of all operations of these routes, for a service at ``base_url``."""
     said = [
         (path, method, responder, described)
         for path, method, responder in routes.responders()
@@ -114,7 +114,7 @@ def _components(operations: Iterable[Operation]) -> tuple[dict[str, Any], dict[t
 
 
 def _plain(name: str) -> str:
-    """Return a model's name as the document has it: ``PageRecord[BuildRecord]`` is a BuildList."""
+    """Return a model's name in the document: ``PageRecord[BuildRecord]`` is a BuildList."""
     page = re.fullmatch(r"PageRecord[\[_](\w+?)Record[\]_]", name)
     return f"{page[1]}List" if page else name.removesuffix("Record")
 
@@ -122,7 +122,7 @@ def _plain(name: str) -> str:
 def _with_plain_refs(schema: Any, renamed: Mapping[str, str]) -> Any:  # noqa: ANN401 - any JSON
     """Return the schema with plain names, without titles, and without defaults of null.
 
-    Generators take a field that has a default for one that is always there.
+    Client generators assume that a field with a default is always present.
     """
     if isinstance(schema, dict):
         told = {key: part for key, part in schema.items() if key != "title" and (key, part) != ("default", None)}
@@ -141,7 +141,7 @@ def _tag(responder: Callable[..., None]) -> str:
 
 
 class _Writer:
-    """Writes single operations, with examples, against the schemas of the whole document."""
+    """Writes single operations, with examples, using the schemas of the whole document."""
 
     def __init__(self, schemas: dict[str, Any], names: dict[type[BaseModel], str], base_url: str) -> None:
         self._schemas = schemas

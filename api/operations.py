@@ -1,6 +1,7 @@
-"""What an endpoint takes and answers, said once at its responder: the OpenAPI document is made from this.
+"""Declarations of endpoints, made at their responders; the OpenAPI document is made from them.
 
-A responder's docstring is the operation's summary, its first line, and description; its module is the operation's tag.
+The first line of a responder's docstring is the operation's summary, the rest its description; the responder's module
+is the operation's tag.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Security = Literal["bearer", "optional", "log_token", "metrics", "public"]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A query parameter or a header of a request; ``schema`` is JSON Schema with an example in it."""
+    """A query parameter or header of a request; ``schema`` is JSON Schema that includes an example."""
 
     name: str
     description: str
@@ -41,7 +42,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One way to succeed. Without a ``model`` the body is of the ``media_type``, or empty where that is None too."""
+    """One success response.
+
+    Without a ``model`` the body is of the ``media_type``; without either it is empty.
+    """
 
     status: int
     description: str
@@ -52,10 +56,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One endpoint and method. ``errors`` are codes of the catalog, without those that any request may meet.
+    """One endpoint and method. ``errors`` are codes of the catalog, except those that any request may get.
 
-    ``security``: a bearer token is needed; is ``optional``, where what is public is read without; or, for logs, a log
-    token does as well; or, for ``metrics``, the token of the configuration, and on this host none.
+    ``security`` is ``bearer`` if a bearer token is required; ``optional`` if public records can be read without one;
+    ``log_token`` if, for logs, a log token will do too; ``metrics`` if the configured token is required, except on this
+    host; ``public`` if no token is required.
     """
 
     id: str
@@ -68,7 +73,7 @@ class Operation:
 
     @property
     def every_error(self) -> tuple[str, ...]:
-        """The codes of all failures that a caller may meet here."""
+        """The codes of all errors that a caller may get here."""
         authorized = () if self.security == "public" else _AUTHORIZED
         body = () if self.body is None else _BODY
         return tuple(dict.fromkeys((*authorized, *body, *self.errors, *_ALWAYS)))
@@ -83,7 +88,7 @@ def operation(
     parameters: tuple[Parameter, ...] = (),
     security: Security = "bearer",
 ) -> Callable[[Responder], Responder]:
-    """Say of a responder what it takes and answers."""
+    """Declare what a responder takes and returns."""
     said = Operation(id, answers, errors, body, body_required, parameters, security)
 
     def say(responder: Responder) -> Responder:
@@ -94,7 +99,7 @@ def operation(
 
 
 def operation_of(responder: object) -> Operation | None:
-    """Return what was said of a responder."""
+    """Return a responder's declaration; None if it has none."""
     found = getattr(responder, "operation", None)
     return found if isinstance(found, Operation) else None
 
@@ -106,16 +111,16 @@ class Routes:
         self._routes: list[tuple[str, object, str | None]] = []
 
     def add(self, path: str, resource: object, suffix: str | None = None) -> None:
-        """Have ``resource`` answer ``path``, with the responders that end in ``suffix`` where one is given."""
+        """Route ``path`` to ``resource``: to its responders that end in ``suffix``, if one is given."""
         self._routes.append((path, resource, suffix))
 
     def install(self, app: falcon.App[ApiRequest, falcon.Response]) -> None:
-        """Have the app answer every path."""
+        """Add every route to the app."""
         for path, resource, suffix in self._routes:
             app.add_route(path, resource, **({"suffix": suffix} if suffix else {}))
 
     def responders(self) -> Iterator[tuple[str, str, Callable[..., None]]]:
-        """Yield path, method in lower case, and responder of everything that can be asked for."""
+        """Yield path, method in lower case, and responder of each endpoint."""
         for path, resource, suffix in self._routes:
             for method in _METHODS:
                 name = f"on_{method}_{suffix}" if suffix else f"on_{method}"

@@ -44,7 +44,7 @@ class OrganizationRecord(BaseModel):
 
 
 class CreateOrganizationRequest(RequestBody):
-    """The body of ``POST /api/v0/organizations``; the slug comes from the name."""
+    """The body of ``POST /api/v0/organizations``; the slug is made from the name."""
 
     name: RequiredText
     url: Text | None = None

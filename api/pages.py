@@ -1,4 +1,4 @@
-"""What the service shows to people: pages that run without a script and ask nothing of another host."""
+"""HTML pages for people. They load nothing from other hosts, and pages of text run no scripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["PLAIN", "prose", "root_of", "show"]
 
 PLAIN: Mapping[str, str] = {"style-src": "'self'"}
-"""What a page of text may load, as directives of its content security policy."""
+"""The sources from which a page of text may load, as directives of its content security policy."""
 
 _NOTHING_ELSE = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _PAGE = """<!doctype html>
@@ -34,7 +34,10 @@ _PAGE = """<!doctype html>
 
 
 def show(resp: falcon.Response, title: str, head: str, body: str, allowed: Mapping[str, str] = PLAIN) -> None:
-    """Answer with a page, which may load what is ``allowed``; ``head`` and ``body`` are HTML, ``title`` is text."""
+    """Respond with a page; ``head`` and ``body`` are HTML, ``title`` is text.
+
+    ``allowed`` are the sources from which it may load, as directives of its content security policy.
+    """
     resp.content_type = falcon.MEDIA_HTML
     policy = [_NOTHING_ELSE, *(f"{directive} {sources}" for directive, sources in allowed.items())]
     resp.set_header("Content-Security-Policy", "; ".join(policy))
@@ -42,15 +45,15 @@ def show(resp: falcon.Response, title: str, head: str, body: str, allowed: Mappi
 
 
 def root_of(req: falcon.Request) -> str:
-    """Return the relative way from the page that is asked for to the root of the service: empty, or some ``../``.
+    """Return the relative path from the requested page to the service's root: empty, or some ``../``.
 
-    Links are relative because a proxy may have the service below a path of its own. A trailing slash is the same page,
-    and a step deeper to a browser.
+    Links are relative because a proxy may serve this below a path of its own. A path with a trailing slash is the same
+    page, but to a browser it is one level deeper.
     """
     path: str = req.env["PATH_INFO"]
     return "../" * (path.count("/") - 1)
 
 
 def prose(text: str) -> str:
-    """Return a sentence as HTML, in which what stands between backticks is code."""
+    """Return a sentence as HTML; text between backticks becomes code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))

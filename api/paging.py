@@ -1,4 +1,4 @@
-"""Keyset pages: ``limit`` and ``cursor`` in, ``data`` and ``next_cursor`` out (wire-decisions.md, "Everywhere")."""
+"""Keyset pages of lists, by ``limit`` and ``cursor`` (wire-decisions.md, "Everywhere")."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class PageRecord(BaseModel, Generic[Record]):
 
 
 class Pager:
-    """Answers with pages of lists.
+    """Responds with pages of lists.
 
-    A cursor is the last row's key, signed for its list: a cursor of another list, or one that a caller made up, is
-    refused rather than misread.
+    A cursor is the last row's key, signed for its list, so that a cursor of another list, or a forged one, is refused
+    rather than misread.
     """
 
     def __init__(self, signer: Signer) -> None:
@@ -64,10 +64,10 @@ class Pager:
         read: Callable[[int, int | None], Page[Row]],
         record: Callable[[Row], BaseModel],
     ) -> None:
-        """Answer with the page that the caller asks for of the list named by ``scope``.
+        """Respond with the requested page of the list named by ``scope``.
 
-        ``read`` returns at most so many rows, those that follow the row with a key. Raises ApiError ``invalid_limit``
-        or ``invalid_cursor``; a parameter that is left empty counts as not given.
+        ``read`` takes a limit and the key after which the page starts, and returns at most that many rows. Raises
+        ApiError ``invalid_limit`` or ``invalid_cursor``; an empty parameter counts as absent.
         """
         page = read(_limit(req.get_param("limit") or None), self._after(req.get_param("cursor") or None, scope))
         cursor = None

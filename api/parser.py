@@ -1,7 +1,7 @@
-"""How a request is read off its connection, where waitress expects too little malice.
+"""Parser of requests, hardened where waitress trusts clients too much.
 
-Waitress invites bodies that it has already refused, and drops connections where an address or a length is no such. It
-reads in the server's loop, for which every other connection waits: what is cheap to send must not be dear to read.
+Waitress asks for bodies that it has already refused, and drops the connection if an address or a length is invalid. It
+parses in the server's loop, which all connections share: input that is cheap to send must not be expensive to parse.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from waitress.utilities import BadRequest, RequestEntityTooLarge, RequestHeaderF
 __all__ = ["MAX_HEADERS", "Parser"]
 
 MAX_HEADERS = 500
-"""How many header lines a request may have."""
+"""The most header lines of a request."""
 
 _SMALL_BODY = 64 * 2**10
-"""The most bytes of a body that cannot hold an archive."""
+"""The most bytes of a body that cannot contain an archive."""
 
 _TAKES_ARCHIVE = re.compile(r"/api/v0/organizations/[^/]+/(?:pipelines/[^/]+/)?builds/?")
 
@@ -30,13 +30,13 @@ _REQUEST_ID = re.compile(rb"^x-request-id:[ \t]*([A-Za-z0-9._-]{20,200})[ \t]*\r
 
 
 class Parser(HTTPRequestParser):
-    """Reads one request."""
+    """Parses one request."""
 
     began: float | None = None
     path = ""
 
     def received(self, data: bytes) -> int:
-        """Take bytes in; return how many of them belong to this request. Runs in the server's loop."""
+        """Parse bytes; return how many of them belong to this request. Runs in the server's loop."""
         if self.began is None:
             self.began = time.monotonic()
             if not _may_begin_a_request(data):
@@ -52,7 +52,10 @@ class Parser(HTTPRequestParser):
         return consumed
 
     def parse_header(self, header_plus: bytes) -> None:
-        """Read request line and headers. Raises waitress's ParsingError, and sets ``error`` for too many headers."""
+        """Parse request line and headers. Sets ``error`` for too many headers or too large a body.
+
+        Raises waitress's ParsingError.
+        """
         if header_plus.count(b"\n") > MAX_HEADERS:
             self.error = RequestHeaderFieldsTooLarge(f"more than {MAX_HEADERS} headers")
             return
@@ -60,7 +63,7 @@ class Parser(HTTPRequestParser):
             super().parse_header(header_plus)
         except ValueError as error:
             raise ParsingError("the address or the Content-Length is invalid") from error
-        # Two servers in a row that read the one or the other would not agree on where this request ends.
+        # A proxy that goes by the other header would not agree on where this request ends (request smuggling).
         if "TRANSFER_ENCODING" in self.headers or (self.chunked and "CONTENT_LENGTH" in self.headers):
             raise ParsingError("Transfer-Encoding goes with HTTP/1.1 alone, and with no Content-Length")
         if self.content_length > self._most_bytes:
@@ -77,9 +80,9 @@ class Parser(HTTPRequestParser):
         return RequestEntityTooLarge(f"the body is larger than {self._most_bytes} bytes")
 
     def _received_chunked(self, body: ChunkedReceiver, data: bytes) -> int:
-        """Take in a part of a chunked body.
+        """Parse a part of a chunked body.
 
-        Each chunk costs as much to read as a kilobyte of one, so a body may not be mostly chunks' headers.
+        Parsing a chunk costs as much as parsing a kilobyte of data, so a body may not consist mostly of chunk headers.
         """
         consumed = super().received(data[: max(_CHUNKED_BLOCK, body.chunk_remainder)])
         if len(body) > self._most_bytes:
@@ -99,12 +102,12 @@ class Parser(HTTPRequestParser):
         return len(data)
 
     def _keep_request_id(self, head: bytes) -> None:
-        """Let the refusal of headers that were not all read bear the caller's name for the request all the same."""
+        """Keep the caller's request id for a refusal, even if the headers were not parsed to the end."""
         found = _REQUEST_ID.search(head)
         if found and "X_REQUEST_ID" not in self.headers:
             self.headers = {**self.headers, "X_REQUEST_ID": found[1].decode()}
 
 
 def _may_begin_a_request(data: bytes) -> bool:
-    """Tell whether a first byte is text, or a blank line before a request; a TLS handshake's is not."""
+    """Tell whether the first byte is text or a line break; that of a TLS handshake is neither."""
     return data[:1] in {b"\r", b"\n"} or b" " <= data[:1] < b"\x7f"

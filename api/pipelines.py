@@ -68,10 +68,10 @@ class PipelineRecord(BaseModel):
 
 
 class CreatePipelineRequest(RequestBody):
-    """The body of ``POST …/pipelines``; the slug comes from the name, ``repo_name`` from the repository.
+    """The body of ``POST …/pipelines``; the slug is made from the name.
 
-    ``source_slug`` is the pipeline's name within the repository. ``fail_fast`` has the first failure cancel the rest of
-    a build; false unless said.
+    Without ``repo_name`` it is taken from the repository. ``source_slug`` is the pipeline's name within the repository.
+    With ``fail_fast`` the first failure cancels the rest of a build; the default is false.
     """
 
     name: RequiredText
@@ -91,7 +91,7 @@ def _without_defaults(schema: dict[str, Any]) -> None:
 
 
 class UpdatePipelineRequest(RequestBody):
-    """The body of ``PATCH …/pipelines/{pipeline}``: what is absent stays, and so does the slug."""
+    """The body of ``PATCH …/pipelines/{pipeline}``. Absent fields stay as they are, and so does the slug."""
 
     model_config = ConfigDict(json_schema_extra=_without_defaults)
 
@@ -105,13 +105,13 @@ class UpdatePipelineRequest(RequestBody):
     fail_fast: bool = False
 
     def changes(self) -> PipelineChanges:
-        """Return what is said, and nothing of what is not."""
+        """Return the fields that the body gives."""
         said = cast("PipelineChanges", self.model_dump(exclude_unset=True))
         return said | {"visibility": Visibility(self.visibility)} if "visibility" in said else said
 
 
 class Pipelines:
-    """``/api/v0/organizations/{org}/pipelines`` and what is below it."""
+    """``/api/v0/organizations/{org}/pipelines`` and the paths below it."""
 
     def __init__(self, storage: Storage, access: Access, pager: Pager) -> None:
         self._storage = storage
@@ -187,7 +187,7 @@ class Pipelines:
     def on_delete(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
         """Delete a pipeline with its builds, cache and secrets; owners and admins may.
 
-        It is refused while builds run. What the builds have cost stays on record, and the slug may be used again.
+        It is refused while builds run. The costs of the builds stay on record, and the slug can be used again.
         """
         found = self._managed(req, org, pipeline)
         try:

@@ -1,4 +1,4 @@
-"""``Range`` headers over bytes (RFC 9110, section 14). Pure."""
+"""``Range`` headers for bytes (RFC 9110, section 14). Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _ONE_RANGE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """One range as it was asked for: ``first`` to ``last`` inclusive, or to the end, or the last ``suffix`` bytes."""
+    """One requested range: ``first`` to ``last`` (inclusive) or the end, or the last ``suffix`` bytes."""
 
     first: int = 0
     last: int | None = None
     suffix: int | None = None
 
     def within(self, size: int) -> tuple[int, int] | None:
-        """Return the range as start and end (exclusive) in so many bytes; None where none of them is in it."""
+        """Return the range of ``size`` bytes as start and end (exclusive); None if it has none of them."""
         if self.suffix is not None:
             return (max(0, size - self.suffix), size) if size and self.suffix else None
         if self.first >= size:
@@ -32,7 +32,7 @@ class ByteRange:
 
 
 def parse_range(header: str | None) -> ByteRange | None:
-    """Read a ``Range`` header; None where there is none to honour: absent, malformed, several, or not of bytes."""
+    """Parse a ``Range`` header; None if it is absent, malformed, not in bytes, or of several ranges."""
     match = _ONE_RANGE.fullmatch(header or "")
     if match is None:
         return None

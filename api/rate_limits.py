@@ -1,4 +1,4 @@
-"""How often one may ask where credentials are given out or tried (wire-decisions.md, "Everywhere")."""
+"""Rate limits where credentials are issued or tried (wire-decisions.md, "Everywhere")."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ __all__ = ["RateLimits"]
 
 
 class RateLimits:
-    """The three limits. Safe in any thread.
+    """The limits by address, by account, and of bad tokens by address. Safe in any thread.
 
-    A limited endpoint asks `of_address` first, and `of_account` once it knows the caller. A bearer token that is no
-    good counts for its address whatever it was sent to: a flood of them is refused, and good tokens from the same
-    address still are good.
+    A limited endpoint calls `of_address` first, and `of_account` once it knows the caller. A bad bearer token counts
+    for its address on any endpoint: a flood of them is refused, while valid tokens from the same address still work.
     """
 
     def __init__(self, settings: RateLimitSettings, trusted_proxies: Iterable[str], clock: Clock) -> None:
@@ -43,14 +42,14 @@ class RateLimits:
         _admit(self._by_account.take(caller.user.uuid), "of this account", resp)
 
     def of_failure(self, req: falcon.Request) -> None:
-        """Count a token that is no good for its address. Raises ApiError ``rate_limited``."""
+        """Count a bad token for its address. Raises ApiError ``rate_limited``."""
         level = self._failures.take(self._addresses.of(req))
         if not level.granted:
             raise _too_many(level, "with bad tokens from this address")
 
 
 def _admit(level: Level, whose: str, resp: falcon.Response) -> None:
-    """Let the answer say what is left; of several limits, the one that is nearest."""
+    """Set the rate limit headers; of several limits, for the nearest. Raises ApiError ``rate_limited``."""
     if not level.granted:
         raise _too_many(level, whose)
     said = resp.get_header("RateLimit-Remaining")

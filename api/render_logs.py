@@ -1,4 +1,4 @@
-"""What pipeline files printed when they were rendered (pipeline-ir.md, "Rendering")."""
+"""Render logs: the output of pipeline files when they were rendered (pipeline-ir.md, "Rendering")."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RenderLogs:
         security="log_token",
     )
     def on_get(self, req: ApiRequest, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
-        """Get what the pipeline files printed when the build was rendered, or a range of it."""
+        """Get the output of the pipeline files when the build was rendered, or a range of it."""
         build = self._access.by_build(req, org, pipeline, number)
         renders = self._storage.renders
         if renders.get(build.id) is None:

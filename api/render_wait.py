@@ -1,4 +1,4 @@
-"""Waiting for a build to be rendered, in the thread of the request that created it."""
+"""Waits for the render of a build, in the thread of the request that created it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RETRY = {"Retry-After": "5"}
 
 
 class RenderWait:
-    """Holds a place among the streams for as long as it waits, so that short requests are always served."""
+    """Waits for renders. Each wait holds a stream slot, so that short requests are always served."""
 
     def __init__(self, storage: Storage, engine: Engine, streams: Streams, clock: Clock) -> None:
         self._storage = storage
@@ -30,10 +30,10 @@ class RenderWait:
         self._clock = clock
 
     def begin(self) -> Place:
-        """Take a place to wait at, before there is a build to wait for.
+        """Take a slot before there is a build to wait for. Raises ApiError ``busy``.
 
-        Raises ApiError ``busy``, at once, where no render would begin, be it for the owner's drain or for want of disk:
-        a caller who is refused may ask again without making a second build.
+        It is raised at once if no render would begin, because the host is drained or its disk is nearly full: a caller
+        that is refused can retry without making a second build.
         """
         obstacle = self._engine.renders_wait()
         if obstacle is not None:
@@ -41,16 +41,17 @@ class RenderWait:
         return self.place()
 
     def place(self) -> Place:
-        """Take a place to wait at. Raises ApiError ``busy``."""
+        """Take a slot. Raises ApiError ``busy`` if there is none."""
         place = self._streams.take()
         if place is None:
             raise ApiError("busy", "too many requests wait for renders or read logs", headers=_RETRY)
         return place
 
     def rendered(self, req: falcon.Request, build: Build, place: Place) -> Build:
-        """Return the build once its render is over; frees the place.
+        """Return the build once its render is over; free the slot.
 
-        Raises ApiError ``draining`` or ``busy`` where that is not in time; the build is rendered all the same.
+        Raises ApiError ``draining`` if the server closes first, or ``busy`` after 10 minutes; the build is rendered all
+        the same.
         """
         patience = Patience.of(req, self._clock, self._streams)
         until = self._clock.monotonic() + _LONGEST

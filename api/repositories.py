@@ -1,4 +1,4 @@
-"""What a clone URL says about a repository. Pure."""
+"""Repository names from clone URLs. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _SCP = re.compile(r"(?:[^@/:]+@)?(?:\[[^\]]+\]|[^/:@]+):(?P<path>[^?#]*)(?:[?#].
 
 
 def repo_name(repository: str) -> str | None:
-    """Return ``owner/repo`` of a clone URL: the last two segments of its path without ``.git``.
+    """Return ``owner/repo`` of a clone URL: the last two segments of its path, without ``.git``.
 
-    Takes URLs (https, ssh, git, with ports and users) and the scp form ``git@host:owner/repo.git``; None where the
-    URL does not hold two segments (wire-decisions.md, "Pipelines, builds, jobs").
+    Accepts URLs (https, ssh, git, with ports and users) and the scp form ``git@host:owner/repo.git``; None if the URL
+    does not have two segments (wire-decisions.md, "Pipelines, builds, jobs").
     """
     match = _URL.fullmatch(repository.strip()) or _SCP.fullmatch(repository.strip())
     if match is None:

@@ -13,11 +13,11 @@ __all__ = ["ApiRequest"]
 
 
 class ApiRequest(falcon.Request):
-    """A request that has a name from its first moment, and whose HEAD is routed as GET.
+    """A request that has an id from the start, and whose HEAD is routed as GET.
 
-    ``began`` is when it came, by `time.perf_counter`; ``head`` says that no body is wanted; ``asked`` is the method as
-    the caller wrote it. One that HTTP does not know is routed as one that no resource takes, which is what it is.
-    ``organization`` is the slug in its path, whether there is such an organization or not.
+    ``began`` is its arrival by `time.perf_counter`; ``head`` means that no body is wanted; ``asked`` is the method as
+    the caller wrote it. A method unknown to HTTP is routed as TRACE, which no resource accepts. ``organization`` is the
+    slug in the path, whether the organization exists or not.
     """
 
     __slots__ = ("asked", "began", "head", "organization", "request_id")

@@ -1,4 +1,4 @@
-"""The name of a request: in its answer, in its envelope, and in every log line that is written on its behalf."""
+"""Request ids, in responses, error envelopes and all log lines of a request."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ _CURRENT: ContextVar[str] = ContextVar("request_id", default="-")
 
 
 def enter_request(given: str | None) -> str:
-    """Name the request that this thread now serves: by the caller's own ``X-Request-Id`` where that is usable."""
+    """Set and return the id of the request that this thread now serves.
+
+    It is the caller's own ``X-Request-Id`` if that is valid, else a new one.
+    """
     request_id = given if given is not None and _ACCEPTED.fullmatch(given) else secrets.token_hex(16)
     _CURRENT.set(request_id)
     return request_id
 
 
 class RequestIdFilter(logging.Filter):
-    """Gives every log record a ``request_id`` attribute; belongs on a handler."""
+    """Adds ``request_id`` to every log record; attach it to a handler, not to a logger."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let every record through, with the request's name on it."""
+        """Let every record through, with the request's id."""
         record.request_id = _CURRENT.get()
         return True

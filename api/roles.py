@@ -1,4 +1,7 @@
-"""Roles as bodies name them. One that there is not has an error code of its own, so the model takes any string."""
+"""Roles in bodies.
+
+The models accept any string as a role, because an unknown one has an error code of its own.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ InvitedRole = Annotated[str, WithJsonSchema({"type": "string", "enum": [role.val
 
 
 def role_in(text: str, *roles: Role) -> Role:
-    """Return which of these roles a body names. Raises ApiError ``invalid_role``."""
+    """Return the one of ``roles`` that a body names. Raises ApiError ``invalid_role``."""
     role = next((role for role in roles if role.value == text), None)
     if role is None:
         raise ApiError("invalid_role", f"role: expected one of {', '.join(roles)}")

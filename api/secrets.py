@@ -1,4 +1,4 @@
-"""Secrets of organizations and pipelines: set and deleted here, and never shown."""
+"""Secrets of organizations and pipelines: set and deleted here, never shown."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SecretList(BaseModel):
 
 
 class SetSecretRequest(RequestBody):
-    """The body of ``PUT …/secrets/{name}``: 1 byte to 64 KiB of UTF-8, without NUL."""
+    """The body of ``PUT …/secrets/{name}``; the value has 1 byte to 64 KiB of UTF-8, without NUL."""
 
     value: Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": 2**16, "pattern": r"^[^\u0000]*$"})]
 
@@ -56,7 +56,7 @@ _NOT_FOUND = "secret_not_found"
 
 
 class Secrets:
-    """``…/{org}/secrets``, ``…/{org}/pipelines/{pipeline}/secrets`` and what is below them."""
+    """``…/{org}/secrets``, ``…/{org}/pipelines/{pipeline}/secrets`` and the paths below them."""
 
     def __init__(self, storage: Storage, access: Access) -> None:
         self._secrets = storage.secrets
@@ -69,12 +69,15 @@ class Secrets:
 
     @operation("setOrganizationSecret", _SET, errors=(*_OF_ORGANIZATION, _ROLE), body=SetSecretRequest)
     def on_put_organization(self, req: falcon.Request, resp: falcon.Response, org: str, name: str) -> None:
-        """Set a secret for every pipeline of the organization; needs an admin."""
+        """Set a secret for every pipeline of the organization; needs the role admin."""
         self._set(req, resp, name, *self._of_organization(req, org))
 
     @operation("deleteOrganizationSecret", _DELETED, errors=(*_OF_ORGANIZATION, _ROLE, _NOT_FOUND))
     def on_delete_organization(self, req: falcon.Request, resp: falcon.Response, org: str, name: str) -> None:
-        """Delete a secret of the organization; needs an admin. Jobs that run with it go on."""
+        """Delete a secret of the organization; needs the role admin.
+
+        Jobs that already run with it keep it.
+        """
         self._delete(resp, name, *self._of_organization(req, org))
 
     @operation("listPipelineSecrets", _LISTED, errors=_OF_PIPELINE)
@@ -84,14 +87,17 @@ class Secrets:
 
     @operation("setPipelineSecret", _SET, errors=(*_OF_PIPELINE, _ROLE), body=SetSecretRequest)
     def on_put_pipeline(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, name: str) -> None:
-        """Set a secret for the pipeline, where it goes before the organization's of that name; needs an admin."""
+        """Set a secret of the pipeline, which overrides the organization's; needs the role admin."""
         self._set(req, resp, name, *self._of_pipeline(req, org, pipeline))
 
     @operation("deletePipelineSecret", _DELETED, errors=(*_OF_PIPELINE, _ROLE, _NOT_FOUND))
     def on_delete_pipeline(
         self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, name: str
     ) -> None:
-        """Delete a secret of the pipeline; needs an admin. Jobs that run with it go on."""
+        """Delete a secret of the pipeline; needs the role admin.
+
+        Jobs that already run with it keep it.
+        """
         self._delete(resp, name, *self._of_pipeline(req, org, pipeline))
 
     def _of_organization(self, req: falcon.Request, org: str) -> tuple[Member, SecretScope]:

@@ -1,4 +1,4 @@
-"""The HTTP server: waitress in a thread of its own, with an orderly end."""
+"""The HTTP server: waitress in a thread of its own, with an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ _BACKLOG = 1024
 _MAINTENANCE_SECONDS = 1
 _PATIENCE_SECONDS = 1.0
 _NOT_CLIENTS = 2
-"""How many sockets waitress counts among the connections that are none: the listening one, and what wakes the loop."""
+"""Sockets that waitress counts as connections but are not: the listener and the loop's trigger."""
 
 _UNACKNOWLEDGED_MS = 300_000
 
 
 class CannotListen(Exception):
-    """The address to listen on is not to be had; the message says what to do."""
+    """The address to listen on is unavailable; the message says what to do."""
 
 
 class Server:
     """Serves a WSGI app over HTTP/1.1.
 
-    Making one takes the address, so that callers queue there while the rest of the service starts; `start` begins to
-    answer them, `close` ends it.
+    The constructor takes the address, so that callers queue there while the rest of the service starts. `start` begins
+    to serve them, `close` ends it.
     """
 
     def __init__(self, settings: HttpSettings) -> None:
-        """Listen. Raises CannotListen."""
+        """Listen on the configured address. Raises CannotListen."""
         self._socket = _listen(settings.listen)
         self.address = _address(self._socket)
         self.settings = replace(settings, listen=self.address)
@@ -62,20 +62,20 @@ class Server:
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """Where this host itself reaches the server."""
+        """The host and port at which this host itself reaches the server."""
         host, port = self._socket.getsockname()[:2]
         return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port  # noqa: S104 - it is compared with
 
     def start(self, app: Callable[..., Any]) -> None:
-        """Answer requests through the app, in threads of the server's own."""
+        """Serve requests with the app, in threads of the server's own."""
         self._listener = _Listener(app, self._socket, self.settings)
         self._thread = threading.Thread(target=self._serve, args=(self._listener,), name="http", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Take no more connections, end the streams, let running requests finish, and wait for all of that.
+        """Accept no more connections, end the streams, let running requests finish, and wait for that.
 
-        Idempotent; to be called from one thread.
+        Running requests get ``stop_timeout`` seconds. Idempotent; call it from one thread only.
         """
         self.streams.close()
         if self._listener is None or self._thread is None:
@@ -99,7 +99,7 @@ class Server:
 
 
 class _Listener(TcpWSGIServer):
-    """Waitress's server for one socket that is already bound."""
+    """Waitress's server on a socket that is already bound."""
 
     channel_class = Channel
 
@@ -112,7 +112,7 @@ class _Listener(TcpWSGIServer):
             app,
             map=self.map,
             _sock=sock,
-            dispatcher=self.workers,  # type: ignore[arg-type] # waitress calls add_task alone
+            dispatcher=self.workers,  # type: ignore[arg-type] # waitress only calls add_task
             adj=_adjustments(settings),
             sockinfo=(sock.family, sock.type, sock.proto, sock.getsockname()),
             bind_socket=False,
@@ -130,13 +130,13 @@ class _Listener(TcpWSGIServer):
         return f"{status.value} {status.phrase}", headers, self._errors.envelope(error, request_id)
 
     def set_socket_options(self, conn: socket.socket) -> None:
-        """Send at once, and notice peers that are gone without a word."""
+        """Send small packets at once, and detect peers that vanished."""
         super().set_socket_options(conn)
         conn.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
 
     def maintenance(self, now: float) -> None:
-        """Close connections that are idle for long, those whose request does not come to its end, and a crowd."""
+        """Close connections that idle too long or send too slowly; make room if there are too many."""
         super().maintenance(now)  # type: ignore[arg-type] # the stubs say int
         cutoff = time.monotonic() - self._settings.receive_timeout
         for channel in self.channels():
@@ -146,9 +146,9 @@ class _Listener(TcpWSGIServer):
         self._make_room()
 
     def _make_room(self) -> None:
-        """Where hardly another connection could be taken, close a quarter: those that keep the server waiting longest.
+        """If hardly any connection is free, close the quarter that keep the server waiting longest.
 
-        Else whoever opens as many as are allowed, and asks for nothing, shuts everybody out.
+        Otherwise a client could open all that are allowed, send nothing, and shut everyone else out.
         """
         most, there = self._settings.max_connections, self.channels()
         if len(there) >= most - most // 16:
@@ -165,22 +165,22 @@ class _Listener(TcpWSGIServer):
         wasyncore.dispatcher.close(self)
 
     def close_idle(self) -> bool:
-        """Close the connections that wait for nothing; return whether others remain. Runs in the server's loop."""
+        """Close idle connections; return whether others remain. Runs in the server's loop."""
         for channel in self.channels():
             if channel.idle():
                 channel.close()
         return bool(self.active_channels)
 
     def hang_up(self) -> None:
-        """Close what is still open and end the worker threads. Runs in the server's loop, as its last act."""
+        """Close the remaining connections and end the worker threads. The last call in the server's loop."""
         for channel in self.channels():
             HTTPChannel.handle_close(channel)
         self.workers.close(timeout=1.0)
 
     def close_trigger(self) -> None:
-        """Close what wakes the loop, once the loop is over and nobody may pull it any more. Idempotent.
+        """Close the loop's trigger, once the loop is over and no worker can pull it any more. Idempotent.
 
-        A worker that did not end in time keeps it: its number must not be reused.
+        If a worker did not end in time, the trigger stays open: its file descriptor must not be reused.
         """
         if not self.workers.alive:
             cast("trigger", self.trigger).close()
@@ -189,9 +189,9 @@ class _Listener(TcpWSGIServer):
 def _adjustments(settings: HttpSettings) -> Adjustments:
     """Return waitress's settings.
 
-    Reading one request ahead is what lets the server see that a client hung up (see Channel). What a stream has
-    buffered for a slow client stays in memory, so it is kept small. What proxies say of a request is left for
-    `Addresses` to judge, and tells `is_local` that there is a proxy.
+    With one request of read-ahead the server can see that a client hung up (see Channel). The buffer of a stream to a
+    slow client stays in memory, so it is small. Headers from proxies are kept: `Addresses` judges them, and by them
+    `is_local` recognizes a proxy.
     """
     return Adjustments(
         ident="ci-daemon",
@@ -211,7 +211,7 @@ def _adjustments(settings: HttpSettings) -> Adjustments:
 
 
 def may_listen(listen: str) -> None:
-    """Raise CannotListen where ``HOST:PORT`` is not to be had."""
+    """Raise CannotListen if ``HOST:PORT`` is unavailable."""
     _listen(listen).close()
 
 

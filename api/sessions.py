@@ -1,4 +1,4 @@
-"""The end of a session."""
+"""Logout, which revokes the caller's token."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Logout:
 
     @operation("logout", Answer(204, "The token is good for nothing any more."))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Revoke the token that is presented, a session's or an API key.
+        """Revoke the token of this request, a session token or an API key.
 
-        Doing so again with the same token is answered alike.
+        A repeated request with the same token gets the same response.
         """
         self._limits.of_address(req, resp)
         self._access.revoke(req)

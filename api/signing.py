@@ -1,4 +1,4 @@
-"""Texts that this service hands out and recognizes again, without storing them: cursors and log tokens."""
+"""Signed texts that the service recognizes without storing them: cursors and log tokens."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _MAC_BYTES = 16
 
 
 class Signer:
-    """Turns bytes into opaque URL-safe text and back, accepting only what it made itself.
+    """Turns bytes into opaque URL-safe text and back, accepting only text that it made itself.
 
-    Every ``purpose`` has a key of its own, so a text that was made for one is nothing to another. The bytes are signed,
-    not hidden.
+    Every ``purpose`` has a key of its own, so a text for one is invalid for another. The bytes are signed, not
+    encrypted.
     """
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
     def sign(self, purpose: str, payload: bytes) -> str:
-        """Return the text that stands for the payload."""
+        """Return the signed text of the payload."""
         return base64.urlsafe_b64encode(payload + self._mac(purpose, payload)).rstrip(b"=").decode()
 
     def open(self, purpose: str, text: str) -> bytes | None:
@@ -34,7 +34,7 @@ class Signer:
             )
         except ValueError:
             return None
-        # The text is compared, not its bytes: bits that its last character has to spare would be anybody's to change.
+        # The text is compared, not its bytes: otherwise the unused bits of its last character could be changed.
         payload = signed[:-_MAC_BYTES]
         return payload if hmac.compare_digest(text, self.sign(purpose, payload)) else None
 

@@ -1,4 +1,4 @@
-"""A part of something that is read by offsets, as a file that the server sends from without a thread."""
+"""A part of a source as a file, which the server sends without holding a thread."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["Source", "Span"]
 
 
 class Source(Protocol):
-    """Bytes that are read from any offset on."""
+    """Bytes that can be read from any offset."""
 
     def read(self, start: int, length: int) -> bytes:
-        """Return up to ``length`` bytes from offset ``start`` on; fewer at the end."""
+        """Return up to ``length`` bytes from offset ``start``; fewer at the end."""
         ...
 
 
 class Span(io.RawIOBase):
-    """Bytes ``start`` to ``end``, exclusive, of a source as a file. Never the whole of it in memory."""
+    """Bytes ``start`` to ``end`` (exclusive) of a source as a file. Never holds them all in memory."""
 
     def __init__(self, source: Source, start: int, end: int) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Span(io.RawIOBase):
         self._at = 0
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
@@ -40,7 +40,10 @@ class Span(io.RawIOBase):
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes, exactly as many as asked for or as there are. Raises OSError where they are gone."""
+        """Return the next ``size`` bytes, or all that are left if they are fewer or ``size`` is negative.
+
+        Raises OSError if the source has become shorter.
+        """
         left = self._size - self._at
         size = left if size < 0 else min(size, left)
         data = self._source.read(self._start + self._at, size)

@@ -1,4 +1,4 @@
-"""The answers that may hold a thread at once: log streams, log requests that wait, and requests for renders."""
+"""Stream slots for responses that hold a thread: log streams, log waits and waits for renders."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["Place", "Reader", "StreamBody", "Streams"]
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """The account that reads a log, or the address where there is none.
+    """The account that reads a log, or the address if there is no account.
 
-    ``public`` is for everybody but members: they read because the pipeline is public.
+    ``public`` is true for everyone but members: they may read because the pipeline is public.
     """
 
     key: str
@@ -25,15 +25,15 @@ class Reader:
 
 
 class Streams:
-    """Places for answers that take long, and the flag that the server is about to close. Safe in any thread.
+    """Slots for long responses, and the flag that the server is about to close. Safe in any thread.
 
-    There are fewer places than threads, so that short requests are always served. A quarter of the places is kept from
-    readers of logs, so that builds can always be rendered. Of the readers' places nobody holds more than a share, and
-    readers of public pipelines together at most half, so that members always find room.
+    There are fewer slots than threads, so that short requests are always served. A quarter of the slots is reserved for
+    renders; readers of logs share the others. One reader holds at most its share of those, and readers of public
+    pipelines together hold at most half, so that members always find a slot.
     """
 
     def __init__(self, places: int, share: int | None = None) -> None:
-        """Offer ``places``; ``share`` is the most for one reader, by default all of the readers' places."""
+        """Offer ``places`` slots; ``share`` is the most for one reader, by default all that readers may use."""
         self._places = places
         self._for_readers = places - places // 4
         self._for_public = max(1, self._for_readers // 2)
@@ -45,15 +45,15 @@ class Streams:
 
     @property
     def closing(self) -> bool:
-        """Whether every stream should end now."""
+        """True if every stream should end now."""
         return self._closing.is_set()
 
     def close(self) -> None:
-        """Have every stream end, within moments, and no new one begin."""
+        """End every stream within moments, and begin no new one."""
         self._closing.set()
 
     def take(self) -> Place | None:
-        """Take a place to wait for a render; None where all are taken or the server is closing."""
+        """Take a slot to wait for a render; None if all are taken or the server is closing."""
         with self._lock:
             if not self._any_free():
                 return None
@@ -61,7 +61,7 @@ class Streams:
         return Place(self._free)
 
     def take_to_read(self, reader: Reader) -> Place | None:
-        """Take a place to read a log; None where the reader has its share, or as in `take`."""
+        """Take a slot to read a log; None if the reader may have no more, or as in `take`."""
         with self._lock:
             if not self._any_free() or not self._may_read(reader):
                 return None
@@ -93,20 +93,20 @@ class Streams:
 
 
 class Place:
-    """One place for an answer that takes long; to be freed once, whoever comes first."""
+    """One stream slot, to be freed once; of several calls the first counts."""
 
     def __init__(self, release: Callable[[], None]) -> None:
         self._release = release
         self._freed = threading.Lock()
 
     def free(self) -> None:
-        """Give the place back; doing so again does nothing."""
+        """Free the slot; a second call does nothing."""
         if self._freed.acquire(blocking=False):
             self._release()
 
 
 class StreamBody:
-    """The body of a streaming answer: frees its place when the server is done with it, even if it was never begun."""
+    """The body of a stream. Frees its slot when the server is done with it, even if it never began."""
 
     def __init__(self, blocks: Generator[bytes], place: Place) -> None:
         self._blocks = blocks

@@ -1,4 +1,4 @@
-"""What an organization's VMs used, and what that cost: as a sum, day by day, build by build."""
+"""An organization's use of VMs and its cost: in sum, by day and by build."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _Date = Annotated[str, WithJsonSchema({"type": "string", "format": "date", "exam
 
 
 class UsageResponse(BaseModel):
-    """What an organization's leases used in a window, and what that cost."""
+    """The usage of an organization's leases in a window, and its cost."""
 
     cpu_seconds: int
     memory_gb_seconds: int
@@ -59,7 +59,7 @@ class UsageResponse(BaseModel):
 
 
 class UsageSeriesBucketRecord(BaseModel):
-    """What the leases used that started on one day, in UTC."""
+    """The usage of the leases that started on one day, in UTC."""
 
     date: _Date
     cpu_seconds: int
@@ -74,7 +74,10 @@ class UsageSeriesBucketRecord(BaseModel):
 
 
 class UsageBreakdownJobRecord(BaseModel):
-    """One lease of a job, and its debit, negative. While it runs, duration and end are null and the amount is 0."""
+    """One lease of a job and its debit, as a negative amount.
+
+    While the lease runs, its duration and end are null and the amount is 0.
+    """
 
     job_id: Uuid
     job_name: Annotated[str, Field(examples=["Tests"])]
@@ -107,7 +110,10 @@ class UsageBreakdownJobRecord(BaseModel):
 
 
 class UsageBreakdownBuildRecord(BaseModel):
-    """The leases of one build, oldest first, and the sum of their debits, negative. A deleted pipeline has no slug."""
+    """The leases of one build, oldest first, and the sum of their debits, as a negative amount.
+
+    The slug of a deleted pipeline is null.
+    """
 
     build_id: Uuid
     build_external_id: Uuid
@@ -146,13 +152,16 @@ class UsageSeriesResponse(BaseModel):
 
 
 class UsageBreakdownResponse(BaseModel):
-    """The builds of a window, the one that started last first."""
+    """The builds of a window; the one whose first lease started last comes first."""
 
     data: list[UsageBreakdownBuildRecord]
 
 
 class Usage:
-    """``/api/v0/billing/usage/{org}`` and what is below it. A lease is in the window in which it started."""
+    """``/api/v0/billing/usage/{org}`` and the paths below it.
+
+    A lease belongs to the window in which it started.
+    """
 
     def __init__(self, storage: Storage, access: Access) -> None:
         self._usage = storage.usage
@@ -168,7 +177,10 @@ class Usage:
         "getBillingUsageSeries", Answer(200, "The days.", UsageSeriesResponse), errors=_ERRORS, parameters=_WINDOW
     )
     def on_get_series(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
-        """Sum up the leases that started in a window by days of UTC, 366 at most, those without leases too."""
+        """Sum up the leases that started in a window, day by day in UTC.
+
+        A window has at most 366 days. Days without leases are included.
+        """
         organization = self._access.member(req, org).organization
         try:
             days = self._usage.series(organization.id, *_window(req))
@@ -183,10 +195,10 @@ class Usage:
         parameters=_WINDOW,
     )
     def on_get_breakdown(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
-        """List the leases that started in a window by their builds, newest builds first.
+        """List the leases that started in a window by build, newest builds first.
 
-        A window holds 10,000 leases at most. Leases of deleted pipelines are listed, and, with the amount 0, those that
-        the service lost.
+        A window has at most 10,000 leases. Leases of deleted pipelines are included, and so, with the amount 0, are
+        leases that the service lost.
         """
         organization = self._access.member(req, org).organization
         try:
@@ -197,7 +209,7 @@ class Usage:
 
 
 def _window(req: falcon.Request) -> tuple[datetime, datetime]:
-    """Read the usage window. Raises ApiError ``billing_usage_window_invalid``."""
+    """Parse the usage window. Raises ApiError ``billing_usage_window_invalid``."""
     start, end = _moment(req, "from"), _moment(req, "to")
     if end <= start:
         raise _invalid("to: expected a time later than from")
@@ -205,7 +217,7 @@ def _window(req: falcon.Request) -> tuple[datetime, datetime]:
 
 
 def _moment(req: falcon.Request, name: str) -> datetime:
-    """Read one end of the window. A ``+`` that was not escaped arrives as a space and is understood all the same."""
+    """Parse one end of the window. A ``+`` that was not escaped arrives as a space and is accepted too."""
     text = req.get_param(name) or ""
     try:
         moment = datetime.fromisoformat(text[:11] + text[11:].replace(" ", "+"))

@@ -26,7 +26,7 @@ __all__ = ["CurrentUser", "CurrentUserResponse", "UserUpdateRequest"]
 
 
 class CurrentUserResponse(BaseModel):
-    """The current-user record."""
+    """The caller's user record."""
 
     uuid: Uuid
     email: str
@@ -61,7 +61,7 @@ class CurrentUser:
 
     @operation("updateCurrentUser", Answer(200, "The caller.", CurrentUserResponse), body=UserUpdateRequest)
     def on_patch(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Give the caller another name."""
+        """Change the caller's name."""
         caller = self._access.caller(req)
         body = read_body(req, UserUpdateRequest)
         answer(resp, CurrentUserResponse.of(self._storage.users.rename(caller.user.id, body.name)))
@@ -74,8 +74,8 @@ class CurrentUser:
     def on_delete(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Close the caller's account.
 
-        Organizations that nobody else belongs to close with it and their builds are canceled. It is refused while
-        others belong to an organization that the caller alone owns.
+        Organizations without other members are closed too, and their builds are canceled. It is refused while the
+        caller is the only owner of an organization that has other members.
         """
         self._limits.of_address(req, resp)
         caller = self._access.caller(req)
@@ -85,6 +85,6 @@ class CurrentUser:
         except SoleOwner as error:
             raise ApiError("sole_owner", str(error)) from None
         for build_id in canceled:
-            with suppress(EngineBusy):  # the storage has it noted: it happens all the same
+            with suppress(EngineBusy):  # the storage has recorded the cancel, so it is still carried out
                 self._engine.cancel(build_id)
         resp.status = 204

@@ -1,4 +1,4 @@
-"""The threads that answer requests."""
+"""Worker threads, which serve requests."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _log = logging.getLogger(__name__)
 
 
 class Task(Protocol):
-    """What a worker does; a connection with a request on it."""
+    """Work for a worker thread: a connection with a request on it."""
 
     def service(self) -> None:
-        """Do it, in a worker's thread."""
+        """Do the work. Runs in a worker thread."""
         ...
 
     def cancel(self) -> None:
-        """Be told that nobody will."""
+        """Called when the task is dropped."""
         ...
 
 
 class Workers:
-    """Up to so many threads, made when they are needed.
+    """Up to ``limit`` threads, started when they are needed.
 
-    The worker that rested last works next: its caches, and its thread's database connection, are still warm. Waitress
-    takes them in turn, which costs a third more for each request.
+    The worker that became idle last gets the next task, because its caches and its thread's database connection are
+    still warm. Waitress uses its workers in turn, which costs a third more per request.
     """
 
     def __init__(self, limit: int) -> None:
@@ -44,11 +44,11 @@ class Workers:
 
     @property
     def alive(self) -> int:
-        """How many threads there are."""
+        """The number of running threads."""
         return self._alive
 
     def add_task(self, task: Task) -> None:
-        """Have a task done as soon as a worker is free."""
+        """Run a task as soon as a worker is free."""
         with self._lock:
             if self._resting:
                 self._resting.pop().put(task)
@@ -59,7 +59,7 @@ class Workers:
                 self._waiting.append(task)
 
     def close(self, timeout: float) -> None:
-        """End the threads, waiting for those at work up to ``timeout`` seconds, and cancel what nobody began."""
+        """End the threads, waiting up to ``timeout`` seconds for busy ones; cancel tasks that did not start."""
         deadline = time.monotonic() + timeout
         with self._lock:
             self._closed = True
@@ -78,7 +78,7 @@ class Workers:
         while task is not None:
             try:
                 task.service()
-            except Exception:  # noqa: BLE001 - the rim of a request; the next one is another's
+            except Exception:  # noqa: BLE001 - the boundary of a request; the worker serves the next one
                 _log.exception("a request's worker failed")
             task = self._next(inbox)
         with self._lock:

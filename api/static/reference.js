@@ -3,12 +3,12 @@
 const OPENAPI = new URL("../../api/v0/openapi.json", document.currentScript.src).href;
 const KEPT_AS = "ci-daemon.authorized";
 
-// A token survives a reload and ends with its tab: what outlives the tab would be there for every later reader.
+// A token survives a reload but not its tab: otherwise every later user of the browser could use it.
 const storage = (() => {
   try {
     return window.sessionStorage;
   } catch {
-    return undefined; // the browser keeps nothing for this site
+    return undefined; // the browser blocks storage for this site
   }
 })();
 
@@ -29,7 +29,7 @@ function restoreAuthorization({ authActions }) {
   if (kept) authActions.restoreAuthorization({ authorized: JSON.parse(kept) });
 }
 
-// An operation is shown where all words are in its method, path, name, summary, description or tag.
+// An operation is shown if its method, path, name, summary, description and tag together contain all words.
 function saysAll(words, tag, entry) {
   const operation = entry.get("operation");
   const said = ["operationId", "summary", "description"].map((name) => operation.get(name));
