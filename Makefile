@@ -62,6 +62,7 @@ test-system: setup
 lint: $(VENV)/.complete
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/python .ci/prose
 
 types: $(VENV)/.complete
 	$(BIN)/mypy
