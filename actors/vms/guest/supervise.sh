@@ -36,22 +36,19 @@ set +C
 rm -f "$dir/ending"
 
 # The time-out is enforced here, where it outlives every connection and the daemon. It counts from the command's start.
-# The inner process becomes a child of init, because this shell becomes `sleep` in the end, which reaps no child.
 (
-    (
-        exec 5<&- 8>&- 9<&-
-        left=$allowed
-        while [ "$left" -gt 0 ]; do
-            ended_within "$left" && exit
-            sleep 0.1
-            uptime=$(sed -n 's/^started //p' "/proc/self/fd/4")
-            [ -n "$uptime" ] && left=$(($(hundredths "$uptime") + allowed - $(now)))
-        done
-        read -r _ namespace <"/proc/self/fd/4"
-        is_first && echo timed-out >&4 && signal TERM
-        kill_after_grace
-    ) &
-)
+    exec 5<&- 8>&- 9<&-
+    left=$allowed
+    while [ "$left" -gt 0 ]; do
+        ended_within "$left" && exit
+        sleep 0.1
+        uptime=$(sed -n 's/^started //p' "/proc/self/fd/4")
+        [ -n "$uptime" ] && left=$(($(hundredths "$uptime") + allowed - $(now)))
+    done
+    read -r _ namespace <"/proc/self/fd/4"
+    is_first && echo timed-out >&4 && signal TERM
+    kill_after_grace
+) &
 
 # The command has its own PID namespace: when its init ends, the kernel kills all processes that the command left.
 (
@@ -71,8 +68,9 @@ rm -f "$dir/ending"
 
 while read -r word _; do
     if [ "$word" = started ]; then
-        exec 9<&-
-        exec sleep 2147483 5<&- 8>&-
+        exec 5<&- 8>&- 9<&-
+        wait
+        exec sleep 2147483
     fi
 done <"/proc/self/fd/4"
 rm -f "$dir/command"

@@ -448,7 +448,7 @@ class TestTimeOut:
     def test_a_command_that_ends_in_time_is_not_noted(self, connection: Connection):
         start(connection, CommandSpec("sleep 0.2; exit 3", seconds=30))
         assert ended(connection) == Exited(3, 0, truncated=False, timed_out=False)
-        connection.run("while pgrep -x timeout; do sleep 0.01; done", timeout=PATIENCE)
+        connection.run("while pgrep -x 'flock|timeout'; do sleep 0.01; done", timeout=PATIENCE)
 
     def test_two_who_end_a_command_send_one_term(self, connection: Connection):
         count = "trap 'echo TERM' TERM; echo up; while :; do sleep 0.05; done"
