@@ -112,9 +112,9 @@ def test_a_long_cycle_is_told_in_short():
 
 def seconds_for(document: object) -> tuple[float, Plan]:
     text = json.dumps(document)
-    began = time.perf_counter()
+    began = time.thread_time()
     result = plan(parse(text, Limits()))
-    return time.perf_counter() - began, result
+    return time.thread_time() - began, result
 
 
 def test_a_thousand_jobs_with_ten_thousand_edges_are_planned_in_milliseconds():
