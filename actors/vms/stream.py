@@ -11,7 +11,7 @@ import paramiko
 from actors.vms.provider import VmError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from storage import Clock
 
@@ -88,9 +88,9 @@ class Stream:
         while True:
             ended = bool(channel.eof_received) or channel.closed
             if channel.recv_stderr_ready():
-                self.stderr = (self.stderr + channel.recv_stderr(_BLOCK))[-_STDERR_KEPT:]
+                self.stderr = (self.stderr + _received(channel.recv_stderr))[-_STDERR_KEPT:]
             elif channel.recv_ready():
-                yield channel.recv(_BLOCK)
+                yield _received(channel.recv)
             elif ended:
                 break
             elif not self._arrived.wait(self._deadline.remaining()):
@@ -135,6 +135,15 @@ class Stream:
                     self._channel.close()
                     return
             self._channel.shutdown_write()
+
+
+def _received(receive: Callable[[int], bytes]) -> bytes:
+    """Return what a channel has received. Raises ConnectionLost if the VM cannot be told that there is room again."""
+    try:
+        return receive(_BLOCK)
+    except DROPPED as error:
+        message = "the connection to the VM dropped in the middle of a command's output"
+        raise ConnectionLost(message) from error
 
 
 def _blocks(stdin: bytes | Iterable[bytes]) -> Iterator[bytes]:

@@ -136,6 +136,16 @@ def test_a_dropped_connection_says_so_and_another_can_be_made(vm: Vm):
         assert connection.run("true", timeout=PATIENCE).exit_code == 0
 
 
+def test_a_connection_that_breaks_among_much_output_is_lost(vm: Vm):
+    endpoint = vm.endpoint()
+    with Connection(endpoint, SystemClock()) as connection:
+        output = iter(connection.stream("head -c 500000000 /dev/zero", timeout=PATIENCE))
+        next(output)
+        endpoint.socket.shutdown(socket.SHUT_WR)
+        with pytest.raises(ConnectionLost):
+            sum(map(len, output))
+
+
 def test_a_vm_that_ends_ends_its_connections(vm: Vm):
     with vm.connect() as connection, connection.stream("echo up; sleep 60", timeout=None) as output:
         blocks = iter(output)
