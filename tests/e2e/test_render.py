@@ -62,6 +62,12 @@ def test_a_source_alone_is_rendered_and_runs(pipeline: Pipeline):
     assert render_log(build) == "rendering\n"
 
 
+def test_a_render_log_keeps_the_order_of_output_and_errors(pipeline: Pipeline):
+    assert "ValueError" in rejected(pipeline, pipeline_file("print('printed first')\nraise ValueError"))
+    log = render_log(first_build(pipeline))
+    assert log.index("printed first") < log.index("Traceback")
+
+
 def test_an_archive_that_was_rendered_before_is_not_rendered_again(pipeline: Pipeline):
     source = pipeline_file(HELLO + "\nimport time; print(time.time())")
     first, second = rendered(pipeline, source), rendered(pipeline, source)

@@ -30,7 +30,8 @@ def main() -> None:
         file.write(sys.stdin.buffer.read())
     result, theirs = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-I", "-c", wanted["loader"], archive, str(theirs)],
+        # Unbuffered, so that the log shows output before the error that followed it.
+        [sys.executable, "-I", "-u", "-c", wanted["loader"], archive, str(theirs)],
         cwd=wanted["folder"],
         env=wanted["env"],
         stdin=subprocess.DEVNULL,
