@@ -57,5 +57,8 @@ def _out_of_memory(environ: Mapping[str, str], status: Path) -> Check:
     capabilities = int(status.read_text(encoding="ascii").partition("CapEff:")[2].split()[0], 16)
     if STARTER in environ or capabilities & 1 << _SYS_RESOURCE:
         return good(name, "VMs are killed before the host's programs, and cannot change that")
-    detail = "VMs are killed first, but a job can change that: run the service by the units in systemd/ or as root"
+    detail = (
+        "VMs are killed first, but a job can change that: run the service by the units in systemd/, or as root with"
+        " CAP_SYS_RESOURCE"
+    )
     return Check(name, ok=False, detail=detail, needed=False, fixable=False)

@@ -266,6 +266,7 @@ def test_it_says_what_the_owner_or_the_host_leaves_open(monkeypatch: pytest.Monk
         "nested namespaces",
         "out of memory",
     ]
+    assert "as root with CAP_SYS_RESOURCE" in found["out of memory"].detail
 
 
 def test_bounds_that_one_job_could_take_whole_are_found_with_their_mend(tmp_path: Path):

@@ -151,7 +151,7 @@ def keep_capabilities(kept: tuple[int, ...]) -> None:
 def raise_oom_score(score: int) -> None:
     """Raise the OOM score of this process and its future children to at least ``score``.
 
-    If root sets it, they cannot lower it.
+    They cannot lower it if this process has CAP_SYS_RESOURCE.
     """
     with open("/proc/self/oom_score_adj", "r+b", buffering=0) as file:
         if int(file.read()) < score:
