@@ -21,6 +21,13 @@ def price(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host.storage.jobs._meter, "_billing", CENT_A_SECOND)
 
 
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave VMs less time than the service does."""
+    monkeypatch.setattr("actors.command_time._VM_FIRST", 0.5)
+    monkeypatch.setattr("actors.job._LAST_WORDS", 1.0)
+
+
 def ran(job: Job) -> float:
     """Return the recorded duration of a job, in seconds."""
     assert job.started_at is not None
@@ -70,7 +77,7 @@ class TestAway:
     def test_a_step_that_ended_while_no_daemon_was_there_is_recorded_as_it_was(self, host: Host):
         sleeper = Sleeper()
         build = begin(host, Graph().step("only", sleeper.command, timeout_seconds=1), sleeper)
-        away(host, sleeper, host.job(build), seconds=4)
+        away(host, sleeper, host.job(build), seconds=2.5)
         assert host.finish(build).state == "failed"
         job = host.job(build)
         assert (job.state, job.error_code, job.exit_code) == ("timed_out", "step_timeout", 143)
@@ -87,7 +94,7 @@ class TestAway:
         sleeper = Sleeper()
         graph = Graph(timeout_seconds=2).step("only", sleeper.command, timeout_seconds=600)
         build = begin(host, graph.step("next", "true", after=("only",)), sleeper)
-        away(host, sleeper, host.job(build), seconds=4)
+        away(host, sleeper, host.job(build), seconds=3)
         assert host.finish(build).state == "failed"
         job, waiting = host.job(build), host.job(build, "next")
         assert (job.state, job.error_code, job.exit_code) == ("timed_out", "pipeline_timeout", 143)
@@ -98,14 +105,14 @@ class TestAway:
         sleeper = Sleeper()
         graph = Graph(timeout_seconds=3).step("first", "sleep 1").step("only", sleeper.command, after=("first",))
         build = begin(host, graph, sleeper)
-        away(host, sleeper, host.job(build), seconds=3.5)
+        away(host, sleeper, host.job(build), seconds=2.8)
         assert host.finish(build).state == "failed"
         job = host.job(build)
         assert (job.state, job.error_code) == ("timed_out", "pipeline_timeout")
         assert ran(job) < 3
 
     @pytest.mark.parametrize(
-        ("graph", "options"), [(Graph(timeout_seconds=2), {}), (Graph(), {"timeout_seconds": 2})], ids=["build", "step"]
+        ("graph", "options"), [(Graph(timeout_seconds=3), {}), (Graph(), {"timeout_seconds": 3})], ids=["build", "step"]
     )
     def test_what_ended_in_time_passes_though_its_daemon_comes_late(
         self, host: Host, graph: Graph, options: dict[str, int]
@@ -117,14 +124,14 @@ class TestAway:
         away(host, sleeper, host.job(build), seconds=4)
         assert host.finish(build).state == "passed"
         assert host.job(build).exit_code == 0
-        assert ran(host.job(build)) < 2.5
+        assert ran(host.job(build)) < 3
 
     def test_a_vm_that_timed_out_while_no_daemon_was_there_is_held(self, host: Host):
         sleeper = Sleeper()
         build = host.build(one(f"trap 'exit 7' TERM; {sleeper.command} & wait", timeout_seconds=1), debug=True)
         sleeper.wait_for(runs=True)
         until(lambda: host.job(build).state is JobState.RUNNING or None, "the start")
-        away(host, sleeper, host.job(build), seconds=4)
+        away(host, sleeper, host.job(build), seconds=2.5)
         host.finish(build)
         job = host.job(build)
         assert (job.state, job.error_code, job.exit_code) == ("timed_out", "step_timeout", 7)
@@ -144,7 +151,7 @@ class TestThere:
 
     def test_each_attempt_has_the_steps_time_for_itself(self, host: Host):
         again = {"retry": {"limit": 1}}
-        build = host.build(one('sleep 1.5; test "$CI_ATTEMPT" = 2', timeout_seconds=2, runner_args=again))
+        build = host.build(one('sleep 2.2; test "$CI_ATTEMPT" = 2', timeout_seconds=4, runner_args=again))
         assert host.finish(build).state == "passed"
         assert host.job(build).attempt == 2
 
@@ -164,12 +171,6 @@ FORGED = "exit 0\nended 0.01"
 
 class TestAttacked:
     """A job is root in its VM, and may change the supervisor, programs and files there."""
-
-    @pytest.fixture(autouse=True)
-    def impatience(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Shorten the time that the daemon gives a VM."""
-        monkeypatch.setattr("actors.command_time._VM_FIRST", 0.5)
-        monkeypatch.setattr("actors.job._LAST_WORDS", 1.0)
 
     @pytest.mark.parametrize(
         "attack",
@@ -191,7 +192,7 @@ class TestAttacked:
     @pytest.mark.parametrize("daemon", ["there", "new"])
     def test_a_stopped_supervisor_costs_its_vm(self, host: Host, daemon: str):
         sleeper = Sleeper()
-        build = host.build(one(sleeper.command, timeout_seconds=2))
+        build = host.build(one(sleeper.command, timeout_seconds=1))
         sleeper.wait_for(runs=True)
         until(lambda: host.job(build).state is JobState.RUNNING or None, "the start")
         with connected(host, build) as connection:
