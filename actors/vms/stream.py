@@ -138,7 +138,10 @@ class Stream:
 
 
 def _received(receive: Callable[[int], bytes]) -> bytes:
-    """Return what a channel has received. Raises ConnectionLost if the VM cannot be told that there is room again."""
+    """Return what a channel has received.
+
+    Raises ConnectionLost if the message to the VM that there is room again cannot be sent.
+    """
     try:
         return receive(_BLOCK)
     except DROPPED as error:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from ci_daemon.command.identity import as_owner
 from storage import StorageError, append_to_audit
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from ci_daemon.command.session import Session
 
-__all__ = ["Act", "act_of", "write"]
+__all__ = ["Act", "act_of", "record", "write"]
 
 _PASSWORD = re.compile(r"(//)[^/@\s]*@")
 
@@ -32,6 +34,15 @@ class Act:
     subject: str
     note: str
     organization: str | None
+
+
+def record(context: click.Context, session: Session) -> None:
+    """Write the entry of a command as the owner of the state directory.
+
+    It is written after the command; a command that removes the program calls this itself before it does.
+    """
+    session.audited = True
+    as_owner(session.state_dir, partial(write, session.state_dir, act_of(context, session)))
 
 
 def act_of(context: click.Context, session: Session) -> Act:

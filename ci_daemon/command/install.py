@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ci_daemon.command import auditing
 from ci_daemon.command.person import email_address, shown_name
 from ci_daemon.command.session import DEFAULT_STATE_DIR, Failure, Session, pass_session
 from ci_daemon.command.style import CallersCommand
@@ -111,6 +112,7 @@ def uninstall(session: Session, *, data: bool, yes: bool) -> None:
         _confirm(f"This ends the service and every job that runs, and removes {', '.join(found) or 'nothing'}.")
         if data:
             _confirm(f"This also removes {kept}, for good: users, builds, logs, secrets.")
+    auditing.record(click.get_current_context(), session)
     with _alone(host):
         removal.remove_service(host)
         if data:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import click
 
 from ci_daemon.command.catalog import HEADINGS
-from ci_daemon.command.identity import as_owner, become_owner
+from ci_daemon.command.identity import become_owner
 from ci_daemon.command.session import Session
 
 __all__ = ["CallersCommand", "Command", "Group", "RootGroup"]
@@ -57,7 +56,7 @@ class CallersCommand(click.Command):
         if not self.reads and not session.audited:
             from ci_daemon.command import auditing  # noqa: PLC0415 - only a command that changes something pays for it
 
-            as_owner(session.state_dir, partial(auditing.write, session.state_dir, auditing.act_of(ctx, session)))
+            auditing.record(ctx, session)
         return result
 
 
