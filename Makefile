@@ -9,6 +9,9 @@ STATE := $(RUN)/state
 CI_DAEMON := $(BIN)/ci-daemon --state-dir $(STATE)
 TEST_PROGRAMS := $(RUN)/test-programs
 
+# Without bytecode every program that a test starts would compile the product anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Images are large and the same in every checkout; set this to share them.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
@@ -34,12 +37,13 @@ $(VENV)/.complete: setup.cfg pyproject.toml .ci/venv
 	@flock .ci/venv .ci/venv $(VENV)
 	@pwd -P >$@
 
-# Coverage includes every Python process below pytest, daemons too: its start-up hook reads COVERAGE_PROCESS_START, and
-# each process writes a file of its own next to COVERAGE_FILE for `combine`.
+# Coverage includes the Python processes below pytest: its start-up hook reads COVERAGE_PROCESS_START, and each process
+# writes a file of its own next to COVERAGE_FILE for `combine`. Test files start in the order of their names, so that
+# the long ones are not last.
 test: export COVERAGE_FILE := $(CURDIR)/$(RUN)/coverage/data
 test: setup lint types $(TEST_PROGRAMS)/.complete
 	@rm -rf $(RUN)/coverage && mkdir -p $(RUN)/coverage
-	COVERAGE_PROCESS_START=$(CURDIR)/setup.cfg $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	COVERAGE_PROCESS_START=$(CURDIR)/setup.cfg $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --include='ci_daemon/*'
 	@$(BIN)/coverage report --include='storage/*,api/*,actors/*' --fail-under=90
@@ -82,7 +86,7 @@ clean:
 define REMOVE
 import sys
 from pathlib import Path
-from actors.vms.sandbox.userns import IdMap, run_mapped
+from actors.vms.sandbox import IdMap, run_mapped
 run_mapped(["rm", "-rf", *sys.argv[1:]], idmap=IdMap.of_caller().with_caller(), cwd=Path.cwd())
 endef
 export REMOVE

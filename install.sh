@@ -11,7 +11,7 @@ fail() {
     exit 1
 }
 
-[ "$(id -u)" = 0 ] || fail "this takes root: run \`sudo $0\`"
+[ "$(id -u)" = 0 ] || fail "this needs root: run \`sudo $0\`"
 
 new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 for python in /usr/bin/python3 /usr/bin/python3.14 /usr/bin/python3.13 /usr/bin/python3.12 /usr/bin/python3.11 ''; do

@@ -1,4 +1,7 @@
-"""The messages between actors. Calls go down; events go up, and no actor waits for them."""
+"""The messages between actors. Calls go down; events go up, and no actor waits for them.
+
+Each actor's `handle` takes the union of its messages, here or beside the actor.
+"""
 
 from __future__ import annotations
 
@@ -7,78 +10,49 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
 
-    from actors.states import Progress
+    from actors.builds.states import Progress
     from storage import Lease
 
 __all__ = [
+    "BuildCreated",
+    "BuildMessage",
     "BuildTimedOut",
     "CacheHit",
     "CancelBuild",
     "ChildStopped",
-    "Demand",
     "Drain",
     "Expire",
     "ForBuild",
     "Granted",
     "Idle",
     "ImageFailed",
+    "ImagePullerMessage",
     "ImagesAwaited",
     "JobChanged",
-    "Look",
+    "LeasePoolMessage",
     "MakeRoom",
-    "MeasureDisk",
-    "Overdue",
-    "Planted",
+    "PollStorage",
     "QueueTimedOut",
     "Reap",
-    "Recount",
     "Refill",
     "Released",
-    "StepTimedOut",
-    "Stirred",
-    "Subscribe",
-    "TaskDone",
-    "TaskFailed",
-    "Undertake",
-    "Unsubscribe",
+    "RenderPoolMessage",
+    "Reschedule",
+    "ResyncLeases",
+    "RootMessage",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class TaskDone:
-    """Worker thread to its actor: the task is done."""
-
-    task: str
-    result: object
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFailed:
-    """Worker thread to its actor: the task raised an error."""
-
-    task: str
-    error: Exception
-
-
-@dataclass(frozen=True, slots=True)
-class Undertake:
-    """Timer to an actor: run this task, for which the host had no thread before."""
-
-    task: str
-    function: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
 class ChildStopped:
     """Child to parent: the child has ended, for whatever reason.
 
-    ``held_up`` means that it could not begin, for a reason that passes by itself.
+    ``transient`` means that it could not begin, because of a transient error.
     """
 
     urn: str
-    held_up: bool = False
+    transient: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +73,6 @@ class QueueTimedOut:
 
 
 @dataclass(frozen=True, slots=True)
-class ImagesAwaited:
-    """Pool to image puller: more jobs wait for images than before."""
-
-
-@dataclass(frozen=True, slots=True)
 class ImageFailed:
     """Image puller to root to build supervisor: this job's image cannot be pulled; ``why`` is a sentence."""
 
@@ -121,15 +90,8 @@ class CacheHit:
 
 
 @dataclass(frozen=True, slots=True)
-class Planted:
-    """Engine to root: this build and its jobs are in the storage."""
-
-    build_id: int
-
-
-@dataclass(frozen=True, slots=True)
 class CancelBuild:
-    """Root to build supervisor: cancel the build.
+    """Root to build supervisor or render pool: cancel the build.
 
     ``recorded`` is set once the cancel of every waiting job is in the storage.
     """
@@ -145,25 +107,6 @@ class BuildTimedOut:
     build_id: int
 
 
-ForBuild = Granted | QueueTimedOut | ImageFailed | CacheHit | CancelBuild | BuildTimedOut
-"""The messages that root passes on to the supervisor of their build."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepTimedOut:
-    """Timer to job actor: the command's time is up, and its VM has had time to end it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Overdue:
-    """Timer to job actor: a command that is being killed should be dead by now."""
-
-
-@dataclass(frozen=True, slots=True)
-class MeasureDisk:
-    """Timer to job actor: measure the VM's disk."""
-
-
 @dataclass(frozen=True, slots=True)
 class JobChanged:
     """Job actor to build supervisor: the job's new state is in the storage."""
@@ -172,9 +115,26 @@ class JobChanged:
     progress: Progress
 
 
+ForBuild = Granted | QueueTimedOut | ImageFailed | CacheHit | CancelBuild | BuildTimedOut
+"""The messages that root passes on to the supervisor of their build."""
+
+BuildMessage = ForBuild | JobChanged | ChildStopped
+"""The messages of a build supervisor."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildCreated:
+    """Engine to root: this build and its jobs are in the storage."""
+
+    build_id: int
+
+
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Build supervisor to root: nothing runs here, after the ``received``-th message from root."""
+    """Build supervisor to root: no job actor is left.
+
+    ``received`` counts the messages from root so far, so root can tell whether one is still on its way.
+    """
 
     build_id: int
     urn: str
@@ -183,40 +143,23 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class Reschedule:
     """To a pool: look at the queue again, there may be more scheduled jobs, or builds to be rendered."""
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
-    """To the pool: this lease's VM is gone."""
-
-    lease_id: int
+class PollStorage:
+    """Timer to root, and root to its actors: read the storage for requests of other processes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recount:
-    """To the pool: resync the held leases with the storage, because messages may have been lost."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refill:
-    """Timer to the pool: try again to make the warm VMs that could not be made."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drain:
-    """To the pools: grant no more VMs."""
+class Reap:
+    """Timer to root: run the reaper."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expire:
     """Timer to root: apply the retention rules, and verify the ledger."""
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Timer to root, and root to its actors: poll the storage for requests of other processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,29 +169,43 @@ class MakeRoom:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reap:
-    """Timer to root: run the reaper."""
+RootMessage = ForBuild | BuildCreated | Idle | Reschedule | PollStorage | Reap | Expire | MakeRoom | ChildStopped
+"""The messages of the root supervisor."""
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribe:
-    """To the hub: set ``changed`` whenever the job's log or state changes."""
+class Released:
+    """To the lease pool: this lease's VM is gone."""
 
-    job_uuid: str
-    changed: threading.Event
-
-
-@dataclass(frozen=True, slots=True)
-class Unsubscribe:
-    """To the hub: this reader is gone."""
-
-    job_uuid: str
-    changed: threading.Event
+    lease_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class Stirred:
-    """To the hub: the job's log grew or its state changed."""
+class ResyncLeases:
+    """To the lease pool: compare the held leases with the storage, because messages may have been lost."""
 
-    job_uuid: str
+
+@dataclass(frozen=True, slots=True)
+class Refill:
+    """Timer to the lease pool: try again to make the warm VMs that could not be made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """To the pools: grant no more VMs."""
+
+
+LeasePoolMessage = Reschedule | PollStorage | Released | ResyncLeases | Refill | Drain
+"""The messages of the lease pool."""
+
+RenderPoolMessage = Reschedule | PollStorage | CancelBuild | Drain
+"""The messages of the render pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImagesAwaited:
+    """Lease pool to image puller: more jobs wait for images than before."""
+
+
+ImagePullerMessage = ImagesAwaited | PollStorage
+"""The messages of the image puller."""

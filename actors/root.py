@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, assert_never
 
-from actors.bookkeeping import verify_ledger
-from actors.build import BuildSupervisor
-from actors.giving_up import give_up_build
-from actors.hub import LogHub
-from actors.images import ImagePuller
+from actors.builds.build_supervisors import BuildSupervisors
+from actors.builds.internal_error import fail_build
+from actors.builds.supervisor import BuildSupervisor
+from actors.cleanup.ledger_check import verify_ledger
 from actors.messages import (
+    BuildCreated,
     CancelBuild,
     ChildStopped,
-    Demand,
     Expire,
     ForBuild,
-    Granted,
     Idle,
-    Look,
     MakeRoom,
-    Planted,
+    PollStorage,
     Reap,
-    Recount,
-    TaskDone,
-    TaskFailed,
+    Reschedule,
+    ResyncLeases,
+    RootMessage,
 )
-from actors.pool import LeasePool
-from actors.reaper import expire, let_go, make_room, reap, sweep
 from actors.render.pool import RenderPool
-from actors.rounds import Rounds
-from actors.runtime import Address, Runtime, post
+from actors.scheduling.image_puller import ImagePuller
+from actors.scheduling.pool import LeasePool
 from actors.supervision import Supervised
 from storage import BuildState
 
@@ -41,74 +37,78 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
+    from actors.composition import Composition
+
 __all__ = ["RootSupervisor"]
 
 _REAP_INTERVAL = 60.0
 _EXPIRE_INTERVAL = 3600.0
-_LOOK_INTERVAL = 1.0
-_SUPERVISOR_RESTARTS = 3
+_POLL_INTERVAL = 1.0
 _RESTARTS = 5
 _RESTART_WINDOW = 60.0
 
 
-@dataclass(slots=True)
-class _Child:
-    """A running build supervisor, and how many messages root has sent it."""
+class _Chore(StrEnum):
+    """Housekeeping on a worker thread."""
 
-    address: Address
-    sent: int = 0
+    REAP = "reap"
+    EXPIRE = "expire"
+    VERIFY_LEDGER = "verify the ledger"
+    MAKE_ROOM = "make room"
+    RELEASE_VMS = "release VMs"
+    SWEEP = "sweep"
+    FAIL_BUILD = "fail a build"
 
 
-class RootSupervisor(Supervised):
-    """Owns the addresses of all long-lived actors, and starts build supervisors when they are needed.
+@dataclass(frozen=True, slots=True)
+class _ChoreDone:
+    """Worker: this chore has ended."""
 
-    A build whose jobs all wait needs none: it is rows in the storage until a lease or a cancel comes. A supervisor with
-    nothing running says so and is stopped, unless a message to it is still on its way. At most 16 supervisors run only
-    for housekeeping (`Rounds`).
-    """
+    chore: _Chore
 
-    def __init__(self, runtime: Runtime) -> None:
-        super().__init__(runtime.timer, None)
-        self._runtime = runtime
-        self._builds: dict[int, _Child] = {}
-        self._rounds = Rounds()
-        self._leaving: dict[str, Address] = {}
-        self._deaths: Counter[int] = Counter()
+
+class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
+    """Owns the long-lived actors and the supervisors of builds, and starts the housekeeping."""
+
+    def __init__(self, composition: Composition) -> None:
+        super().__init__(composition.timer, None, composition.timings.retry)
+        self._composition = composition
+        self._storage = composition.storage
+        self._addresses = composition.addresses
+        self._reaper = composition.reaper
+        self._supervisors = BuildSupervisors(composition.build_supervisor)
         self._restarts: deque[float] = deque(maxlen=_RESTARTS)
-        self._chores: set[str] = set()
+        self._chores: set[_Chore] = set()
 
     def begin(self) -> None:
         """Start the long-lived actors, and a supervisor for every build that was under way.
 
-        Builds without a VM take turns, because there may be any number of them.
+        Those of builds without a VM are throttled, because there may be any number of them.
         """
-        crew, jobs = self._runtime.crew, self._runtime.storage.jobs
-        crew.root = self.actor_ref
-        crew.hub = LogHub.start(self._runtime.timer, crew)
-        rendering = {render.build_id for render in self._runtime.storage.renders.unfinished()}
-        for build_id in jobs.builds_with_vms():
-            self._supervise(build_id)
-        for build in self._runtime.storage.builds.unfinished():
+        self._addresses.root.hand_over(self.address)
+        rendering = {render.build_id for render in self._storage.renders.unfinished()}
+        for build_id in self._storage.jobs.builds_with_vms():
+            self._supervisors.start(build_id)
+        for build in self._storage.builds.unfinished():
             if build.id in rendering:
                 continue
-            if build.state is not BuildState.SCHEDULED or build.given_up:
-                self._visit(build.id)
-        for build_id in self._runtime.storage.cache.begun():
-            self._visit(build_id)
-        crew.images = ImagePuller.start(self._runtime)
+            if build.state is not BuildState.SCHEDULED or build.stopping:
+                self._supervisors.start_later(build.id)
+        for build_id in self._storage.cache.begun():
+            self._supervisors.start_later(build_id)
+        self._addresses.images.hand_over(self._composition.image_puller())
         self._start_pool()
-        crew.renders = RenderPool.start(self._runtime)
-        post(self.actor_ref, Reap())
-        post(self.actor_ref, Expire())
-        post(self.actor_ref, Look())
+        self._addresses.renders.hand_over(self._composition.render_pool())
+        self.address.post(Reap())
+        self.address.post(Expire())
+        self.address.post(PollStorage())
 
     def teardown(self) -> None:
         """Stop the others, last started first. VMs and their commands run on."""
-        crew = self._runtime.crew
-        supervisors = (*(child.address for child in self._builds.values()), *self._leaving.values())
-        for address in (crew.renders, crew.pool, crew.images, *supervisors, crew.hub):
-            if address is not None and address.is_alive():
-                address.stop(block=True)
+        self._addresses.renders.stop()
+        self._addresses.pool.stop()
+        self._addresses.images.stop()
+        self._supervisors.stop()
 
     def on_failure(
         self,
@@ -117,189 +117,152 @@ class RootSupervisor(Supervised):
         traceback: TracebackType | None,
     ) -> None:
         """Make the process end, because nothing starts another root."""
-        self._runtime.give_up.set()
+        self._composition.broken.set()
         super().on_failure(exception_type, exception_value, traceback)
 
-    def handle(self, message: object) -> None:
+    def handle(self, message: RootMessage | _ChoreDone) -> None:
         """Pass messages on to their build; supervise the children."""
-        if isinstance(message, CancelBuild) and self._runtime.storage.renders.pending(message.build_id):
-            post(self._runtime.crew.renders, message)
-            return
         if isinstance(message, ForBuild):
             self._pass_on(message)
             return
         match message:
-            case Planted(build_id):
-                self._planted(build_id)
+            case BuildCreated(build_id):
+                self._build_created(build_id)
             case Idle():
                 self._dismiss(message)
-            case Look():
-                self._look()
-            case Demand():
-                post(self._runtime.crew.pool, message)
-            case ChildStopped(urn, held_up):
-                if self._leaving.pop(urn, None) is None:
-                    self._replace(urn, held_up=held_up)
-            case TaskDone() | TaskFailed():
-                self._after_task(message)
-            case _:
+            case PollStorage():
+                self._poll_storage()
+            case Reschedule():
+                self._addresses.pool.post(message)
+            case ChildStopped(urn, transient):
+                if not self._supervisors.forget_dismissed(urn):
+                    self._replace(urn, transient=transient)
+            case Reap() | Expire() | MakeRoom():
                 self._clean_up(message)
+            case _ChoreDone(chore):
+                self._chore_ended(chore)
+            case _:
+                assert_never(message)
 
-    def _clean_up(self, message: object) -> None:
-        """Start a clean-up chore on a worker thread."""
+    def on_task_error(self, task: _Chore, error: Exception) -> None:
+        """Log the error; the next round tries again."""
+        super().on_task_error(task, error)
+        self._chore_ended(task)
+
+    def _clean_up(self, message: Reap | Expire | MakeRoom) -> None:
         match message:
             case Reap():
-                self._take_up("reap", reap)
+                self._start_chore(_Chore.REAP, self._reaper.reap)
             case Expire():
-                self._take_up("expire", expire)
-                self._take_up("verify the ledger", verify_ledger)
+                self._start_chore(_Chore.EXPIRE, self._reaper.expire)
+                self._start_chore(
+                    _Chore.VERIFY_LEDGER, partial(verify_ledger, self._storage, self._composition.metrics)
+                )
             case MakeRoom(lacking):
-                self._take_up("make room", partial(make_room, lacking=lacking))
+                self._start_chore(_Chore.MAKE_ROOM, partial(self._reaper.free_disk_space, lacking))
+            case _:
+                assert_never(message)
 
-    def _take_up(self, chore: str, function: Callable[[Runtime], None]) -> None:
+    def _start_chore(self, chore: _Chore, function: Callable[[], None]) -> None:
         """Run a chore on a worker thread, unless it is running already."""
         if chore not in self._chores:
             self._chores.add(chore)
-            self.work(chore, partial(function, self._runtime))
+            self._run(chore, function)
 
-    def _look(self) -> None:
-        """Poll the storage for cancels by `ci-daemon build cancel` and for holds that are over."""
-        post(self._runtime.crew.pool, Look())
-        post(self._runtime.crew.images, Look())
-        post(self._runtime.crew.renders, Look())
-        self._go_round()
-        for build_id in self._runtime.storage.builds.to_cancel():
-            if build_id not in self._rounds:
-                post(self.actor_ref, CancelBuild(build_id, threading.Event()))
-        if self._runtime.storage.holds.over():
-            self._take_up("let go of VMs", let_go)
-        self._runtime.timer.tell_after(_LOOK_INTERVAL, self.actor_ref, Look())
+    def _run(self, chore: _Chore, function: Callable[[], None]) -> None:
+        def run() -> _ChoreDone:
+            function()
+            return _ChoreDone(chore)
 
-    def _after_task(self, message: TaskDone | TaskFailed) -> None:
-        if isinstance(message, TaskFailed):
-            self.log.error("%s failed: %s", message.task, message.error, exc_info=message.error)
-        self._chores.discard(message.task)
-        match message.task:
-            case "reap":
-                self._runtime.timer.tell_after(_REAP_INTERVAL, self.actor_ref, Reap())
-            case "expire":
-                self._runtime.timer.tell_after(_EXPIRE_INTERVAL, self.actor_ref, Expire())
-            case "give up":
-                self._take_up("let go of VMs", let_go)
+        self.work(chore, run)
+
+    def _chore_ended(self, chore: _Chore) -> None:
+        """Set the alarm of a chore that is done regularly."""
+        self._chores.discard(chore)
+        match chore:
+            case _Chore.REAP:
+                self._timer.tell_after(_REAP_INTERVAL, self.address, Reap())
+            case _Chore.EXPIRE:
+                self._timer.tell_after(_EXPIRE_INTERVAL, self.address, Expire())
+            case _Chore.FAIL_BUILD:
+                self._start_chore(_Chore.RELEASE_VMS, self._reaper.release_vms)
+            case _Chore.VERIFY_LEDGER | _Chore.MAKE_ROOM | _Chore.RELEASE_VMS | _Chore.SWEEP:
+                pass
+            case _:
+                assert_never(chore)
+
+    def _poll_storage(self) -> None:
+        """Read the storage for cancels by `ci-daemon build cancel` and for holds that are over."""
+        self._addresses.pool.post(PollStorage())
+        self._addresses.images.post(PollStorage())
+        self._addresses.renders.post(PollStorage())
+        self._supervisors.start_throttled()
+        for build_id in self._storage.builds.to_cancel():
+            if not self._supervisors.is_waiting(build_id):
+                self.address.post(CancelBuild(build_id, threading.Event()))
+        if self._storage.holds.over():
+            self._start_chore(_Chore.RELEASE_VMS, self._reaper.release_vms)
+        self._timer.tell_after(_POLL_INTERVAL, self.address, PollStorage())
 
     def _start_pool(self) -> None:
         """Start the pool, and resync it: messages sent before its address was known are lost."""
-        self._runtime.crew.pool = LeasePool.start(self._runtime)
-        post(self._runtime.crew.pool, Recount())
+        self._addresses.pool.hand_over(self._composition.lease_pool())
+        self._addresses.pool.post(ResyncLeases())
 
-    def _planted(self, build_id: int) -> None:
-        """Wake the pool for a new build; if the build may hit the cache, start its supervisor in turn."""
-        if self._runtime.storage.cache.may_hit(build_id):
-            self._visit(build_id)
-        post(self._runtime.crew.pool, Demand())
+    def _build_created(self, build_id: int) -> None:
+        """Wake the pool for a new build; if it may hit the cache, start its supervisor."""
+        if self._storage.cache.may_hit(build_id):
+            self._supervisors.start_later(build_id)
+        self._addresses.pool.post(Reschedule())
 
     def _pass_on(self, message: ForBuild) -> None:
-        """Send a message to its build's supervisor: started at once for a lease, in turn for all else."""
-        if isinstance(message, Granted) and message.build_id not in self._builds:
-            self._supervise(message.build_id)
-        if message.build_id not in self._builds:
-            self._visit(message.build_id, message)
-            return
-        self._send(message)
-        if isinstance(message, Granted):
-            self._end_visit(message.build_id)
-
-    def _send(self, message: ForBuild) -> None:
-        child = self._builds[message.build_id]
-        child.sent += 1
-        post(child.address, message)
-
-    def _visit(self, build_id: int, *messages: ForBuild) -> None:
-        """Start a supervisor, when its turn comes, for a build of which nothing runs."""
-        if build_id not in self._builds:
-            self._rounds.join(build_id, *messages)
-            self._go_round()
-
-    def _end_visit(self, build_id: int) -> None:
-        self._rounds.leave(build_id)
-        self._go_round()
-
-    def _go_round(self) -> None:
-        while (build_id := self._rounds.next()) is not None:
-            come = build_id not in self._builds
-            if come:
-                self._supervise(build_id)
-            for message in self._rounds.begin(build_id):
-                self._send(message)
-            if not come:
-                self._rounds.leave(build_id)
-
-    def _supervise(self, build_id: int) -> None:
-        self._builds[build_id] = _Child(BuildSupervisor.start(self._runtime, build_id))
+        """Send a message to its build's supervisor, or the cancel of a render to the render pool."""
+        if isinstance(message, CancelBuild) and self._storage.renders.pending(message.build_id):
+            self._addresses.renders.post(message)
+        else:
+            self._supervisors.send(message)
 
     def _dismiss(self, idle: Idle) -> None:
-        """Stop an idle supervisor; if its build is over, free what the build kept on disk.
+        """Stop an idle supervisor; if its build is over, free what the build kept on disk."""
+        if self._supervisors.dismiss(idle) and idle.finished:
+            self._run(_Chore.SWEEP, self._reaper.sweep)
 
-        Ignored if it comes from a predecessor, or if a message to the supervisor is still on its way.
-        """
-        child = self._builds.get(idle.build_id)
-        if child is None or child.address.actor_urn != idle.urn or child.sent != idle.received:
-            return
-        del self._builds[idle.build_id]
-        self._leaving[idle.urn] = child.address
-        child.address.stop(block=False)
-        self._end_visit(idle.build_id)
-        if idle.finished:
-            del self._deaths[idle.build_id]
-            self.work("sweep", lambda: sweep(self._runtime))
-
-    def _replace(self, urn: str, *, held_up: bool) -> None:
+    def _replace(self, urn: str, *, transient: bool) -> None:
         """Start a successor for a child that ended; it loads its state from the storage.
 
-        A child that was held up did not die, and is not counted.
+        A child that met a transient error did not die, and is not counted.
         """
-        crew = self._runtime.crew
-        if crew.hub is not None and crew.hub.actor_urn == urn:
-            self._count_restart(LogHub, held_up=held_up)
-            crew.hub = LogHub.start(self._runtime.timer, crew)
-        elif crew.pool is not None and crew.pool.actor_urn == urn:
-            self._count_restart(LeasePool, held_up=held_up)
+        if self._addresses.pool.urn == urn:
+            self._count_restart(LeasePool, transient=transient)
             self._start_pool()
-        elif crew.images is not None and crew.images.actor_urn == urn:
-            self._count_restart(ImagePuller, held_up=held_up)
-            crew.images = ImagePuller.start(self._runtime)
-        elif crew.renders is not None and crew.renders.actor_urn == urn:
-            self._count_restart(RenderPool, held_up=held_up)
-            crew.renders = RenderPool.start(self._runtime)
-        else:
-            for build_id, child in self._builds.items():
-                if child.address.actor_urn == urn:
-                    self._replace_supervisor(build_id, held_up=held_up)
-                    return
+        elif self._addresses.images.urn == urn:
+            self._count_restart(ImagePuller, transient=transient)
+            self._addresses.images.hand_over(self._composition.image_puller())
+        elif self._addresses.renders.urn == urn:
+            self._count_restart(RenderPool, transient=transient)
+            self._addresses.renders.hand_over(self._composition.render_pool())
+        elif (build_id := self._supervisors.build_of(urn)) is not None:
+            self._replace_supervisor(build_id, transient=transient)
 
-    def _replace_supervisor(self, build_id: int, *, held_up: bool) -> None:
+    def _replace_supervisor(self, build_id: int, *, transient: bool) -> None:
         """Start another supervisor for a build; fail the build after too many deaths."""
-        if held_up:
-            self._supervise(build_id)
+        if transient:
+            self._supervisors.start(build_id)
             return
         self.log.error("the supervisor of build %d died", build_id)
-        self._deaths[build_id] += 1
-        if self._deaths[build_id] <= _SUPERVISOR_RESTARTS:
-            self._runtime.observations.restarted(BuildSupervisor.__name__)
-            self._supervise(build_id)
-            post(self._runtime.crew.pool, Demand())
+        if self._supervisors.restart(build_id):
+            self._composition.metrics.restarted(BuildSupervisor.__name__)
+            self._addresses.pool.post(Reschedule())
         else:
-            del self._builds[build_id]
-            self._end_visit(build_id)
-            self.work("give up", lambda: give_up_build(self._runtime, build_id))
+            self._run(_Chore.FAIL_BUILD, partial(fail_build, self._storage, build_id))
 
-    def _count_restart(self, kind: type[Supervised], *, held_up: bool) -> None:
+    def _count_restart(self, kind: type[Supervised[Any, Any]], *, transient: bool) -> None:
         """Count a restart; make the process end if children die faster than restarts can help."""
-        if held_up:
+        if transient:
             return
-        now = self._runtime.clock.monotonic()
+        now = self._composition.clock.monotonic()
         self.log.error("the %s died and is started again", kind.__name__)
-        self._runtime.observations.restarted(kind.__name__)
+        self._composition.metrics.restarted(kind.__name__)
         if len(self._restarts) == _RESTARTS and now - self._restarts[0] < _RESTART_WINDOW:
-            self._runtime.give_up.set()
+            self._composition.broken.set()
         self._restarts.append(now)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping  # noqa: TC003 - pydantic reads the annotations
-from dataclasses import dataclass, field, fields
-from types import MappingProxyType
+from collections.abc import Mapping  # noqa: TC003 - the configuration's reader evaluates the annotations
+from dataclasses import dataclass
 
-from actors.capacity import Capacity
+from actors.scheduling.capacity import Capacity
+from storage import setting
 
 __all__ = ["ArtifactSettings", "CacheSettings", "JobSettings", "PoolSettings"]
 
-_MOST_FILES = 100_000
-_MOST_GB = 1_000_000
+_MAX_GB = 1_000_000
 _ONE_DAY = 86_400
 _THIRTY_YEARS = 30 * 365 * _ONE_DAY
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_OF_THE_SERVICE = re.compile(r"CI|CI_.*")
+_RESERVED = re.compile(r"CI|CI_.*")
 
 
 def _host_memory_gb() -> int:
@@ -27,38 +26,46 @@ def _host_memory_gb() -> int:
 
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
-    """Section ``[pool]``: caps on VMs for the host and per organization, warm VMs, and waiting for a VM.
+    """Section ``[pool]``: caps on VMs for the host and per organization, warm VMs, and waiting for a VM."""
 
-    A host's cap of 0 takes the default for this host: two VMs and four vCPUs per core, all of its memory, and no cap on
-    disk. An organization's cap of 0 means that only the host's applies. ``warm`` VMs of the default image are kept
-    ready, and of other images as many as ``warm_images`` says, while ``max_vms`` leaves room. A job that gets no VM
-    within ``queue_timeout`` seconds is timed out (0: it waits for ever). No job starts while the state directory's disk
-    has less than ``low_disk_gb`` left.
-    """
-
-    max_vms: int = 0
-    max_cpu: int = 0
-    max_memory_gb: int = 0
-    max_disk_gb: int = 0
-    max_vms_per_organization: int = 0
-    max_cpu_per_organization: int = 0
-    max_memory_gb_per_organization: int = 0
-    max_disk_gb_per_organization: int = 0
-    warm: int = 2
-    warm_images: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    queue_timeout: int = 86_400
-    low_disk_gb: float = 5.0
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name != "warm_images" and not 0 <= value < math.inf:
-                raise ValueError(f"{each.name} must be at least 0")
-        if self.queue_timeout > _THIRTY_YEARS:
-            raise ValueError(f"queue_timeout must be at most {_THIRTY_YEARS}; 0 is for ever")
-        for image, count in self.warm_images.items():
-            if count < 0:
-                raise ValueError(f'warm_images: there cannot be {count} VMs of "{image}": the least is 0')
+    max_vms: int = setting(0, "The most VMs at once on the host; 0 is two per core.", at_least=0)
+    max_cpu: int = setting(0, "The most vCPUs of all VMs together; 0 is four per core.", at_least=0)
+    max_memory_gb: int = setting(
+        0, "The most GB of memory of all VMs together; 0 is all memory of the host.", at_least=0
+    )
+    max_disk_gb: int = setting(0, "The most GB of disk of all VMs together; 0 is no cap.", at_least=0)
+    max_vms_per_organization: int = setting(
+        0, "The most VMs at once of one organization; 0 is no cap but the host's.", at_least=0
+    )
+    max_cpu_per_organization: int = setting(
+        0, "The most vCPUs of one organization's VMs together; 0 is no cap but the host's.", at_least=0
+    )
+    max_memory_gb_per_organization: int = setting(
+        0, "The most GB of memory of one organization's VMs together; 0 is no cap but the host's.", at_least=0
+    )
+    max_disk_gb_per_organization: int = setting(
+        0, "The most GB of disk of one organization's VMs together; 0 is no cap but the host's.", at_least=0
+    )
+    warm: int = setting(
+        2, "The number of VMs of the default image that are kept ready while `max_vms` leaves room.", at_least=0
+    )
+    warm_images: Mapping[str, int] = setting(
+        {},
+        "The number of VMs of each other image, by its name, that are kept ready while `max_vms` leaves room.",
+        at_least=0,
+    )
+    queue_timeout: int = setting(
+        _ONE_DAY,
+        "The most seconds that a job waits for a VM before it is timed out; 0 is no limit.",
+        at_least=0,
+        at_most=_THIRTY_YEARS,
+    )
+    low_disk_gb: float = setting(
+        5.0,
+        "No job starts while the disk of the state directory has fewer GB left.",
+        at_least=0,
+        below=math.inf,
+    )
 
     def host(self) -> Capacity:
         """Return the caps for all VMs together on this host."""
@@ -82,22 +89,13 @@ class PoolSettings:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactSettings:
-    """Section ``[artifacts]``: the most files and GB that a job may leave.
+    """Section ``[artifacts]``: limits on the artifacts of one job."""
 
-    Collecting them may take ``timeout`` seconds; what is not collected by then is not kept.
-    """
-
-    max_files: int = 1000
-    max_gb: float = 2.0
-    timeout: float = 300.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.max_files <= _MOST_FILES:
-            raise ValueError(f"max_files must be from 0 to {_MOST_FILES}")
-        if not 0 <= self.max_gb <= _MOST_GB:
-            raise ValueError(f"max_gb must be from 0 to {_MOST_GB}")
-        if not self.timeout > 0:
-            raise ValueError("timeout must be above 0")
+    max_files: int = setting(1000, "The most files that a job may leave.", at_least=0, at_most=100_000)
+    max_gb: float = setting(2.0, "The most GB that a job may leave.", at_least=0, at_most=_MAX_GB)
+    timeout: float = setting(
+        300.0, "The most seconds to collect them; what is not collected by then is not kept.", above=0
+    )
 
     @property
     def max_bytes(self) -> int:
@@ -107,13 +105,11 @@ class ArtifactSettings:
 
 @dataclass(frozen=True, slots=True)
 class CacheSettings:
-    """Section ``[cache]``: the most GB of disks that are kept for later builds. 0 turns the cache off."""
+    """Section ``[cache]``: disks of VMs that are kept for later builds."""
 
-    max_gb: float = 50.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.max_gb <= _MOST_GB:
-            raise ValueError(f"max_gb must be from 0 to {_MOST_GB}")
+    max_gb: float = setting(
+        50.0, "The most GB of disks that are kept; 0 turns the cache off.", at_least=0, at_most=_MAX_GB
+    )
 
     @property
     def max_bytes(self) -> int:
@@ -123,26 +119,38 @@ class CacheSettings:
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """Section ``[jobs]``: time-outs in seconds, and limits on disk, logs and retries of each job.
+    """Section ``[jobs]``: time-outs of each job, and its limits on disk, logs and retries."""
 
-    A step may run for ``step_timeout`` if it sets no time-out of its own. Making a VM may take ``acquire_timeout``,
-    laying the source into it ``source_timeout``. A command that is told to end has ``kill_grace`` before it is killed.
-    If the host has less than ``min_free_disk_gb`` left, the job that fills its disk fails (disk_full). A job that fails
-    through the service's fault is retried ``service_retries`` times. After ``log_limit_bytes`` the rest of a job's log
-    is dropped. The VM of a failed job is held for ``hold_seconds`` if its build asks for that (0: never). Every job
-    gets the variables of ``env``, for proxies, mirrors or a locale; its step may override them. They are not masked in
-    logs, so do not put secrets there.
-    """
-
-    step_timeout: int = 3600
-    acquire_timeout: float = 120.0
-    source_timeout: float = 120.0
-    kill_grace: float = 10.0
-    min_free_disk_gb: float = 1.0
-    service_retries: int = 2
-    log_limit_bytes: int = 100 * 2**20
-    hold_seconds: int = 600
-    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    step_timeout: int = setting(
+        3600, "The most seconds that a step runs if it sets no time-out of its own.", at_least=1
+    )
+    acquire_timeout: float = setting(120.0, "The most seconds to make a job's VM.", above=0)
+    source_timeout: float = setting(120.0, "The most seconds to copy the source into a VM.", above=0)
+    kill_grace: float = setting(
+        10.0, "The seconds that a command has to end after it is told to, before it is killed.", at_least=0
+    )
+    min_free_disk_gb: float = setting(
+        1.0,
+        "A job that fills its VM's disk fails (`disk_full`) if the host has fewer GB left.",
+        at_least=0,
+    )
+    service_retries: int = setting(
+        2, "The number of times that a job is retried after it failed through the service's fault.", at_least=0
+    )
+    log_limit_bytes: int = setting(
+        100 * 2**20, "The most bytes of a job's log that are kept; the rest is dropped.", at_least=1
+    )
+    hold_seconds: int = setting(
+        600,
+        "The seconds that the VM of a failed job is held if its build asks for that; 0 is never.",
+        at_least=0,
+        at_most=_ONE_DAY,
+    )
+    env: Mapping[str, str] = setting(
+        {},
+        "Variables of every job, such as proxies, mirrors or a locale: a step may override them, and they are not"
+        " masked in logs, so do not put secrets here.",
+    )
 
     @property
     def min_free_bytes(self) -> int:
@@ -150,18 +158,10 @@ class JobSettings:
         return int(self.min_free_disk_gb * 2**30)
 
     def __post_init__(self) -> None:
-        for name in ("step_timeout", "acquire_timeout", "source_timeout", "log_limit_bytes"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0")
-        for name in ("kill_grace", "min_free_disk_gb", "service_retries"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0")
-        if not 0 <= self.hold_seconds <= _ONE_DAY:
-            raise ValueError(f"hold_seconds must be from 0 to {_ONE_DAY}")
         for name, value in self.env.items():
             if not _VARIABLE.fullmatch(name):
                 raise ValueError(f'env: "{name}" is no name of a variable')
-            if _OF_THE_SERVICE.fullmatch(name):
+            if _RESERVED.fullmatch(name):
                 raise ValueError(f'env: "{name}" is set by the service')
             if "\0" in value:
                 raise ValueError(f'env: the value of "{name}" holds a null byte')

@@ -7,12 +7,13 @@ import errno
 import logging
 import threading
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 import pykka
 
-from actors.messages import ChildStopped, TaskDone, TaskFailed, Undertake
-from actors.runtime import Address, post
+from actors.addresses import Address
+from actors.messages import ChildStopped
 from storage import DatabaseUnavailable
 
 if TYPE_CHECKING:
@@ -21,36 +22,61 @@ if TYPE_CHECKING:
 
     from actors.timer import Timer
 
-__all__ = ["NoThread", "Supervised", "doing"]
+__all__ = ["NoThread", "Supervised", "doing", "spawn"]
 
-_WORKER_PATIENCE = 5.0
-_PAUSE = 1.0
+_WORKER_TIMEOUT = 5.0
+_TRANSIENT_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+
+MessageT_contra = TypeVar("MessageT_contra", contravariant=True)
+TaskT = TypeVar("TaskT")
+P = ParamSpec("P")
 
 
 class NoThread(Exception):
     """The host cannot start another thread at present."""
 
 
-_SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+@dataclass(frozen=True, slots=True)
+class _RunTask(Generic[TaskT]):
+    """Timer to an actor: run this task, for which the host had no thread before."""
+
+    task: TaskT
+    function: Callable[[], Any]
 
 
-class Supervised(pykka.ThreadingActor):
+@dataclass(frozen=True, slots=True)
+class _TaskFailed(Generic[TaskT]):
+    """Worker thread to its actor: the task raised an error."""
+
+    task: TaskT
+    error: Exception
+
+
+class Supervised(pykka.ThreadingActor, Generic[MessageT_contra, TaskT]):
     """An actor with a parent. Its I/O runs on worker threads, so that it never blocks the mailbox.
 
-    If a handler raises, the error is logged and passed to ``on_error``, and the actor goes on. However the actor ends,
-    it first runs ``teardown`` and then tells its parent.
+    It is generic over its messages and over its tasks: an enum, or data classes. If a handler raises, the error is
+    logged and passed to ``on_error``, and the actor goes on. However the actor ends, it first runs ``teardown`` and
+    then tells its parent. What the storage or the host lacks something for is tried again after ``retry_seconds``.
     """
 
     use_daemon_thread = True
 
-    def __init__(self, timer: Timer, parent: Address | None) -> None:
+    def __init__(self, timer: Timer, parent: Address[ChildStopped] | None, retry_seconds: float) -> None:
         super().__init__()
         self._timer = timer
+        self._retry_seconds = retry_seconds
         self._parent = parent
+        self._mailbox: Address[object] = Address(self.actor_ref)
         self._workers: set[threading.Thread] = set()
         self._ended = threading.Event()
-        self._held_up = False
+        self._transient = False
         self.log = logging.getLogger(type(self).__module__)
+
+    @property
+    def address(self) -> Address[MessageT_contra]:
+        """The address of this actor, which no successor takes over."""
+        return self._mailbox
 
     @property
     def doing(self) -> str:
@@ -61,15 +87,19 @@ class Supervised(pykka.ThreadingActor):
         """Set up, before the first message."""
 
     @abstractmethod
-    def handle(self, message: object) -> None:
+    def handle(self, message: MessageT_contra) -> None:
         """Handle one message. In the actor's thread; must not block. The same message may come again."""
+
+    def on_task_error(self, task: TaskT, error: Exception) -> None:
+        """Deal with the error of a task. In the actor's thread."""
+        self.log.error("%s failed: %s", task, error, exc_info=error)
 
     def on_error(self, message: object, error: Exception) -> None:
         """Deal with a message whose handler raised: fail its job or build.
 
         By default, for actors that serve all jobs, the message is handled again a second later.
         """
-        self._timer.tell_after(_PAUSE, self.actor_ref, message)
+        self._retry(message)
 
     def teardown(self) -> None:
         """Release everything that the actor holds. In the actor's thread, at its end for any reason."""
@@ -77,17 +107,17 @@ class Supervised(pykka.ThreadingActor):
     def on_start(self) -> None:
         """Run ``begin``. If that raises, end and tell the parent, which pykka would not do.
 
-        If the error passes by itself, the actor ends a second later, so that the parent may start a successor at once.
+        After a transient error the actor ends a second later, so that the parent may start a successor at once.
         """
         try:
             self.begin()
         except Exception as error:
-            if not _passes(error):
+            if not _is_transient(error):
                 self._end()
                 raise
             self.log.error("%s cannot begin yet: %s", self, error)
-            self._held_up = True
-            self._ended.wait(_PAUSE)
+            self._transient = True
+            self._ended.wait(self._retry_seconds)
             self._stop()
 
     def on_receive(self, message: object) -> None:
@@ -97,14 +127,17 @@ class Supervised(pykka.ThreadingActor):
         disk loses nothing.
         """
         try:
-            if isinstance(message, Undertake):
-                self.work(message.task, message.function)
-            else:
-                self.handle(message)
+            match message:
+                case _RunTask(task, function):
+                    self.work(task, function)
+                case _TaskFailed(task, error):
+                    self.on_task_error(task, error)
+                case _:
+                    self.handle(cast("MessageT_contra", message))
         except Exception as error:  # the actor's boundary: a message that cannot be handled must not end the actor
-            if _passes(error):
+            if _is_transient(error):
                 self.log.error("%s waits: %s", self, error)
-                self._timer.tell_after(_PAUSE, self.actor_ref, message)
+                self._retry(message)
                 return
             self.log.exception("%s could not handle %r", self, message)
             self.on_error(message, error)
@@ -122,38 +155,45 @@ class Supervised(pykka.ThreadingActor):
         """Tear down and tell the parent, after an error that ``on_error`` could not deal with either."""
         self._end()
 
-    def work(self, task: str, function: Callable[[], object]) -> None:
-        """Run ``function`` on a thread of its own; its result or error comes back as TaskDone or TaskFailed.
+    def work(self, task: TaskT, function: Callable[[], MessageT_contra | None]) -> None:
+        """Run ``function`` on a thread of its own; the message that it returns comes back to this actor.
 
-        If the storage is unavailable, or the host is out of file handles or memory, it is called again every second
-        while the actor lives. If no thread can be started, it is called once there is one.
+        Its error goes to ``on_task_error``. If the storage is unavailable, or the host is out of file handles or
+        memory, the function is called again every second while the actor lives. If no thread can be started, it is
+        called once there is one.
         """
 
         def run() -> None:
             message = self._outcome(task, function)
             self._workers.discard(worker)
-            post(self.actor_ref, message)
+            if message is not None:
+                self._mailbox.post(message)
 
-        about = contextvars.copy_context()
-        worker = threading.Thread(target=about.run, args=(run,), name=f"{type(self).__name__}-{task}", daemon=True)
+        context = contextvars.copy_context()
+        worker = threading.Thread(target=context.run, args=(run,), name=f"{type(self).__name__}-{task}", daemon=True)
         self._workers.add(worker)
         try:
             worker.start()
         except RuntimeError as error:
             self._workers.discard(worker)
             self.log.error("%s of %s waits for a thread: %s", task, self, error)
-            self._timer.tell_after(_PAUSE, self.actor_ref, Undertake(task, function))
+            self._retry(_RunTask(task, function))
 
-    def _outcome(self, task: str, function: Callable[[], object]) -> TaskDone | TaskFailed:
+    def _outcome(
+        self, task: TaskT, function: Callable[[], MessageT_contra | None]
+    ) -> MessageT_contra | _TaskFailed[TaskT] | None:
         while True:
             try:
-                return TaskDone(task, function())
+                return function()
             except Exception as error:  # noqa: BLE001 - the worker's boundary: every error becomes a message to its actor
-                if not _passes(error):
-                    return TaskFailed(task, error)
+                if not _is_transient(error):
+                    return _TaskFailed(task, error)
                 self.log.error("%s of %s waits: %s", task, self, error)
-                if self._ended.wait(_PAUSE):
-                    return TaskFailed(task, error)
+                if self._ended.wait(self._retry_seconds):
+                    return _TaskFailed(task, error)
+
+    def _retry(self, message: object) -> None:
+        self._timer.tell_after(self._retry_seconds, self._mailbox, message)
 
     def _start_actor_loop(self) -> None:
         """Start the actor's thread. Raises NoThread; the actor is then not registered."""
@@ -168,17 +208,28 @@ class Supervised(pykka.ThreadingActor):
         try:
             self.teardown()
             for worker in tuple(self._workers):
-                worker.join(_WORKER_PATIENCE)
+                worker.join(_WORKER_TIMEOUT)
         finally:
-            post(self._parent, ChildStopped(self.actor_urn, self._held_up))
+            if self._parent is not None:
+                self._parent.post(ChildStopped(self.actor_urn, self._transient))
 
 
-def _passes(error: Exception) -> bool:
-    """Tell whether an error passes by itself, because the host is short of something for a while."""
-    return isinstance(error, DatabaseUnavailable | NoThread) or (isinstance(error, OSError) and error.errno in _SCARCE)
+def spawn(
+    actor: Callable[P, Supervised[MessageT_contra, Any]], *args: P.args, **kwargs: P.kwargs
+) -> Address[MessageT_contra]:
+    """Start an actor, given its class and the arguments of that, and return its address. Raises NoThread."""
+    kind = cast("type[pykka.ThreadingActor]", actor)
+    return Address(kind.start(*args, **kwargs))
 
 
-def doing(address: Address) -> str:
+def _is_transient(error: Exception) -> bool:
+    """Tell whether an error is transient: the host is short of something for a while."""
+    return isinstance(error, DatabaseUnavailable | NoThread) or (
+        isinstance(error, OSError) and error.errno in _TRANSIENT_ERRORS
+    )
+
+
+def doing(address: pykka.ActorRef[Any]) -> str:
     """Describe an actor's work without a call to it, since it may be stuck."""
     actor = address._actor_weakref()  # noqa: SLF001 - pykka has no other way to look at an actor from outside
     return actor.doing if isinstance(actor, Supervised) else "it has ended"

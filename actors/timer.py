@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import itertools
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-import pykka
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from actors.addresses import Address
     from storage import Clock
 
-__all__ = ["Alarm", "Timer"]
+__all__ = ["Alarm", "Timer", "seconds_since"]
+
+MessageT = TypeVar("MessageT")
 
 
 @dataclass(order=True, slots=True)
@@ -23,8 +27,7 @@ class Alarm:
 
     due: float
     order: int
-    address: pykka.ActorRef[Any] = field(compare=False)
-    message: object = field(compare=False)
+    send: Callable[[], None] = field(compare=False)
     canceled: bool = field(default=False, compare=False)
 
     def cancel(self) -> None:
@@ -54,9 +57,9 @@ class Timer:
             self._changed.notify()
         self._thread.join()
 
-    def tell_after(self, seconds: float, address: pykka.ActorRef[Any], message: object) -> Alarm:
+    def tell_after(self, seconds: float, address: Address[MessageT], message: MessageT) -> Alarm:
         """Send ``message`` to ``address`` in ``seconds``; return an alarm that can be canceled."""
-        alarm = Alarm(self._clock.monotonic() + seconds, next(self._order), address, message)
+        alarm = Alarm(self._clock.monotonic() + seconds, next(self._order), partial(address.post, message))
         with self._changed:
             heapq.heappush(self._alarms, alarm)
             if self._alarms[0] is alarm:
@@ -66,8 +69,7 @@ class Timer:
     def _run(self) -> None:
         while (alarm := self._next()) is not None:
             if not alarm.canceled:
-                with contextlib.suppress(pykka.ActorDeadError):
-                    alarm.address.tell(alarm.message)
+                alarm.send()
 
     def _next(self) -> Alarm | None:
         with self._changed:
@@ -82,3 +84,8 @@ class Timer:
                     return heapq.heappop(self._alarms)
                 self._changed.wait(left)
             return None
+
+
+def seconds_since(moment: datetime, clock: Clock) -> float:
+    """Return the seconds since a stored moment; 0 if the host's clock was set back to before it."""
+    return max(0.0, (clock.now() - moment).total_seconds())

@@ -5,16 +5,19 @@ The server's modules are imported on first use, because most commands only read 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from api.request_id import RequestIdFilter
-from api.settings import HttpSettings, RateLimitSettings
+from storage.facade import on_first_use
 
 if TYPE_CHECKING:
     from api.app import create_app
-    from api.catalog import CATALOG
-    from api.server import CannotListen, Server, may_listen
+    from api.errors.catalog import CATALOG
+    from api.http.server import CannotListen, Server, check_listen_address
+    from api.mailer import email_to
+    from api.middleware.request_id import RequestIdFilter
+    from api.settings import HttpSettings, RateLimitSettings
+else:
+    __getattr__ = on_first_use(__name__)
 
 __all__ = [
     "CATALOG",
@@ -23,21 +26,7 @@ __all__ = [
     "RateLimitSettings",
     "RequestIdFilter",
     "Server",
+    "check_listen_address",
     "create_app",
-    "may_listen",
+    "email_to",
 ]
-
-_LATER = {
-    "CATALOG": "api.catalog",
-    "CannotListen": "api.server",
-    "Server": "api.server",
-    "create_app": "api.app",
-    "may_listen": "api.server",
-}
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_LATER[name]), name)

@@ -6,56 +6,58 @@ from typing import TYPE_CHECKING
 
 import falcon
 
-from actors.ir import Limits
-from api.access import Access
-from api.access_log import AccessLog
-from api.addresses import Addresses
-from api.api_tokens import ApiTokens
-from api.artifacts import Artifacts
-from api.audit import AuditTrail
-from api.billing import Billing
-from api.build_intake import BuildIntake
-from api.builds import Builds
-from api.cors import Cors
-from api.coupons import Coupons
-from api.docs import Docs, Root, Static
-from api.error_pages import ErrorPages
-from api.errors import ErrorAnswers
-from api.handoffs import Handoffs
-from api.head import Head
-from api.headers import Headers
-from api.internal_source import InternalSource
-from api.invites import Invites
-from api.jobs import Jobs
-from api.log_access import LogAccess
-from api.log_events import LogEvents
-from api.log_ranges import LogRanges
-from api.log_tokens import LogTokenResource, LogTokens
-from api.logs import Logs
+from actors.ir import IrLimits
+from api.builds.creation import BuildCreation
+from api.builds.render_wait import RenderWait
+from api.errors.pages import ErrorPagesResource
+from api.errors.responses import ErrorHandlers
+from api.http.addresses import ClientAddresses
+from api.http.slots import StreamSlots
+from api.logs.access import LogAccess
+from api.logs.events import LogEventsResource
+from api.logs.log import JobLogResource
+from api.logs.ranges import LogRanges
+from api.logs.render_log import RenderLogResource
+from api.logs.tokens import LogTokenResource, LogTokens
 from api.mailer import Mailer, NoMailer
-from api.members import Members
-from api.meta import Health, Ping
-from api.metrics import Metrics, RequestMetrics, registry_of
-from api.openapi import OpenApi
-from api.operations import Routes
-from api.organizations import Organizations
+from api.middleware.access_log import AccessLog
+from api.middleware.audit import AuditTrail
+from api.middleware.authentication import Access
+from api.middleware.cors import Cors
+from api.middleware.head import Head
+from api.middleware.headers import Headers
+from api.middleware.rate_limits import PublicLimit, RateLimits
+from api.middleware.request_metrics import RequestMetrics
+from api.openapi.docs import ReferenceResource, RootResource, StaticFilesResource
+from api.openapi.document import OpenApiResource
+from api.openapi.operations import Routes
 from api.paging import Pager
-from api.pipelines import Pipelines
-from api.rate_limits import RateLimits
-from api.render_logs import RenderLogs
-from api.render_wait import RenderWait
 from api.request import ApiRequest
-from api.secrets import Secrets
-from api.sessions import Logout
+from api.resources.api_tokens import ApiTokensResource
+from api.resources.artifacts import ArtifactsResource
+from api.resources.billing import BillingResource
+from api.resources.builds import BuildsResource
+from api.resources.cli_login import CliLoginResource
+from api.resources.coupons import CouponsResource
+from api.resources.internal_source import InternalSourceResource
+from api.resources.invites import InvitesResource
+from api.resources.jobs import JobsResource
+from api.resources.members import MembersResource
+from api.resources.meta import HealthResource, PingResource
+from api.resources.metrics import MetricsResource
+from api.resources.organizations import OrganizationsResource
+from api.resources.pipelines import PipelinesResource
+from api.resources.secrets import SecretsResource
+from api.resources.sessions import LogoutResource
+from api.resources.usage import UsageResource
+from api.resources.user import CurrentUserResource
+from api.service_metrics import metrics_registry
 from api.settings import RateLimitSettings
 from api.signing import Signer
-from api.streams import Streams
-from api.usage import Usage
-from api.user import CurrentUser
 from storage import Clock, Storage, SystemClock
 
 if TYPE_CHECKING:
-    from api.engine import Engine
+    from api.engine import EngineInterface
     from api.settings import HttpSettings
 
 __all__ = ["create_app"]
@@ -69,12 +71,12 @@ _JOBS = f"{_BUILDS}/{{number}}/jobs"
 
 def create_app(
     storage: Storage,
-    engine: Engine,
+    engine: EngineInterface,
     settings: HttpSettings,
     *,
-    limits: Limits | None = None,
+    limits: IrLimits | None = None,
     rate_limits: RateLimitSettings | None = None,
-    streams: Streams | None = None,
+    slots: StreamSlots | None = None,
     mailer: Mailer | None = None,
     clock: Clock | None = None,
 ) -> falcon.App[ApiRequest, falcon.Response]:
@@ -86,92 +88,100 @@ def create_app(
         settings: The section ``[http]``; links in responses begin with its ``url``.
         limits: The limits of a pipeline's IR.
         rate_limits: The section ``[rate_limits]``.
-        streams: The server's stream slots, which end when the server closes; new ones by default.
+        slots: The server's stream slots, which end when the server closes; new ones by default.
         mailer: Sends e-mail; by default none is sent.
         clock: The clock of token expiry, rate limits and waits.
     """
     clock = clock or SystemClock()
-    streams = streams or Streams(settings.max_streams, settings.max_streams_per_reader)
+    slots = slots or StreamSlots(settings.max_streams, settings.max_streams_per_reader)
     signer = Signer(storage.vault.derive(b"api tokens and cursors"))
     rate_limits = rate_limits or RateLimitSettings()
     rates = RateLimits(rate_limits, settings.trusted_proxies, clock)
     access = Access(storage, rates)
     pager = Pager(signer)
     tokens = LogTokens(signer, clock)
-    log_access = LogAccess(storage, access, tokens, Addresses(settings.trusted_proxies))
+    log_access = LogAccess(storage, access, tokens, rates, ClientAddresses(settings.trusted_proxies))
 
-    registry = registry_of(storage, engine)
+    registry = metrics_registry(storage, engine)
     routes = Routes()
-    _add_meta(routes, Health(engine), Metrics(registry, rates, settings.metrics_token))
-    routes.add(f"{_V0}/user", CurrentUser(storage, engine, access, rates))
-    _add_api_tokens(routes, ApiTokens(storage, access, rates, clock))
-    routes.add(f"{_V0}/auth/logout", Logout(access, rates))
-    _add_handoffs(routes, Handoffs(storage, access, rates))
-    invites = Invites(storage, access, rates, mailer or NoMailer(), settings.url, rate_limits.invites_per_day)
+    _add_meta(routes, HealthResource(engine), MetricsResource(registry, rates, settings.metrics_token))
+    routes.add(f"{_V0}/user", CurrentUserResource(storage, engine, access, rates))
+    _add_api_tokens(routes, ApiTokensResource(storage, access, rates, clock))
+    routes.add(f"{_V0}/auth/logout", LogoutResource(access, rates))
+    _add_cli_login(routes, CliLoginResource(storage, access, rates))
+    invites = InvitesResource(storage, access, rates, mailer or NoMailer(), settings.url, rate_limits.invites_per_day)
     _add_organizations(
         routes,
-        Organizations(storage, access, pager, rate_limits.organizations_per_account),
-        Members(storage, access),
+        OrganizationsResource(storage, access, pager, rate_limits.organizations_per_account),
+        MembersResource(storage, access),
         invites,
     )
 
-    pipelines = Pipelines(storage, access, pager)
+    pipelines = PipelinesResource(storage, access, pager)
     routes.add(_PIPELINES, pipelines, "list")
     routes.add(f"{_PIPELINES}/{{pipeline}}", pipelines)
 
-    intake = BuildIntake(storage, engine, limits or Limits(), RenderWait(storage, engine, streams, clock))
-    builds = Builds(storage, engine, access, pager, intake)
+    creation = BuildCreation(storage, engine, limits or IrLimits(), RenderWait(storage, engine, slots, clock))
+    builds = BuildsResource(storage, engine, access, pager, creation)
     routes.add(f"{_V0}/organizations/{{org}}/builds", builds, "by_repo")
     routes.add(_BUILDS, builds, "list")
     routes.add(f"{_BUILDS}/{{number}}", builds)
     routes.add(f"{_BUILDS}/{{number}}/cancel", builds, "cancel")
     routes.add(f"{_BUILDS}/{{number}}/log-token", LogTokenResource(access, tokens))
 
-    routes.add(f"{_V0}/internal/builds/{{build_id}}/source.tar.gz", InternalSource(storage))
-    _add_secrets(routes, Secrets(storage, access))
+    routes.add(f"{_V0}/internal/builds/{{build_id}}/source.tar.gz", InternalSourceResource(storage, rates))
+    _add_secrets(routes, SecretsResource(storage, access))
 
-    jobs = Jobs(storage, engine, access)
+    jobs = JobsResource(storage, engine, access)
     routes.add(_JOBS, jobs, "list")
     routes.add(f"{_JOBS}/{{job_id}}", jobs)
-    ranges = LogRanges(engine, streams, clock)
-    _add_logs(routes, Logs(storage, log_access, ranges), RenderLogs(storage, log_access, ranges))
-    routes.add("/v0/jobs/{job_id}/logs", LogEvents(storage, engine, log_access, streams, clock))
+    ranges = LogRanges(engine, slots, clock)
+    _add_logs(routes, JobLogResource(storage, log_access, ranges), RenderLogResource(storage, log_access, ranges))
+    routes.add("/v0/jobs/{job_id}/logs", LogEventsResource(storage, engine, log_access, slots, clock))
 
-    _add_artifacts(routes, Artifacts(storage, access, pager, settings.url))
+    _add_artifacts(routes, ArtifactsResource(storage, access, pager, settings.url))
 
-    _add_money(routes, Billing(storage, access, pager), Usage(storage, access), Coupons(storage, access, rates))
+    _add_billing(
+        routes,
+        BillingResource(storage, access, pager),
+        UsageResource(storage, access),
+        CouponsResource(storage, access, rates),
+    )
 
-    routes.add(f"{_V0}/openapi.json", OpenApi(routes, settings.url))
-    _add_docs(routes, ErrorPages(routes))
+    routes.add(f"{_V0}/openapi.json", OpenApiResource(routes, settings.url))
+    _add_docs(routes, ErrorPagesResource(routes))
 
     app = falcon.App(request_type=ApiRequest)
     app.req_options.strip_url_path_trailing_slash = True
-    audit = AuditTrail(storage, routes, Addresses(settings.trusted_proxies))
-    for middleware in (AccessLog(), RequestMetrics(registry), Headers(), Cors(settings.cors_origins), Head(), audit):
+    audit = AuditTrail(storage, routes, ClientAddresses(settings.trusted_proxies))
+    first = AccessLog(), RequestMetrics(registry), Headers(), Cors(settings.cors_origins), Head(), audit
+    for middleware in (*first, PublicLimit(rates, routes)):
         app.add_middleware(middleware)
-    ErrorAnswers(settings.url).install(app)
+    ErrorHandlers(settings.url).install(app)
     routes.install(app)
     return app
 
 
-def _add_meta(routes: Routes, health: Health, metrics: Metrics) -> None:
+def _add_meta(routes: Routes, health: HealthResource, metrics: MetricsResource) -> None:
     routes.add("/healthz", health)
     routes.add("/metrics", metrics)
-    routes.add(f"{_V0}/ping", Ping())
+    routes.add(f"{_V0}/ping", PingResource())
 
 
-def _add_api_tokens(routes: Routes, api_tokens: ApiTokens) -> None:
+def _add_api_tokens(routes: Routes, api_tokens: ApiTokensResource) -> None:
     routes.add(f"{_V0}/user/api-tokens", api_tokens, "list")
     routes.add(f"{_V0}/user/api-tokens/{{id}}", api_tokens)
 
 
-def _add_handoffs(routes: Routes, handoffs: Handoffs) -> None:
+def _add_cli_login(routes: Routes, cli_login: CliLoginResource) -> None:
     for step in ("transfer", "claim", "code", "redeem"):
-        routes.add(f"{_V0}/auth/cli/{step}", handoffs, step)
-        routes.add(f"{_V2}/auth/cli/{step}", handoffs, f"{step}_v2")
+        routes.add(f"{_V0}/auth/cli/{step}", cli_login, step)
+        routes.add(f"{_V2}/auth/cli/{step}", cli_login, f"{step}_v2")
 
 
-def _add_organizations(routes: Routes, organizations: Organizations, members: Members, invites: Invites) -> None:
+def _add_organizations(
+    routes: Routes, organizations: OrganizationsResource, members: MembersResource, invites: InvitesResource
+) -> None:
     organization = f"{_V0}/organizations/{{org}}"
     routes.add(f"{_V0}/organizations", organizations, "list")
     routes.add(organization, organizations)
@@ -182,24 +192,24 @@ def _add_organizations(routes: Routes, organizations: Organizations, members: Me
     routes.add(f"{_V0}/invites/accept", invites, "accept")
 
 
-def _add_logs(routes: Routes, logs: Logs, render_logs: RenderLogs) -> None:
+def _add_logs(routes: Routes, logs: JobLogResource, render_logs: RenderLogResource) -> None:
     routes.add(f"{_JOBS}/{{job_id}}/log", logs)
     routes.add(f"{_BUILDS}/{{number}}/render-log", render_logs)
 
 
-def _add_artifacts(routes: Routes, artifacts: Artifacts) -> None:
+def _add_artifacts(routes: Routes, artifacts: ArtifactsResource) -> None:
     routes.add(f"{_BUILDS}/{{number}}/artifacts", artifacts, "of_build")
     routes.add(f"{_BUILDS}/{{number}}/artifacts/{{id}}/download", artifacts, "download")
     routes.add(f"{_JOBS}/{{job_id}}/artifacts", artifacts, "of_job")
 
 
-def _add_secrets(routes: Routes, secrets: Secrets) -> None:
+def _add_secrets(routes: Routes, secrets: SecretsResource) -> None:
     for scope, path in (("organization", f"{_V0}/organizations/{{org}}"), ("pipeline", f"{_PIPELINES}/{{pipeline}}")):
         routes.add(f"{path}/secrets", secrets, f"{scope}_list")
         routes.add(f"{path}/secrets/{{name}}", secrets, scope)
 
 
-def _add_money(routes: Routes, billing: Billing, usage: Usage, coupons: Coupons) -> None:
+def _add_billing(routes: Routes, billing: BillingResource, usage: UsageResource, coupons: CouponsResource) -> None:
     for part in ("balance", "transactions"):
         routes.add(f"{_V0}/billing/{part}/{{org}}", billing, part)
     routes.add(f"{_V0}/billing/usage/{{org}}", usage)
@@ -208,9 +218,9 @@ def _add_money(routes: Routes, billing: Billing, usage: Usage, coupons: Coupons)
     routes.add(f"{_V0}/billing/coupon/redeem/{{org}}", coupons, "redeem")
 
 
-def _add_docs(routes: Routes, error_pages: ErrorPages) -> None:
-    routes.add("/", Root())
-    routes.add("/docs", Docs())
-    routes.add("/docs/static/{file}", Static())
+def _add_docs(routes: Routes, error_pages: ErrorPagesResource) -> None:
+    routes.add_page("/", RootResource())
+    routes.add("/docs", ReferenceResource())
+    routes.add_page("/docs/static/{file}", StaticFilesResource())
     routes.add("/docs/errors", error_pages, "list")
     routes.add("/docs/errors/{code}", error_pages)

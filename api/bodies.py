@@ -9,7 +9,7 @@ import pydantic_core
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from api.errors import ApiError
+from api.errors.responses import ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ __all__ = [
 
 _Body = TypeVar("_Body", bound=BaseModel)
 
-_MOST_VALUES = 2_000_000
+_MAX_VALUES = 2_000_000
 
 _KEY = "[key]"
 """The last part of a location in pydantic's errors if the fault is in an object's key, not its value."""
@@ -62,8 +62,8 @@ def parse_json(body: bytes) -> object:
     The number of values is limited, because millions of empty lists are few bytes but take gigabytes and seconds to
     parse. Characters within strings are counted too: a pipeline of the largest size has far fewer.
     """
-    if sum(body.count(mark) for mark in (b",", b"[", b"{")) > _MOST_VALUES:
-        raise ApiError("body_too_large", f"the body holds more than {_MOST_VALUES} values")
+    if sum(body.count(mark) for mark in (b",", b"[", b"{")) > _MAX_VALUES:
+        raise ApiError("body_too_large", f"the body has more than {_MAX_VALUES} values")
     try:
         return pydantic_core.from_json(body, allow_inf_nan=False, cache_strings="keys")
     except ValueError as error:

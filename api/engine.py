@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from api.errors.responses import ApiError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from contextlib import AbstractContextManager
@@ -13,10 +15,12 @@ if TYPE_CHECKING:
     from actors.render import Envelope
     from storage import Job
 
-__all__ = ["Engine", "Watch"]
+__all__ = ["ChangeWatch", "EngineInterface", "refuse_while_draining"]
+
+_RETRY_SECONDS = "5"
 
 
-class Watch(Protocol):
+class ChangeWatch(Protocol):
     """A wait for changes of a job's log or state, or of a build's render."""
 
     def wait(self, timeout: float) -> bool:
@@ -24,7 +28,7 @@ class Watch(Protocol):
         ...
 
 
-class Engine(Protocol):
+class EngineInterface(Protocol):
     """The running builds. No call here waits for a build."""
 
     @property
@@ -59,7 +63,7 @@ class Engine(Protocol):
         """Cancel a build; return once that is recorded. Raises actors.EngineBusy if it takes too long."""
         ...
 
-    def watch(self, uuid: str) -> AbstractContextManager[Watch]:
+    def watch(self, uuid: str) -> AbstractContextManager[ChangeWatch]:
         """Return a context manager to wait for changes: enter it, read the log, then wait."""
         ...
 
@@ -70,3 +74,11 @@ class Engine(Protocol):
     def pending_reason(self, job: Job) -> str | None:
         """Return why a job waits; None if it does not. Never blocks."""
         ...
+
+
+def refuse_while_draining(engine: EngineInterface) -> None:
+    """Raise ApiError ``draining`` if the service takes no new builds."""
+    if engine.draining:
+        raise ApiError(
+            "draining", "the service is about to restart; try again soon", headers={"Retry-After": _RETRY_SECONDS}
+        )

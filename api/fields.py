@@ -1,9 +1,10 @@
-"""Types for the fields of bodies and records."""
+"""Types for the fields of bodies and records, and for query parameters."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema
 
@@ -11,16 +12,17 @@ __all__ = [
     "NOT_BLANK",
     "LongText",
     "Moment",
+    "Number",
     "RequestBody",
     "RequiredLongText",
     "RequiredText",
+    "StoredRecord",
     "Text",
     "Timestamp",
     "Uuid",
     "Value",
+    "WholeNumber",
     "not_blank",
-    "stamp",
-    "stamp_or_none",
 ]
 
 
@@ -49,6 +51,25 @@ def _moment(value: object) -> datetime:
     raise ValueError("expected an ISO 8601 time with an offset, such as 2026-01-01T00:00:00Z")
 
 
+def _whole_number(text: str) -> str:
+    """Return the text. Raises ValueError unless it is plain digits: `int` takes spaces and "_" too."""
+    if not re.fullmatch(r"[0-9]{1,20}", text, re.ASCII):
+        raise ValueError("expected a whole number")
+    return text
+
+
+def _number(text: str) -> str:
+    """Return the text. Raises ValueError for ``nan``, spaces and underscores, which `float` also takes."""
+    if not re.fullmatch(r"[0-9]{1,20}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?", text, re.ASCII):
+        raise ValueError("expected a number")
+    return text
+
+
+def _stamp(moment: datetime) -> str:
+    """Format a time as a `Timestamp`."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+
+
 _WITHOUT_NUL = Field(json_schema_extra={"pattern": r"^[^\u0000]*$"})
 NOT_BLANK = Field(json_schema_extra={"minLength": 1, "pattern": r"^[^\u0000]*[^\u0000\s][^\u0000]*$"})
 """The JSON Schema of `not_blank`."""
@@ -68,10 +89,18 @@ LongText = Annotated[str, StringConstraints(max_length=10_000), AfterValidator(_
 RequiredLongText = Annotated[LongText, AfterValidator(not_blank), NOT_BLANK]
 """A `LongText` that is not all spaces."""
 
+WholeNumber = Annotated[int, BeforeValidator(_whole_number)]
+"""A whole number in a query, in decimal digits."""
+
+Number = Annotated[float, BeforeValidator(_number)]
+"""A number in a query, such as ``2.5`` or ``1e1``."""
+
 Timestamp = Annotated[
-    str, WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-01-01T00:00:00.000000Z"]})
+    str,
+    BeforeValidator(_stamp),
+    WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-01-01T00:00:00.000000Z"]}),
 ]
-"""ISO 8601 in UTC with six fractional digits and ``Z``."""
+"""ISO 8601 in UTC with six fractional digits and ``Z``; made from a datetime."""
 
 Moment = Annotated[
     datetime,
@@ -92,11 +121,14 @@ class RequestBody(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
 
-def stamp(moment: datetime) -> Timestamp:
-    """Format a time as a `Timestamp`."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+class StoredRecord(BaseModel):
+    """Base of response models that copy fields of a storage record."""
 
-
-def stamp_or_none(moment: datetime | None) -> Timestamp | None:
-    """Format a time as a `Timestamp`; None if there is none."""
-    return None if moment is None else stamp(moment)
+    @classmethod
+    def showing(cls, stored: object, **others: object) -> Self:
+        """Return a model whose fields are those of ``stored`` by name, except the values in ``others``."""
+        for name in cls.__pydantic_fields__:
+            if name not in others:
+                others[name] = getattr(stored, name)
+        record: Self = cls.__pydantic_validator__.validate_python(others)
+        return record

@@ -6,13 +6,13 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from typing import Protocol
 
-__all__ = ["Mailer", "NoMailer", "letter"]
+__all__ = ["Mailer", "NoMailer", "email_to"]
 
 
 class Mailer(Protocol):
     """Sends e-mail. No call waits for a mail server, and none fails."""
 
-    def send(self, letter: EmailMessage) -> None:
+    def send(self, message: EmailMessage) -> None:
         """Send a message, which has no sender yet, sooner or later; the log shows failures."""
         ...
 
@@ -20,11 +20,11 @@ class Mailer(Protocol):
 class NoMailer:
     """Sends nothing: no mail server is configured."""
 
-    def send(self, letter: EmailMessage) -> None:
+    def send(self, message: EmailMessage) -> None:
         """Do nothing."""
 
 
-def letter(to: str, subject: str, text: str) -> EmailMessage:
+def email_to(to: str, subject: str, text: str) -> EmailMessage:
     """Return a message to one address. Raises ValueError if the address is invalid."""
     message = EmailMessage()
     message["To"] = Address(addr_spec=to)

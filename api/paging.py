@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Generic, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from api.bodies import answer
-from api.errors import ApiError
-from api.operations import Parameter
+from api.errors.responses import ApiError
+from api.fields import WholeNumber
+from api.openapi.operations import Parameter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,15 +23,11 @@ __all__ = ["PAGE_ERRORS", "PAGE_PARAMETERS", "PageRecord", "Pager"]
 
 _DEFAULT_LIMIT = 50
 _MAX_LIMIT = 100
-_LIMIT = re.compile(r"[0-9]{1,9}", re.ASCII)
+_LIMIT = TypeAdapter(Annotated[WholeNumber, Field(ge=1, le=_MAX_LIMIT)])
 
 PAGE_PARAMETERS = (
-    Parameter(
-        "limit",
-        "How many rows at most.",
-        {"type": "integer", "minimum": 1, "maximum": _MAX_LIMIT, "default": _DEFAULT_LIMIT},
-    ),
-    Parameter("cursor", "`next_cursor` of the page before; left out, the first page comes.", {"type": "string"}),
+    Parameter("limit", "The most rows to return.", {**_LIMIT.json_schema(), "default": _DEFAULT_LIMIT}),
+    Parameter("cursor", "`next_cursor` of the previous page; leave it out for the first page.", {"type": "string"}),
 )
 PAGE_ERRORS = ("invalid_limit", "invalid_cursor")
 
@@ -72,21 +68,22 @@ class Pager:
         page = read(_limit(req.get_param("limit") or None), self._after(req.get_param("cursor") or None, scope))
         cursor = None
         if page.next_key is not None:
-            cursor = self._signer.sign(f"cursor:{scope}", str(page.next_key).encode())
+            cursor = self._signer.sign(f"cursor:{scope}", page.next_key)
         answer(resp, PageRecord(data=[record(row) for row in page.rows], next_cursor=cursor))
 
     def _after(self, cursor: str | None, scope: str) -> int | None:
         if cursor is None:
             return None
-        payload = self._signer.open(f"cursor:{scope}", cursor)
-        if payload is None:
-            raise ApiError("invalid_cursor", "cursor: expected a next_cursor that this list gave")
-        return int(payload)
+        key: int | None = self._signer.open(f"cursor:{scope}", cursor)
+        if key is None:
+            raise ApiError("invalid_cursor", "cursor: expected a next_cursor of this list")
+        return key
 
 
 def _limit(text: str | None) -> int:
     if text is None:
         return _DEFAULT_LIMIT
-    if not _LIMIT.fullmatch(text) or not 1 <= int(text) <= _MAX_LIMIT:
-        raise ApiError("invalid_limit", f"limit: expected a whole number from 1 to {_MAX_LIMIT}")
-    return int(text)
+    try:
+        return _LIMIT.validate_python(text)
+    except ValidationError:
+        raise ApiError("invalid_limit", f"limit: expected a whole number from 1 to {_MAX_LIMIT}") from None

@@ -7,7 +7,7 @@ from typing import Any
 
 import falcon
 
-from api.request_id import enter_request
+from api.middleware.request_id import enter_request
 
 __all__ = ["ApiRequest"]
 

@@ -9,10 +9,10 @@ from typing import Annotated
 
 from pydantic import WithJsonSchema
 
-from api.errors import ApiError
+from api.errors.responses import ApiError
 from storage import Role
 
-__all__ = ["InvitedRole", "MemberRole", "role_in"]
+__all__ = ["InvitedRole", "MemberRole", "parse_role"]
 
 INVITABLE = (Role.ADMIN, Role.MEMBER)
 
@@ -23,7 +23,7 @@ InvitedRole = Annotated[str, WithJsonSchema({"type": "string", "enum": [role.val
 """A role that an invite may give."""
 
 
-def role_in(text: str, *roles: Role) -> Role:
+def parse_role(text: str, *roles: Role) -> Role:
     """Return the one of ``roles`` that a body names. Raises ApiError ``invalid_role``."""
     role = next((role for role in roles if role.value == text), None)
     if role is None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from ipaddress import ip_network
+
+from storage import setting
 
 __all__ = ["HttpSettings", "RateLimitSettings"]
 
@@ -18,68 +20,72 @@ _ORIGIN = re.compile(r"https?://[^\s/?#*]+/?", re.IGNORECASE)
 class HttpSettings:
     """Section ``[http]``: the address and the limits of the API.
 
-    ``listen`` is ``HOST:PORT``; an IPv6 host is written in brackets, and port 0 is any free port. ``base_url`` is the
-    address that callers use if a proxy stands in front of the service, without a trailing slash.
-
-    Log streams, waiting log requests and requests for builds that are being rendered each hold one of ``threads`` while
-    they last. At most ``max_streams`` of them run at once, and a quarter of those is reserved for builds; the other
-    threads always serve short requests. One account, or one address without an account, follows at most
-    ``max_streams_per_reader`` logs at once. When ``max_connections`` are nearly reached, the connections whose
-    clients keep the service waiting longest are closed.
-
-    ``max_body_bytes`` is for requests that create builds, because they may bring an archive; any other body has at most
-    64 KiB. A request must arrive within ``receive_timeout``; an idle connection is closed after ``idle_timeout``. When
-    the service stops, running requests have ``stop_timeout`` to finish.
-
-    ``cors_origins`` are the origins whose web pages may call the API. ``trusted_proxies`` are the addresses and
-    networks whose ``X-Forwarded-For`` is believed. ``metrics_token`` is the token to read `/metrics` from other hosts;
-    if it is empty, only this host can read it. Sizes are in bytes, times in seconds.
+    Log streams, waiting log requests and requests for builds that are being rendered each hold a thread while they
+    last. At most ``max_streams`` of them run at once, and a quarter of those is reserved for builds; the other threads
+    always serve short requests.
     """
 
-    listen: str = "127.0.0.1:8800"
-    base_url: str | None = field(default=None, metadata={"example": "https://ci.example.org"})
-    threads: int = 192
-    max_streams: int = 160
-    max_streams_per_reader: int = 30
-    max_connections: int = 800
-    max_body_bytes: int = 12 * 2**20
-    max_header_bytes: int = 64 * 2**10
-    receive_timeout: float = 120.0
-    idle_timeout: float = 120.0
-    stop_timeout: float = 5.0
-    cors_origins: tuple[str, ...] = ()
-    trusted_proxies: tuple[str, ...] = ()
-    metrics_token: str = field(default="", repr=False)
+    listen: str = setting(
+        "127.0.0.1:8800",
+        "The address to listen on, `HOST:PORT`; an IPv6 host is written in brackets, and port 0 is any free port.",
+    )
+    base_url: str | None = setting(
+        None,
+        "The address that callers use if a proxy stands in front of the service, without a trailing slash.",
+        example="https://ci.example.org",
+    )
+    threads: int = setting(192, "The number of threads that serve requests, more than `max_streams`.", at_least=2)
+    max_streams: int = setting(
+        160, "The most log streams, waiting log requests and waiting renders at once, fewer than `threads`.", at_least=1
+    )
+    max_streams_per_reader: int = setting(
+        30, "The most logs that one account, or one address without an account, follows at once.", at_least=1
+    )
+    max_connections: int = setting(
+        800,
+        "The most connections: when they are nearly reached, those whose clients keep the service waiting longest are"
+        " closed.",
+        at_least=1,
+    )
+    max_body_bytes: int = setting(
+        12 * 2**20,
+        "The most bytes of a request that creates a build, because it may bring an archive; a body that sets a secret"
+        " has at most 400 KiB, any other 64 KiB.",
+        at_least=1,
+    )
+    max_header_bytes: int = setting(64 * 2**10, "The most bytes of the header of a request.", at_least=1)
+    receive_timeout: float = setting(120.0, "The seconds within which a request must arrive.", at_least=1)
+    idle_timeout: float = setting(120.0, "The seconds after which an idle connection is closed.", at_least=1)
+    stop_timeout: float = setting(
+        5.0, "The seconds that running requests have to finish when the service stops.", at_least=0
+    )
+    cors_origins: tuple[str, ...] = setting((), "The origins whose web pages may call the API.")
+    trusted_proxies: tuple[str, ...] = setting((), "The addresses and networks whose `X-Forwarded-For` is believed.")
+    metrics_token: str = setting(
+        "", "The token to read `/metrics` from other hosts; if it is empty, only this host can read it.", secret=True
+    )
 
     def __post_init__(self) -> None:
-        for name in (
-            "max_streams_per_reader",
-            "max_connections",
-            "max_body_bytes",
-            "max_header_bytes",
-            "receive_timeout",
-            "idle_timeout",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1")
-        if not 0 < self.max_streams < self.threads:
-            raise ValueError(f"max_streams must be from 1 to {self.threads - 1}, below threads ({self.threads})")
+        if self.max_streams >= self.threads:
+            raise ValueError(f"max_streams must be below threads ({self.threads}), not {self.max_streams}")
         host, _, port = self.listen.rpartition(":")
         if not host or not port.isascii() or not port.isdecimal() or int(port) > _HIGHEST_PORT:
             raise ValueError(f'listen must be HOST:PORT, for example "127.0.0.1:8800", not "{self.listen}"')
         if self.base_url is not None and not _URL.fullmatch(self.base_url):
-            raise ValueError(f'base_url must be such as "https://ci.example.org", not "{self.base_url}"')
-        self._check_who_is_believed()
+            raise ValueError(f'base_url must be a URL such as "https://ci.example.org", not "{self.base_url}"')
+        self._check_trust()
 
-    def _check_who_is_believed(self) -> None:
+    def _check_trust(self) -> None:
         if self.metrics_token and not _TOKEN.fullmatch(self.metrics_token):
-            raise ValueError("metrics_token must be 16 or more letters, digits or any of -._~+/=, without spaces")
+            raise ValueError("metrics_token must be 16 or more of letters, digits and -._~+/=")
         for origin in self.cors_origins:
             if not _ORIGIN.fullmatch(origin):
-                raise ValueError(f'cors_origins must hold origins such as "https://app.example.org", not "{origin}"')
+                raise ValueError(f'cors_origins must be origins such as "https://app.example.org", not "{origin}"')
         for proxy in self.trusted_proxies:
             if not _is_network(proxy):
-                raise ValueError(f'trusted_proxies must hold such as "10.0.0.7" or "10.0.0.0/24", not "{proxy}"')
+                raise ValueError(
+                    f'trusted_proxies must be addresses or networks such as "10.0.0.7" or "10.0.0.0/24", not "{proxy}"'
+                )
 
     @property
     def url(self) -> str:
@@ -89,28 +95,25 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True)
 class RateLimitSettings:
-    """Section ``[rate_limits]``: limits where credentials are issued or tried, and limits per account.
+    """Section ``[rate_limits]``: limits per address and per account.
 
-    An address sends at most ``address_per_minute`` requests to endpoints that issue or try credentials, and an account
-    at most ``account_per_minute``; those of a whole minute may come at once. A command line that waits for a person to
-    sign in asks once a second, so the default allows 20 of them behind one address. ``failures_per_minute`` limits the
-    bad tokens from one address, on any endpoint. ``tracked`` is the number of addresses, and of accounts, that are
-    remembered.
-
-    One account sends at most ``invites_per_day`` and owns at most ``organizations_per_account``.
+    The requests of a whole minute may come at once. Health checks are not limited. A command line that waits for a
+    person to sign in asks once a second, so the default of ``address_per_minute`` allows 20 of them behind one address.
     """
 
-    address_per_minute: int = 1200
-    account_per_minute: int = 60
-    failures_per_minute: int = 120
-    tracked: int = 10_000
-    invites_per_day: int = 100
-    organizations_per_account: int = 50
-
-    def __post_init__(self) -> None:
-        for limit in fields(self):
-            if getattr(self, limit.name) < 1:
-                raise ValueError(f"{limit.name} must be at least 1")
+    address_per_minute: int = setting(
+        1200,
+        "The most requests of one address to endpoints that issue or try credentials, and as many more without a token"
+        " to public pages and records.",
+        at_least=1,
+    )
+    account_per_minute: int = setting(
+        60, "The most requests of one account to endpoints that issue or try credentials.", at_least=1
+    )
+    failures_per_minute: int = setting(120, "The most bad tokens from one address, on any endpoint.", at_least=1)
+    tracked: int = setting(10_000, "The number of addresses, and of accounts, that are remembered.", at_least=1)
+    invites_per_day: int = setting(100, "The most invites that one account sends in a day.", at_least=1)
+    organizations_per_account: int = setting(50, "The most organizations that one account owns.", at_least=1)
 
 
 def _is_network(text: str) -> bool:

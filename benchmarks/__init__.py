@@ -1,1 +1,1 @@
-"""`make bench`: the cost of the service, each figure measured in turns with its floor."""
+"""`make bench`: the cost of the service, each figure measured in turns with its baseline."""

@@ -19,9 +19,9 @@ from benchmarks.fork import FORK
 from benchmarks.http import HTTP
 from benchmarks.lease import LEASE
 from benchmarks.logs import LOGS
-from benchmarks.place import open_place
 from benchmarks.recovery import RECOVERY
 from benchmarks.render import RENDER
+from benchmarks.testbed import open_testbed
 from benchmarks.warm import WARM
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ def main() -> int:
 
 
 def _run(benchmarks: Sequence[Report], console: Console) -> None:
-    began = perf_counter()
+    started = perf_counter()
     for benchmark in benchmarks:
-        with open_place() as place:
-            report = benchmark.report(place)
+        with open_testbed() as testbed:
+            report = benchmark.report(testbed)
         console.print(f"[bold]{benchmark.name}[/]: {benchmark.title}")
         console.print(report)
-        console.print(f"Floor: {benchmark.floor}\n", style="dim", markup=False)
-    console.print(f"All of it took {perf_counter() - began:.0f} s.")
+        console.print(f"Baseline: {benchmark.baseline}\n", style="dim", markup=False)
+    console.print(f"All of it took {perf_counter() - started:.0f} s.")
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:

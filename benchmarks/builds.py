@@ -7,38 +7,38 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from benchmarks.by_hand import ByHand
-from benchmarks.figures import Benchmark, by_turns
-from benchmarks.place import first_command
+from benchmarks.baseline_vm import BaselineVms
+from benchmarks.figures import Benchmark, interleaved
 from benchmarks.service import PARALLEL, serving
+from benchmarks.testbed import first_command
 from tests.e2e.pipelines import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from benchmarks.by_hand import Sandbox
+    from benchmarks.baseline_vm import BaselineVm
     from benchmarks.figures import Figure
-    from benchmarks.place import Place
     from benchmarks.service import Service
+    from benchmarks.testbed import Testbed
 
 __all__ = ["BUILDS"]
 
 _JOBS = 100
 _ROUNDS = 3
-_MOST_SECONDS = 120
+_TIMEOUT_SECONDS = 120
 
 
-def _measure(place: Place) -> Iterator[Figure]:
-    hand = ByHand(place)
-    builds: dict[str, tuple[str, Callable[[ByHand], None]]] = {
-        "chain, each job after the last": (_chain(on_disk=False), _one_by_one),
-        "chain, each job on the disk of the last": (_chain(on_disk=True), _one_on_another),
-        f"fan, {PARALLEL} jobs at a time": (_fan(), _at_once),
+def _measure(testbed: Testbed) -> Iterator[Figure]:
+    vms = BaselineVms(testbed)
+    builds: dict[str, tuple[str, Callable[[BaselineVms], None]]] = {
+        "chain, each job after the last": (_chain(on_disk=False), _one_after_another),
+        "chain, each job on the disk of the last": (_chain(on_disk=True), _each_on_the_last_disk),
+        f"fan, {PARALLEL} jobs at a time": (_fan(), _in_parallel),
     }
-    with serving(place) as service:
-        for what, (ir, floor) in builds.items():
-            sides = partial(_build, service, ir), partial(_loop, hand, floor)
-            yield by_turns(what, "ms", _ROUNDS, *sides)
+    with serving(testbed) as service:
+        for label, (ir, baseline) in builds.items():
+            sides = partial(_build, service, ir), partial(_loop, vms, baseline)
+            yield interleaved(label, "ms", _ROUNDS, *sides)
 
 
 def _chain(*, on_disk: bool) -> str:
@@ -61,51 +61,52 @@ def _fan() -> str:
 
 def _build(service: Service, ir: str) -> float:
     """Run a build and return its milliseconds per job."""
-    began = perf_counter()
-    service.finish(service.build(ir), _MOST_SECONDS)
-    return (perf_counter() - began) * 1000 / _JOBS
+    started = perf_counter()
+    service.finish(service.build(ir), _TIMEOUT_SECONDS)
+    return (perf_counter() - started) * 1000 / _JOBS
 
 
-def _loop(hand: ByHand, jobs: Callable[[ByHand], None]) -> float:
-    """Run the jobs by hand and return their milliseconds per job."""
-    began = perf_counter()
-    jobs(hand)
-    return (perf_counter() - began) * 1000 / _JOBS
+def _loop(vms: BaselineVms, jobs: Callable[[BaselineVms], None]) -> float:
+    """Run the jobs without the service and return their milliseconds per job."""
+    started = perf_counter()
+    jobs(vms)
+    return (perf_counter() - started) * 1000 / _JOBS
 
 
-def _one_by_one(hand: ByHand) -> None:
+def _one_after_another(vms: BaselineVms) -> None:
     for _ in range(_JOBS):
-        _job(hand)
+        _job(vms)
 
 
-def _one_on_another(hand: ByHand) -> None:
-    done: list[Sandbox] = []
+def _each_on_the_last_disk(vms: BaselineVms) -> None:
+    done: list[BaselineVm] = []
     for _ in range(_JOBS):
-        with hand.sandbox(below=[each.name for each in reversed(done)], network=True) as sandbox:
-            first_command(sandbox.endpoint, perf_counter())
-        done.append(sandbox)
-    for sandbox in done:
-        hand.remove(sandbox)
+        with vms.start(below=[each.name for each in reversed(done)], network=True) as vm:
+            first_command(vm.endpoint, perf_counter())
+        done.append(vm)
+    for vm in done:
+        vms.remove(vm)
 
 
-def _at_once(hand: ByHand) -> None:
+def _in_parallel(vms: BaselineVms) -> None:
     with ThreadPoolExecutor(PARALLEL) as threads:
-        for job in [threads.submit(_job, hand) for _ in range(_JOBS)]:
+        for job in [threads.submit(_job, vms) for _ in range(_JOBS)]:
             job.result()
 
 
-def _job(hand: ByHand) -> None:
-    with hand.sandbox(network=True) as sandbox:
-        first_command(sandbox.endpoint, perf_counter())
-    hand.remove(sandbox)
+def _job(vms: BaselineVms) -> None:
+    with vms.start(network=True) as vm:
+        first_command(vm.endpoint, perf_counter())
+    vms.remove(vm)
 
 
 BUILDS = Benchmark(
     name="builds",
     title="Builds of 100 jobs of `true`: time for each job, from the request over HTTP to the end of the build",
-    floor=(
-        "a loop over sandboxes by hand (benchmarks/by_hand.sh), as many at a time: each with a network and, in the "
-        "second chain, on the disks of those before it, `true` over SSH in each, then ended and removed."
+    baseline=(
+        "a loop over sandboxes without the service (benchmarks/baseline_vm.sh), as many at a time: each with a "
+        "network and, in the second chain, on the disks of those before it, `true` over SSH in each, then "
+        "ended and removed."
     ),
     measure=_measure,
 )

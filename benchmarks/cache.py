@@ -6,7 +6,7 @@ from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from benchmarks.figures import Benchmark, by_turns
+from benchmarks.figures import Benchmark, interleaved
 from benchmarks.service import serving
 from tests.e2e.pipelines import Graph
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.figures import Figure
-    from benchmarks.place import Place
     from benchmarks.service import Service
+    from benchmarks.testbed import Testbed
 
 __all__ = ["CACHE"]
 
 _JOBS = 50
 _ROUNDS = 3
-_MOST_SECONDS = 120
+_TIMEOUT_SECONDS = 120
 
 
-def _measure(place: Place) -> Iterator[Figure]:
-    with serving(place) as service:
-        for what, cached in ((f"{_JOBS} of {_JOBS} jobs", _JOBS), (f"{_JOBS - 1} of {_JOBS} jobs", _JOBS - 1)):
+def _measure(testbed: Testbed) -> Iterator[Figure]:
+    with serving(testbed) as service:
+        for label, cached in ((f"{_JOBS} of {_JOBS} jobs", _JOBS), (f"{_JOBS - 1} of {_JOBS} jobs", _JOBS - 1)):
             chain = _Chain(service, cached)
-            chain.anew()
-            yield by_turns(what, "ms", _ROUNDS, chain.again, chain.anew)
+            chain.build_with_new_keys()
+            yield interleaved(label, "ms", _ROUNDS, chain.build, chain.build_with_new_keys)
 
 
 class _Chain:
@@ -41,7 +41,7 @@ class _Chain:
         self._versions = count()
         self._ir = ""
 
-    def anew(self) -> float:
+    def build_with_new_keys(self) -> float:
         """Build it with new keys; return the milliseconds that it took."""
         version = f"{self._cached}/{next(self._versions)}"
         graph = Graph()
@@ -49,18 +49,18 @@ class _Chain:
             cache = {"policy": "forever" if number < self._cached else "none", "key": f"{version}/{number}"}
             graph.step(str(number), "true", builds_in=str(number - 1) if number else None, cache=cache)
         self._ir = graph.ir()
-        return self.again()
+        return self.build()
 
-    def again(self) -> float:
+    def build(self) -> float:
         """Build it again with the same keys; return the milliseconds that it took."""
-        began = perf_counter()
-        self._service.finish(self._service.build(self._ir), _MOST_SECONDS)
-        return (perf_counter() - began) * 1000
+        started = perf_counter()
+        self._service.finish(self._service.build(self._ir), _TIMEOUT_SECONDS)
+        return (perf_counter() - started) * 1000
 
 
 CACHE = Benchmark(
     name="cache",
     title="A build that finds jobs of `true`, each on the disk of the last, in the cache: from the request to its end",
-    floor="the first build of the same pipeline, whose jobs all run, and leave their disks to the cache.",
+    baseline="the first build of the same pipeline, whose jobs all run, and leave their disks to the cache.",
     measure=_measure,
 )

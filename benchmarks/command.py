@@ -9,14 +9,14 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from benchmarks.figures import Benchmark, by_turns
+from benchmarks.figures import Benchmark, interleaved
 from storage import NewPipeline, Storage, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from benchmarks.figures import Figure
-    from benchmarks.place import Place
+    from benchmarks.testbed import Testbed
 
 __all__ = ["COMMAND"]
 
@@ -35,14 +35,14 @@ _COMMANDS = (
 _STOPPED = 3
 
 
-def _measure(place: Place) -> Iterator[Figure]:
-    state = place.folder / "state"
+def _measure(testbed: Testbed) -> Iterator[Figure]:
+    state = testbed.folder / "state"
     _fill(state)
     program = Path(sys.executable).with_name("ci-daemon")
     for command in _COMMANDS:
         ours = [str(program), "--state-dir", str(state), *command.split()]
-        floor = [sys.executable, "-c", "import click"]
-        yield by_turns(command, "ms", _ROUNDS, _timed(ours), _timed(floor))
+        baseline = [sys.executable, "-c", "import click"]
+        yield interleaved(command, "ms", _ROUNDS, _timed(ours), _timed(baseline))
 
 
 def _timed(argv: list[str]) -> Callable[[], float]:
@@ -53,9 +53,9 @@ def _timed(argv: list[str]) -> Callable[[], float]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CI_DAEMON_")}
 
     def run() -> float:
-        began = perf_counter()
+        started = perf_counter()
         done = subprocess.run(argv, stdout=subprocess.DEVNULL, env=environ, check=False)
-        took = perf_counter() - began
+        took = perf_counter() - started
         if done.returncode not in {0, _STOPPED}:
             raise subprocess.CalledProcessError(done.returncode, argv)
         return took * 1000

@@ -8,56 +8,56 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from actors.vms import Connection, VmSpec
-from benchmarks.figures import Benchmark, by_turns
-from benchmarks.place import first_command
+from benchmarks.figures import Benchmark, interleaved
+from benchmarks.testbed import first_command
 from storage import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.figures import Figure
-    from benchmarks.place import Place
+    from benchmarks.testbed import Testbed
 
 __all__ = ["FORK"]
 
 _ROUNDS = 20
-_LITTLE = "head -c 10K /dev/zero >/workspace/data"
-_MUCH = "cd /workspace && for n in $(seq 512); do head -c 4M /dev/zero >data-$n; done"
-_WRITING_SECONDS = 120.0
+_SMALL_DISK = "head -c 10K /dev/zero >/workspace/data"
+_LARGE_DISK = "cd /workspace && for n in $(seq 512); do head -c 4M /dev/zero >data-$n; done"
+_WRITE_TIMEOUT_SECONDS = 120.0
 
 
-def _measure(place: Place) -> Iterator[Figure]:
-    parents = [_parent(place, script) for script in (_MUCH, _LITTLE)]
+def _measure(testbed: Testbed) -> Iterator[Figure]:
+    parents = [_parent(testbed, script) for script in (_LARGE_DISK, _SMALL_DISK)]
     for network in (False, True):
-        much, little = (partial(_fork, place, parent, network=network) for parent in parents)
-        yield by_turns(f"over 2 GB, {'with a' if network else 'without'} network", "ms", _ROUNDS, much, little)
+        large, small = (partial(_fork, testbed, parent, network=network) for parent in parents)
+        yield interleaved(f"over 2 GB, {'with a' if network else 'without'} network", "ms", _ROUNDS, large, small)
 
 
-def _parent(place: Place, script: str) -> str:
+def _parent(testbed: Testbed, script: str) -> str:
     """Run a script in a VM, snapshot its disk, and return the snapshot's name."""
     vm, snapshot = str(uuid4()), str(uuid4())
-    place.provider.create(VmSpec(vm, place.image, network=False))
-    with Connection(place.provider.connect(vm), SystemClock()) as connection:
-        done = connection.run(script, timeout=_WRITING_SECONDS)
+    testbed.provider.create(VmSpec(vm, testbed.image, network=False))
+    with Connection(testbed.provider.connect(vm), SystemClock()) as connection:
+        done = connection.run(script, timeout=_WRITE_TIMEOUT_SECONDS)
     if done.exit_code != 0:
         raise RuntimeError(f"{script}: {done.stderr.decode(errors='replace')}")
-    place.provider.snapshot(vm, snapshot)
-    place.provider.destroy(vm)
+    testbed.provider.snapshot(vm, snapshot)
+    testbed.provider.destroy(vm)
     return snapshot
 
 
-def _fork(place: Place, parent: str, *, network: bool) -> float:
+def _fork(testbed: Testbed, parent: str, *, network: bool) -> float:
     vm = str(uuid4())
-    began = perf_counter()
-    place.provider.create(VmSpec(vm, place.image, snapshot=parent, network=network))
-    took = first_command(place.provider.connect(vm), began)
-    place.provider.destroy(vm)
+    started = perf_counter()
+    testbed.provider.create(VmSpec(vm, testbed.image, snapshot=parent, network=network))
+    took = first_command(testbed.provider.connect(vm), started)
+    testbed.provider.destroy(vm)
     return took
 
 
 FORK = Benchmark(
     name="fork",
     title="A fork, from the wish for a VM on another's disk to the answer of its first command",
-    floor="a fork over 10 KB.",
+    baseline="a fork over 10 KB.",
     measure=_measure,
 )

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 from rich.table import Table
 
-from benchmarks.crowd import fill
+from benchmarks.seed import copy_builds
 from tests.e2e.daemon import Client, Daemon
 from tests.e2e.pipelines import one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from benchmarks.place import Place
+    from benchmarks.testbed import Testbed
     from tests.e2e.daemon import Build
 
 __all__ = ["HTTP"]
@@ -33,8 +33,8 @@ _CONNECTIONS = (1, 8, 32)
 _ROUNDS = 3
 _SECONDS = 0.2
 _BLOCK = 1 << 16
-_PATIENCE = 5.0
-_BARE = "bare falcon resource"
+_TIMEOUT_SECONDS = 5.0
+_BASELINE = "falcon resource alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,29 +51,29 @@ class HttpBenchmark:
 
     name = "http"
     title = "Answers a second, by connections that ask at once and builds in the database; the rest is with the most"
-    floor = "a falcon resource that answers the bytes of a build, on waitress with as many threads, same client."
+    baseline = "a falcon resource that answers the bytes of a build, on waitress with as many threads, same client."
 
-    def report(self, place: Place) -> Table:
+    def report(self, testbed: Testbed) -> Table:
         """Measure, and return a line for each endpoint and number of connections."""
         measured: dict[tuple[str, int], list[_Measured]] = {}
-        state = place.folder / "state"
-        daemon = Daemon(state, {"CI_DAEMON_IMAGES_DIR": str(place.images_dir), "CI_DAEMON_POOL_WARM": "0"})
+        state = testbed.folder / "state"
+        daemon = Daemon(state, {"CI_DAEMON_IMAGES_DIR": str(testbed.images_dir), "CI_DAEMON_POOL_WARM": "0"})
         daemon.command("init")
         try:
             daemon.start()
-            client = Client.join(daemon, "bench@example.org")
+            client = Client.create(daemon, "bench@example.org")
             build = client.pipeline().build(one("true"))
             record = json.dumps(build.finish()).encode()
             headers = {"Authorization": f"Bearer {client.token}"}
             paths = _paths(client, build)
             for size in _SIZES:
                 daemon.stop()
-                fill(state / "ci-daemon.sqlite3", size)
+                copy_builds(state / "ci-daemon.sqlite3", size)
                 daemon.start()
-                with _bare(record) as port:
+                with _serve_baseline(record) as port:
                     sides = {name: (_port_of(daemon.url), path) for name, path in paths.items()}
-                    sides[_BARE] = (port, "/record")
-                    for each, answered in _by_turns(sides, headers).items():
+                    sides[_BASELINE] = (port, "/record")
+                    for each, answered in _interleaved(sides, headers).items():
                         measured.setdefault(each, []).append(answered)
             daemon.stop()
         finally:
@@ -102,7 +102,7 @@ def _paths(client: Client, build: Build) -> dict[str, str]:
     }
 
 
-def _by_turns(sides: Mapping[str, tuple[int, str]], headers: Mapping[str, str]) -> dict[tuple[str, int], _Measured]:
+def _interleaved(sides: Mapping[str, tuple[int, str]], headers: Mapping[str, str]) -> dict[tuple[str, int], _Measured]:
     """Measure every side once per round, and return the round with the median rate of each.
 
     In turns, a drift of the machine's speed affects all sides alike.
@@ -123,9 +123,9 @@ def _port_of(url: str) -> int:
 
 
 @contextmanager
-def _bare(record: bytes) -> Iterator[int]:
+def _serve_baseline(record: bytes) -> Iterator[int]:
     """Serve a constant record, and yield the port."""
-    argv = [sys.executable, "-m", "benchmarks.bare"]
+    argv = [sys.executable, "-m", "benchmarks.baseline_http"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdin
         assert server.stdout
@@ -153,15 +153,15 @@ def _ask(port: int, request: bytes, connections: int) -> _Measured:
         for _ in range(connections):
             connection = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            missing[connection] = _ask_once(connection, request)
+            missing[connection] = _first_answer(connection, request)
             selector.register(connection, selectors.EVENT_READ, (connection, missing[connection]))
-        began = now = perf_counter()
+        started = now = perf_counter()
         for connection in missing:
             asked[connection] = now
             connection.sendall(request)
         waits: list[float] = []
-        while now < began + _SECONDS or not waits:
-            for key, _ in selector.select(_PATIENCE) or _nothing_came():
+        while now < started + _SECONDS or not waits:
+            for key, _ in selector.select(_TIMEOUT_SECONDS) or _raise_timeout():
                 connection, length = key.data
                 missing[connection] -= len(connection.recv(_BLOCK))
                 if not missing[connection]:
@@ -171,10 +171,10 @@ def _ask(port: int, request: bytes, connections: int) -> _Measured:
                     connection.sendall(request)
             now = perf_counter()
         waits.sort()
-        return _Measured(len(waits) / (now - began), median(waits) * 1000, waits[len(waits) * 99 // 100] * 1000)
+        return _Measured(len(waits) / (now - started), median(waits) * 1000, waits[len(waits) * 99 // 100] * 1000)
 
 
-def _ask_once(connection: socket.socket, request: bytes) -> int:
+def _first_answer(connection: socket.socket, request: bytes) -> int:
     """Send a request, and return the length of the answer in bytes, head and body. Raises RuntimeError."""
     connection.sendall(request)
     answer = b""
@@ -190,20 +190,20 @@ def _ask_once(connection: socket.socket, request: bytes) -> int:
     return len(head) + 4 + length
 
 
-def _nothing_came() -> NoReturn:
-    raise RuntimeError(f"no answer in {_PATIENCE:g} s, or one of another length than the first")
+def _raise_timeout() -> NoReturn:
+    raise RuntimeError(f"no answer in {_TIMEOUT_SECONDS:g} s, or one of another length than the first")
 
 
 def _table(measured: Mapping[tuple[str, int], list[_Measured]]) -> Table:
     made = Table(box=None, pad_edge=False, header_style="bold")
     made.add_column(min_width=20)
-    for heading in ("at once", *(f"{size:,}" for size in _SIZES), "p50", "p99", "of bare"):
+    for heading in ("at once", *(f"{size:,}" for size in _SIZES), "p50", "p99", "of baseline"):
         made.add_column(heading, justify="right")
     for (name, connections), results in measured.items():
-        last, floor = results[-1], measured[_BARE, connections][-1]
+        last, baseline = results[-1], measured[_BASELINE, connections][-1]
         rates = [f"{each.rate:,.0f}" for each in results]
         times = [f"{last.p50:.1f} ms", f"{last.p99:.1f} ms"]
-        made.add_row(name, str(connections), *rates, *times, f"{last.rate / floor.rate:.2f}")
+        made.add_row(name, str(connections), *rates, *times, f"{last.rate / baseline.rate:.2f}")
     return made
 
 

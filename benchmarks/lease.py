@@ -8,71 +8,71 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from actors.vms import VmSpec
-from benchmarks.by_hand import ByHand
-from benchmarks.figures import Benchmark, by_turns
-from benchmarks.place import first_command
+from benchmarks.baseline_vm import BaselineVms
+from benchmarks.figures import Benchmark, interleaved
+from benchmarks.testbed import first_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from benchmarks.by_hand import Sandbox
+    from benchmarks.baseline_vm import BaselineVm
     from benchmarks.figures import Figure
-    from benchmarks.place import Place
+    from benchmarks.testbed import Testbed
 
 __all__ = ["LEASE"]
 
 _ROUNDS = 20
 
 
-def _measure(place: Place) -> Iterator[Figure]:
-    hand = ByHand(place)
+def _measure(testbed: Testbed) -> Iterator[Figure]:
+    vms = BaselineVms(testbed)
     for network in (False, True):
-        sides = partial(_cold, place, network=network), partial(_cold_by_hand, hand, network=network)
-        yield by_turns(f"cold, {'with a' if network else 'without'} network", "ms", _ROUNDS, *sides)
-    with hand.sandbox(network=False) as running:
-        yield by_turns("warm", "ms", _ROUNDS, partial(_warm, place), partial(_warm_by_hand, hand, running))
+        sides = partial(_cold, testbed, network=network), partial(_cold_baseline, vms, network=network)
+        yield interleaved(f"cold, {'with a' if network else 'without'} network", "ms", _ROUNDS, *sides)
+    with vms.start(network=False) as running:
+        yield interleaved("warm", "ms", _ROUNDS, partial(_warm, testbed), partial(_warm_baseline, vms, running))
 
 
-def _cold(place: Place, *, network: bool) -> float:
+def _cold(testbed: Testbed, *, network: bool) -> float:
     vm = str(uuid4())
-    began = perf_counter()
-    place.provider.create(VmSpec(vm, place.image, network=network))
-    took = first_command(place.provider.connect(vm), began)
-    place.provider.destroy(vm)
+    started = perf_counter()
+    testbed.provider.create(VmSpec(vm, testbed.image, network=network))
+    took = first_command(testbed.provider.connect(vm), started)
+    testbed.provider.destroy(vm)
     return took
 
 
-def _cold_by_hand(hand: ByHand, *, network: bool) -> float:
-    began = perf_counter()
-    with hand.sandbox(network=network) as sandbox:
-        took = first_command(sandbox.endpoint, began)
-    hand.remove(sandbox)
+def _cold_baseline(vms: BaselineVms, *, network: bool) -> float:
+    started = perf_counter()
+    with vms.start(network=network) as vm:
+        took = first_command(vm.endpoint, started)
+    vms.remove(vm)
     return took
 
 
-def _warm(place: Place) -> float:
+def _warm(testbed: Testbed) -> float:
     vm = str(uuid4())
-    place.provider.create(VmSpec(vm, place.image))
-    began = perf_counter()
-    took = first_command(place.provider.connect(vm), began)
-    place.provider.destroy(vm)
+    testbed.provider.create(VmSpec(vm, testbed.image))
+    started = perf_counter()
+    took = first_command(testbed.provider.connect(vm), started)
+    testbed.provider.destroy(vm)
     return took
 
 
-def _warm_by_hand(hand: ByHand, running: Sandbox) -> float:
-    began = perf_counter()
-    with hand.entered(running) as endpoint:
-        return first_command(endpoint, began)
+def _warm_baseline(vms: BaselineVms, running: BaselineVm) -> float:
+    started = perf_counter()
+    with vms.another_sshd(running) as endpoint:
+        return first_command(endpoint, started)
 
 
 LEASE = Benchmark(
     name="lease",
-    title="A lease, from the wish for a VM to the answer of its first command",
-    floor=(
-        "unshare, overlay mount, sshd and, with a network, the same program for it, by hand in a shell "
-        "(benchmarks/by_hand.sh), with keys made beforehand and without limits and firewall; warm, one more sshd in a "
-        "sandbox that runs already. The SSH client is the service's own on both sides. A cold lease is to cost at most "
-        "1.5 times its floor."
+    title="A lease, from the request for a VM to the answer of its first command",
+    baseline=(
+        "unshare, overlay mount, sshd and, with a network, the same program for it, in a shell script "
+        "(benchmarks/baseline_vm.sh), with keys made beforehand and without limits and firewall; warm, one more sshd "
+        "in a sandbox that runs already. The SSH client is the service's own on both sides. A cold lease is to cost "
+        "at most 1.5 times its baseline."
     ),
     measure=_measure,
 )

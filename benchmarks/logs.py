@@ -9,8 +9,8 @@ from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from benchmarks.by_hand import ByHand
-from benchmarks.figures import Benchmark, by_turns
+from benchmarks.baseline_vm import BaselineVms
+from benchmarks.figures import Benchmark, interleaved
 from benchmarks.service import serving
 from tests.e2e.pipelines import one
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.figures import Figure
-    from benchmarks.place import Place
     from benchmarks.service import Service
+    from benchmarks.testbed import Testbed
 
 __all__ = ["LOGS"]
 
@@ -29,7 +29,7 @@ _BLOCK = 1 << 20
 _PRINT = f"yes 'A line of sixty-four characters, as compilers like to print them.' | head -c {_BYTES}"
 
 
-class Meter:
+class ThroughputMeter:
     """Measures the rate of bytes from the first block on, without the time before it."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Meter:
         self._began = self._ended = 0.0
         self._first = 0
 
-    def take(self, size: int) -> None:
+    def add(self, size: int) -> None:
         """Count ``size`` bytes that have just arrived."""
         self._ended = perf_counter()
         if not self.bytes:
@@ -52,38 +52,38 @@ class Meter:
         return (self.bytes - self._first) / (self._ended - self._began) / 1e6
 
 
-def _measure(place: Place) -> Iterator[Figure]:
-    hand = ByHand(place)
-    with serving(place, CI_DAEMON_JOBS_LOG_LIMIT_BYTES=str(2 * _BYTES)) as service:
-        sides = partial(_log, service), partial(_pipe, hand, count())
-        yield by_turns("200 MB of log, more is better", "MB/s", _ROUNDS, *sides)
+def _measure(testbed: Testbed) -> Iterator[Figure]:
+    vms = BaselineVms(testbed)
+    with serving(testbed, CI_DAEMON_JOBS_LOG_LIMIT_BYTES=str(2 * _BYTES)) as service:
+        sides = partial(_log, service), partial(_pipe, vms, count())
+        yield interleaved("200 MB of log, more is better", "MB/s", _ROUNDS, *sides)
 
 
 def _log(service: Service) -> float:
     build = service.build(one(_PRINT))
     (job,) = service.get(f"{build}/jobs")["data"]
-    meter = Meter()
+    meter = ThroughputMeter()
     for block in service.log(f"{build}/jobs/{job['id']}/log"):
-        meter.take(block)
+        meter.add(block)
     return meter.rate
 
 
-def _pipe(hand: ByHand, numbers: Iterator[int]) -> float:
+def _pipe(vms: BaselineVms, numbers: Iterator[int]) -> float:
     name = f"pipe-{next(numbers)}"
-    proxy = shlex.join(hand.argv(name, network=True)).replace("%", "%%")
-    options = [f"ProxyCommand={proxy}", f"UserKnownHostsFile={hand.known_hosts}", "Ciphers=aes128-gcm@openssh.com"]
-    argv = ["ssh", "-F", "none", "-i", str(hand.key), *(f"-o{option}" for option in options), "root@sandbox", _PRINT]
-    meter = Meter()
-    with subprocess.Popen(argv, cwd=hand.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0) as ssh:
+    proxy = shlex.join(vms.argv(name, network=True)).replace("%", "%%")
+    options = [f"ProxyCommand={proxy}", f"UserKnownHostsFile={vms.known_hosts}", "Ciphers=aes128-gcm@openssh.com"]
+    argv = ["ssh", "-F", "none", "-i", str(vms.key), *(f"-o{option}" for option in options), "root@sandbox", _PRINT]
+    meter = ThroughputMeter()
+    with subprocess.Popen(argv, cwd=vms.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0) as ssh:
         assert ssh.stdout
         while block := ssh.stdout.read(_BLOCK):
-            meter.take(len(block))
+            meter.add(len(block))
     return meter.rate
 
 
 LOGS = Benchmark(
     name="logs",
     title="The log of a job that prints 200 MB, to a reader of the API who follows it",
-    floor="the same command through a plain `ssh` pipe from the sshd of a sandbox by hand, with the same cipher.",
+    baseline="the same command through a plain `ssh` pipe from a sandbox without the service, with the same cipher.",
     measure=_measure,
 )

@@ -8,7 +8,7 @@ from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from benchmarks.figures import Benchmark, by_turns
+from benchmarks.figures import Benchmark, interleaved
 from benchmarks.service import serving
 from tests.e2e.pipelines import one
 from tests.e2e.sources import archive
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from benchmarks.figures import Figure
-    from benchmarks.place import Place
     from benchmarks.service import Service
+    from benchmarks.testbed import Testbed
 
 __all__ = ["RENDER"]
 
 _ROUNDS = 10
-_BUILD_SECONDS = 30.0
+_TIMEOUT_SECONDS = 30.0
 _PIPELINE = """
 import harmont as hm
 
@@ -33,12 +33,12 @@ def demo():
 """
 
 
-def _measure(place: Place) -> Iterator[Figure]:
+def _measure(testbed: Testbed) -> Iterator[Figure]:
     fresh = (_source(f"# {number}\n{_PIPELINE}") for number in count())
     same = _source(_PIPELINE)
-    with serving(place, CI_DAEMON_POOL_WARM="0") as service:
+    with serving(testbed, CI_DAEMON_POOL_WARM="0") as service:
         planned = partial(_first_line, service, pipeline_ir=one("echo line"), source_b64=same)
-        yield by_turns(
+        yield interleaved(
             "never rendered before",
             "ms",
             _ROUNDS,
@@ -47,20 +47,20 @@ def _measure(place: Place) -> Iterator[Figure]:
         )
         _first_line(service, source_b64=same)
         rendered = partial(_first_line, service, source_b64=same)
-        yield by_turns("rendered before", "ms", _ROUNDS, rendered, planned)
+        yield interleaved("rendered before", "ms", _ROUNDS, rendered, planned)
 
 
 def _first_line(service: Service, **fields: str) -> float:
     """Return the milliseconds from posting a build to the first byte of its job's log."""
-    began = perf_counter()
+    started = perf_counter()
     build = service.post(fields)
     (job,) = service.get(f"{build}/jobs")["data"]
     log = service.log(f"{build}/jobs/{job['id']}/log")
     next(log)
-    took = (perf_counter() - began) * 1000
+    took = (perf_counter() - started) * 1000
     for _ in log:
         pass
-    service.finish(build, _BUILD_SECONDS)
+    service.finish(build, _TIMEOUT_SECONDS)
     return took
 
 
@@ -71,6 +71,6 @@ def _source(pipeline_file: str) -> str:
 RENDER = Benchmark(
     name="render",
     title="From the POST of a build to the first line of its first job",
-    floor="a build of the same source, which brings its `pipeline_ir` too and is not rendered.",
+    baseline="a build of the same source, which brings its `pipeline_ir` too and is not rendered.",
     measure=_measure,
 )

@@ -15,14 +15,14 @@ from tests.e2e.daemon import FINAL, Client, Daemon
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from benchmarks.place import Place
+    from benchmarks.testbed import Testbed
 
 __all__ = ["PARALLEL", "Service", "serving"]
 
 PARALLEL = 2 * (os.cpu_count() or 1)
 """The number of jobs at once: twice the CPUs, as the service suggests for a host."""
 
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _BLOCK = 1 << 20
 
 
@@ -47,7 +47,7 @@ class Service:
         """Wait until a build has passed. Raises RuntimeError if it ends otherwise, or not in time."""
         deadline = time.monotonic() + seconds
         while (state := self.get(build)["state"]) not in FINAL and time.monotonic() < deadline:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         if state != "passed":
             raise RuntimeError(f"{build} is {state}")
 
@@ -77,19 +77,19 @@ class Service:
 
 
 @contextmanager
-def serving(place: Place, **settings: str) -> Iterator[Service]:
+def serving(testbed: Testbed, **settings: str) -> Iterator[Service]:
     """Run a service on a new state directory, and destroy its VMs at the end."""
     fixed = {
-        "CI_DAEMON_IMAGES_DIR": str(place.images_dir),
+        "CI_DAEMON_IMAGES_DIR": str(testbed.images_dir),
         "CI_DAEMON_POOL_MAX_VMS": str(PARALLEL),
         "CI_DAEMON_POOL_MAX_CPU": "1000",
         "CI_DAEMON_POOL_MAX_MEMORY_GB": "10000",
     }
-    daemon = Daemon(place.folder / "state", {**fixed, **settings})
+    daemon = Daemon(testbed.folder / "state", {**fixed, **settings})
     daemon.command("init")
     try:
         daemon.start()
-        client = Client.join(daemon, "bench@example.org")
+        client = Client.create(daemon, "bench@example.org")
         builds = f"/api/v0/organizations/{client.org}/pipelines/{client.pipeline().slug}/builds"
         with closing(http.client.HTTPConnection(daemon.url.removeprefix("http://"))) as connection:
             yield Service(connection, {"Authorization": f"Bearer {client.token}"}, builds)

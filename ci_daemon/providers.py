@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.vms.images import Images, ImageStore, OnDemand
-from actors.vms.sandbox.userns import IdMap
+from actors import vms
+from actors.vms import sandbox
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from actors.vms import Provider
     from ci_daemon.config import Config
     from storage import Clock
 
@@ -21,17 +20,14 @@ VMS = "sandbox"
 """Folders of the state directory. Backups leave them out: another host makes their contents anew."""
 
 
-def open_images(state_dir: Path, config: Config) -> Images:
+def open_images(state_dir: Path, config: Config) -> vms.Images:
     """Return the configured images. Raises NoSubIds."""
-    store = ImageStore(config.images.dir or state_dir / IMAGES, IdMap.of_caller())
-    on_demand = OnDemand(config.images, config.sandbox)
-    return Images(store, config.images.default, config.images.map, on_demand)
+    store = vms.ImageStore(config.images.dir or state_dir / IMAGES, sandbox.IdMap.of_caller())
+    on_demand = vms.PullPolicy(config.images, config.sandbox)
+    return vms.Images(store, config.images.default, config.images.map, on_demand)
 
 
-def open_provider(state_dir: Path, config: Config, images: Images, clock: Clock) -> Provider:
+def open_provider(state_dir: Path, config: Config, images: vms.Images, clock: Clock) -> vms.Provider:
     """Return the provider of a state directory's VMs, new and existing. Raises NoSubIds."""
-    # Commands that only show VMs import this module too; the provider's own imports are slow.
-    from actors.vms.sandbox.provider import SandboxProvider  # noqa: PLC0415
-
     vms_at_once = config.pool.host().vms + config.render.vms
-    return SandboxProvider(state_dir / VMS, images, IdMap.of_caller(), clock, config.sandbox, vms_at_once)
+    return vms.SandboxProvider(state_dir / VMS, images, sandbox.IdMap.of_caller(), clock, config.sandbox, vms_at_once)

@@ -1,4 +1,4 @@
-"""Reload the configuration of the running service (SIGHUP); some keys wait for a restart."""
+"""Reload the configuration of the running service (SIGHUP); some keys need a restart."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import logging
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from ci_daemon import journal
 from ci_daemon.config import Config, ConfigError
+from ci_daemon.host import journal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from actors import Engine
-    from ci_daemon.notify import Notifier
+    from ci_daemon.host.notify import Notifier
 
-__all__ = ["Change", "Reloader", "change"]
+__all__ = ["ConfigChange", "Reloader", "compare"]
 
 _log = logging.getLogger(__name__)
 
@@ -25,36 +25,36 @@ _FIXED = frozenset({"jobs.log_limit_bytes", "render.vms"})
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ConfigChange:
     """The configuration after a reload, and the names of the keys that differ.
 
-    ``taken`` keys are in effect; ``waiting`` keys need a restart.
+    ``applied`` keys are in effect; ``pending`` keys need a restart.
     """
 
     config: Config
-    taken: tuple[str, ...]
-    waiting: tuple[str, ...]
+    applied: tuple[str, ...]
+    pending: tuple[str, ...]
 
     def __str__(self) -> str:
         """Return a phrase for the log and for `systemctl status`."""
-        parts = [f"changed: {', '.join(self.taken)}"] if self.taken else []
-        parts += [f"needs a restart: {', '.join(self.waiting)}"] if self.waiting else []
+        parts = [f"changed: {', '.join(self.applied)}"] if self.applied else []
+        parts += [f"needs a restart: {', '.join(self.pending)}"] if self.pending else []
         return "; ".join(parts) or "nothing has changed"
 
 
-def change(old: Config, new: Config) -> Change:
-    """Merge the keys that may change while jobs run from the new configuration into the old one."""
-    different = tuple(_different(old, new))
-    waiting = tuple(name for name in different if name in _FIXED or name.partition(".")[0] not in _LIVE)
+def compare(old: Config, new: Config) -> ConfigChange:
+    """Return the old configuration with the new values of the keys that may change while jobs run."""
+    changed = tuple(_changed_keys(old, new))
+    pending = tuple(name for name in changed if name in _FIXED or name.partition(".")[0] not in _LIVE)
     config = new
-    for section in {name.partition(".")[0] for name in waiting}:
-        keys = [name.partition(".")[2] for name in waiting if name.startswith(f"{section}.")]
+    for section in {name.partition(".")[0] for name in pending}:
+        keys = [name.partition(".")[2] for name in pending if name.startswith(f"{section}.")]
         kept = {key: getattr(getattr(old, section), key) for key in keys}
         config = replace(config, **{section: replace(getattr(config, section), **kept)})
-    return Change(config, tuple(name for name in different if name not in waiting), waiting)
+    return ConfigChange(config, tuple(name for name in changed if name not in pending), pending)
 
 
-def _different(old: Config, new: Config) -> Iterator[str]:
+def _changed_keys(old: Config, new: Config) -> Iterator[str]:
     for section in fields(old):
         before, after = getattr(old, section.name), getattr(new, section.name)
         for key in fields(before):
@@ -84,18 +84,18 @@ class Reloader:
         """Apply the keys that may change and report the others; a configuration with an error changes nothing."""
         self.notifier.reloading()
         try:
-            changed = change(self.config, self.load())
+            changed = compare(self.config, self.load())
         except (ConfigError, ValueError) as error:
-            for fault in str(error).splitlines():
-                _log.error("the configuration stays as it was: %s", fault)
-            self.notifier.ready(f"{self.status}; the configuration has an error and stays as it was: {error}")
+            for line in str(error).splitlines():
+                _log.error("the configuration is not reloaded: %s", line)
+            self.notifier.ready(f"{self.status}; the configuration has an error and is not reloaded: {error}")
             return
-        self._go_by(changed.config)
-        _log.log(logging.WARNING if changed.waiting else logging.INFO, "read the configuration again: %s", changed)
-        self.notifier.ready(f"{self.status}; {changed}" if changed.waiting else self.status)
+        self._apply(changed.config)
+        _log.log(logging.WARNING if changed.pending else logging.INFO, "reloaded the configuration: %s", changed)
+        self.notifier.ready(f"{self.status}; {changed}" if changed.pending else self.status)
 
-    def _go_by(self, config: Config) -> None:
+    def _apply(self, config: Config) -> None:
         self.config = config
         journal.set_level(config.journal)
-        given = {each.name: getattr(config, each.name) for each in fields(self.engine.settings) if each.name in _LIVE}
-        self.engine.reconfigure(replace(self.engine.settings, **given))
+        live = {each.name: getattr(config, each.name) for each in fields(self.engine.settings) if each.name in _LIVE}
+        self.engine.reconfigure(replace(self.engine.settings, **live))

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import pykka
 
 from actors import Engine, Settings
-from actors.vms.sandbox.limits import Limits
+from actors.vms.sandbox import VmLimits
 from api import Server, create_app
-from ci_daemon.dump import dump
-from ci_daemon.lock import serving
+from ci_daemon.host.dump import dump
+from ci_daemon.host.lock import serving
+from ci_daemon.host.open_files import raise_open_file_limit
 from ci_daemon.mail.smtp import SmtpMailer
-from ci_daemon.open_files import allow_open_files
 from ci_daemon.providers import open_images, open_provider
 from ci_daemon.reload import Reloader
-from ci_daemon.tracing import Tracer, open_collector
+from ci_daemon.tracing import Tracer, open_exporter
 from storage import LeaseState, LogLimit, Storage, SystemClock
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ci_daemon.config import Config
-    from ci_daemon.notify import Notifier
+    from ci_daemon.host.notify import Notifier
 
 __all__ = ["serve"]
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 
 
 def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wait: bool) -> int:
@@ -50,18 +50,18 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
     """
     stop, hangup = _signals()
     config = load()
-    allow_open_files()
+    raise_open_file_limit()
     clock = SystemClock()
-    with ExitStack() as opened:
-        lock = opened.enter_context(serving(directory))
+    with ExitStack() as stack:
+        lock = stack.enter_context(serving(directory))
         limit = LogLimit(config.jobs.log_limit_bytes)
         storage = Storage.open(directory, clock, billing=config.billing, log_limit=limit)
-        opened.callback(storage.close)
+        stack.callback(storage.close)
         if config.tracing.endpoint:
-            opened.callback(Tracer(storage, open_collector(config.tracing), clock).close)
+            stack.callback(Tracer(storage, open_exporter(config.tracing), clock).close)
         images = open_images(directory, config)
         provider = open_provider(directory, config, images, clock)
-        _say_what_is_not_enforced(config)
+        _warn_of_unenforced_limits(config)
         server = Server(config.http)
         settings = server.settings
         engine = Engine(
@@ -81,23 +81,23 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
                 api_address=server.local_address,
             ),
         )
-        opened.callback(_no_actor_remains)
+        stack.callback(_stop_leaked_actors)
         engine.start()
-        opened.callback(engine.stop)
+        stack.callback(engine.stop)
         app = create_app(
             storage,
             engine,
             settings,
             limits=config.ir,
             rate_limits=config.rate_limits,
-            mailer=_mailer(config, opened),
-            streams=server.streams,
+            mailer=_mailer(config, stack),
+            slots=server.slots,
             clock=clock,
         )
         server.start(app)
-        opened.callback(server.close)
+        stack.callback(server.close)
         _log.info("serving %s on %s", directory, settings.url)
-        lock.note(settings.url, notifier.watchdog_seconds)
+        lock.record_url(settings.url, notifier.watchdog_seconds)
         status = f"serving on {settings.url}"
         notifier.ready(status)
 
@@ -111,18 +111,18 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
         return 1 if engine.broken.is_set() else 0
 
 
-def _mailer(config: Config, opened: ExitStack) -> SmtpMailer | None:
+def _mailer(config: Config, stack: ExitStack) -> SmtpMailer | None:
     if not config.mail.host:
         return None
     mailer = SmtpMailer(config.mail)
-    opened.callback(mailer.close)
+    stack.callback(mailer.close)
     return mailer
 
 
-def _say_what_is_not_enforced(config: Config) -> None:
-    for part in Limits.of_host(config.sandbox.processes).describe():
+def _warn_of_unenforced_limits(config: Config) -> None:
+    for part in VmLimits.of_host(config.sandbox.processes).describe():
         if not part.enforced:
-            _log.warning("VMs are not held to their %s: %s; see `ci-daemon doctor`", part.resource, part.how)
+            _log.warning("the limit of VMs on %s is not enforced: %s; see `ci-daemon doctor`", part.resource, part.how)
 
 
 def _signals() -> tuple[threading.Event, threading.Event]:
@@ -137,9 +137,9 @@ def _signals() -> tuple[threading.Event, threading.Event]:
 
 def _run(stop: threading.Event, hangup: threading.Event, reloader: Reloader) -> None:
     """Reload and feed the watchdog until a stop signal, or until restarts no longer keep the actors alive."""
-    while not stop.wait(_tick(reloader.notifier)):
+    while not stop.wait(_poll_interval(reloader.notifier)):
         if reloader.engine.broken.is_set():
-            _log.error("the actors die faster than restarting them helps: the process ends, to be started again")
+            _log.error("actors fail too often for restarts to help: the process exits, to be restarted")
             return
         if hangup.is_set():
             hangup.clear()
@@ -149,27 +149,27 @@ def _run(stop: threading.Event, hangup: threading.Event, reloader: Reloader) -> 
 
 def _drain(stop: threading.Event, engine: Engine, storage: Storage, notifier: Notifier) -> None:
     """Wait until no VM is at work, a second signal comes, or the engine breaks."""
-    while (left := _leased(storage)) and not engine.broken.is_set():
-        notifier.status(f"draining: {left} VMs at work")
-        if stop.wait(_tick(notifier)):
+    while (left := _vms_in_use(storage)) and not engine.broken.is_set():
+        notifier.status(f"draining: {left} VMs in use")
+        if stop.wait(_poll_interval(notifier)):
             return
         notifier.alive()
 
 
-def _leased(storage: Storage) -> int:
-    """Return the number of VMs at work; VMs on hold outlive the service and do not count."""
+def _vms_in_use(storage: Storage) -> int:
+    """Return the number of VMs in use; VMs on hold outlive the service and do not count."""
     counts = storage.leases.counts()
     return counts.get(LeaseState.ACTIVE, 0) + counts.get(LeaseState.CREATING, 0) - len(storage.holds.open())
 
 
-def _tick(notifier: Notifier) -> float:
-    return min(_LOOK_SECONDS, notifier.heartbeat_seconds or _LOOK_SECONDS)
+def _poll_interval(notifier: Notifier) -> float:
+    return min(_POLL_SECONDS, notifier.heartbeat_seconds or _POLL_SECONDS)
 
 
-def _no_actor_remains() -> None:
+def _stop_leaked_actors() -> None:
     """Log actors that are still running as errors, and stop them."""
     remaining = pykka.ActorRegistry.get_all()
     for actor in remaining:
         _log.error("the actor %s was left running", actor)
     if remaining:
-        pykka.ActorRegistry.stop_all(timeout=_LOOK_SECONDS)
+        pykka.ActorRegistry.stop_all(timeout=_POLL_SECONDS)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ci_daemon.lock import served_by
+from ci_daemon.host.lock import served_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,12 +31,12 @@ _EXAMPLE = Path(__file__).parent.parent / "examples" / "hello"
 _USER = "ada@example.org"
 _CREDIT_CENTS = 10_000
 _PORT = 8800
-_PATIENCE = 120.0
+_START_TIMEOUT = 120.0
 _INTERRUPTED = 130
 
 
 class TourError(Exception):
-    """The tour cannot go on; the message says why."""
+    """The tour failed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,12 @@ class Tour:
         users = {user["email"]: user for user in self.call("user", "list")}
         if _USER not in users or not self.token_file.exists():
             # An earlier run that was killed at this point has left a user without a key.
-            known = _USER in users
-            made = self.call(*(("token", "create", _USER) if known else ("user", "add", _USER, "--name", "Ada")))
-            organization = users.get(_USER, made)["personal_org_slug"]
+            exists = _USER in users
+            created = self.call(*(("token", "create", _USER) if exists else ("user", "add", _USER, "--name", "Ada")))
+            organization = users.get(_USER, created)["personal_org_slug"]
             self.call("ledger", "grant", organization, str(_CREDIT_CENTS), "--note", "a first session")
             with os.fdopen(os.open(self.token_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                file.write(made["token"])
+                file.write(created["token"])
         return self.token_file.read_text()
 
     @contextmanager
@@ -90,8 +90,8 @@ class Tour:
         """Run the service and yield its URL. Raises TourError."""
         address = self.folder / "notify"
         address.unlink(missing_ok=True)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear, self.journal.open("ab") as journal:
-            ear.bind(str(address))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify_socket, self.journal.open("ab") as journal:
+            notify_socket.bind(str(address))
             process = subprocess.Popen(
                 # Without --wait, running VMs would outlive the service.
                 self.command("serve", "--wait", "--listen", f"127.0.0.1:{_free_port()}"),
@@ -102,7 +102,7 @@ class Tour:
                 start_new_session=True,
             )
             try:
-                _heard_ready(ear, process)
+                _wait_until_ready(notify_socket, process)
                 server = served_by(self.state)
                 if server is None or server.url is None:
                     raise TourError(f"the service did not start: see {self.journal}")
@@ -120,55 +120,55 @@ class Tour:
 
     def submit(self, url: str, token: str) -> int:
         """Submit the example with `ci-daemon submit` and return its exit code."""
-        executable = _shown(Path(sys.executable).with_name("ci-daemon"))
-        serve = f"{executable} --state-dir {_shown(self.state)} serve"
+        executable = _quoted(Path(sys.executable).with_name("ci-daemon"))
+        serve = f"{executable} --state-dir {_quoted(self.state)} serve"
         build = f"{executable} submit DIR"
         argv = self.command(
             "submit",
             str(_EXAMPLE),
             "--cancel-on-interrupt",
             *("--then", f"Start the service again: {serve}"),
-            *("--then", f"Then build a tree of your own: CI_DAEMON_TOKEN=$(cat {_shown(self.token_file)}) {build}"),
+            *("--then", f"Then build a tree of your own: CI_DAEMON_TOKEN=$(cat {_quoted(self.token_file)}) {build}"),
         )
-        with _interrupts_left_to_children():
+        with _ignore_interrupts():
             return subprocess.run(
                 argv, env={**os.environ, "CI_DAEMON_URL": url, "CI_DAEMON_TOKEN": token}, check=False
             ).returncode
 
 
 def main(folder: Path) -> int:
-    """Give the tour and return the exit code."""
+    """Run the tour and return the exit code."""
     folder.mkdir(parents=True, exist_ok=True)
     # SIGTERM, like Ctrl-C, also ends what the tour started.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
-        with _alone(folder):
+        with _exclusive(folder):
             return Tour(folder.absolute()).run()
-    except TourError as fault:
-        sys.stderr.write(f"{fault}\n")
+    except TourError as error:
+        sys.stderr.write(f"{error}\n")
         return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _exclusive(folder: Path) -> Iterator[None]:
     """Wait until no other tour runs in the folder: a service stops with the tour that started it."""
     with (folder / "tour.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            sys.stderr.write(f"waiting for the end of another run in {_shown(folder.absolute())}\n")
+            sys.stderr.write(f"waiting for the end of another run in {_quoted(folder.absolute())}\n")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _heard_ready(ear: socket.socket, process: subprocess.Popen[bytes]) -> None:
+def _wait_until_ready(notify_socket: socket.socket, process: subprocess.Popen[bytes]) -> None:
     """Wait until the service reports that it is ready, or has ended."""
-    ear.settimeout(0.5)
-    for _ in range(int(_PATIENCE / 0.5)):
+    notify_socket.settimeout(0.5)
+    for _ in range(int(_START_TIMEOUT / 0.5)):
         try:
-            if "READY=1" in ear.recv(4096).decode().splitlines():
+            if "READY=1" in notify_socket.recv(4096).decode().splitlines():
                 return
         except TimeoutError:
             if process.poll() is not None:
@@ -177,23 +177,23 @@ def _heard_ready(ear: socket.socket, process: subprocess.Popen[bytes]) -> None:
 
 def _free_port() -> int:
     """Return the usual port if it is free, else 0 for any port."""
-    with socket.socket() as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            trial.bind(("127.0.0.1", _PORT))
+            probe.bind(("127.0.0.1", _PORT))
         except OSError:
             return 0
         return _PORT
 
 
-def _shown(path: Path) -> str:
+def _quoted(path: Path) -> str:
     """Return a path quoted for the shell, relative to the working directory if it is below."""
     here = Path.cwd()
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
 
 @contextmanager
-def _interrupts_left_to_children() -> Iterator[None]:
+def _ignore_interrupts() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
     try:
         yield

@@ -2,116 +2,129 @@
 
 from __future__ import annotations
 
-from storage.artifact_files import ArtifactFiles
-from storage.audit import append_to_audit
-from storage.billing import MICRO_CENTS, BillingSettings
-from storage.clock import Clock, SystemClock
-from storage.copying import FrozenDatabase, check_database, frozen, up_to_date
-from storage.email_addresses import email_address
-from storage.errors import (
-    AlreadyInitialized,
-    BuildFinished,
-    CouponClaimed,
-    CouponExhausted,
-    CouponExpired,
-    CouponTaken,
-    CouponUnknown,
-    DatabaseBusy,
-    DatabaseGone,
-    DatabaseUnavailable,
-    DatabaseUnreadable,
-    EmailInvalid,
-    EmailTaken,
-    InviteInvalid,
-    InviteUnacceptable,
-    KeyUnreadable,
-    KeyUsed,
-    LastOwner,
-    ManifestUnreadable,
-    MemberNotFound,
-    MigrationFailed,
-    NameUnusable,
-    NotInitialized,
-    PipelineBusy,
-    PipelineGone,
-    RoleInsufficient,
-    SchemaTooNew,
-    SealBroken,
-    SecretInvalid,
-    SecretNotFound,
-    SlugTaken,
-    SoleOwner,
-    StorageClosed,
-    StorageError,
-    TooManyInvites,
-    TooManyOrganizations,
-    UsageTooLong,
-)
-from storage.faults import JobFault
-from storage.layout import FileKind
-from storage.log_writer import LogWriter
-from storage.logs import RENDER_LOG, JobLog, LogChunk, LogFiles, LogLimit
-from storage.masking import Masker
-from storage.records import (
-    Artifact,
-    Attempt,
-    AuditEntry,
-    AuditFilter,
-    AwaitingJob,
-    Build,
-    BuildState,
-    BuildUsage,
-    CacheEntry,
-    CacheName,
-    Caller,
-    Coupon,
-    DayUsage,
-    Declaration,
-    Discrepancy,
-    Edge,
-    EdgeKind,
-    Hold,
-    HoldEnd,
-    Invite,
-    InviteDraft,
-    Job,
-    JobState,
-    KeyUse,
-    Lease,
-    LeaseState,
-    LeaseUsage,
-    LedgerEntry,
-    LedgerSource,
-    Member,
-    NewArtifact,
-    NewBuild,
-    NewCoupon,
-    NewJob,
-    NewPipeline,
-    Organization,
-    Outcome,
-    Page,
-    Pipeline,
-    PipelineChanges,
-    QueuedJob,
-    Render,
-    Rendered,
-    RequestKey,
-    Role,
-    Secret,
-    SecretScope,
-    Shape,
-    Snapshot,
-    Token,
-    TokenKind,
-    Usage,
-    User,
-    Visibility,
-)
-from storage.retention import Kept, Retention
-from storage.slugs import slugify
-from storage.store import FILE_KINDS, Storage
-from storage.vault import Vault
+from typing import TYPE_CHECKING
+
+from storage.facade import on_first_use
+
+if TYPE_CHECKING:
+    from storage.accounts.email_addresses import email_address
+    from storage.accounts.slugs import slugify
+    from storage.audit import append_to_audit
+    from storage.billing.prices import MICRO_CENTS, BillingSettings, cost_cents
+    from storage.builds.service_failures import ServiceFailure
+    from storage.database.clock import Clock, SystemClock
+    from storage.database.copying import FrozenDatabase, check_database, frozen, up_to_date
+    from storage.database.schema import schema_of_release
+    from storage.errors import (
+        AlreadyInitialized,
+        BuildFinished,
+        CouponClaimed,
+        CouponExhausted,
+        CouponExpired,
+        CouponTaken,
+        CouponUnknown,
+        DatabaseBusy,
+        DatabaseGone,
+        DatabaseUnavailable,
+        DatabaseUnreadable,
+        EmailInvalid,
+        EmailTaken,
+        InviteInvalid,
+        InviteUnacceptable,
+        KeyUnreadable,
+        KeyUsed,
+        LastOwner,
+        ManifestUnreadable,
+        MemberNotFound,
+        MigrationFailed,
+        NameUnusable,
+        NotInitialized,
+        PipelineBusy,
+        PipelineGone,
+        RoleInsufficient,
+        SchemaTooNew,
+        SealBroken,
+        SecretInvalid,
+        SecretNotFound,
+        SlugTaken,
+        SoleOwner,
+        StorageClosed,
+        StorageError,
+        TooManyInvites,
+        TooManyOrganizations,
+        UsageTooLong,
+    )
+    from storage.files.all_kinds import FILE_KINDS
+    from storage.files.artifacts import ArtifactFiles
+    from storage.files.kinds import FileKind
+    from storage.files.log_writer import LogWriter
+    from storage.files.logs import RENDER_LOG, JobLog, LogChunk, LogFiles, LogLimit
+    from storage.files.masking import Masker
+    from storage.files.retention import KeptFiles, Retention
+    from storage.records import (
+        Artifact,
+        Attempt,
+        AuditEntry,
+        AuditFilter,
+        AwaitingJob,
+        Build,
+        BuildErrorCode,
+        BuildState,
+        BuildUsage,
+        CacheEntry,
+        CacheName,
+        Caller,
+        Coupon,
+        DayUsage,
+        Declaration,
+        Dependency,
+        Discrepancy,
+        Edge,
+        EdgeKind,
+        Hold,
+        HoldEnd,
+        Invite,
+        InviteDraft,
+        Job,
+        JobErrorCode,
+        JobState,
+        KeyUse,
+        Lease,
+        LeaseState,
+        LeaseUsage,
+        LedgerEntry,
+        LedgerSource,
+        Member,
+        NewArtifact,
+        NewBuild,
+        NewCoupon,
+        NewJob,
+        NewPipeline,
+        Organization,
+        Outcome,
+        Page,
+        Pipeline,
+        PipelineChanges,
+        QueuedJob,
+        Render,
+        Rendered,
+        RequestKey,
+        Role,
+        Secret,
+        SecretScope,
+        Shape,
+        Snapshot,
+        Token,
+        TokenKind,
+        Usage,
+        User,
+        Visibility,
+    )
+    from storage.settings import Range, setting, setting_declaration
+    from storage.store import Storage
+    from storage.vault import Vault
+else:
+    __getattr__ = on_first_use(__name__)
 
 __all__ = [
     "FILE_KINDS",
@@ -126,6 +139,7 @@ __all__ = [
     "AwaitingJob",
     "BillingSettings",
     "Build",
+    "BuildErrorCode",
     "BuildFinished",
     "BuildState",
     "BuildUsage",
@@ -145,6 +159,7 @@ __all__ = [
     "DatabaseUnreadable",
     "DayUsage",
     "Declaration",
+    "Dependency",
     "Discrepancy",
     "Edge",
     "EdgeKind",
@@ -159,10 +174,10 @@ __all__ = [
     "InviteInvalid",
     "InviteUnacceptable",
     "Job",
-    "JobFault",
+    "JobErrorCode",
     "JobLog",
     "JobState",
-    "Kept",
+    "KeptFiles",
     "KeyUnreadable",
     "KeyUse",
     "KeyUsed",
@@ -196,6 +211,7 @@ __all__ = [
     "PipelineChanges",
     "PipelineGone",
     "QueuedJob",
+    "Range",
     "Render",
     "Rendered",
     "RequestKey",
@@ -208,6 +224,7 @@ __all__ = [
     "SecretInvalid",
     "SecretNotFound",
     "SecretScope",
+    "ServiceFailure",
     "Shape",
     "SlugTaken",
     "Snapshot",
@@ -227,8 +244,12 @@ __all__ = [
     "Visibility",
     "append_to_audit",
     "check_database",
+    "cost_cents",
     "email_address",
     "frozen",
+    "schema_of_release",
+    "setting",
+    "setting_declaration",
     "slugify",
     "up_to_date",
 ]

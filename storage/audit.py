@@ -9,14 +9,14 @@ from uuid import uuid4
 
 import peewee
 
-from storage.clock import SystemClock
-from storage.database import Database
-from storage.instants import to_micros
-from storage.layout import DATABASE
+from storage.database.clock import SystemClock
+from storage.database.connection import Database
+from storage.database.instants import to_micros
+from storage.database.schema import schema_of_release, version
+from storage.database.statements import NEWEST, Columns, Query, Write, first, insert_into, slot
+from storage.files.kinds import DATABASE
 from storage.models import AuditRow
 from storage.records import AuditEntry, AuditFilter, Page
-from storage.schema import migrations, version
-from storage.statements import NEWEST, Columns, Command, Query, first, insert_into, slot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,18 +28,7 @@ __all__ = ["Audit", "append_to_audit"]
 _BATCH = 1000
 """Entries that expire in one transaction."""
 
-_ENTRY = Columns(
-    AuditEntry,
-    AuditRow.id,
-    AuditRow.uuid,
-    AuditRow.at,
-    AuditRow.actor,
-    AuditRow.action,
-    AuditRow.subject,
-    AuditRow.note,
-    AuditRow.origin,
-    AuditRow.organization,
-)
+_ENTRY = Columns.of(AuditEntry, AuditRow)
 
 
 class Audit:
@@ -47,7 +36,7 @@ class Audit:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._insert = Command(database, insert_into(AuditRow))
+        self._insert = Write(database, insert_into(AuditRow))
         wanted = (
             AuditRow.id > slot("past"),
             AuditRow.id < slot("after"),
@@ -69,7 +58,7 @@ class Audit:
             .limit(_BATCH),
             lambda row: (int(row[0]), int(row[1])),
         )
-        self._expire = Command(database, AuditRow.delete().where(AuditRow.id <= slot("last")))
+        self._expire = Write(database, AuditRow.delete().where(AuditRow.id <= slot("last")))
 
     def write(
         self,
@@ -165,7 +154,7 @@ def append_to_audit(
     if not path.is_file():
         return False
     with closing(Database(path, SystemClock())) as database:
-        if version(database) != migrations()[-1].number:
+        if version(database) != schema_of_release():
             return False
         Audit(database).write(actor, action, subject, note, origin=origin, organization=organization)
     return True

@@ -119,7 +119,7 @@ class KeyUsed(StorageError):
     """An earlier request used this idempotency key; ``use`` says what it created."""
 
     def __init__(self, use: KeyUse) -> None:
-        super().__init__("an earlier request has this key: what it made is the answer to this one")
+        super().__init__("an earlier request used this idempotency key: its build is the answer")
         self.use = use
 
 
@@ -139,7 +139,7 @@ class RoleInsufficient(StorageError):
     """The caller's role is lower than ``needed``, or the caller is no longer a member."""
 
     def __init__(self, needed: Role) -> None:
-        super().__init__(f"this takes the role {needed}")
+        super().__init__(f"this needs the role {needed}: ask a member who has it")
         self.needed = needed
 
 
@@ -155,7 +155,7 @@ class TooManyInvites(StorageError):
     """The account reached its daily limit of invites; it may send the next one in ``retry_in`` seconds."""
 
     def __init__(self, most: int, retry_in: int) -> None:
-        super().__init__(f"one account sends at most {most} invites a day")
+        super().__init__(f"one account sends at most {most} invites a day: send the next one later")
         self.retry_in = retry_in
 
 
@@ -195,7 +195,7 @@ class SoleOwner(StorageError):
     def __init__(self, slugs: Sequence[str]) -> None:
         self.slugs = tuple(slugs)
         super().__init__(
-            f"you are the only owner of {', '.join(slugs)}, which others belong to: make one of them an owner,"
+            f"you are the only owner of {', '.join(slugs)}, which other members use: make one of them an owner,"
             " or remove them"
         )
 

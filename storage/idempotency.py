@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from storage.database.instants import DAY
+from storage.database.statements import Columns, Query, Slots, Write, insert_into, slot
 from storage.errors import KeyUsed
-from storage.instants import DAY
 from storage.models import BuildRow, KeyRow, PipelineRow
 from storage.records import KeyUse, RequestKey
-from storage.statements import Columns, Command, Query, insert_into, slot
 
 if TYPE_CHECKING:
-    from storage.database import Database
+    from storage.database.connection import Database
 
 __all__ = ["IdempotencyKeys"]
 
 
 _USE = Columns(KeyUse, KeyRow.build, KeyRow.rejected, (KeyRow.request_hash == slot("request_hash"), bool))
+_KEY: Slots[RequestKey] = Slots(RequestKey, KeyRow)
 
 
 class IdempotencyKeys:
@@ -38,16 +39,13 @@ class IdempotencyKeys:
             ),
             _USE,
         )
-        self._forget = Command(database, KeyRow.delete().where(KeyRow.created_at <= slot("before")))
-        self._replace = Command(database, insert_into(KeyRow).on_conflict("REPLACE"))
+        self._forget = Write(database, KeyRow.delete().where(KeyRow.created_at <= slot("before")))
+        self._replace = Write(database, insert_into(KeyRow).on_conflict("REPLACE"))
 
     def find(self, key: RequestKey) -> KeyUse | None:
         """Return the earlier use of a key, by the same request or another one."""
         return self._find.one(
-            user_id=key.user_id,
-            organization_id=key.organization_id,
-            key=key.key,
-            request_hash=key.request_hash,
+            **_KEY(key),
             after=self._database.now() - DAY,
         )
 
@@ -59,12 +57,4 @@ class IdempotencyKeys:
             use = self.find(key)
             if use is not None:
                 raise KeyUsed(use)
-            self._replace.run(
-                user_id=key.user_id,
-                organization_id=key.organization_id,
-                key=key.key,
-                request_hash=key.request_hash,
-                build_id=build_id,
-                rejected=rejected,
-                created_at=now,
-            )
+            self._replace.run(**_KEY(key), build_id=build_id, rejected=rejected, created_at=now)

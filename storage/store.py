@@ -3,62 +3,34 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
 
 import peewee
 
-from storage.accounts import Accounts
-from storage.artifact_files import ARTIFACT, ArtifactFiles
-from storage.artifact_retention import ArtifactRetention
-from storage.artifacts import Artifacts
-from storage.attempts import Attempts
-from storage.audit import Audit
-from storage.billing import BillingSettings
-from storage.builds import Builds
-from storage.cache import Cache
-from storage.coupons import Coupons
-from storage.database import Database
-from storage.declarations import Declarations
+from storage import parts
+from storage.billing.prices import BillingSettings
+from storage.database.connection import Database
+from storage.database.schema import migrate, migrations, version
 from storage.errors import AlreadyInitialized, DatabaseGone, DatabaseUnreadable, NotInitialized
-from storage.faults import Faults
-from storage.handoffs import Handoffs
-from storage.holds import Holds
-from storage.idempotency import IdempotencyKeys
-from storage.invites import Invites
-from storage.jobs import Jobs
-from storage.layout import ARTIFACTS, DATABASE, KEY, LOGS, SOURCES
-from storage.leases import Leases
-from storage.ledger import Ledger
-from storage.log_retention import LogRetention
-from storage.logs import INDEX, LOG, LogFiles, LogLimit
-from storage.members import Members
-from storage.metering import Meter
-from storage.organizations import Organizations
-from storage.pipelines import Pipelines
-from storage.queue import Queue
-from storage.renders import Renders
-from storage.runner_tokens import RunnerTokens
-from storage.schema import migrate, migrations, version
-from storage.secrets import Secrets
-from storage.settlement import Settlement
-from storage.snapshots import Snapshots
-from storage.sources import ARCHIVE, MANIFEST, PARTIAL, PARTIAL_MANIFEST, Sources
-from storage.switches import Switches
-from storage.tokens import Tokens
-from storage.traces import TracesSent
-from storage.usage import UsageReport
-from storage.users import Users
+from storage.files.kinds import ARTIFACTS, DATABASE, KEY, LOGS, SOURCES
 from storage.vault import Vault
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from storage.clock import Clock
+    from storage.database.clock import Clock
+    from storage.files.logs import LogLimit
 
-__all__ = ["FILE_KINDS", "Storage"]
+__all__ = ["Storage"]
 
-FILE_KINDS = (ARCHIVE, PARTIAL, MANIFEST, PARTIAL_MANIFEST, INDEX, LOG, ARTIFACT)
-"""All kinds of files besides the database and the key, in the order in which a backup may copy them."""
+T = TypeVar("T")
+
+
+def _part(make: Callable[[Storage], T]) -> cached_property[T]:
+    """Return an attribute that is made on first use, because most processes use few parts."""
+    return cached_property(make)
 
 
 class Storage:
@@ -70,7 +42,7 @@ class Storage:
         database: Database,
         vault: Vault,
         billing: BillingSettings,
-        log_limit: LogLimit,
+        log_limit: LogLimit | None,
         clock: Clock,
     ) -> None:
         """Compose the parts that ``create`` and ``open`` prepared."""
@@ -78,42 +50,47 @@ class Storage:
         self.directory = directory
         self.vault = vault
         self.billing = billing
-        self.sources = Sources(directory / SOURCES)
-        self.logs = LogFiles(directory / LOGS, log_limit, clock)
-        self.ledger = Ledger(database)
-        self.holds = Holds(database, billing, self.ledger)
-        self.organizations = Organizations(database)
-        self.members = Members(database)
-        self.invites = Invites(database, self.organizations)
-        self.users = Users(database, self.organizations)
-        self.tokens = Tokens(database)
-        self.handoffs = Handoffs(database, self.tokens)
-        self.pipelines = Pipelines(database, self.holds)
-        self.declarations = Declarations(database, self.pipelines)
-        self.idempotency_keys = IdempotencyKeys(database)
-        self.builds = Builds(database, vault, self.sources, self.idempotency_keys)
-        self.accounts = Accounts(database, self.builds, self.holds)
-        self.attempts = Attempts(database)
-        self.secrets = Secrets(database, vault)
-        artifact_files = ArtifactFiles(directory / ARTIFACTS)
-        self.artifacts = Artifacts(database, artifact_files, self.attempts)
-        self.artifact_retention = ArtifactRetention(database, artifact_files)
-        meter = Meter(database, billing)
-        self.jobs = Jobs(database, self.attempts, meter, self.ledger, self.holds)
-        self.leases = Leases(database, self.jobs, self.attempts, meter)
-        self.renders = Renders(database, self.builds, self.leases)
-        self.runner_tokens = RunnerTokens(database)
-        self.queue = Queue(database)
-        self.switches = Switches(database)
-        self.snapshots = Snapshots(database)
-        self.cache = Cache(database, self.jobs, self.snapshots, self.artifacts, self.logs)
-        self.audit = Audit(database)
-        self.settlement = Settlement(database, self.builds, self.jobs, self.leases, self.audit)
-        self.usage = UsageReport(database)
-        self.faults = Faults(database)
-        self.coupons = Coupons(database, self.ledger)
-        self.log_retention = LogRetention(database, self.logs)
-        self.traces_sent = TracesSent(database)
+        self._log_limit = log_limit
+        self._clock = clock
+
+    sources = _part(lambda self: parts.Sources(self.directory / SOURCES))
+    logs = _part(lambda self: parts.LogFiles(self.directory / LOGS, self._log_limit or parts.LogLimit(), self._clock))
+    ledger = _part(lambda self: parts.Ledger(self._database))
+    holds = _part(lambda self: parts.Holds(self._database, self.billing, self.ledger))
+    organizations = _part(lambda self: parts.Organizations(self._database))
+    members = _part(lambda self: parts.Members(self._database))
+    invites = _part(lambda self: parts.Invites(self._database, self.organizations))
+    users = _part(lambda self: parts.Users(self._database, self.organizations))
+    tokens = _part(lambda self: parts.Tokens(self._database))
+    cli_logins = _part(lambda self: parts.CliLogins(self._database, self.tokens))
+    pipelines = _part(lambda self: parts.Pipelines(self._database, self.holds))
+    declarations = _part(lambda self: parts.Declarations(self._database, self.pipelines))
+    idempotency_keys = _part(lambda self: parts.IdempotencyKeys(self._database))
+    builds = _part(lambda self: parts.Builds(self._database, self.vault, self.sources, self.idempotency_keys))
+    accounts = _part(lambda self: parts.Accounts(self._database, self.builds, self.holds))
+    attempts = _part(lambda self: parts.Attempts(self._database))
+    secrets = _part(lambda self: parts.Secrets(self._database, self.vault))
+    _artifact_files = _part(lambda self: parts.ArtifactFiles(self.directory / ARTIFACTS))
+    artifacts = _part(lambda self: parts.Artifacts(self._database, self._artifact_files, self.attempts))
+    artifact_retention = _part(lambda self: parts.ArtifactRetention(self._database, self._artifact_files))
+    _meter = _part(lambda self: parts.Meter(self._database, self.billing))
+    jobs = _part(lambda self: parts.Jobs(self._database, self.attempts, self._meter, self.ledger, self.holds))
+    leases = _part(lambda self: parts.Leases(self._database, self.jobs, self.attempts, self._meter))
+    renders = _part(lambda self: parts.Renders(self._database, self.builds, self.leases))
+    runner_tokens = _part(lambda self: parts.RunnerTokens(self._database))
+    queue = _part(lambda self: parts.Queue(self._database))
+    switches = _part(lambda self: parts.Switches(self._database))
+    snapshots = _part(lambda self: parts.Snapshots(self._database))
+    cache = _part(lambda self: parts.Cache(self._database, self.jobs, self.snapshots, self.artifacts, self.logs))
+    audit = _part(lambda self: parts.Audit(self._database))
+    force_finish = _part(
+        lambda self: parts.ForceFinish(self._database, self.builds, self.jobs, self.leases, self.audit)
+    )
+    usage = _part(lambda self: parts.UsageReport(self._database))
+    service_failures = _part(lambda self: parts.ServiceFailures(self._database))
+    coupons = _part(lambda self: parts.Coupons(self._database, self.ledger))
+    log_retention = _part(lambda self: parts.LogRetention(self._database, self.logs))
+    traces_sent = _part(lambda self: parts.TracesSent(self._database))
 
     @classmethod
     def create(
@@ -127,7 +104,7 @@ class Storage:
         if database.exists():
             raise AlreadyInitialized(f"{directory} is initialized already: nothing to do")
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for folder in {kind.folder for kind in FILE_KINDS}:
+        for folder in {kind.folder for kind in parts.FILE_KINDS}:
             (directory / folder).mkdir(mode=0o700, exist_ok=True)
         if not (directory / KEY).exists():
             Vault.create(directory / KEY)
@@ -156,7 +133,7 @@ class Storage:
                     f"cannot read {path}: {error}; check its owner, or restore a backup"
                 ) from error
             raise
-        return cls(directory, database, vault, billing or BillingSettings(), log_limit or LogLimit(), clock)
+        return cls(directory, database, vault, billing or BillingSettings(), log_limit, clock)
 
     def schema_version(self) -> int:
         """Return the number of the last migration applied to the database."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from storage.database.statements import Columns, Query, Write, slot
 from storage.models import SwitchRow
-from storage.statements import Columns, Command, Query, slot
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from storage.database import Database
+    from storage.database.connection import Database
 
 __all__ = ["Switches"]
 
@@ -25,11 +25,11 @@ class Switches:
         this = SwitchRow.name == slot("name")
         instant: Columns[datetime] = Columns(lambda at: at, SwitchRow.turned_on_at)
         self._get = Query(database, SwitchRow.select(*instant.selected).where(this), instant)
-        self._on = Command(
+        self._on = Write(
             database,
             SwitchRow.insert({SwitchRow.name: slot("name"), SwitchRow.turned_on_at: slot("now")}).on_conflict_ignore(),
         )
-        self._off = Command(database, SwitchRow.delete().where(this))
+        self._off = Write(database, SwitchRow.delete().where(this))
 
     def drained_since(self) -> datetime | None:
         """Return since when the service is drained, so that no job gets a VM; None if it is not."""

@@ -88,7 +88,7 @@ class Vault:
             return self._cipher.decrypt(nonce, rest, _VERSION + place)
         except InvalidTag as error:
             raise SealBroken(
-                "sealed data does not open: it was damaged or moved, or secret.key is another one"
+                "sealed data cannot be decrypted: it was changed or moved, or sealed with another secret.key"
             ) from error
 
     def derive(self, purpose: bytes) -> bytes:

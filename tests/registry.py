@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import tarfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,8 @@ from pathlib import Path
 
 import bcrypt
 
-from actors.vms.sandbox.userns import IdMap, run_mapped
+from actors.vms.sandbox import IdMap, run_mapped
+from tests.waiting import until
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _INDEX = "application/vnd.oci.image.index.v1+json"
@@ -201,6 +201,13 @@ def _digest(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
+def _address(log: Path, process: subprocess.Popen[bytes]) -> str | None:
+    """Return the address that a registry's log tells, None if it does not yet."""
+    assert process.poll() is None, log.read_text()
+    found = re.search(r"listening on ([0-9.:]+)", log.read_text())
+    return found and found[1]
+
+
 @contextmanager
 def registry(folder: Path, login: str | None = None) -> Iterator[Registry]:
     """Serve a registry that stores its data in ``folder``, to everybody or only to ``USER:PASSWORD``."""
@@ -221,11 +228,7 @@ def registry(folder: Path, login: str | None = None) -> Iterator[Registry]:
     log, argv = folder / "log", [program, "serve", str(folder / "config.yml")]
     with log.open("ab") as out, subprocess.Popen(argv, stdout=out, stderr=out) as process:
         try:
-            deadline = time.monotonic() + 30
-            while (found := re.search(r"listening on ([0-9.:]+)", log.read_text())) is None:
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < deadline, log.read_text()
-                time.sleep(0.02)
-            yield Registry(found[1], folder, login)
+            address = until(lambda: _address(log, process), "the registry's address", 30)
+            yield Registry(address, folder, login)
         finally:
             process.kill()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from pathlib import Path
+
+from tests.waiting import until
 
 
 class Sleeper:
@@ -21,10 +22,7 @@ class Sleeper:
 
     def wait_for(self, *, runs: bool, seconds: float = 30.0) -> None:
         """Wait until the process exists, or until it is gone."""
-        deadline = time.monotonic() + seconds
-        while self.runs is not runs:
-            assert time.monotonic() < deadline, f"{self.command}: still {'not ' if runs else ''}there after {seconds} s"
-            time.sleep(0.02)
+        until(lambda: self.runs is runs, f"the {'start' if runs else 'end'} of {self.command}", seconds)
 
 
 def _command_line(process: Path) -> bytes:

@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 
 from actors.vms import ImageStore
-from actors.vms.images.host import apt_options, apt_sources
+from actors.vms.images.host_apt import apt_options, apt_sources
 from actors.vms.images.tree import Tree
-from actors.vms.sandbox.userns import IdMap
+from actors.vms.sandbox import IdMap
 
 __all__ = ["TOOLCHAIN", "build_toolchain"]
 

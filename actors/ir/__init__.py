@@ -5,29 +5,16 @@ Pure: no I/O, no clock, safe in any thread (pipeline-ir.md). All but the limits 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from actors.ir.errors import IrError
-from actors.ir.limits import Limits
+from storage.facade import on_first_use
 
 if TYPE_CHECKING:
-    from actors.ir.definition import Plan, PlannedJob
+    from actors.ir.definition import Plan
+    from actors.ir.errors import IrError
+    from actors.ir.limits import IrLimits
     from actors.ir.planning import load, parse, plan
+else:
+    __getattr__ = on_first_use(__name__)
 
-__all__ = ["IrError", "Limits", "Plan", "PlannedJob", "load", "parse", "plan"]
-
-_LATER = {
-    "Plan": "actors.ir.definition",
-    "PlannedJob": "actors.ir.definition",
-    "load": "actors.ir.planning",
-    "parse": "actors.ir.planning",
-    "plan": "actors.ir.planning",
-}
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_LATER[name]), name)
+__all__ = ["IrError", "IrLimits", "Plan", "load", "parse", "plan"]

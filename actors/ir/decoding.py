@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from actors.ir.errors import IrError
+from storage import BuildErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,13 +41,13 @@ def decode(text: str) -> object:
     except json.JSONDecodeError as error:
         raise _invalid(error.msg, text, error.pos) from None
     except RecursionError:
-        raise _invalid("nested too deeply", text, _deepest(text)) from None
+        raise _invalid("nested too deeply", text, _deepest_offset(text)) from None
     except _NotJsonError as error:
         name = str(error)
-        raise _invalid(f"{name} is not a JSON number", text, _first(text, name)) from None
+        raise _invalid(f"{name} is not a JSON number", text, _first_offset(text, name)) from None
     except ValueError:
         too_long = rf"-?[0-9]{{{sys.get_int_max_str_digits() + 1},}}(?![0-9]|\.[0-9]|[eE][-+]?[0-9])"
-        raise _invalid("a number with too many digits", text, _first(text, too_long)) from None
+        raise _invalid("a number with too many digits", text, _first_offset(text, too_long)) from None
     half = next((escape.start() for escape in _ESCAPE.finditer(text) if escape["half"]), None)
     if half is not None:
         raise _invalid("half of a surrogate pair", text, half)
@@ -60,7 +61,9 @@ def _refuse(name: str) -> None:
 def _invalid(why: str, text: str, offset: int) -> IrError:
     line = text.count("\n", 0, offset) + 1
     column = offset - text.rfind("\n", 0, offset)
-    return IrError("invalid_json", f"the pipeline IR is not valid JSON: {why}: line {line} column {column}")
+    return IrError(
+        BuildErrorCode.INVALID_JSON, f"the pipeline IR is not valid JSON: {why}: line {line} column {column}"
+    )
 
 
 def _words(text: str) -> Iterator[tuple[str, int]]:
@@ -68,12 +71,12 @@ def _words(text: str) -> Iterator[tuple[str, int]]:
         yield match[0], match.start()
 
 
-def _first(text: str, pattern: str) -> int:
+def _first_offset(text: str, pattern: str) -> int:
     begins = re.compile(pattern).match
     return next(offset for word, offset in _words(text) if begins(word))
 
 
-def _deepest(text: str) -> int:
+def _deepest_offset(text: str) -> int:
     depth = deepest = place = 0
     for word, offset in _words(text):
         if word in "[{":

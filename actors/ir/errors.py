@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+from typing import TYPE_CHECKING
 
-__all__ = ["Code", "IrError", "shown"]
+if TYPE_CHECKING:
+    from storage import BuildErrorCode
 
-Code = Literal["invalid_json", "bad_version", "duplicate_key", "unknown_dependency", "cycle", "invalid_ir"]
+__all__ = ["IrError", "quoted"]
 
-_SHOWN_CHARS = 200
+_MAX_QUOTED_CHARS = 200
 
 
 class IrError(Exception):
@@ -18,21 +19,21 @@ class IrError(Exception):
     ``code`` is the build's ``error_code`` and ``message`` its ``error_message``.
     """
 
-    def __init__(self, code: Code, message: str) -> None:
+    def __init__(self, code: BuildErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
 
 
-def shown(value: object) -> str:
+def quoted(value: object) -> str:
     """Format a JSON value for a message: one line, printable, at most about 200 characters."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
         return "a list"
     quote = '"' if isinstance(value, str) else ""
-    text = json.dumps(value[: _SHOWN_CHARS + 1] if isinstance(value, str) else value, ensure_ascii=False)
+    text = json.dumps(value[: _MAX_QUOTED_CHARS + 1] if isinstance(value, str) else value, ensure_ascii=False)
     printable = "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
-    if len(printable) <= _SHOWN_CHARS + 2 * len(quote):
+    if len(printable) <= _MAX_QUOTED_CHARS + 2 * len(quote):
         return printable
-    return f"{printable[:_SHOWN_CHARS]}…{quote}"
+    return f"{printable[:_MAX_QUOTED_CHARS]}…{quote}"

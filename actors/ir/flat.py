@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from actors.ir.definition import Definition, Dependency
-from actors.ir.errors import IrError, shown
-from actors.ir.ordering import Dependencies, cycles_first
-from actors.ir.reading import Misfit, at, choice, environment, items, members, peek, record, size
-from actors.ir.step import Step, continues, image, seconds, step
+from actors.ir.definition import Definition
+from actors.ir.errors import IrError, quoted
+from actors.ir.ordering import Dependencies, report_cycle_first
+from actors.ir.readers import InvalidValue, at, choice, environment, items, members, peek, record, size
+from actors.ir.step import CommandStep, continues, image, seconds, step
+from storage import BuildErrorCode, Dependency, EdgeKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from actors.ir.limits import Limits
+    from actors.ir.limits import IrLimits
 
 __all__ = ["read_flat"]
 
-_Command: TypeAlias = "tuple[Step, Mapping[str, str], tuple[Dependency, ...]]"
+_Command: TypeAlias = "tuple[CommandStep, Mapping[str, str], tuple[Dependency, ...]]"
 
 
-def read_flat(document: Mapping[str, object], limits: Limits) -> Definition:
+def read_flat(document: Mapping[str, object], limits: IrLimits) -> Definition:
     """Read a document of the flat shape.
 
     Raises:
-        Misfit, IrError: the first fault in document order. A cycle alone raises nothing.
+        InvalidValue, IrError: the first fault in document order. A cycle alone raises nothing.
     """
     steps = _Steps(document, limits)
 
@@ -36,7 +37,7 @@ def read_flat(document: Mapping[str, object], limits: Limits) -> Definition:
 
     env = environment(limits.max_env_bytes)
     optional = {"env": env, "default_image": image, "timeout_seconds": seconds}
-    with cycles_first(steps.keys, steps.dependencies):
+    with report_cycle_first(steps.keys, steps.dependencies):
         return record(make, {"steps": steps.read}, optional)(document)
 
 
@@ -48,11 +49,11 @@ class _Steps:
     could become jobs of unbounded size.
     """
 
-    def __init__(self, document: Mapping[str, object], limits: Limits) -> None:
+    def __init__(self, document: Mapping[str, object], limits: IrLimits) -> None:
         steps = document.get("steps")
         commands = [item for item in steps if peek(item, "type") == "command"] if isinstance(steps, list) else []
         self.keys = [peek(command, "key") for command in commands]
-        self._places = {key: place for place, key in enumerate(self.keys) if isinstance(key, str)}
+        self._positions = {key: place for place, key in enumerate(self.keys) if isinstance(key, str)}
         self._limits = limits
         self._waits = _Waits(len(commands))
         self._commands: list[_Command] = []
@@ -64,10 +65,10 @@ class _Steps:
     def read(self, value: object) -> Sequence[_Command]:
         """Read the list."""
         if len(self.keys) > self._limits.max_jobs:
-            raise Misfit(f"at most {self._limits.max_jobs} commands")
+            raise InvalidValue(f"at most {self._limits.max_jobs} commands")
         items(self._item)(value)
         if not self._commands:
-            raise Misfit("at least one command")
+            raise InvalidValue("at least one command")
         return self._commands
 
     def dependencies(self) -> Dependencies:
@@ -83,16 +84,16 @@ class _Steps:
         env = self._env if command.env is None else command.env
         self._env_bytes += size(env)
         if self._env_bytes > self._limits.max_bytes:
-            raise Misfit(f"at most {self._limits.max_bytes} bytes of env in all steps together")
+            raise InvalidValue(f"at most {self._limits.max_bytes} bytes of env in all steps together")
         self._commands.append((command, env, self._waits.dependencies(command.builds_in)))
 
     def _parent(self, value: object) -> int:
         if not isinstance(value, str):
-            raise Misfit("the key of a step")
-        if value not in self._places:
-            child = shown(self.keys[len(self._commands)])
-            raise IrError("unknown_dependency", f"step {child} builds in unknown step {shown(value)}")
-        return self._places[value]
+            raise InvalidValue("the key of a step")
+        if value not in self._positions:
+            child = quoted(self.keys[len(self._commands)])
+            raise IrError(BuildErrorCode.UNKNOWN_DEPENDENCY, f"step {child} builds in unknown step {quoted(value)}")
+        return self._positions[value]
 
 
 class _Waits:
@@ -124,14 +125,14 @@ class _Waits:
             self._shared = self._strict[:strict] + self._lenient[strict:awaited]
         if parent is None:
             return self._shared
-        return (*self._shared[:parent], Dependency(parent, builds_in=True), *self._shared[parent + 1 :])
+        return (*self._shared[:parent], Dependency(parent, EdgeKind.BUILDS_IN), *self._shared[parent + 1 :])
 
 
-def _document_env(document: Mapping[str, object], limits: Limits) -> Mapping[str, str]:
+def _document_env(document: Mapping[str, object], limits: IrLimits) -> Mapping[str, str]:
     """Return the document's env, the base of each step's; a fault in it is reported later, in order."""
     try:
         return environment(limits.max_env_bytes)(document.get("env"))
-    except Misfit:
+    except InvalidValue:
         return {}
 
 

@@ -5,31 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from actors.ir.definition import Definition, Dependency
-from actors.ir.errors import IrError, shown
-from actors.ir.ordering import Dependencies, cycles_first
-from actors.ir.reading import Misfit, Reader, at, choice, environment, items, peek, record
-from actors.ir.step import Step, continues, image, seconds, step
+from actors.ir.definition import Definition
+from actors.ir.errors import IrError, quoted
+from actors.ir.ordering import Dependencies, report_cycle_first
+from actors.ir.readers import InvalidValue, Reader, at, choice, environment, items, peek, record
+from actors.ir.step import CommandStep, continues, image, seconds, step
+from storage import BuildErrorCode, Dependency, EdgeKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from actors.ir.limits import Limits
+    from actors.ir.limits import IrLimits
 
 __all__ = ["read_graph"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    step: Step
+    step: CommandStep
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_graph(document: Mapping[str, object], limits: Limits) -> Definition:
+def read_graph(document: Mapping[str, object], limits: IrLimits) -> Definition:
     """Read a document of the graph shape.
 
     Raises:
-        Misfit, IrError: the first fault in document order. A cycle alone raises nothing.
+        InvalidValue, IrError: the first fault in document order. A cycle alone raises nothing.
     """
     nodes = peek(document, "graph", "nodes")
     edges = _Edges([peek(node, "step", "key") for node in nodes] if isinstance(nodes, list) else [])
@@ -44,7 +45,7 @@ def read_graph(document: Mapping[str, object], limits: Limits) -> Definition:
         return Definition(tuple(jobs), timeout_seconds)
 
     graph = record(_nodes, {"nodes": _node_list(limits)}, {"edges": items(edges.add)})
-    with cycles_first(edges.keys, edges.dependencies):
+    with report_cycle_first(edges.keys, edges.dependencies):
         return record(make, {"graph": graph}, {"default_image": image, "timeout_seconds": seconds})(document)
 
 
@@ -52,14 +53,14 @@ def _nodes(nodes: Sequence[_Node], **_edges: object) -> Sequence[_Node]:
     return nodes
 
 
-def _node_list(limits: Limits) -> Reader[Sequence[_Node]]:
+def _node_list(limits: IrLimits) -> Reader[Sequence[_Node]]:
     node = record(_Node, {"step": step(limits, {})}, {"env": environment(limits.max_env_bytes)})
 
     def read(value: object) -> Sequence[_Node]:
         if isinstance(value, list) and not value:
-            raise Misfit("at least one step")
+            raise InvalidValue("at least one step")
         if isinstance(value, list) and len(value) > limits.max_jobs:
-            raise Misfit(f"at most {limits.max_jobs} steps")
+            raise InvalidValue(f"at most {limits.max_jobs} steps")
         return items(node)(value)
 
     return read
@@ -84,32 +85,32 @@ class _Edges:
     def add(self, value: object) -> None:
         """Read one edge."""
         if not isinstance(value, list) or len(value) not in {3, 4}:
-            raise Misfit("[from, to, kind]")
-        source, target, kind = at(0, _index, value[0]), at(1, _index, value[1]), at(2, _kind, value[2])
+            raise InvalidValue("[from, to, kind]")
+        source, target = at(0, _index, value[0]), at(1, _index, value[1])
+        kind = EdgeKind(at(2, _kind, value[2]))
         lenient = value[3:] not in ([], [None]) and at(3, continues, value[3])
-        builds_in = kind == "builds_in"
         nodes = range(len(self.keys))
         if source not in nodes or target not in nodes:
-            verb = "builds in" if builds_in else "depends on"
-            raise IrError("unknown_dependency", f"{self._name(target)} {verb} {self._name(source)}")
-        if builds_in and self._parents.setdefault(target, source) != source:
-            raise Misfit(f'at most one "builds_in" parent for step {shown(self.keys[target])}')
+            verb = "builds in" if kind is EdgeKind.BUILDS_IN else "depends on"
+            raise IrError(BuildErrorCode.UNKNOWN_DEPENDENCY, f"{self._name(target)} {verb} {self._name(source)}")
+        if kind is EdgeKind.BUILDS_IN and self._parents.setdefault(target, source) != source:
+            raise InvalidValue(f'at most one "builds_in" parent for step {quoted(self.keys[target])}')
         known = self._depends_on[target].get(source)
         if known is not None:
-            builds_in = builds_in or known.builds_in
+            kind = EdgeKind.BUILDS_IN if EdgeKind.BUILDS_IN in {kind, known.kind} else kind
             lenient = lenient and known.continue_on_failure
-        self._depends_on[target][source] = Dependency(source, builds_in, lenient)
+        self._depends_on[target][source] = Dependency(source, kind, lenient)
 
     def _name(self, index: int) -> str:
         if 0 <= index < len(self.keys):
-            return f"step {shown(self.keys[index])}"
-        return f"unknown step {shown(str(index))}"
+            return f"step {quoted(self.keys[index])}"
+        return f"unknown step {quoted(str(index))}"
 
 
 def _index(value: object) -> int:
     if type(value) is not int:
-        raise Misfit("the index of a node")
+        raise InvalidValue("the index of a node")
     return value
 
 
-_kind = choice("builds_in", "depends_on")
+_kind = choice(*EdgeKind)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from actors.render.envelope import Declared, Envelope, RenderFailed
-from actors.render.settings import RenderSettings
+from typing import TYPE_CHECKING
 
-__all__ = ["Declared", "Envelope", "RenderFailed", "RenderSettings"]
+from storage.facade import on_first_use
+
+if TYPE_CHECKING:
+    from actors.render.discovery import render_archive
+    from actors.render.envelope import DeclaredPipeline, Envelope, RenderFailed
+    from actors.render.settings import RenderSettings
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = ["DeclaredPipeline", "Envelope", "RenderFailed", "RenderSettings", "render_archive"]

@@ -11,11 +11,11 @@ from storage import Declaration
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Declared", "Envelope", "RenderFailed"]
+__all__ = ["DeclaredPipeline", "Envelope", "RenderFailed"]
 
-_MESSAGE = 4_000
-_MAX_NAME = 255
-_LONGEST = 2**40
+_MAX_MESSAGE_CHARS = 4_000
+_MAX_NAME_BYTES = 255
+_MAX_TTL_SECONDS = 2**40
 
 
 class RenderFailed(Exception):
@@ -31,11 +31,11 @@ class RenderFailed(Exception):
     @classmethod
     def exited(cls, what: str, exit_code: int, stderr: str, log: bytes = b"") -> RenderFailed:
         """Return the failure of a command in the VM."""
-        return cls(f"{what} failed (exit {exit_code}): {stderr.strip()[:_MESSAGE]}", log)
+        return cls(f"{what} failed (exit {exit_code}): {stderr.strip()[:_MAX_MESSAGE_CHARS]}", log)
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredPipeline:
     """One pipeline as its repository declares it; ``definition`` is its v0 IR, not yet validated."""
 
     slug: str
@@ -62,7 +62,7 @@ class Declared:
 class Envelope:
     """The pipelines that an archive's files registered, in their order."""
 
-    pipelines: tuple[Declared, ...]
+    pipelines: tuple[DeclaredPipeline, ...]
 
     @classmethod
     def parse(cls, text: str) -> Envelope:
@@ -76,11 +76,11 @@ class Envelope:
             message = "render failed (exit 0): the pipeline files left no envelope of schema version 1"
             raise RenderFailed(message) from error
 
-    def find(self, slug: str) -> Declared | None:
+    def find(self, slug: str) -> DeclaredPipeline | None:
         """Return the pipeline with this slug, or None."""
         return next((each for each in self.pipelines if each.slug == slug), None)
 
-    def wanted(self, slug: str) -> Declared:
+    def select(self, slug: str) -> DeclaredPipeline:
         """Return the pipeline with this slug, or the only pipeline there is. Raises RenderFailed."""
         if not self.pipelines:
             message = "the pipeline files registered no pipeline"
@@ -91,36 +91,36 @@ class Envelope:
             raise RenderFailed.exited("render", 2, f"unknown pipeline {slug!r}; available: {known}")
         return found
 
-    def holds_until(self, now: float) -> float | None:
+    def valid_until(self, now: float) -> float | None:
         """Return when rendering the same files again gives other cache keys; None if it never does.
 
         In seconds since the epoch, as ``now`` is. The DSL puts ``now // duration`` into the key of a step that is
         cached for a time.
         """
-        ends = [(now // seconds + 1) * seconds for each in self.pipelines for seconds in _durations(each.definition)]
+        ends = [(now // seconds + 1) * seconds for each in self.pipelines for seconds in _ttl_seconds(each.definition)]
         return min(ends, default=None)
 
 
-def _declared(document: dict[str, Any]) -> Declared:
+def _declared(document: dict[str, Any]) -> DeclaredPipeline:
     slug, name, allow_manual = document["slug"], document["name"], document["allow_manual"]
     if not (isinstance(slug, str) and isinstance(name, str) and isinstance(allow_manual, bool)):
         raise TypeError(slug)
     for text in (slug, name):
-        if not 0 < len(text.encode()) <= _MAX_NAME:
-            what = f"the pipeline {slug[:_MAX_NAME]!r} needs a slug and a name of 1 to {_MAX_NAME} bytes"
+        if not 0 < len(text.encode()) <= _MAX_NAME_BYTES:
+            what = f"the pipeline {slug[:_MAX_NAME_BYTES]!r} needs a slug and a name of 1 to {_MAX_NAME_BYTES} bytes"
             raise RenderFailed.exited("render", 0, what)
-    return Declared(slug, name, allow_manual, tuple(document["triggers"]), document["definition"])
+    return DeclaredPipeline(slug, name, allow_manual, tuple(document["triggers"]), document["definition"])
 
 
-def _durations(value: object) -> Iterator[int]:
+def _ttl_seconds(value: object) -> Iterator[int]:
     """Yield the seconds of every ``ttl`` cache policy in a definition, at any depth.
 
-    Durations that are not positive, or longer than `_LONGEST`, are left out.
+    Durations that are not positive, or longer than `_MAX_TTL_SECONDS`, are left out.
     """
     pending = [value]
     while pending:
         match pending.pop():
-            case {"policy": "ttl", "duration_seconds": int(seconds)} if 0 < seconds <= _LONGEST:
+            case {"policy": "ttl", "duration_seconds": int(seconds)} if 0 < seconds <= _MAX_TTL_SECONDS:
                 yield seconds
             case dict() as mapping:
                 pending += mapping.values()

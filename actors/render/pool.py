@@ -3,106 +3,172 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
-from actors.messages import CancelBuild, Demand, Drain, Look, Stirred, TaskDone, TaskFailed
-from actors.render.rendering import Rendering
+from actors.messages import CancelBuild, Drain, PollStorage, RenderPoolMessage, Reschedule
 from actors.render.vm import release
-from actors.runtime import Runtime, post
-from actors.standstill import standstill
+from actors.scheduling.admission import admission_block
 from actors.supervision import Supervised
+from storage import BuildErrorCode
 
 if TYPE_CHECKING:
-    from storage import Render
+    from collections.abc import Callable
+
+    from actors.addresses import Address
+    from actors.configuration import Configuration
+    from actors.log_watchers import LogWatchers
+    from actors.messages import LeasePoolMessage, RootMessage
+    from actors.render.rendering import Rendering
+    from actors.timer import Timer
+    from actors.timings import Timings
+    from actors.vms import Provider
+    from storage import Render, Storage
 
 __all__ = ["RenderPool"]
 
-_DESTROY = "destroy a VM"
+
+@dataclass(frozen=True, slots=True)
+class _RenderBuild:
+    """Task: render a build."""
+
+    build_id: int
+
+    def __str__(self) -> str:
+        return f"render build {self.build_id}"
 
 
-class RenderPool(Supervised):
+@dataclass(frozen=True, slots=True)
+class _DestroyVm:
+    """Task: destroy the VM of an earlier render."""
+
+    uuid: str
+
+    def __str__(self) -> str:
+        return f"destroy VM {self.uuid}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    """Worker: the render of this build has ended."""
+
+    build_id: int
+
+
+class RenderPool(Supervised[RenderPoolMessage | _Rendered, _RenderBuild | _DestroyVm]):
     """Renders builds in VMs of its own, so that no build waits for its plan behind a queue of jobs.
 
     The queue is the storage: the unfinished renders. A render that an earlier pool began starts again.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
-        super().__init__(runtime.timer, runtime.crew.root)
-        self._runtime = runtime
-        self._under_way: dict[int, Rendering] = {}
+    def __init__(
+        self,
+        *,
+        timer: Timer,
+        root: Address[RootMessage],
+        pool: Address[LeasePoolMessage],
+        storage: Storage,
+        provider: Provider,
+        configuration: Configuration,
+        rendering: Callable[[Render], Rendering],
+        watchers: LogWatchers,
+        timings: Timings,
+    ) -> None:
+        super().__init__(timer, root, timings.retry)
+        self._root = root
+        self._pool = pool
+        self._storage = storage
+        self._provider = provider
+        self._configuration = configuration
+        self._rendering = rendering
+        self._watchers = watchers
+        self._running: dict[int, Rendering] = {}
         self._draining = False
 
     def begin(self) -> None:
         """Destroy the VMs of an earlier pool, which are not used again, and start the waiting renders."""
-        for lease in self._runtime.storage.leases.live():
+        for lease in self._storage.leases.live():
             if lease.build_id is not None:
-                self.work(_DESTROY, partial(release, self._runtime.storage, self._runtime.provider, lease))
-        self._serve()
+                self.work(_DestroyVm(lease.uuid), partial(release, self._storage, self._provider, lease))
+        self._start_waiting()
 
     def teardown(self) -> None:
         """Abandon the renders; their builds stay as they are, for a successor."""
-        for rendering in self._under_way.values():
+        for rendering in self._running.values():
             rendering.abandon()
 
-    def handle(self, message: object) -> None:
+    def handle(self, message: RenderPoolMessage | _Rendered) -> None:
         """Start, finish and cancel renders."""
         match message:
-            case Demand() | Look():
-                self._serve()
+            case Reschedule() | PollStorage():
+                self._start_waiting()
             case CancelBuild(build_id):
                 self._cancel(message)
-                if build_id in self._under_way:
-                    self._under_way[build_id].abandon()
+                if build_id in self._running:
+                    self._running[build_id].abandon()
             case Drain():
                 self._draining = True
-            case TaskDone(task) if task != _DESTROY:
-                self._over(int(task))
-            case TaskFailed(task, error) if task == _DESTROY:
-                self.log.warning("the VM of an earlier render cannot be destroyed, the reaper will: %s", error)
-            case TaskFailed(task, error):
-                self.log.error("build %s could not be rendered: %s", task, error, exc_info=error)
-                self._runtime.storage.renders.refuse(int(task), "internal_error", f"the service failed: {error}")
-                self._over(int(task))
+            case _Rendered(build_id):
+                self._forget(build_id)
+            case _:
+                assert_never(message)
 
-    def _serve(self) -> None:
-        """Start renders while there is room.
+    def on_task_error(self, task: _RenderBuild | _DestroyVm, error: Exception) -> None:
+        """Fail a build that could not be rendered; leave a VM that cannot be destroyed to the reaper."""
+        match task:
+            case _RenderBuild(build_id):
+                self.log.error("build %d could not be rendered: %s", build_id, error, exc_info=error)
+                self._storage.renders.refuse(build_id, BuildErrorCode.INTERNAL_ERROR, f"the service failed: {error}")
+                self._forget(build_id)
+            case _DestroyVm():
+                self.log.warning("the VM of an earlier render cannot be destroyed and is left to the reaper: %s", error)
+            case _:
+                assert_never(task)
+
+    def _start_waiting(self) -> None:
+        """Start waiting renders, up to the limit.
 
         First comes the organization with the fewest running renders, and of its builds the oldest.
         """
         if self._draining:
             return
-        waiting = [each for each in self._runtime.storage.renders.unfinished() if each.build_id not in self._under_way]
-        if not waiting or self._stands_still():
+        waiting = [each for each in self._storage.renders.unfinished() if each.build_id not in self._running]
+        if not waiting or self._is_blocked():
             return
-        while waiting and len(self._under_way) < self._runtime.settings.render.vms:
-            busy = Counter(rendering.organization_id for rendering in self._under_way.values())
+        while waiting and len(self._running) < self._configuration.settings.render.vms:
+            busy = Counter(rendering.organization_id for rendering in self._running.values())
             render = min(waiting, key=lambda each: (busy[each.organization_id], each.build_id))
             waiting.remove(render)
             self._begin(render)
 
-    def _stands_still(self) -> bool:
-        """Tell whether the host starts nothing now; if its disk is short, ask the lease pool for room."""
-        still = standstill(self._runtime.storage, self._runtime.settings.pool.low_disk_gb)
-        if still is not None and still.lacking:
-            post(self._runtime.crew.pool, Demand())
-        return still is not None
+    def _is_blocked(self) -> bool:
+        """Tell whether the host starts nothing now; if its disk is short, ask the lease pool to free space."""
+        block = admission_block(self._storage, self._configuration.settings.pool.low_disk_gb)
+        if block is not None and block.lacking:
+            self._pool.post(Reschedule())
+        return block is not None
 
     def _begin(self, render: Render) -> None:
-        rendering = self._under_way[render.build_id] = Rendering(self._runtime, render)
-        self.work(str(render.build_id), rendering.run)
+        rendering = self._running[render.build_id] = self._rendering(render)
+
+        def run() -> _Rendered:
+            rendering.run()
+            return _Rendered(render.build_id)
+
+        self.work(_RenderBuild(render.build_id), run)
 
     def _cancel(self, cancel: CancelBuild) -> None:
         """Cancel a build without a plan; if it was planned meanwhile, leave that to its supervisor."""
-        storage = self._runtime.storage
+        storage = self._storage
         if storage.renders.cancel(cancel.build_id):
             build = storage.builds.get(cancel.build_id)
             if build is not None:
-                post(self._runtime.crew.hub, Stirred(build.uuid))
+                self._watchers.notify(build.uuid)
             cancel.recorded.set()
         else:
-            post(self._parent, cancel)
+            self._root.post(cancel)
 
-    def _over(self, build_id: int) -> None:
-        self._under_way.pop(build_id, None)
-        self._serve()
+    def _forget(self, build_id: int) -> None:
+        self._running.pop(build_id, None)
+        self._start_waiting()

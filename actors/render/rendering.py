@@ -10,19 +10,21 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from actors import vms
-from actors.link import Abandoned, Link
+from actors.builds.vm_connection import Abandoned, VmConnection
 from actors.render import steps
-from actors.render.cache import cache_name, keep
 from actors.render.envelope import RenderFailed
-from actors.render.settling import refuse, settle
-from actors.render.vm import held_to_disk, running
+from actors.render.envelope_cache import cache_name, keep
+from actors.render.vm import disk_limited, running_vm
+from storage import BuildErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from actors.runtime import Runtime
-    from storage import Build, Lease, Render
+    from actors.cleanup.host_disk import HostDisk
+    from actors.configuration import Settings
+    from actors.render.recording import RenderRecorder
+    from storage import Build, Clock, Lease, Render, Storage
 
 __all__ = ["Rendering"]
 
@@ -32,11 +34,28 @@ _log = logging.getLogger(__name__)
 class Rendering:
     """Renders one build on a worker thread. After a crash it starts again, in a new VM."""
 
-    def __init__(self, runtime: Runtime, render: Render) -> None:
-        self._runtime = runtime
+    def __init__(
+        self,
+        *,
+        render: Render,
+        storage: Storage,
+        provider: vms.Provider,
+        images: vms.Images,
+        clock: Clock,
+        settings: Settings,
+        host_disk: HostDisk,
+        recorder: RenderRecorder,
+    ) -> None:
         self._render = render
+        self._storage = storage
+        self._provider = provider
+        self._images = images
+        self._clock = clock
+        self._settings = settings
+        self._host_disk = host_disk
+        self._recorder = recorder
         self._abandoned = threading.Event()
-        self._links: list[Link] = []
+        self._links: list[VmConnection] = []
 
     @property
     def organization_id(self) -> int:
@@ -51,13 +70,13 @@ class Rendering:
 
     def run(self) -> None:
         """Render the build and record its plan or its failure. If the VM fails, retry in another."""
-        build = self._runtime.storage.builds.get(self._render.build_id)
-        retries = self._runtime.settings.jobs.service_retries
+        build = self._storage.builds.get(self._render.build_id)
+        retries = self._settings.jobs.service_retries
         while build is not None and not self._abandoned.is_set():
             try:
                 self._render_in_vm(build)
             except RenderFailed as failure:
-                refuse(self._runtime, build, "render_failed", str(failure), failure.log)
+                self._recorder.refuse(build, BuildErrorCode.RENDER_FAILED, str(failure), failure.log)
             except (vms.VmError, Abandoned) as error:
                 if self._abandoned.is_set():
                     return
@@ -65,47 +84,46 @@ class Rendering:
                 if retries > 0 and not isinstance(error, vms.ImageNotFound):
                     retries -= 1
                     continue
-                refuse(self._runtime, build, "render_failed", f"render failed: {error}", b"")
+                self._recorder.refuse(build, BuildErrorCode.RENDER_FAILED, f"render failed: {error}", b"")
             return
 
     def _render_in_vm(self, build: Build) -> None:
         """Render in a new VM, and record the result before destroying the VM, which takes time."""
-        settings, storage = self._runtime.settings.render, self._runtime.storage
+        settings, storage = self._settings.render, self._storage
         with self._vm() as (lease, link):
             archive = self._fetched(build, link)
             name = cache_name(build.organization_slug, build.pipeline_slug, archive, lease.image or "")
             rendered = storage.renders.cached(name)
             if rendered is None:
-                min_free = self._runtime.settings.jobs.min_free_bytes
-                provider, host_disk = self._runtime.provider, self._runtime.host_disk
-                with held_to_disk(storage, provider, lease, link, host_disk, min_free=min_free):
+                min_free = self._settings.jobs.min_free_bytes
+                with disk_limited(storage, self._provider, lease, link, self._host_disk, min_free=min_free):
                     rendered = steps.load(link.connected(), build.organization_slug, build.pipeline_slug, settings)
-                keep(self._runtime, name, rendered)
-            settle(self._runtime, build, rendered)
+                keep(storage, self._clock, settings.cache_seconds, name, rendered)
+            self._recorder.record(build, rendered)
 
-    def _fetched(self, build: Build, link: Link) -> Path:
+    def _fetched(self, build: Build, link: VmConnection) -> Path:
         """Put the source into the VM's workspace; return the archive's path on the host."""
-        storage, settings = self._runtime.storage, self._runtime.settings.render
+        storage, settings = self._storage, self._settings.render
         archive, url = storage.sources.path(build.uuid), self._render.source_url
-        describe = partial(
-            steps.describe,
+        check_archive = partial(
+            steps.check_archive,
             archive,
             storage.sources.manifest(build.uuid),
             settings.shape.disk_gb * 2**30,
             build.source_sha256,
         )
-        deadline = self._runtime.clock.monotonic() + settings.fetch_timeout
+        deadline = self._clock.monotonic() + settings.fetch_timeout
 
         def left() -> float:
-            return max(0.1, deadline - self._runtime.clock.monotonic())
+            return max(0.1, deadline - self._clock.monotonic())
 
         connection = link.connected()
         fetch = partial(steps.fetch, connection, sha256=build.source_sha256)
         if url is None:
-            describe()
+            check_archive()
             token = storage.runner_tokens.mint(build.id)
             try:
-                with connection.forward(self._runtime.settings.api_address) as port:
+                with connection.forward(self._settings.api_address) as port:
                     internal = f"http://127.0.0.1:{port}/api/v0/internal/builds/{build.uuid}/source.tar.gz"
                     fetch(internal, token=token, max_bytes=settings.shape.disk_gb * 2**30, timeout=left())
             finally:
@@ -113,28 +131,27 @@ class Rendering:
         else:
             max_bytes = settings.max_source_mb * 2**20
             fetch(url, token=None, max_bytes=max_bytes, timeout=left())
-            storage.sources.store(build.uuid, steps.take_back(connection, max_bytes, left()))
-            describe()
+            storage.sources.store(build.uuid, steps.download_archive(connection, max_bytes, left()))
+            check_archive()
         steps.unpack(connection, left())
         return archive
 
     @contextmanager
-    def _vm(self) -> Iterator[tuple[Lease, Link]]:
-        runtime = self._runtime
-        image = runtime.images.resolve(None)
-        shape = runtime.settings.render.shape
-        lease = runtime.storage.renders.lease(
-            self._render, str(uuid.uuid4()), provider=runtime.provider.name, image=image, shape=shape
+    def _vm(self) -> Iterator[tuple[Lease, VmConnection]]:
+        image = self._images.resolve(None)
+        shape = self._settings.render.shape
+        lease = self._storage.renders.lease(
+            self._render, str(uuid.uuid4()), provider=self._provider.name, image=image, shape=shape
         )
         if lease is None:
             raise Abandoned
-        link = Link(runtime.provider, runtime.clock, lease.uuid)
+        link = VmConnection(self._provider, self._clock, lease.uuid)
         self._links.append(link)
         if self._abandoned.is_set():
             link.abandon()
         try:
-            with running(runtime.storage, runtime.provider, lease, link):
-                runtime.storage.leases.active(lease.id)
+            with running_vm(self._storage, self._provider, lease, link):
+                self._storage.leases.active(lease.id)
                 yield lease, link
         finally:
             self._links.remove(link)

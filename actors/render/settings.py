@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from storage import Shape
+from storage import Shape, setting
 
 __all__ = ["RenderSettings"]
 
@@ -15,32 +15,25 @@ _DAY = 86_400
 class RenderSettings:
     """Section ``[render]``: rendering of builds that bring source and no ``pipeline_ir``.
 
-    At most ``vms`` builds are rendered at once, each in a VM of the default image with ``cpu``, ``memory_gb`` and
-    ``disk_gb``, beside the VMs of jobs. Fetching the source may take ``fetch_timeout`` seconds, loading the pipeline
-    files ``timeout`` seconds. A source fetched from a URL may have ``max_source_mb``. The render of an archive is
-    cached for ``cache_seconds``; with 0 every build is rendered. With ``register``, a build by repository creates the
-    pipeline that its archive declares.
+    Each is rendered in a VM of the default image, beside the VMs of jobs.
     """
 
-    vms: int = 2
-    fetch_timeout: float = 120.0
-    timeout: float = 120.0
-    max_source_mb: int = 512
-    cpu: int = 1
-    memory_gb: int = 2
-    disk_gb: int = 10
-    cache_seconds: int = 3600
-    register: bool = True
-
-    def __post_init__(self) -> None:
-        for name in ("vms", "max_source_mb", "cpu", "memory_gb", "disk_gb"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1")
-        for name in ("fetch_timeout", "timeout"):
-            if not 0 < getattr(self, name) <= _DAY:
-                raise ValueError(f"{name} must be above 0, and at most {_DAY}")
-        if not 0 <= self.cache_seconds <= 30 * _DAY:
-            raise ValueError(f"cache_seconds must be from 0 to {30 * _DAY}")
+    vms: int = setting(2, "The most builds that are rendered at once.", at_least=1)
+    fetch_timeout: float = setting(120.0, "The most seconds to fetch the source.", above=0, at_most=_DAY)
+    timeout: float = setting(120.0, "The most seconds to load the pipeline files.", above=0, at_most=_DAY)
+    max_source_mb: int = setting(512, "The most MB of a source that is fetched from a URL.", at_least=1)
+    cpu: int = setting(1, "The vCPUs of each VM.", at_least=1)
+    memory_gb: int = setting(2, "The GB of memory of each VM.", at_least=1)
+    disk_gb: int = setting(10, "The GB of disk of each VM.", at_least=1)
+    cache_seconds: int = setting(
+        3600,
+        "The seconds that the render of an archive is cached; with 0 every build is rendered.",
+        at_least=0,
+        at_most=30 * _DAY,
+    )
+    register: bool = setting(
+        default=True, description="Let a build by repository create the pipeline that its archive declares."
+    )
 
     @property
     def shape(self) -> Shape:

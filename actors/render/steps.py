@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from actors.render.settings import RenderSettings
 
-__all__ = ["describe", "fetch", "load", "take_back", "unpack"]
+__all__ = ["check_archive", "download_archive", "fetch", "load", "unpack"]
 
 _ARCHIVE = "/var/tmp/ci-daemon-source/source.tar.gz"  # noqa: S108 - in the VM, before any user code runs
 _WORKSPACE = "/workspace"
@@ -31,7 +31,7 @@ _MAX_RESULT = 16 << 20
 _MAX_REPORT = 32 << 20
 _GRACE = 10.0
 _KILLED = 128 + 9
-_WHY_KILLED = "it was killed, perhaps because it needed more memory than the VM has"
+_KILLED_HINT = "it was killed, perhaps because the VM has too little memory"
 
 
 def fetch(
@@ -50,7 +50,7 @@ def fetch(
         raise RenderFailed.exited("source fetch", done.exit_code, done.stderr.decode(errors="replace"))
 
 
-def take_back(connection: vms.Connection, max_bytes: int, timeout: float) -> Iterator[bytes]:
+def download_archive(connection: vms.Connection, max_bytes: int, timeout: float) -> Iterator[bytes]:
     """Yield the archive that the VM has fetched, so that the build's jobs get their source from it too.
 
     Raises RenderFailed if it has more than ``max_bytes``, and VmError.
@@ -72,10 +72,10 @@ def unpack(connection: vms.Connection, timeout: float) -> None:
         raise RenderFailed.exited("source fetch", done.exit_code, done.stderr.decode(errors="replace"))
 
 
-def describe(archive: Path, manifest: Path, max_bytes: int, sha256: str) -> None:
+def check_archive(archive: Path, manifest: Path, max_bytes: int, sha256: str) -> None:
     """Check an archive on the host and write its manifest, as for jobs. Raises RenderFailed."""
     try:
-        vms.describe_source(archive, manifest, max_bytes=max_bytes, sha256=sha256)
+        vms.write_source_manifest(archive, manifest, max_bytes=max_bytes, sha256=sha256)
     except vms.SourceError as error:
         raise RenderFailed.exited("source fetch", 1, str(error)) from error
 
@@ -108,12 +108,12 @@ def load(connection: vms.Connection, organization: str, slug: str, settings: Ren
         exit_code = report["exit_code"]
         result, stderr, log = (base64.b64decode(report[name]) for name in ("result", "stderr", "log"))
     except (ValueError, LookupError, TypeError) as error:
-        raise RenderFailed.exited("render", 0, "it left no report: something in the VM was in its way") from error
+        raise RenderFailed.exited("render", 0, "it printed no report: something in the VM prevented it") from error
     if exit_code is None:
         raise RenderFailed(late, log)
     if exit_code != 0:
-        said = stderr.decode(errors="replace") or (_WHY_KILLED if exit_code == _KILLED else "")
-        raise RenderFailed.exited("render", exit_code, said, log)
+        reason = stderr.decode(errors="replace") or (_KILLED_HINT if exit_code == _KILLED else "")
+        raise RenderFailed.exited("render", exit_code, reason, log)
     if len(result) > _MAX_RESULT:
         raise RenderFailed.exited("render", 0, f"the pipelines come to more than {_MAX_RESULT} bytes", log)
     return Rendered(result.decode(errors="replace"), log)

@@ -9,25 +9,25 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from actors import vms
-from actors.assignment import spec_of
-from actors.link import Abandoned
-from actors.outcome import DiskUse, disk_fault, seconds_to_full
+from actors.builds.assignment import spec_of
+from actors.builds.outcome import DiskUse, disk_failure, seconds_to_full
+from actors.builds.vm_connection import Abandoned
 from actors.render.envelope import RenderFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actors.host_disk import HostDisk
-    from actors.link import Link
+    from actors.builds.vm_connection import VmConnection
+    from actors.cleanup.host_disk import HostDisk
     from storage import Lease, Storage
 
-__all__ = ["held_to_disk", "release", "running"]
+__all__ = ["disk_limited", "release", "running_vm"]
 
 _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def running(storage: Storage, provider: vms.Provider, lease: Lease, link: Link) -> Iterator[vms.Connection]:
+def running_vm(storage: Storage, provider: vms.Provider, lease: Lease, link: VmConnection) -> Iterator[vms.Connection]:
     """Make the VM of a lease and connect to it; destroy it afterwards. Raises VmError and Abandoned."""
     try:
         link.check()
@@ -43,41 +43,41 @@ def release(storage: Storage, provider: vms.Provider, lease: Lease) -> None:
     try:
         provider.destroy(lease.uuid)
     except vms.VmError as error:
-        _log.warning("the VM %s cannot be destroyed, the reaper will: %s", lease.uuid, error)
+        _log.warning("VM %s cannot be destroyed and is left to the reaper: %s", lease.uuid, error)
     else:
         storage.leases.end(lease.id)
 
 
 @contextmanager
-def held_to_disk(
-    storage: Storage, provider: vms.Provider, lease: Lease, link: Link, host_disk: HostDisk, *, min_free: int
+def disk_limited(
+    storage: Storage, provider: vms.Provider, lease: Lease, link: VmConnection, host_disk: HostDisk, *, min_free: int
 ) -> Iterator[None]:
     """Abandon the VM if it fills its disk, or leaves the host less than ``min_free`` bytes of disk.
 
     Raises RenderFailed in that case.
     """
-    over, full = threading.Event(), threading.Event()
+    stopped, disk_full = threading.Event(), threading.Event()
 
     def watch() -> None:
         with ExitStack() as ended, suppress(vms.VmError, OSError):  # the VM is being destroyed
             ended.callback(host_disk.forget, lease.uuid)
-            while not over.is_set():
+            while not stopped.is_set():
                 disk, free = provider.disk(lease.uuid), shutil.disk_usage(storage.directory).free
                 limit = lease.shape.disk_gb * 2**30
                 use = DiskUse(disk.bytes, free, host_disk.note(lease.uuid, disk, limit, free=free, min_free=min_free))
-                if disk_fault(use, lease.shape) is not None:
-                    full.set()
+                if disk_failure(use, lease.shape) is not None:
+                    disk_full.set()
                     link.abandon()
                     return
-                over.wait(seconds_to_full(use, lease.shape, min_free=min_free))
+                stopped.wait(seconds_to_full(use, lease.shape, min_free=min_free))
 
     threading.Thread(target=watch, name="render-disk", daemon=True).start()
     try:
         yield
     except (vms.VmError, Abandoned):
-        if full.is_set():
-            message = f"render failed: it filled the VM's disk of {lease.shape.disk_gb} GB, or the host's"
+        if disk_full.is_set():
+            message = f"render failed: it filled the VM's disk of {lease.shape.disk_gb} GB, or the host's disk"
             raise RenderFailed(message) from None
         raise
     finally:
-        over.set()
+        stopped.set()

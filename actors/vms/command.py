@@ -15,41 +15,43 @@ from typing import TYPE_CHECKING
 
 from actors.vms.guest import script
 from actors.vms.provider import VmError, VmLost
-from actors.vms.stream import CommandTimeout
+from actors.vms.ssh.stream import CommandTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from actors.vms.connection import Connection
+    from actors.vms.ssh.connection import Connection
 
 __all__ = [
+    "CommandLost",
+    "CommandNotStarted",
+    "CommandOutput",
     "CommandSpec",
     "CommandState",
     "Exited",
-    "Following",
-    "GuestLost",
-    "NotStarted",
     "follow",
+    "init_script",
     "inspect",
+    "parse_result",
     "start",
     "terminate",
 ]
 
-_ANSWER = 30.0
-_ARGUMENT = 30_000
+_ANSWER_SECONDS = 30.0
+_MAX_ARGUMENT_CHARS = 30_000
 """Characters of one argument. In UTF-8 each takes at most four bytes, and Linux allows 128 KiB."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_NEVER_STARTED, _SUPERVISOR_GONE, _IMMORTAL = 66, 65, 67
+_NEVER_STARTED, _SUPERVISOR_GONE, _NOT_KILLABLE = 66, 65, 67
 _KILLED = 137
 _EXIT_CODES = range(256)
 
 
-class GuestLost(VmLost):
+class CommandLost(VmLost):
     """The command's supervisor is gone, and with it the rest of the output and the exit code."""
 
 
-class NotStarted(GuestLost):
+class CommandNotStarted(CommandLost):
     """No command was started in this VM, or its traces were removed."""
 
 
@@ -73,10 +75,10 @@ class CommandSpec:
 
     def __post_init__(self) -> None:
         if any("\0" in text for text in (self.command, self.cwd, *self.env, *self.env.values())):
-            message = "a command, its folder and its environment cannot hold NUL characters"
+            message = "a command, its folder and its environment must not contain NUL characters"
             raise ValueError(message)
         if not all(_VARIABLE.fullmatch(name) for name in self.env):
-            message = "a variable's name has letters, digits and underscores, no digit first"
+            message = "a variable's name must consist of letters, digits and underscores, and not start with a digit"
             raise ValueError(message)
 
 
@@ -109,7 +111,7 @@ def start(connection: Connection, spec: CommandSpec) -> None:
 
     Raises VmError if the VM cannot run it, ConnectionLost or CommandTimeout if it may or may not have started.
     """
-    said = b""
+    output = b""
     supervise = script(
         "ending",
         "supervise",
@@ -117,29 +119,29 @@ def start(connection: Connection, spec: CommandSpec) -> None:
         allowed=max(1, ceil(spec.seconds * 100)),
         grace=round(spec.grace * 100),
     )
-    with connection.stream(supervise, stdin=_init(spec).encode(), timeout=_ANSWER) as answer:
+    with connection.stream(supervise, stdin=init_script(spec).encode(), timeout=_ANSWER_SECONDS) as answer:
         for block in answer:
-            said += block
-            if said.startswith(b"started\n"):
+            output += block
+            if output.startswith(b"started\n"):
                 return
-    message = f"the VM cannot start a command: {(said + answer.stderr).decode(errors='replace').strip()[-2000:]}"
+    message = f"the VM cannot start a command: {(output + answer.stderr).decode(errors='replace').strip()[-2000:]}"
     raise VmError(message)
 
 
 def inspect(connection: Connection) -> CommandState:
     """Ask whether the VM's command was started and has ended; if its supervisor is gone, it has."""
-    done = connection.run(script("locate", "inspect"), timeout=_ANSWER)
+    done = connection.run(script("locate", "inspect"), timeout=_ANSWER_SECONDS)
     if done.exit_code == _NEVER_STARTED:
         return CommandState.NOT_STARTED
     over = done.exit_code == _SUPERVISOR_GONE or done.stdout == b"ended\n"
     return CommandState.ENDED if over else CommandState.RUNNING
 
 
-class Following:
+class CommandOutput:
     """The command's output from byte ``offset`` to its end, each byte within 100 ms of its being written.
 
     Iterate once, in one thread; afterwards ``exited`` says how the command ended. Iterating advances ``offset`` and
-    raises NotStarted, GuestLost and ConnectionLost; following again from ``offset`` misses nothing.
+    raises CommandNotStarted, CommandLost and ConnectionLost; following again from ``offset`` misses nothing.
     """
 
     def __init__(self, connection: Connection, offset: int) -> None:
@@ -156,19 +158,19 @@ class Following:
                 for block in output:
                     self.offset += len(block)
                     yield block
-            exited = _outcome(output.exit_code, output.stderr)
+            exited = parse_result(output.exit_code, output.stderr)
             if self.offset >= exited.size:
                 self.exited = exited
                 return
             if ended and self.offset == begin:
-                message = f"{exited.size - begin} bytes of the command's output are gone"
-                raise GuestLost(message)
+                message = f"{exited.size - begin} bytes of the command's output are lost"
+                raise CommandLost(message)
             ended = True
 
 
-def follow(connection: Connection, offset: int = 0) -> Following:
+def follow(connection: Connection, offset: int = 0) -> CommandOutput:
     """Return the command's output from byte ``offset`` on, to iterate over as it arrives."""
-    return Following(connection, offset)
+    return CommandOutput(connection, offset)
 
 
 def terminate(connection: Connection, grace: float = 10.0) -> None:
@@ -179,24 +181,24 @@ def terminate(connection: Connection, grace: float = 10.0) -> None:
     """
     ending = script("ending", "locate", "terminate", grace=round(grace * 100))
     try:
-        done = connection.run(ending, timeout=grace + _ANSWER)
+        done = connection.run(ending, timeout=grace + _ANSWER_SECONDS)
     except CommandTimeout as error:
         message = "the VM does not answer, so its command cannot be ended"
         raise VmError(message) from error
-    if done.exit_code == _IMMORTAL:
-        message = "the command outlives KILL"
+    if done.exit_code == _NOT_KILLABLE:
+        message = "the command cannot be killed"
         raise VmError(message)
     if done.exit_code not in {0, _NEVER_STARTED, _SUPERVISOR_GONE}:
         message = f"the VM cannot end its command: {done.stderr.decode(errors='replace').strip()}"
         raise VmError(message)
 
 
-def _outcome(status: int, told: bytes) -> Exited:
-    """Parse the output of ``tell`` of locate.sh. Raises NotStarted and GuestLost."""
+def parse_result(status: int, output: bytes) -> Exited:
+    """Parse the output of ``tell`` of locate.sh. Raises CommandNotStarted and CommandLost."""
     if status == _NEVER_STARTED:
         message = "no command was started in this VM"
-        raise NotStarted(message)
-    lines = [line.split() for line in told.decode(errors="replace").splitlines()]
+        raise CommandNotStarted(message)
+    lines = [line.split() for line in output.decode(errors="replace").splitlines()]
     facts = {line[0]: line[1:] for line in lines if line}
     try:
         size, dropped = map(int, facts["output"])
@@ -205,8 +207,8 @@ def _outcome(status: int, told: bytes) -> Exited:
             raise ValueError(exit_code)
         seconds_ago = _seconds_ago(facts)
     except (KeyError, ValueError) as error:
-        message = "the supervisor of the VM's command is gone"
-        raise GuestLost(message) from error
+        message = "the supervisor script of the VM's command has ended"
+        raise CommandLost(message) from error
     return Exited(exit_code, size, dropped > 0, "timed-out" in facts, seconds_ago)
 
 
@@ -220,7 +222,7 @@ def _seconds_ago(facts: Mapping[str, list[str]]) -> float | None:
     return max(0.0, now - ended)
 
 
-def _init(spec: CommandSpec) -> str:
+def init_script(spec: CommandSpec) -> str:
     """Return the script of the first process in the command's PID namespace.
 
     It is one brace group, so that a shell that reads only part of it runs none of it. It hides the supervisor's files
@@ -254,8 +256,8 @@ exit
 
 
 def _command_line(command: str) -> str:
-    if len(command) <= _ARGUMENT:
+    if len(command) <= _MAX_ARGUMENT_CHARS:
         return shlex.join(["-c", command])
-    parts = [command[start : start + _ARGUMENT] for start in range(0, len(command), _ARGUMENT)]
+    parts = [command[start : start + _MAX_ARGUMENT_CHARS] for start in range(0, len(command), _MAX_ARGUMENT_CHARS)]
     joined = "".join(f"${{{number}}}" for number in range(1, len(parts) + 1))
     return shlex.join(["-c", f'eval "set --\n{joined}"', "sh", *parts])

@@ -1,16 +1,33 @@
-"""Backups: the whole state but VM disks in one file, proved as it is taken.
+"""Backups: the whole state but VM disks in one file, verified while it is taken.
 
 The file is a gzipped tar. Its last member, the manifest, has the SHA-256 of all others. It contains the files that the
-database names, by the kinds that their writers declare (`storage.FileKind`). The proof is a restore that writes only
-the database and the key.
+database names, by the kinds that their writers declare (`storage.FileKind`). The verification is a restore that writes
+only the database and the key.
 """
 
 from __future__ import annotations
 
-from ci_daemon.backup.contents import strangers
-from ci_daemon.backup.manifest import BackupError, Manifest
-from ci_daemon.backup.proving import Proof
-from ci_daemon.backup.restoring import Restored, restore
-from ci_daemon.backup.taking import Backup, backup, backup_to
+from typing import TYPE_CHECKING
 
-__all__ = ["Backup", "BackupError", "Manifest", "Proof", "Restored", "backup", "backup_to", "restore", "strangers"]
+from storage.facade import on_first_use
+
+if TYPE_CHECKING:
+    from ci_daemon.backup.contents import undeclared_files
+    from ci_daemon.backup.manifest import BackupError, Manifest
+    from ci_daemon.backup.restoring import RestoreResult, restore
+    from ci_daemon.backup.taking import Backup, backup, backup_to
+    from ci_daemon.backup.verification import Verification
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = [
+    "Backup",
+    "BackupError",
+    "Manifest",
+    "RestoreResult",
+    "Verification",
+    "backup",
+    "backup_to",
+    "restore",
+    "undeclared_files",
+]

@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci_daemon.backup.manifest import CONFIGURATION
-from ci_daemon.lock import LOCK
+from ci_daemon.host.lock import LOCK
 from ci_daemon.providers import IMAGES, VMS
 from storage import FILE_KINDS
-from storage.layout import DATABASE, KEY
+from storage.files import DATABASE, KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FROM_BACKUP", "SCRATCH", "STAGING", "is_saved", "strangers"]
+__all__ = ["FROM_BACKUP", "SCRATCH", "STAGING", "is_saved", "undeclared_files"]
 
 SCRATCH = ".backup"
 STAGING = ".restoring"
 FROM_BACKUP = f"{CONFIGURATION}.from-backup"
 
 _SAVED = frozenset({DATABASE, KEY, CONFIGURATION})
-_LEFT_OUT = frozenset(
+_EXCLUDED = frozenset(
     {f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK, IMAGES, VMS, SCRATCH, STAGING, FROM_BACKUP, "lost+found"}
 )
 """Names at the top of the directory. The copy of the database includes its write-ahead log."""
@@ -33,11 +33,11 @@ def is_saved(path: str) -> bool:
     return path in _SAVED or any(kind.rows is not None and kind.has(path) for kind in FILE_KINDS)
 
 
-def strangers(directory: Path) -> Iterator[str]:
+def undeclared_files(directory: Path) -> Iterator[str]:
     """Yield the paths below a state directory of files that no code declares."""
     for folder, folders, files in os.walk(directory):
         below = Path(folder).relative_to(directory)
-        left_out = frozenset() if below.parts else _LEFT_OUT
+        left_out = frozenset() if below.parts else _EXCLUDED
         folders[:] = [name for name in folders if name not in left_out]
         links = [name for name in folders if below.parts and Path(folder, name).is_symlink()]
         for name in (*files, *links):

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["CONFIGURATION", "MANIFEST", "BackupError", "Manifest", "Member", "Unusable"]
+__all__ = ["CONFIGURATION", "MANIFEST", "ArchiveMember", "BackupError", "InvalidBackup", "Manifest"]
 
 CONFIGURATION = "ci-daemon.toml"
 MANIFEST = "manifest.json"
@@ -20,16 +20,16 @@ class BackupError(Exception):
     """A backup that cannot be taken or restored; the message says what to do."""
 
 
-class Unusable(BackupError):
-    """A backup that is torn, damaged, or of another release; ``fault`` says how."""
+class InvalidBackup(BackupError):
+    """A backup that is truncated, damaged, or of another release; ``reason`` says how."""
 
-    def __init__(self, fault: str) -> None:
-        super().__init__(f"{fault}: use another backup")
-        self.fault = fault
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}: use another backup")
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ArchiveMember:
     """A file of a backup."""
 
     bytes: int
@@ -52,20 +52,20 @@ class Manifest:
     key_id: str | None
     configuration: str | None
     counts: Mapping[str, int]
-    members: Mapping[str, Member]
+    members: Mapping[str, ArchiveMember]
     format: int = _FORMAT
 
-    def encoded(self) -> bytes:
-        """Return it as JSON for the archive."""
+    def to_json(self) -> bytes:
+        """Return the manifest as JSON."""
         return json.dumps(asdict(self), indent=1).encode()
 
     @classmethod
-    def decoded(cls, text: bytes) -> Manifest:
+    def from_json(cls, text: bytes) -> Manifest:
         """Parse a manifest. Raises BackupError."""
         try:
             manifest = TypeAdapter(cls).validate_json(text)
         except ValidationError:
-            raise Unusable(f"{MANIFEST} in it is not what `ci-daemon backup` writes") from None
+            raise InvalidBackup(f"its {MANIFEST} was not written by `ci-daemon backup`") from None
         if manifest.format != _FORMAT:
             raise BackupError(f"it has format {manifest.format}: restore it with the release that took it")
         return manifest

@@ -11,15 +11,14 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import IO, TYPE_CHECKING
 
-from ci_daemon.backup.archive import Packer, Written, packing
-from ci_daemon.backup.contents import SCRATCH, strangers
-from ci_daemon.backup.links import Links
-from ci_daemon.backup.manifest import CONFIGURATION, BackupError, Manifest, Unusable
-from ci_daemon.backup.proved_stream import proved_stream
-from ci_daemon.backup.proving import KEY_PURPOSE, Proof, prove
+from ci_daemon.backup.archive import ArchiveWriter, ByteSink, archive_writer
+from ci_daemon.backup.contents import SCRATCH, undeclared_files
+from ci_daemon.backup.hard_links import HardLinks
+from ci_daemon.backup.manifest import CONFIGURATION, BackupError, InvalidBackup, Manifest
+from ci_daemon.backup.verification import KEY_PURPOSE, Verification, verify
+from ci_daemon.backup.verified_stream import verified_stream
 from storage import FILE_KINDS, NotInitialized, Vault, frozen, up_to_date
-from storage.folders import settle
-from storage.layout import DATABASE, KEY
+from storage.files import DATABASE, KEY, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,15 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Backup", "backup", "backup_to"]
 
-_TRIES = 5
+_MAX_TRIES = 5
 """Attempts at a snapshot of the database all of whose files can be linked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A backup: its proof, and the files that it leaves out because no code declares them."""
+    """A backup: its verification, and the files that it leaves out because no code declares them."""
 
-    proof: Proof
+    verification: Verification
     left_out: tuple[str, ...]
 
 
@@ -51,12 +50,12 @@ class _Source:
 
     @property
     def own_key(self) -> Path | None:
-        """The directory's key, which proves a backup without one; None if it is missing."""
+        """The directory's key, to verify a backup without one; None if it is missing."""
         key = self.directory / KEY
         return key if key.exists() else None
 
 
-def _nobody(_bytes: int) -> None:
+def _no_progress(_bytes: int) -> None:
     pass
 
 
@@ -66,9 +65,9 @@ def backup(
     *,
     configuration: Path | None = None,
     with_key: bool = True,
-    told: Callable[[int], None] = _nobody,
+    progress: Callable[[int], None] = _no_progress,
 ) -> Backup:
-    """Take a backup into a file that only its owner may read; it appears only if it passes its proof.
+    """Take a backup into a file that only its owner may read; it appears once it is verified.
 
     The arguments, and what is raised, are those of `backup_to`.
     """
@@ -79,19 +78,19 @@ def backup(
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             with os.fdopen(os.open(part, flags, 0o600), "w+b") as file:
-                _write(source, scratch, file, told, at_manifest=lambda: None)
+                _write(source, scratch, file, progress, before_manifest=lambda: None)
                 file.flush()
                 os.fsync(file.fileno())
-                # The proof should read from the disk, not from the page cache.
+                # The verification should read from the disk, not from the page cache.
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
                 file.seek(0)
-                proof = _prove(file, source, scratch, "is not kept", told)
+                verification = _verify(file, source, scratch, "was deleted", progress)
             part.replace(target)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
-        settle(target.parent)
-    return Backup(proof, tuple(strangers(directory)))
+        sync_folder(target.parent)
+    return Backup(verification, tuple(undeclared_files(directory)))
 
 
 def backup_to(
@@ -100,63 +99,70 @@ def backup_to(
     *,
     configuration: Path | None = None,
     with_key: bool = True,
-    told: Callable[[int], None] = _nobody,
+    progress: Callable[[int], None] = _no_progress,
 ) -> Backup:
-    """Write a backup to a stream, and prove it meanwhile.
+    """Write a backup to a stream, and verify it meanwhile.
 
-    The manifest, without which a backup is torn, is written after the proof. The backup is a snapshot of one instant.
-    Images and disks of VMs, also snapshots and cached ones, are not included.
+    The manifest, without which a backup is incomplete, is written after the verification. The backup shows the state of
+    one instant. Images and disks of VMs, also snapshots and cached ones, are not included.
 
     Args:
         directory: the state directory.
         out: the stream.
         configuration: the configuration file in effect, if there is one.
         with_key: include the key, without which secrets cannot be opened.
-        told: called in this thread with the number of bytes copied or packed since its last call.
+        progress: called in this thread with the number of bytes copied or packed since its last call.
 
     Raises:
-        BackupError: another backup runs, a file or its folder is a link or a special file, or the proof failed.
+        BackupError: another backup runs, a file or its folder is a link or a special file, or the verification failed.
         DatabaseUnreadable: the database is damaged.
         KeyUnreadable, NotInitialized, SchemaTooNew, OSError: the state cannot be read, or ``out`` cannot be written.
     """
     source = _Source(directory, configuration, with_key)
     with _scratch(directory) as scratch:
-        with proved_stream(out, scratch, lambda read: _prove(read, source, scratch, "ends unfinished")) as stream:
-            _write(source, scratch, stream, told, at_manifest=stream.keep_back)
-        return Backup(stream.proof, tuple(strangers(directory)))
+        with verified_stream(
+            out, scratch, lambda read: _verify(read, source, scratch, "was left unfinished")
+        ) as stream:
+            _write(source, scratch, stream, progress, before_manifest=stream.hold_back)
+        return Backup(stream.verification, tuple(undeclared_files(directory)))
 
 
-def _prove(
-    stream: IO[bytes], source: _Source, scratch: Path, fate: str, told: Callable[[int], None] = _nobody
-) -> Proof:
-    """Prove a backup that was just written; ``fate`` completes the error message."""
+def _verify(
+    stream: IO[bytes], source: _Source, scratch: Path, consequence: str, progress: Callable[[int], None] = _no_progress
+) -> Verification:
+    """Verify a backup that was just written; ``consequence`` completes the error message."""
     try:
-        return prove(stream, scratch / "proof", key=source.own_key, told=told)
-    except Unusable as error:
-        raise BackupError(f"what was written cannot be restored, and {fate}: {error.fault}") from error
+        return verify(stream, scratch / "verification", key=source.own_key, progress=progress)
+    except InvalidBackup as error:
+        raise BackupError(f"the backup cannot be restored, so it {consequence}: {error.reason}") from error
 
 
 def _write(
-    source: _Source, scratch: Path, out: Written, told: Callable[[int], None], *, at_manifest: Callable[[], None]
+    source: _Source,
+    scratch: Path,
+    out: ByteSink,
+    progress: Callable[[int], None],
+    *,
+    before_manifest: Callable[[], None],
 ) -> None:
     """Write the archive to a stream."""
     directory = source.directory
-    files = Links(directory, scratch / "files")
+    files = HardLinks(directory, scratch / "files")
     key_id = _key_id(directory / KEY) if source.with_key or (directory / KEY).exists() else None
-    with _linked(directory, files, scratch) as (database, paths):
-        database.copy_to(scratch / DATABASE, told)
+    with _snapshot_with_files(directory, files, scratch) as (database, paths):
+        database.copy_to(scratch / DATABASE, progress)
         counts, schema_version = database.counts(), database.schema_version
-    with packing(out, told) as packer:
-        _add(packer, DATABASE, scratch / DATABASE)
+    with archive_writer(out, progress) as archive:
+        _add(archive, DATABASE, scratch / DATABASE)
         if source.with_key:
-            _add(packer, KEY, directory / KEY)
+            _add(archive, KEY, directory / KEY)
         if source.configuration is not None:  # it may be a link of the owner's
-            _add(packer, CONFIGURATION, source.configuration.resolve())
+            _add(archive, CONFIGURATION, source.configuration.resolve())
         for path in paths:
             with suppress(FileNotFoundError), files.open(path) as file:
-                packer.add(path, file, os.fstat(file.fileno()).st_size)
-        at_manifest()
-        packer.finish(
+                archive.add(path, file, os.fstat(file.fileno()).st_size)
+        before_manifest()
+        archive.finish(
             Manifest(
                 created_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
                 release=version("ci-daemon"),
@@ -165,35 +171,37 @@ def _write(
                 key_id=key_id,
                 configuration=str(source.configuration) if source.configuration else None,
                 counts=counts,
-                members=packer.members,
+                members=archive.members,
             )
         )
 
 
 @contextmanager
-def _linked(directory: Path, files: Links, scratch: Path) -> Iterator[tuple[FrozenDatabase, list[str]]]:
+def _snapshot_with_files(
+    directory: Path, files: HardLinks, scratch: Path
+) -> Iterator[tuple[FrozenDatabase, list[str]]]:
     """Yield a snapshot of the database and the linked files that it names, in the order of their kinds.
 
     A file may be removed after the snapshot and before it is linked; the next snapshot does not name it. A file that is
     missing twice was lost before.
     """
     before: list[str] = []
-    for attempt in range(_TRIES):
+    for attempt in range(_MAX_TRIES):
         with frozen(directory) as database:
-            named = _named(database, scratch / f"migrated-{attempt}")
+            files_named = _files_named(database, scratch / f"migrated-{attempt}")
             paths, missing = [], []
-            for path, always in named:
+            for path, always in files_named:
                 if files.add(path):
                     paths.append(path)
                 elif always:
                     missing.append(path)
-            if missing == before or attempt == _TRIES - 1:
+            if missing == before or attempt == _MAX_TRIES - 1:
                 yield database, paths
                 return
         before = missing
 
 
-def _named(database: FrozenDatabase, scratch: Path) -> list[tuple[str, bool]]:
+def _files_named(database: FrozenDatabase, scratch: Path) -> list[tuple[str, bool]]:
     """Return the paths of the files that a database names, and whether each must exist."""
     with up_to_date(database, scratch) as current:
         return [(path, kind.always) for kind in FILE_KINDS for path in current.files(kind)]
@@ -211,10 +219,10 @@ def _scratch(directory: Path) -> Iterator[Path]:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise BackupError(f"another backup of {directory} is being taken: wait for its end") from None
+        raise BackupError(f"another backup of {directory} is being taken: wait until it ends") from None
     try:
-        for left in scratch.iterdir():
-            _remove(left)
+        for leftover in scratch.iterdir():
+            _remove(leftover)
         yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -225,10 +233,10 @@ def _key_id(key: Path) -> str:
     return Vault.load(key).derive(KEY_PURPOSE).hex()
 
 
-def _add(packer: Packer, name: str, path: Path) -> None:
+def _add(archive: ArchiveWriter, name: str, path: Path) -> None:
     """Add a file without following symbolic links, since root may run this. Raises OSError."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-        packer.add(name, file, os.fstat(file.fileno()).st_size)
+        archive.add(name, file, os.fstat(file.fileno()).st_size)
 
 
 def _remove(path: Path) -> None:

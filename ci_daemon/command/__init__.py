@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.catalog import Catalog
-from ci_daemon.command.session import DEFAULT_STATE_DIR, Session
-from ci_daemon.command.streams import prepare_streams
-from ci_daemon.command.style import RootGroup
+from ci_daemon.command.support.catalog import Catalog
+from ci_daemon.command.support.command_classes import RootGroup
+from ci_daemon.command.support.session import DEFAULT_STATE_DIR, Session
+from ci_daemon.command.support.streams import prepare_streams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["main"]
+__all__ = ["main", "root_command"]
 
 
 @click.pass_context
-def _begin(context: click.Context, *, state_dir: Path) -> None:
+def _set_state_dir(context: click.Context, *, state_dir: Path) -> None:
     """A continuous-integration service for one Linux host.
 
     Builds run as jobs in VMs that are leased over SSH and billed in a ledger.
@@ -29,11 +29,12 @@ def _begin(context: click.Context, *, state_dir: Path) -> None:
     context.ensure_object(Session).state_dir = state_dir.absolute()
 
 
-def _command() -> RootGroup:
+def root_command() -> RootGroup:
+    """Return the command with all of its subcommands."""
     return RootGroup(
         name="ci-daemon",
-        callback=_begin,
-        help=_begin.__doc__,
+        callback=_set_state_dir,
+        help=_set_state_dir.__doc__,
         commands=Catalog(),
         params=[
             click.Option(
@@ -44,7 +45,7 @@ def _command() -> RootGroup:
                 default=DEFAULT_STATE_DIR,
                 show_default=True,
                 show_envvar=True,
-                help="Where the service keeps everything.",
+                help="The state directory of the service.",
             ),
         ],
     )
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Errors go to stderr.
     """
     prepare_streams()
-    command = click.version_option(package_name="ci-daemon", prog_name="ci-daemon")(_command())
+    command = click.version_option(package_name="ci-daemon", prog_name="ci-daemon")(root_command())
     try:
         result = command.main(arguments, prog_name="ci-daemon", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -64,25 +65,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "ci-daemon"
-        return _complain(f"{error.format_message().rstrip('.')}: see `{path} --help`", error.exit_code)
+        return _fail(f"{error.format_message().rstrip('.')}: see `{path} --help`", error.exit_code)
     except click.ClickException as error:
-        return _complain(error.format_message(), error.exit_code)
+        return _fail(error.format_message(), error.exit_code)
     except click.Abort:
-        return _complain("interrupted", 130)
+        return _fail("interrupted", 130)
     except BrokenPipeError:
         # The reader of stdout has closed it; the interpreter's own flush at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
         # Imported only here, so that no command imports the exceptions of all others.
-        from ci_daemon.command.faults import FAULTS, sentence  # noqa: PLC0415
+        from ci_daemon.command.support.errors import EXPECTED_ERRORS, error_message  # noqa: PLC0415
 
-        if not isinstance(error, FAULTS):
+        if not isinstance(error, EXPECTED_ERRORS):
             raise
-        return _complain(sentence(error), 1)
+        return _fail(error_message(error), 1)
     return result if isinstance(result, int) else 0
 
 
-def _complain(message: str, code: int) -> int:
+def _fail(message: str, code: int) -> int:
     click.echo(f"ci-daemon: {message}", err=True)
     return code

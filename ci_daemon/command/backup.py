@@ -10,19 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.progress import DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
 from ci_daemon import backup as backups
-from ci_daemon.command.session import DEFAULT_STATE_DIR, Failure, Session, pass_session
-from ci_daemon.command.style import CallersCommand
-from ci_daemon.config import file_of
-from ci_daemon.terminal.cells import on_one_line
+from ci_daemon import config
+from ci_daemon.command.support.command_classes import CallerCommand
+from ci_daemon.command.support.session import DEFAULT_STATE_DIR, Failure, Session, pass_session
+from ci_daemon.terminal.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ci_daemon.backup import Backup, Manifest, Proof, Restored
+    from ci_daemon.backup import Backup, Manifest, RestoreResult, Verification
 
 __all__ = ["backup", "restore"]
 
@@ -30,7 +28,7 @@ _MIB = 2**20
 _STREAM = Path("-")
 
 
-@click.command(cls=CallersCommand)
+@click.command(cls=CallerCommand)
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option("--without-key", is_flag=True, help="Leave out secret.key, without which secrets cannot be opened.")
 @pass_session
@@ -41,7 +39,7 @@ def backup(session: Session, *, file: Path, without_key: bool) -> None:
     of one instant. Keep FILE private: with its key it opens every secret. With --without-key it does not; then keep
     secret.key elsewhere, for `ci-daemon restore --key`.
 
-    It is proved as it is taken: read to its end as `ci-daemon restore` reads it, with every file compared with its
+    It is verified while it is taken: read to its end as `ci-daemon restore` reads it, with every file compared with its
     digest, the database checked, the ledger verified, and every secret opened. A backup that fails is deleted; on
     stdout it ends without its manifest, so that no restore accepts it. The exit code is then 1.
 
@@ -49,27 +47,31 @@ def backup(session: Session, *, file: Path, without_key: bool) -> None:
     after a restore the cache is empty, running jobs start again, and a job fails if it builds in a parent that passed
     before the backup.
     """
-    configuration, with_key = file_of(session.state_dir), not without_key
+    configuration, with_key = config.configuration_file(session.state_dir), not without_key
     if file == _STREAM:
         if sys.stdout.isatty():
-            raise Failure("a terminal has no use for a backup: write `ci-daemon backup - | …`, or give a file")
+            raise Failure("stdout is a terminal: pipe the backup, as in `ci-daemon backup - | …`, or give a file")
         out = sys.stdout.buffer
-        with _progress("taking the backup") as told:
-            taken = backups.backup_to(session.state_dir, out, configuration=configuration, with_key=with_key, told=told)
+        with _progress("taking the backup") as progress:
+            taken = backups.backup_to(
+                session.state_dir, out, configuration=configuration, with_key=with_key, progress=progress
+            )
             out.flush()
-        text = "\n".join(_taken(taken, "stdout"))
-        click.echo(json.dumps(_proof_document(taken), indent=2) if session.json else text, err=True)
+        text = "\n".join(_backup_lines(taken, "stdout"))
+        click.echo(json.dumps(_backup_document(taken), indent=2) if session.json else text, err=True)
         return
     if file.is_dir():
-        raise Failure(f"{file} is a directory: name the file, as in {file / 'ci-daemon.backup'}")
-    with _progress("taking and proving the backup") as told:
-        taken = backups.backup(session.state_dir, file, configuration=configuration, with_key=with_key, told=told)
+        raise Failure(f"{file} is a directory: give a file, as in {file / 'ci-daemon.backup'}")
+    with _progress("taking and verifying the backup") as progress:
+        taken = backups.backup(
+            session.state_dir, file, configuration=configuration, with_key=with_key, progress=progress
+        )
     size = file.stat().st_size
-    text = "\n".join(_taken(taken, f"{file}, {size} bytes"))
-    session.answer({"file": str(file), "bytes": size, **_proof_document(taken)}, text)
+    text = "\n".join(_backup_lines(taken, f"{file}, {size} bytes"))
+    session.answer({"file": str(file), "bytes": size, **_backup_document(taken)}, text)
 
 
-@click.command(cls=CallersCommand)
+@click.command(cls=CallerCommand)
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
     "--key",
@@ -84,49 +86,57 @@ def restore(session: Session, *, file: Path, key: Path | None) -> int:
     the ledger is verified, and every secret is opened. If that fails, the error is printed and the directory stays
     empty.
 
-    The exit code is also 1 if everything was restored, but had faults before the backup was taken: a ledger that does
+    The exit code is also 1 if everything was restored, but had problems before the backup was taken: a ledger that does
     not balance, or lost artifacts or sources.
     """
     try:
-        with _progress("restoring") as told:
+        with _progress("restoring") as progress:
             if file == _STREAM:
-                restored = backups.restore(sys.stdin.buffer, session.state_dir, key=key, told=told)
+                restored = backups.restore(sys.stdin.buffer, session.state_dir, key=key, progress=progress)
             else:
                 with file.open("rb") as source:
-                    restored = backups.restore(source, session.state_dir, key=key, told=told)
+                    restored = backups.restore(source, session.state_dir, key=key, progress=progress)
     except backups.BackupError as error:
         raise Failure(f"{file} is not restored: {error}") from error
     session.answer(
         {
             "state_dir": str(session.state_dir),
-            **_document(restored.proof.manifest),
-            **_findings(restored.proof),
+            **_document(restored.verification.manifest),
+            **_verification_document(restored.verification),
             "configuration": restored.configuration and str(restored.configuration),
         },
-        "\n".join(_told_of(restored, session.state_dir)),
+        "\n".join(_restore_lines(restored, session.state_dir)),
     )
-    return 1 if restored.proof.faults else 0
+    return 1 if restored.verification.problems else 0
 
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int], None]]:
     """Show the number of processed bytes on a terminal."""
+    from rich import progress  # noqa: PLC0415 - the help does without
+    from rich.console import Console  # noqa: PLC0415
+
     console = Console(stderr=True)
-    columns = (TextColumn(what), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done: progress.advance(task, done)
+    columns = (
+        progress.TextColumn(what),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TimeElapsedColumn(),
+    )
+    with progress.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
+        task = shown.add_task(what, total=None)
+        yield lambda done: shown.advance(task, done)
 
 
-def _taken(taken: Backup, where: str) -> Iterator[str]:
-    manifest = taken.proof.manifest
+def _backup_lines(taken: Backup, where: str) -> Iterator[str]:
+    manifest = taken.verification.manifest
     key = "" if "secret.key" in manifest.members else ", without the key: keep secret.key elsewhere"
     yield f"saved {_content(manifest)} in {where}{key}"
-    yield "proved it by reading it as a restore does:"
-    yield from _proven(taken.proof)
+    yield "verified it by reading it as a restore does:"
+    yield from _verification_lines(taken.verification)
     if taken.left_out:
         more = f" and {len(taken.left_out) - 1} more" if taken.left_out[1:] else ""
-        yield on_one_line(f"  NOT in it, as nothing in the service has declared it: {taken.left_out[0]}") + more
+        yield printable(f"  NOT included, because the service does not know it: {taken.left_out[0]}") + more
 
 
 def _content(manifest: Manifest) -> str:
@@ -146,47 +156,47 @@ def _document(manifest: Manifest) -> dict[str, object]:
     }
 
 
-def _proof_document(taken: Backup) -> dict[str, object]:
-    document = _document(taken.proof.manifest)
-    return {**document, "proved": True, **_findings(taken.proof), "left_out": list(taken.left_out)}
+def _backup_document(taken: Backup) -> dict[str, object]:
+    document = _document(taken.verification.manifest)
+    return {**document, "proved": True, **_verification_document(taken.verification), "left_out": list(taken.left_out)}
 
 
-def _findings(proof: Proof) -> dict[str, object]:
+def _verification_document(verification: Verification) -> dict[str, object]:
     return {
-        "schema_version_now": proof.schema_version,
-        "secrets": proof.secrets,
-        "unfinished_builds": proof.unfinished,
-        "discrepancies": [asdict(each) for each in proof.discrepancies],
-        "missing": list(proof.missing),
+        "schema_version_now": verification.schema_version,
+        "secrets": verification.secrets,
+        "unfinished_builds": verification.unfinished,
+        "discrepancies": [asdict(each) for each in verification.discrepancies],
+        "missing": list(verification.missing),
     }
 
 
-def _proven(proof: Proof) -> Iterator[str]:
-    manifest = proof.manifest
-    yield "  every file has the digest that the backup's manifest says"
-    yield "  the database is sound, page by page and reference by reference"
-    if proof.schema_version != manifest.schema_version:
-        yield f"  its schema was brought from version {manifest.schema_version} to {proof.schema_version}"
-    if proof.secrets is None:
-        yield "  the secrets are NOT tried: the key is neither in it nor here"
+def _verification_lines(verification: Verification) -> Iterator[str]:
+    manifest = verification.manifest
+    yield "  every file has the digest in the manifest"
+    yield "  every page and reference of the database is valid"
+    if verification.schema_version != manifest.schema_version:
+        yield f"  its schema was upgraded from version {manifest.schema_version} to {verification.schema_version}"
+    if verification.secrets is None:
+        yield "  the secrets are NOT verified: the key is neither in the backup nor here"
     else:
-        yield f"  the key is the right one, and opens {proof.secrets} secrets"
-    if not proof.discrepancies:
-        yield "  the books balance"
-    for fault in proof.faults:
-        yield f"  WRONG before the backup was taken: {fault}"
+        yield f"  the key is correct and opens {verification.secrets} secrets"
+    if not verification.discrepancies:
+        yield "  the ledger balances"
+    for problem in verification.problems:
+        yield f"  WRONG before the backup was taken: {problem}"
 
 
-def _told_of(restored: Restored, directory: Path) -> Iterator[str]:
-    proof, manifest = restored.proof, restored.proof.manifest
+def _restore_lines(restored: RestoreResult, directory: Path) -> Iterator[str]:
+    verification, manifest = restored.verification, restored.verification.manifest
     yield f"restored {directory} as {manifest.state_dir} was at {manifest.created_at}: {_content(manifest)}"
-    yield from _proven(proof)
-    if proof.unfinished:
-        yield f"  {proof.unfinished} builds are not finished, and go on in other VMs when the service starts"
+    yield from _verification_lines(verification)
+    if verification.unfinished:
+        yield f"  {verification.unfinished} unfinished builds continue in new VMs when the service starts"
     if restored.configuration is not None:
-        aside = "" if restored.configuration.suffix == ".toml" else ": take from it what you need"
+        aside = "" if restored.configuration.suffix == ".toml" else ": copy the settings that you need"
         yield f"  the configuration is in {restored.configuration}{aside}"
     if directory == DEFAULT_STATE_DIR:
         yield "next: `sudo ci-daemon install`, which gives it to the service and starts that"
     else:
-        yield "next: `ci-daemon doctor`, which says what this machine lacks"
+        yield "next: `ci-daemon doctor`, which checks this machine"

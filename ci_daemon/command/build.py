@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ci_daemon.command.build_logs import logs
-from ci_daemon.command.instants import on_the_wire
-from ci_daemon.command.lookup import find_build, find_pipeline
-from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import Group
-from ci_daemon.command.texts import note_option
-from ci_daemon.lock import served_by
+from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.lookup import find_build, find_pipeline
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.command.support.texts import note_option
+from ci_daemon.command.support.timestamps import timestamp
+from ci_daemon.host.lock import served_by
 from storage import BuildState, SystemClock
 
 if TYPE_CHECKING:
@@ -37,12 +37,14 @@ build.add_command(logs)
 
 @build.command(name="list", reads=True)
 @click.argument("name", metavar="ORG/PIPELINE")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="The maximum number to list."
+)
 @pass_session
 def list_builds(session: Session, *, name: str, limit: int) -> None:
     """List the newest builds of a pipeline, newest first."""
     org, _, slug = name.partition("/")
-    with session.records() as storage:
+    with session.storage_without_billing() as storage:
         page = storage.builds.page(find_pipeline(storage, org, slug).id, limit, None)
     session.table([_document(each) for each in page.rows], _COLUMNS, f"{name} has no build")
 
@@ -52,14 +54,14 @@ def list_builds(session: Session, *, name: str, limit: int) -> None:
 @pass_session
 def show(session: Session, *, name: str) -> None:
     """Show a build and its jobs, in the order of the plan."""
-    with session.records() as storage:
+    with session.storage_without_billing() as storage:
         found = find_build(storage, name)
         jobs = [_job_document(each) for each in storage.jobs.of_build(found.id)]
     document = _document(found)
     if session.json:
         session.answer({**document, "jobs": jobs}, "")
         return
-    session.facts(document)
+    session.properties(document)
     click.echo()
     session.table([{**each, "reason": _reason(each)} for each in jobs], _JOB_COLUMNS, "it has no jobs")
 
@@ -69,13 +71,17 @@ def show(session: Session, *, name: str) -> None:
 @pass_session
 def cancel(session: Session, *, name: str) -> None:
     """Cancel a build. A running service begins within a second, a stopped one when it starts."""
-    with session.records() as storage:
+    with session.storage_without_billing() as storage:
         found = find_build(storage, name)
         if not storage.builds.request_cancel(found.id):
             raise Failure(f"build {name} is {found.state} already: nothing to cancel")
         found = find_build(storage, name)
     runs = served_by(session.state_dir) is not None
-    when = "is being canceled" if runs else f"will be canceled when the service runs: start it with {session.starting}"
+    when = (
+        "is being canceled"
+        if runs
+        else f"will be canceled when the service runs: start it with {session.start_command}"
+    )
     session.answer(_document(found), f"build {name} {when}")
 
 
@@ -85,9 +91,9 @@ def cancel(session: Session, *, name: str) -> None:
     "--state",
     required=True,
     type=click.Choice([BuildState.FAILED.value, BuildState.CANCELED.value]),
-    help="How it ends.",
+    help="The state in which it ends.",
 )
-@note_option("Why, for its readers and for the audit.", required=True)
+@note_option("The reason, shown with the build and in the audit.", required=True)
 @pass_session
 def force_finish(session: Session, *, name: str, state: str, note: str) -> None:
     """End a build and all its jobs at once, billed up to now, and destroy their VMs.
@@ -98,12 +104,14 @@ def force_finish(session: Session, *, name: str, state: str, note: str) -> None:
     with session.storage() as storage:
         found = find_build(storage, name)
         end = BuildState(state)
-        held = storage.settlement.force_finish(found.id, end, actor=session.operator, note=note, origin=session.origin)
+        held = storage.force_finish.end(found.id, end, actor=session.operator, note=note, origin=session.origin)
         session.audited = True
-        left = _destroy(session, storage, held)
+        errors = _destroy(session, storage, held)
         found = find_build(storage, name)
-    if left:
-        raise Failure(f"build {name} is {state}, but not all of its VMs could be destroyed ({left}): see `lease kill`")
+    if errors:
+        raise Failure(
+            f"build {name} is {state}, but not all of its VMs could be destroyed ({errors}): see `lease kill`"
+        )
     session.answer(_document(found), f"build {name} is {state}; VMs destroyed: {len(held)}")
 
 
@@ -117,15 +125,15 @@ def _destroy(session: Session, storage: Storage, leases: Sequence[Lease]) -> str
 
     config = session.config()
     provider = open_provider(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
-    reasons = []
+    errors = []
     for lease in leases:
         try:
             provider.destroy(lease.uuid)
         except VmError as error:
-            reasons.append(f"{lease.uuid}: {error}")
+            errors.append(f"{lease.uuid}: {error}")
         else:
             storage.leases.end(lease.id)
-    return "; ".join(reasons)
+    return "; ".join(errors)
 
 
 def _document(each: Build) -> dict[str, object]:
@@ -138,9 +146,9 @@ def _document(each: Build) -> dict[str, object]:
         "branch": each.branch,
         "commit": each.commit,
         "cancel_requested": each.cancel_requested,
-        "created_at": on_the_wire(each.created_at),
-        "started_at": _instant(each.started_at),
-        "finished_at": _instant(each.finished_at),
+        "created_at": timestamp(each.created_at),
+        "started_at": _timestamp(each.started_at),
+        "finished_at": _timestamp(each.finished_at),
         "took_seconds": _seconds(each),
         "error_code": each.error_code,
         "error_message": each.error_message,
@@ -157,8 +165,8 @@ def _job_document(each: Job) -> dict[str, object]:
         "exit_code": each.exit_code,
         "error_code": each.error_code,
         "error_message": each.error_message,
-        "started_at": _instant(each.started_at),
-        "finished_at": _instant(each.finished_at),
+        "started_at": _timestamp(each.started_at),
+        "finished_at": _timestamp(each.finished_at),
         "took_seconds": _seconds(each),
     }
 
@@ -170,8 +178,8 @@ def _reason(job: Mapping[str, object]) -> str:
     return f"exit code {job['exit_code']}" if job["exit_code"] else ""
 
 
-def _instant(at: datetime | None) -> str | None:
-    return None if at is None else on_the_wire(at)
+def _timestamp(at: datetime | None) -> str | None:
+    return None if at is None else timestamp(at)
 
 
 def _seconds(each: Build | Job) -> float | None:

@@ -8,30 +8,28 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.lookup import find_build
-from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import Command
-from ci_daemon.submit.events import Begun, Line
-from ci_daemon.submit.lines import LineSplitter
-from ci_daemon.submit.records import BuildRecord, JobRecord
-from ci_daemon.submit.screen import Screen
-from storage import RENDER_LOG
+from ci_daemon import submit as submission
+from ci_daemon.command.support.command_classes import Command
+from ci_daemon.command.support.lookup import find_build
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from storage import RENDER_LOG, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ci_daemon.submit import BuildView, JobView, LogLine
     from storage import Build, JobLog, Storage
 
 __all__ = ["logs"]
 
-_AT_ONCE = 2**20
-_LOOK_SECONDS = 0.3
+_BLOCK = 2**20
+_POLL_SECONDS = 0.3
 
 
 @click.command(cls=Command, name="logs", reads=True)
 @click.argument("name", metavar="ORG/PIPELINE/NUMBER")
 @click.argument("step", metavar="[STEP]", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on with new lines until the build is over.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines until the build ends.")
 @pass_session
 def logs(session: Session, *, name: str, step: str | None, follow: bool) -> None:
     """Show the logs of a build's jobs, or of the job with the key STEP, each line with its job's name.
@@ -40,79 +38,90 @@ def logs(session: Session, *, name: str, step: str | None, follow: bool) -> None
     before it had jobs shows the log of its rendering. The service need not run.
     """
     if follow and session.json:
-        raise click.UsageError("--follow and --json do not go together: one document needs an end")
-    with session.records() as storage:
+        raise click.UsageError("--follow and --json cannot be combined")
+    with session.storage_without_billing() as storage:
         build = find_build(storage, name)
         if build.logs_expired_at is not None:
             raise Failure(f"the logs of build {name} were kept until {build.logs_expired_at:%Y-%m-%d} ([retention])")
         if follow:
-            build = _planned(storage, build)
-        tails = _tails(storage, build, step)
+            build = _wait_for_jobs(storage, build)
+        tails = _log_tails(storage, build, step)
         if not tails and step is not None:
-            raise Failure(f"build {name} has no step {step}: `ci-daemon build show {name}` lists them")
+            raise Failure(f"build {name} has no step {step}: `ci-daemon build show {name}` shows all")
         if session.json:
             session.answer([each.document() for each in tails], "")
             return
-        screen = Screen(sys.stdout)
-        screen.show(Begun(_build_record(build), tuple(each.record for each in tails)))
+        screen = submission.Screen(sys.stdout)
+        screen.show(submission.FollowStarted(_build_view(build), tuple(each.job for each in tails)))
         for line in _lines(storage, build, tails, follow=follow):
             screen.show(line)
         if build.error_message is not None and not storage.jobs.of_build(build.id):
-            screen.say(f"build #{build.number} {build.state}: {build.error_message.partition(chr(10))[0]}")
+            for text in _reason(build, build.error_message, logged=bool(tails)).splitlines():
+                screen.print(text)
 
 
-def _planned(storage: Storage, build: Build) -> Build:
+def _reason(build: Build, message: str, *, logged: bool) -> str:
+    """Return why a build has no jobs: of a message that the log shows already, its last line."""
+    lines = message.splitlines()
+    why = f"{build.error_code}: {lines[-1]}" if logged and len(lines) > 1 else message
+    return f"build #{build.number} {build.state}: {why}"
+
+
+def _wait_for_jobs(storage: Storage, build: Build) -> Build:
     """Wait until a build has jobs, or is over without any; return it as it then is."""
     found: Build | None = build
     while found is not None and not found.state.terminal and not storage.jobs.of_build(build.id):
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
         found = storage.builds.get(build.id)
     return found or build
 
 
-def _tails(storage: Storage, build: Build, step: str | None) -> list[_Tail]:
+def _log_tails(storage: Storage, build: Build, step: str | None) -> list[_LogTail]:
     """Return the logs to show: those of the jobs, or that of the rendering if the build has no jobs."""
     jobs = storage.jobs.of_build(build.id)
     if jobs or step is not None:
         return [
-            _Tail(
-                JobRecord(job.uuid, job.name, job.step_key, job.state.value), storage.logs.reader(build.uuid, job.uuid)
+            _LogTail(
+                submission.JobView(job.uuid, job.name, job.step_key, job.state),
+                storage.logs.reader(build.uuid, job.uuid),
             )
             for job in jobs
             if step in {None, job.step_key}
         ]
     log = storage.logs.reader(build.uuid, RENDER_LOG)
-    return [_Tail(JobRecord(RENDER_LOG, RENDER_LOG, RENDER_LOG, build.state.value), log)] if log.exists() else []
+    # A build without jobs is never failing, the one state that jobs do not have.
+    rendering = submission.JobView(RENDER_LOG, RENDER_LOG, RENDER_LOG, JobState(build.state))
+    return [_LogTail(rendering, log)] if log.exists() else []
 
 
-class _Tail:
+class _LogTail:
     """A log and the position in it. The log of a build's rendering is shown as that of a job."""
 
-    def __init__(self, record: JobRecord, log: JobLog) -> None:
-        self.record = record
+    def __init__(self, job: JobView, log: JobLog) -> None:
+        self.job = job
         self._log = log
-        self._read = 0
-        self._splitter = LineSplitter()
+        self._offset = 0
+        self._splitter = submission.LineSplitter()
 
     def document(self) -> dict[str, object]:
         """Return the whole log with its job."""
         text = self._log.read(0, self._log.size()).decode(errors="replace")
-        job_id = None if self.record.id == RENDER_LOG else self.record.id
-        return {"job_id": job_id, "key": self.record.step_key, "state": self.record.state, "log": text}
+        job_id = None if self.job.id == RENDER_LOG else self.job.id
+        return {"job_id": job_id, "key": self.job.step_key, "state": self.job.state, "log": text}
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[LogLine]:
         """Yield the lines that were completed since the last call."""
-        while block := self._log.read(self._read, _AT_ONCE):
-            self._read += len(block)
-            yield from (Line(self.record, text) for text in self._splitter.feed(block))
+        while block := self._log.read(self._offset, _BLOCK):
+            self._offset += len(block)
+            yield from (submission.LogLine(self.job, text) for text in self._splitter.feed(block))
 
-    def rest(self) -> Iterator[Line]:
+    def rest(self) -> Iterator[LogLine]:
         """Yield the remaining lines of a log that has ended."""
         yield from self.lines()
-        yield from (Line(self.record, text) for text in self._splitter.end())
+        yield from (submission.LogLine(self.job, text) for text in self._splitter.end())
 
 
-def _lines(storage: Storage, build: Build, logs: list[_Tail], *, follow: bool) -> Iterator[Line]:
+def _lines(storage: Storage, build: Build, logs: list[_LogTail], *, follow: bool) -> Iterator[LogLine]:
     while follow:
         # Read the state before the logs: if the build is over, the logs read afterwards are complete.
         found = storage.builds.get(build.id)
@@ -120,10 +129,10 @@ def _lines(storage: Storage, build: Build, logs: list[_Tail], *, follow: bool) -
             break
         for each in logs:
             yield from each.lines()
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     for each in logs:
         yield from each.rest()
 
 
-def _build_record(build: Build) -> BuildRecord:
-    return BuildRecord(build.number, build.state.value, build.created_at, build.started_at, build.finished_at)
+def _build_view(build: Build) -> BuildView:
+    return submission.BuildView(build.number, build.state, build.created_at, build.started_at, build.finished_at)

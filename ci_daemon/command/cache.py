@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from actors.cache import free_disks
-from actors.eviction import Forest
-from ci_daemon.command.instants import on_the_wire
-from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import Group
+from actors.cleanup import SnapshotForest, free_disks
+from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.providers import open_images, open_provider
 from storage import SystemClock
 
@@ -25,13 +24,13 @@ F = TypeVar("F", bound="Callable[..., object]")
 
 _MIB = 2**20
 _COLUMNS = ("key", "organization", "pipeline", "job", "build", "image", "mib", "hits", "last_used_at")
-_SHOWN_OF_A_KEY = 16
+_KEY_PREFIX = 16
 
 
-def _of_whom(command: F) -> F:
+def _filter_options(command: F) -> F:
     """Add the options that select entries by organization and pipeline."""
-    pipeline = click.option("--pipeline", metavar="SLUG", help="Those of the pipelines of this slug.")
-    return click.option("--org", metavar="ORG", help="Those of this organization.")(pipeline(command))
+    pipeline = click.option("--pipeline", metavar="SLUG", help="Only disks of pipelines with this slug.")
+    return click.option("--org", metavar="ORG", help="Only disks of this organization.")(pipeline(command))
 
 
 @click.group(cls=Group)
@@ -40,7 +39,7 @@ def cache() -> None:
 
 
 @cache.command(name="list", reads=True)
-@_of_whom
+@_filter_options
 @pass_session
 def list_entries(session: Session, *, org: str | None, pipeline: str | None) -> None:
     """List the cached disks, the least recently used first: they are evicted first.
@@ -50,28 +49,28 @@ def list_entries(session: Session, *, org: str | None, pipeline: str | None) -> 
     with session.storage() as storage:
         documents = [_document(entry) for entry in _entries(storage, org, pipeline)]
     if not session.json:
-        documents = [{**each, "key": str(each["key"])[:_SHOWN_OF_A_KEY]} for each in documents]
+        documents = [{**each, "key": str(each["key"])[:_KEY_PREFIX]} for each in documents]
     session.table(documents, _COLUMNS, "nothing is cached")
 
 
 @cache.command(reads=True)
-@_of_whom
+@_filter_options
 @pass_session
 def stats(session: Session, *, org: str | None, pipeline: str | None) -> None:
     """Show the number of cached disks, their size including the disks below them, and their cache hits."""
-    most = session.config().cache.max_bytes
+    max_bytes = session.config().cache.max_bytes
     with session.storage() as storage:
         entries = _entries(storage, org, pipeline)
-        taken = Forest(storage.snapshots.all()).bytes(entry.snapshot for entry in entries)
+        used_bytes = SnapshotForest(storage.snapshots.all()).bytes(entry.snapshot for entry in entries)
     hits = sum(entry.hits for entry in entries)
     session.answer(
-        {"entries": len(entries), "bytes": taken, "max_bytes": most, "hits": hits},
-        f"{len(entries)} disks are cached, which take {taken // _MIB} of {most // _MIB} MiB and saved {hits} jobs",
+        {"entries": len(entries), "bytes": used_bytes, "max_bytes": max_bytes, "hits": hits},
+        f"{len(entries)} disks are cached, take {used_bytes // _MIB} of {max_bytes // _MIB} MiB and saved {hits} jobs",
     )
 
 
 @cache.command()
-@_of_whom
+@_filter_options
 @pass_session
 def clear(session: Session, *, org: str | None, pipeline: str | None) -> None:
     """Empty the cache, and delete the disks that no unfinished build needs. The service may run."""
@@ -81,13 +80,15 @@ def clear(session: Session, *, org: str | None, pipeline: str | None) -> None:
         storage.cache.drop(entries)
         provider = open_provider(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
         freed = free_disks(storage, provider)
-    session.answer({"entries": len(entries), "freed": freed}, f"forgot {len(entries)} cached disks and freed {freed}")
+    session.answer(
+        {"entries": len(entries), "freed": freed}, f"removed {len(entries)} cache entries and freed {freed} disks"
+    )
 
 
 def _entries(storage: Storage, org: str | None, pipeline: str | None) -> list[CacheEntry]:
     """Return the selected entries. Raises Failure if the organization does not exist."""
     if org is not None and storage.organizations.by_slug(org) is None:
-        raise Failure(f"there is no organization {org}: `ci-daemon org list` shows those there are")
+        raise Failure(f"there is no organization {org}: `ci-daemon org list` shows all")
     return storage.cache.entries(org, pipeline)
 
 
@@ -102,7 +103,7 @@ def _document(entry: CacheEntry) -> dict[str, object]:
         "bytes": entry.bytes,
         "mib": None if entry.bytes is None else entry.bytes // _MIB,
         "hits": entry.hits,
-        "created_at": on_the_wire(entry.created_at),
-        "last_used_at": on_the_wire(entry.last_used_at),
+        "created_at": timestamp(entry.created_at),
+        "last_used_at": timestamp(entry.last_used_at),
         "snapshot": entry.snapshot,
     }

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from pydantic_core import to_jsonable_python
 
 from ci_daemon import config as configuration
-from ci_daemon.command.session import Session, pass_session
-from ci_daemon.command.style import Group
-from ci_daemon.config.spelling import spelled
-from ci_daemon.doctor import state
+from ci_daemon import doctor
+from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.session import Session, pass_session
+from ci_daemon.config.formatting import to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from ci_daemon.config import Config, Setting
 
 __all__ = ["config"]
 
 _HIDDEN = "(hidden)"
-_OPEN = 0o004
+_OTHERS_MAY_READ = 0o004
 
 
 @click.group(cls=Group)
@@ -39,19 +39,19 @@ def check(session: Session) -> int:
     Every error is shown with its file and line, or its environment variable. Exit code 0: the service would start with
     it, perhaps with warnings; 1: it would not.
     """
-    file = configuration.file_of(session.state_dir)
+    file = configuration.configuration_file(session.state_dir)
     errors: list[str] = []
     warnings: list[str] = []
     try:
         warnings = list(_warnings(session, session.config(), file))
     except configuration.ConfigError as error:
         errors = str(error).splitlines()
-    said = [*(f"error: {each}" for each in errors), *(f"warning: {each}" for each in warnings)]
+    lines = [*(f"error: {each}" for each in errors), *(f"warning: {each}" for each in warnings)]
     name = str(file or "the configuration without a file")
-    verdict = f"{name}: the service cannot start with it" if errors else f"{name} is right"
+    verdict = f"{name}: the service cannot start with it" if errors else f"{name} is valid"
     session.answer(
         {"file": file and str(file), "valid": not errors, "errors": errors, "warnings": warnings},
-        "\n".join([*said, verdict]),
+        "\n".join([*lines, verdict]),
     )
     return 1 if errors else 0
 
@@ -73,12 +73,12 @@ def show(session: Session, *, commented: bool) -> None:
 
 def _warnings(session: Session, config: Config, file: Path | None) -> Iterator[str]:
     """Yield warnings about a configuration without errors."""
-    for found in (state.state_directory(session.state_dir), state.default_image(session.state_dir, config)):
+    for found in (doctor.state_directory(session.state_dir), doctor.default_image(session.state_dir, config)):
         if not found.ok:
-            yield found.detail + (f": run `{found.mend}`" if found.mend else "")
-    given = [each.name for each in _settings(session) if each.secret and each.value]
-    if file is not None and given and file.stat().st_mode & _OPEN:
-        yield f"others may read {file}, which holds {' and '.join(given)}: run `chmod o-r {file}`"
+            yield found.detail + (f": run `{found.fix}`" if found.fix else "")
+    secrets = [each.name for each in _settings(session) if each.secret and each.value]
+    if file is not None and secrets and file.stat().st_mode & _OTHERS_MAY_READ:
+        yield f"others may read {file}, which holds {' and '.join(secrets)}: run `chmod o-r {file}`"
 
 
 def _settings(session: Session) -> list[Setting]:
@@ -89,6 +89,17 @@ def _document(setting: Setting, *, json: bool) -> dict[str, object]:
     value = _HIDDEN if setting.secret and setting.value else setting.value
     return {
         "key": setting.name,
-        "value": to_jsonable_python(value, fallback=dict) if json else spelled(value),
+        "value": _json_value(value) if json else to_toml(value),
         "from": setting.origin or "default",
     }
+
+
+def _json_value(value: object) -> object:
+    """Return a setting's value in types that JSON has."""
+    match value:
+        case Path():
+            return str(value)
+        case Mapping():
+            return dict(value)
+        case _:
+            return value

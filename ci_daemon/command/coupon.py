@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.cents import CENTS
-from ci_daemon.command.instants import on_the_wire
-from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import Group
-from ci_daemon.command.texts import note_option
+from ci_daemon.command.support.cents import CENTS
+from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.command.support.texts import note_option
+from ci_daemon.command.support.timestamps import timestamp
 from storage import CouponTaken, CouponUnknown, NewCoupon
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ __all__ = ["coupon"]
 
 _COLUMNS = ("code", "credit_cents", "redemptions", "max_redemptions", "expires_at", "note")
 _CODE = re.compile(r"[A-Z0-9][A-Z0-9-]{2,62}[A-Z0-9]", re.ASCII | re.IGNORECASE)
-_MOST_REDEMPTIONS = 10**9
+_MAX_REDEMPTIONS = 10**9
 
 
-def _code(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+def _valid_code(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
     if not _CODE.fullmatch(value):
         raise click.BadParameter("give 4 to 64 letters a-z, digits and dashes, with no dash at either end")
     return value
@@ -40,7 +40,9 @@ def _end_of_day(_context: click.Context, _parameter: click.Parameter, value: str
             return end
     except (ValueError, OverflowError):
         pass
-    raise click.BadParameter(f'"{value}" is neither today nor a day to come: give one like 2030-12-31')
+    raise click.BadParameter(
+        f'"{value}" is not a day on which a coupon can end: give today or a later one, like 2030-12-31'
+    )
 
 
 @click.group(cls=Group)
@@ -49,14 +51,14 @@ def coupon() -> None:
 
 
 @coupon.command()
-@click.argument("code", callback=_code)
+@click.argument("code", callback=_valid_code)
 @click.argument("cents", type=CENTS)
 @click.option(
     "--max",
-    "most",
+    "max_redemptions",
     metavar="N",
-    type=click.IntRange(1, _MOST_REDEMPTIONS),
-    help="How many organizations may redeem it; without, all: and everybody may make organizations.",
+    type=click.IntRange(1, _MAX_REDEMPTIONS),
+    help="The most organizations that may redeem it; by default no limit, and anybody may create organizations.",
 )
 @click.option(
     "--expires", metavar="DATE", callback=_end_of_day, help="The last day, in UTC, on which it may be redeemed."
@@ -64,24 +66,24 @@ def coupon() -> None:
 @note_option("What it is for, as the members of those who redeem it read it in their transactions.")
 @pass_session
 def create(
-    session: Session, *, code: str, cents: int, most: int | None, expires: datetime | None, note: str | None
+    session: Session, *, code: str, cents: int, max_redemptions: int | None, expires: datetime | None, note: str | None
 ) -> None:
     """Create the coupon CODE, which gives each organization that redeems it CENTS (whole cents), once."""
-    with session.records() as storage:
+    with session.storage_without_billing() as storage:
         try:
-            made = storage.coupons.create(NewCoupon(code, cents, most, expires, note))
+            created = storage.coupons.create(NewCoupon(code, cents, max_redemptions, expires, note))
         except CouponTaken as error:
             raise Failure(f"{error}: choose another code") from None
-    session.answer(_document(made), f"made the coupon {made.code}, which gives {made.credit_cents} cents")
+    session.answer(_document(created), f"created the coupon {created.code}, worth {created.credit_cents} cents")
 
 
 @coupon.command(name="list", reads=True)
 @pass_session
 def list_coupons(session: Session) -> None:
     """List the coupons, oldest first, with the number of redemptions of each."""
-    with session.records() as storage:
+    with session.storage_without_billing() as storage:
         documents = [_document(each) for each in storage.coupons.all()]
-    session.table(documents, _COLUMNS, "there is no coupon: `ci-daemon coupon create` makes one")
+    session.table(documents, _COLUMNS, "there are no coupons: `ci-daemon coupon create` makes one")
 
 
 @coupon.command()
@@ -89,13 +91,13 @@ def list_coupons(session: Session) -> None:
 @pass_session
 def disable(session: Session, *, code: str) -> None:
     """Make the coupon CODE expire now. Credit that was redeemed stays."""
-    with session.records() as storage:
+    with session.storage_without_billing() as storage:
         try:
             ended = storage.coupons.disable(code)
         except CouponUnknown:
-            raise Failure(f"there is no coupon {code}: `ci-daemon coupon list` shows those there are") from None
+            raise Failure(f"there is no coupon {code}: `ci-daemon coupon list` shows all") from None
     document = _document(ended)
-    session.answer(document, f"the coupon {ended.code} is over since {document['expires_at']}")
+    session.answer(document, f"the coupon {ended.code} expired at {document['expires_at']}")
 
 
 def _document(each: Coupon) -> dict[str, object]:
@@ -104,7 +106,7 @@ def _document(each: Coupon) -> dict[str, object]:
         "credit_cents": each.credit_cents,
         "redemptions": each.redemptions,
         "max_redemptions": each.max_redemptions,
-        "expires_at": each.expires_at and on_the_wire(each.expires_at),
+        "expires_at": each.expires_at and timestamp(each.expires_at),
         "note": each.note,
-        "created_at": on_the_wire(each.created_at),
+        "created_at": timestamp(each.created_at),
     }

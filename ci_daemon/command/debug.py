@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from actors.environment import job_environment
-from actors.vms import ImageNotFound
-from ci_daemon.command.instants import on_the_wire
-from ci_daemon.command.lookup import find_build
-from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import Command
-from ci_daemon.debug import Shell, Target, find_target
-from ci_daemon.debug.target import NoTarget
-from ci_daemon.debug.terminal import at_terminal
-from ci_daemon.lock import served_by
+import actors
+from actors import vms
+from ci_daemon import debug as debugging
+from ci_daemon.command.support.command_classes import Command
+from ci_daemon.command.support.lookup import find_build
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.command.support.timestamps import timestamp
+from ci_daemon.host.lock import served_by
 from ci_daemon.providers import open_images, open_provider
 from storage import MICRO_CENTS, HoldEnd, SystemClock
 
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["debug"]
 
-_END = "--"
+_SEPARATOR = "--"
 
 
 class _WithCommand(Command):
@@ -33,8 +31,8 @@ class _WithCommand(Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Set the arguments after ``--`` aside."""
-        at = args.index(_END) if _END in args else len(args)
-        ctx.meta[_END] = tuple(args[at + 1 :])
+        at = args.index(_SEPARATOR) if _SEPARATOR in args else len(args)
+        ctx.meta[_SEPARATOR] = tuple(args[at + 1 :])
         return super().parse_args(ctx, args[:at])
 
 
@@ -51,28 +49,28 @@ def debug(session: Session, context: click.Context, *, name: str, step: str | No
     --debug`. Without a STEP it is the only VM, or the only one that is held. The job's variables are set, its secrets
     are not. `ci-daemon audit` shows who used it.
     """
-    command: tuple[str, ...] = context.meta[_END]
+    command: tuple[str, ...] = context.meta[_SEPARATOR]
     if release and command:
         raise click.UsageError("give either a command or --release")
-    if not release and not command and not at_terminal():
+    if not release and not command and not debugging.has_terminal():
         raise Failure("a shell needs a terminal: give a command after --, as in `-- cat /etc/os-release`")
     with session.storage() as storage:
         try:
-            target = find_target(storage, find_build(storage, name), step)
-        except NoTarget as error:
+            target = debugging.find_target(storage, find_build(storage, name), step)
+        except debugging.NoTarget as error:
             raise Failure(str(error)) from error
-        about = f"{name} {target.job.step_key}"
+        job_name = f"{name} {target.job.step_key}"
         if release:
-            _release(session, storage, target, about)
+            _release(session, storage, target, job_name)
             return 0
         shell = _shell(session, storage, target)
-        _note(session, storage, target, "debug", "a command" if command else "a shell")
+        _audit(session, storage, target, "debug", "a command" if command else "a shell")
     with closing(shell):
-        click.echo(_terms(target, about), err=True)
+        click.echo(_hold_summary(target, job_name), err=True)
         return shell.run(command)
 
 
-def _shell(session: Session, storage: Storage, target: Target) -> Shell:
+def _shell(session: Session, storage: Storage, target: debugging.Target) -> debugging.Shell:
     """Connect to the target's VM, with the variables of its job. Raises VmError.
 
     Secrets are not among them: a shell shows and stores its variables, and nothing here is masked.
@@ -81,9 +79,9 @@ def _shell(session: Session, storage: Storage, target: Target) -> Shell:
     images = open_images(session.state_dir, config)
     try:
         of_image = images.environment(target.lease.image) if target.lease.image else {}
-    except ImageNotFound:
+    except vms.ImageNotFound:
         of_image = {}
-    variables = job_environment(
+    variables = actors.job_environment(
         target.build,
         target.job,
         config.http.url,
@@ -93,32 +91,39 @@ def _shell(session: Session, storage: Storage, target: Target) -> Shell:
         secrets={},
     )
     provider = open_provider(session.state_dir, config, images, clock)
-    return Shell(provider.connect(target.lease.uuid), clock, variables)
+    return debugging.Shell(provider.connect(target.lease.uuid), clock, variables)
 
 
-def _release(session: Session, storage: Storage, target: Target, about: str) -> None:
+def _release(session: Session, storage: Storage, target: debugging.Target, job_name: str) -> None:
     if target.hold is None or not storage.holds.shorten(target.hold.id, HoldEnd.RELEASED):
-        raise Failure(f"the VM of {about} is not held: the job is {target.job.state}, and its VM goes when it ends")
-    _note(session, storage, target, "release", "the VM was held")
+        state = target.job.state
+        raise Failure(
+            f"the VM of {job_name} is not held: the job is {state}, and its VM is destroyed when the job ends"
+        )
+    _audit(session, storage, target, "release", "the VM was held")
     runs = served_by(session.state_dir) is not None
-    when = "its VM goes now" if runs else f"its VM goes when the service runs: start it with {session.starting}"
-    session.answer({"released": target.lease.uuid}, f"{about} is held no longer: {when}")
+    when = (
+        "its VM is destroyed now"
+        if runs
+        else f"its VM is destroyed when the service runs: start it with {session.start_command}"
+    )
+    session.answer({"released": target.lease.uuid}, f"{job_name} is no longer held: {when}")
 
 
-def _note(session: Session, storage: Storage, target: Target, action: str, note: str) -> None:
+def _audit(session: Session, storage: Storage, target: debugging.Target, action: str, note: str) -> None:
     """Write the audit entry now, not at the end: a shell may last for hours."""
-    organization, about = target.build.organization_slug, f"{target.build.name} {target.job.step_key}"
-    storage.audit.write(session.operator, action, about, note, origin=session.origin, organization=organization)
+    organization, job_name = target.build.organization_slug, f"{target.build.name} {target.job.step_key}"
+    storage.audit.write(session.operator, action, job_name, note, origin=session.origin, organization=organization)
     session.audited = True
 
 
-def _terms(target: Target, about: str) -> str:
+def _hold_summary(target: debugging.Target, job_name: str) -> str:
     """Return a sentence about the end and the cost of the VM."""
     hold = target.hold
     if hold is None:
-        return f"{about} is {target.job.state}: its VM goes when the job ends"
+        return f"{job_name} is {target.job.state}: its VM is destroyed when the job ends"
     cents = hold.micro_cents * 60 / MICRO_CENTS
     return (
-        f"{about} {target.job.state} and its VM is held until {on_the_wire(hold.until)},"
+        f"{job_name} {target.job.state} and its VM is held until {timestamp(hold.until)},"
         f" for {cents:.4g} cents a minute; `ci-daemon debug --release` ends that"
     )

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import Command
-from ci_daemon.lock import served_by
+from ci_daemon.command.support.command_classes import Command
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.host.lock import served_by
 
 if TYPE_CHECKING:
     from storage import Storage
 
 __all__ = ["drain", "resume"]
 
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 
 
 @click.command(cls=Command)
-@click.option("--wait", is_flag=True, help="Return when the jobs that run, and the renders, have ended.")
+@click.option("--wait", is_flag=True, help="Wait until running jobs and renders have ended.")
 @pass_session
 def drain(session: Session, *, wait: bool) -> None:
     """Give no more VMs to jobs, until `ci-daemon resume`, also after a restart.
@@ -32,11 +32,11 @@ def drain(session: Session, *, wait: bool) -> None:
         changed = storage.switches.drain()
         if wait:
             _wait(session, storage)
-        jobs, renders = _held(storage)
+        jobs, renders = _vms_in_use(storage)
     what = "drained" if changed else "was drained already"
     session.answer(
         {"drained": True, "changed": changed, "jobs_running": jobs, "renders_running": renders},
-        f"{what}; still hold a VM: {jobs} jobs, {renders} renders",
+        f"{what}; VMs in use: {jobs} jobs, {renders} renders",
     )
 
 
@@ -55,18 +55,18 @@ def _wait(session: Session, storage: Storage) -> None:
 
     Raises Failure if no service runs, or if the host is resumed meanwhile.
     """
-    while left := sum(_held(storage)):
+    while in_use := sum(_vms_in_use(storage)):
         if served_by(session.state_dir) is None:
             raise Failure(
-                f"the host is drained, but no service runs to see the end of what holds a VM ({left}):"
-                f" start it with {session.starting}, or free the VMs with `ci-daemon lease kill --all`"
+                f"the host is drained, but {in_use} jobs and renders still have a VM and no service runs:"
+                f" start it with {session.start_command}, or end the VMs with `ci-daemon lease kill --all`"
             )
         if storage.switches.drained_since() is None:
-            raise Failure("somebody resumed the host meanwhile: drain it again")
-        time.sleep(_LOOK_SECONDS)
+            raise Failure("the host was resumed in the meantime: drain it again")
+        time.sleep(_POLL_SECONDS)
 
 
-def _held(storage: Storage) -> tuple[int, int]:
+def _vms_in_use(storage: Storage) -> tuple[int, int]:
     """Return the number of jobs and of renders that have a VM; VMs on hold do not count."""
     held = {hold.lease_id for hold in storage.holds.open()}
     leases = [lease for lease in storage.leases.live() if lease.id not in held]

@@ -8,9 +8,9 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from actors.vms.images import PullOptions, Reference, is_name
-from ci_daemon.command.instants import on_the_wire
-from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import Group
+from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.providers import open_images
 from storage import NotInitialized
 
@@ -67,16 +67,16 @@ def default(session: Session, *, name: str | None) -> None:
         if config.images.default not in {None, name}:
             raise Failure(f"images.default in the configuration is {config.images.default}: change or remove it there")
         images.store.choose(name)
-    said = "is" if images.default in images.store.names() else "is not there yet, but is"
-    session.answer({"default": images.default}, f"{images.default} {said} the default image")
+    missing = "" if images.default in images.store.names() else ", but does not exist yet"
+    session.answer({"default": images.default}, f"{images.default} is the default image{missing}")
 
 
 @image.command()
 @click.argument("name", required=False)
-@click.option("--mirror", metavar="URL", help="Where packages come from; by default where this host's come from.")
+@click.option("--mirror", metavar="URL", help="The mirror of packages; by default the one of this host.")
 @pass_session
 def build(session: Session, *, name: str | None, mirror: str | None) -> None:
-    """Make the image NAME, such as debian:12, with mmdebstrap; without a name the default one.
+    """Build the image NAME, such as debian:12, with mmdebstrap; without a name the default one.
 
     Takes half a minute. If the image exists, nothing happens.
     """
@@ -84,12 +84,12 @@ def build(session: Session, *, name: str | None, mirror: str | None) -> None:
     store, name = images.store, name or images.default
     before = name in store.names()
     made = store.build(name, mirror=mirror, progress=lambda line: click.echo(line, err=True))
-    session.answer(_document(made), f"the image {name} is there already" if before else f"made {_told(made)}")
+    session.answer(_document(made), f"the image {name} already exists" if before else f"built {_summary(made)}")
 
 
 @image.command()
 @click.argument("reference", metavar="REF")
-@click.option("--as", "name", metavar="NAME", help="What it is called here; by default as there.")
+@click.option("--as", "name", metavar="NAME", help="The name of the image here; by default its name in the registry.")
 @pass_session
 def pull(session: Session, *, reference: str, name: str | None) -> None:
     """Make an image of REF, such as debian:12-slim or ghcr.io/team/base:1, with skopeo and umoci.
@@ -105,7 +105,7 @@ def pull(session: Session, *, reference: str, name: str | None) -> None:
     wanted = Reference.parse(reference)
     name = name or wanted.short
     if not is_name(name):
-        raise Failure(f"{name} cannot be the name of an image here: give it one with --as NAME")
+        raise Failure(f"{name} is not a valid image name: choose one with --as NAME")
     store = open_images(session.state_dir, config).store
     options = PullOptions(
         max_bytes=config.images.max_bytes,
@@ -114,7 +114,7 @@ def pull(session: Session, *, reference: str, name: str | None) -> None:
         progress=lambda line: click.echo(line, err=True),
     )
     made = store.pull(wanted, name, config.sandbox, options, users=lambda: _users(session, cached=False)[name])
-    session.answer(_document(made), f"pulled {_told(made)}")
+    session.answer(_document(made), f"pulled {_summary(made)}")
 
 
 @image.command(name="import")
@@ -128,7 +128,7 @@ def import_image(session: Session, *, name: str, tar: IO[bytes]) -> None:
     """
     store = open_images(session.state_dir, session.config()).store
     made = store.import_(name, tar, source=f"imported from {tar.name}")
-    session.answer(_document(made), f"imported {_told(made)}")
+    session.answer(_document(made), f"imported {_summary(made)}")
 
 
 @image.command()
@@ -176,11 +176,11 @@ def _document(made: Image) -> dict[str, object]:
         "mib": made.size // _MIB,
         "source": f"{made.source}, on demand" if made.on_demand else made.source,
         "on_demand": made.on_demand,
-        "created_at": on_the_wire(made.created),
-        "last_used_at": on_the_wire(made.used) if made.used else None,
+        "created_at": timestamp(made.created),
+        "last_used_at": timestamp(made.used) if made.used else None,
         "environment": dict(made.environment),
     }
 
 
-def _told(made: Image) -> str:
+def _summary(made: Image) -> str:
     return f"{made.name}: {made.size // _MIB} MiB, {made.source}"

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import Command
-from storage import AlreadyInitialized, Storage, SystemClock
+import storage
+from ci_daemon.command.support.command_classes import Command
+from ci_daemon.command.support.session import Failure, Session, pass_session
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["init"]
 
-_WELCOME = {"ci-daemon.toml", "ci-daemon.lock", "images", "lost+found"}
+_ALLOWED_ENTRIES = {"ci-daemon.toml", "ci-daemon.lock", "images", "lost+found"}
 """Names that a directory may contain before it becomes a state directory."""
 
 
@@ -27,28 +27,28 @@ def init(session: Session) -> None:
     If it exists, nothing changes.
     """
     directory = session.state_dir
-    made = _make(directory)
-    session.audited = not made
-    text = f"made {directory}; next: `ci-daemon image build`, then `ci-daemon user add EMAIL --name NAME`"
+    created = _create(directory)
+    session.audited = not created
+    text = f"created {directory}; next: `ci-daemon image build`, then `ci-daemon user add EMAIL --name NAME`"
     session.answer(
-        {"state_dir": str(directory), "made": made}, text if made else f"{directory} is a state directory already"
+        {"state_dir": str(directory), "made": created}, text if created else f"{directory} is already a state directory"
     )
 
 
-def _make(directory: Path) -> bool:
+def _create(directory: Path) -> bool:
     """Create the state directory; return False if it existed. Raises Failure."""
     if directory.exists():
         if not directory.is_dir():
             raise Failure(f"{directory} is a file: give --state-dir a directory")
-        foreign = sorted(entry.name for entry in directory.iterdir() if entry.name not in _WELCOME)
+        foreign = sorted(entry.name for entry in directory.iterdir() if entry.name not in _ALLOWED_ENTRIES)
         if foreign and "ci-daemon.sqlite3" not in foreign:
             raise Failure(
-                f"{directory} holds other things ({foreign[0]}): give --state-dir an empty or a new directory"
+                f"{directory} contains other files ({foreign[0]}): give --state-dir an empty or a new directory"
             )
     else:
         directory.mkdir(mode=0o700, parents=True)
     try:
-        Storage.create(directory, SystemClock()).close()
-    except AlreadyInitialized:
+        storage.Storage.create(directory, storage.SystemClock()).close()
+    except storage.AlreadyInitialized:
         return False
     return True

@@ -6,24 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ci_daemon.command.instants import on_the_wire
-from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import Group
-from ci_daemon.lock import served_by
-from storage import HoldEnd, SystemClock
-from storage.billing import MICRO_CENTS, cost_cents
+from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.command.support.timestamps import timestamp
+from ci_daemon.host.lock import served_by
+from storage import MICRO_CENTS, HoldEnd, SystemClock, cost_cents
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import datetime
 
-    from storage import Hold, Lease, Storage
+    from storage import Build, Hold, Job, Lease, Storage
 
 __all__ = ["lease"]
 
 _COLUMNS = ("id", "state", "age_seconds", "build", "job", "shape", "cents", "image")
-_SHORT = 8
-_SHORTEST = 4
+_SHORT_ID = 8
+_MIN_ID = 4
 
 
 @click.group(cls=Group)
@@ -43,14 +42,14 @@ def list_leases(session: Session) -> None:
 
 @lease.command()
 @click.argument("lease_id", metavar="ID", required=False)
-@click.option("--all", "every", is_flag=True, help="Every VM, also those that no lease knows of.")
+@click.option("--all", "all_vms", is_flag=True, help="Every VM, also those that no lease knows of.")
 @pass_session
-def kill(session: Session, *, lease_id: str | None, every: bool) -> None:
+def kill(session: Session, *, lease_id: str | None, all_vms: bool) -> None:
     """End the VM of the lease ID, or every VM. The first letters of an ID are enough.
 
     A running job loses its VM and gets another attempt, or fails with vm_lost.
     """
-    if (lease_id is None) != every:
+    if (lease_id is None) != all_vms:
         raise click.UsageError("give either the ID of a lease or --all")
     # Imported only here: `lease list` needs no provider.
     from ci_daemon.providers import open_images, open_provider  # noqa: PLC0415
@@ -61,6 +60,7 @@ def kill(session: Session, *, lease_id: str | None, every: bool) -> None:
         live = {each.uuid: each for each in storage.leases.live()}
         targets = [_find(lease_id, live)] if lease_id is not None else sorted({*live, *provider.list()})
         for vm_id in targets:
+            _audit(session, storage, vm_id, live.get(vm_id), "--all" if all_vms else "")
             hold = storage.holds.of_lease(live[vm_id].id) if vm_id in live else None
             if hold is not None:  # before its VM ends, or the service would take that for a lost VM
                 storage.holds.shorten(hold.id, HoldEnd.KILLED)
@@ -68,35 +68,55 @@ def kill(session: Session, *, lease_id: str | None, every: bool) -> None:
                 storage.leases.kill(live[vm_id].id, session.operator)
             provider.destroy(vm_id)
             if vm_id in live:
-                _end(storage, live[vm_id], hold, served=served_by(session.state_dir) is not None)
+                _record_end(storage, live[vm_id], hold, running=served_by(session.state_dir) is not None)
     what = f"the VM {targets[0]}" if lease_id is not None else f"{len(targets)} VMs"
     session.answer({"killed": targets}, f"ended {what}")
 
 
-def _find(given: str, live: Collection[str]) -> str:
+def _audit(session: Session, storage: Storage, vm_id: str, lease: Lease | None, note: str) -> None:
+    """Write the audit entry of a VM that is about to end, with the build and the step that it has."""
+    build, job = (None, None) if lease is None else _occupants(lease, storage)
+    parts = (vm_id, build and build.name, job and job.step_key)
+    storage.audit.write(
+        session.operator,
+        "lease kill",
+        " ".join(part for part in parts if part),
+        note,
+        origin=session.origin,
+        organization=None if build is None else build.organization_slug,
+    )
+    session.audited = True
+
+
+def _find(prefix: str, live: Collection[str]) -> str:
     """Return the only id that begins with the given letters. Raises Failure."""
-    found = [each for each in live if each.startswith(given)] if len(given) >= _SHORTEST else []
+    found = [each for each in live if each.startswith(prefix)] if len(prefix) >= _MIN_ID else []
     if len(found) > 1:
-        raise Failure(f"{len(found)} leases have ids that begin with {given}: write more of it")
+        raise Failure(f"{len(found)} leases have ids that begin with {prefix}: give more letters")
     if not found:
-        short = f"; write {_SHORTEST} letters or more" if len(given) < _SHORTEST else ""
-        raise Failure(f"no live lease has the id {given}: `ci-daemon lease list` shows those there are{short}")
+        short = f"; give at least {_MIN_ID} letters" if len(prefix) < _MIN_ID else ""
+        raise Failure(f"no live lease has the id {prefix}: `ci-daemon lease list` shows all{short}")
     return found[0]
 
 
-def _end(storage: Storage, lease: Lease, hold: Hold | None, *, served: bool) -> None:
+def _record_end(storage: Storage, lease: Lease, hold: Hold | None, *, running: bool) -> None:
     """Record the end of a VM. A running service records the end of a hold itself, to free its capacity."""
     if hold is not None:
-        if served:
+        if running:
             return
         storage.holds.end(hold.id, HoldEnd.KILLED)
     storage.leases.end(lease.id)
 
 
+def _occupants(lease: Lease, storage: Storage) -> tuple[Build | None, Job | None]:
+    """Return the build and the job that a VM is leased to, as far as it has them."""
+    job = None if lease.job_id is None else storage.jobs.get(lease.job_id)
+    build_id = lease.build_id if job is None else job.build_id
+    return (None if build_id is None else storage.builds.get(build_id)), job
+
+
 def _document(each: Lease, storage: Storage, now: datetime) -> dict[str, object]:
-    job = None if each.job_id is None else storage.jobs.get(each.job_id)
-    build_id = each.build_id if job is None else job.build_id
-    build = None if build_id is None else storage.builds.get(build_id)
+    build, job = _occupants(each, storage)
     hold = storage.holds.of_lease(each.id)
     return {
         "id": each.uuid,
@@ -114,16 +134,16 @@ def _document(each: Lease, storage: Storage, now: datetime) -> dict[str, object]
         "disk_gb": each.shape.disk_gb,
         "network": each.network,
         "cents": _cents(each, hold, storage, now),
-        "created_at": on_the_wire(each.created_at),
-        "started_at": each.started_at and on_the_wire(each.started_at),
-        "held_until": hold and on_the_wire(hold.until),
+        "created_at": timestamp(each.created_at),
+        "started_at": each.started_at and timestamp(each.started_at),
+        "held_until": hold and timestamp(hold.until),
     }
 
 
 def _row(document: Mapping[str, Any]) -> dict[str, object]:
     return {
         **document,
-        "id": document["id"][:_SHORT],
+        "id": document["id"][:_SHORT_ID],
         "shape": f"{document['cpu']} CPU, {document['memory_gb']} GB",
     }
 

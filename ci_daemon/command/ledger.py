@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.cents import CENTS
-from ci_daemon.command.instants import on_the_wire
-from ci_daemon.command.lookup import find_organization
-from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import Group
-from ci_daemon.command.texts import note_option
+from ci_daemon.command.support.cents import CENTS
+from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.lookup import find_organization
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.command.support.texts import note_option
+from ci_daemon.command.support.timestamps import timestamp
 from storage import LedgerSource
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def refund(session: Session, *, org: str, cents: int, note: str) -> None:
 
 @ledger.command(reads=True)
 @click.argument("org")
-@click.option("--csv", "as_csv", is_flag=True, help="Answer with CSV on stdout, a line of names first.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with the column names first.")
 @pass_session
 def export(session: Session, *, org: str, as_csv: bool) -> None:
     """Print every entry of the organization ORG, oldest first, with the balance after it."""
@@ -76,19 +76,19 @@ def verify(session: Session) -> None:
     with session.storage() as storage:
         found = storage.ledger.verify()
     documents = [{"organization": each.organization_slug, "problem": each.problem} for each in found]
-    session.table(documents, ("organization", "problem"), "balances and debits are right")
+    session.table(documents, ("organization", "problem"), "balances and debits are correct")
     if found:
-        raise Failure(f"the ledger does not add up, see above ({len(found)}): restore a backup, or report this")
+        raise Failure(f"the ledger has {len(found)} discrepancies, listed above: restore a backup, or report this")
 
 
-def _credit(session: Session, org: str, cents: int, source: LedgerSource, note: str | None, done: str) -> None:
+def _credit(session: Session, org: str, cents: int, source: LedgerSource, note: str | None, verb: str) -> None:
     with session.storage() as storage:
         organization = find_organization(storage, org)
         entry = storage.ledger.append(organization.id, cents, source, note)
         balance = storage.ledger.balance(organization.id)
     session.answer(
         {"id": entry.uuid, "organization": org, "amount_cents": cents, "balance_cents": balance},
-        f"{done} {cents} cents to {org}, which now has {balance}",
+        f"{verb} {cents} cents to {org}, which now has {balance}",
     )
 
 
@@ -98,7 +98,7 @@ def _entries(storage: Storage, organization_id: int) -> Iterator[dict[str, objec
         balance += entry.amount_cents
         yield {
             "id": entry.uuid,
-            "created_at": on_the_wire(entry.created_at),
+            "created_at": timestamp(entry.created_at),
             "source": entry.source.value,
             "amount_cents": entry.amount_cents,
             "balance_cents": balance,

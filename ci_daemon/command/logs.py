@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.lookup import find_build
-from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import CallersCommand
+from ci_daemon.command.support.command_classes import CallerCommand
+from ci_daemon.command.support.lookup import find_build
+from ci_daemon.command.support.session import Failure, Session, pass_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,14 +23,16 @@ _LINES = 100
 
 
 @click.command(
-    cls=CallersCommand,
-    json_help="A JSON document a line, as the journal has it.",
+    cls=CallerCommand,
+    json_help="Print one JSON document per line, as in the journal.",
     reads=True,
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines until Ctrl-C.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), help=f"How many of the last lines; {_LINES} unless --since.")
-@click.option("--since", metavar="TIME", help='From then on, as journalctl takes it: "1 hour ago", 2026-03-01 12:00.')
-@click.option("--build", "build", metavar="ORG/PIPELINE/NUMBER", help="What it says of this build alone.")
+@click.option(
+    "--since", metavar="TIME", help='Lines since this time, as journalctl takes it: "1 hour ago", 2026-03-01 12:00.'
+)
+@click.option("--build", "build", metavar="ORG/PIPELINE/NUMBER", help="Only lines about this build.")
 @pass_session
 def logs(session: Session, *, follow: bool, lines: int | None, since: str | None, build: str | None) -> int:
     """Show the service's own log from the systemd journal.
@@ -39,13 +41,13 @@ def logs(session: Session, *, follow: bool, lines: int | None, since: str | None
     """
     journal = shutil.which("journalctl")
     if journal is None:
-        raise Failure("there is no journal here: the service's log is where the stderr of `ci-daemon serve` goes")
+        raise Failure("this host has no journal: the service's log is the stderr of `ci-daemon serve`")
     uuid = None
     if build is not None:
         with session.storage() as storage:
             uuid = find_build(storage, build).uuid
-    asked = _arguments(follow=follow, lines=lines, since=since, build_uuid=uuid, json=session.json)
-    return subprocess.run([journal, *asked], check=False, env=os.environ | {"SYSTEMD_COLORS": "auto"}).returncode
+    arguments = _arguments(follow=follow, lines=lines, since=since, build_uuid=uuid, json=session.json)
+    return subprocess.run([journal, *arguments], check=False, env=os.environ | {"SYSTEMD_COLORS": "auto"}).returncode
 
 
 def _arguments(

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.lookup import find_organization, find_pipeline
-from ci_daemon.command.session import Session, pass_session
-from ci_daemon.command.style import Group
+from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.lookup import find_organization, find_pipeline
+from ci_daemon.command.support.session import Session, pass_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["pipeline"]
 
 _COLUMNS = ("slug", "name", "repository", "visibility", "fail_fast")
-_PAGE = 100
+_PAGE_SIZE = 100
 
 
 @click.group(cls=Group)
@@ -31,8 +31,8 @@ def pipeline() -> None:
 @pass_session
 def list_pipelines(session: Session, *, org: str) -> None:
     """List the pipelines of the organization ORG, oldest first."""
-    with session.records() as storage:
-        documents = [_document(each) for each in _all(storage, find_organization(storage, org).id)]
+    with session.storage_without_billing() as storage:
+        documents = [_document(each) for each in _all_pipelines(storage, find_organization(storage, org).id)]
     session.table(documents, _COLUMNS, f"{org} has no pipeline")
 
 
@@ -45,17 +45,17 @@ def list_pipelines(session: Session, *, org: str) -> None:
 @pass_session
 def set_pipeline(session: Session, *, org: str, pipeline: str, fail_fast: bool) -> None:
     """Change settings of PIPELINE of the organization ORG, with immediate effect, also on running builds."""
-    with session.records() as storage:
+    with session.storage_without_billing() as storage:
         storage.pipelines.update(find_pipeline(storage, org, pipeline).id, fail_fast=fail_fast)
         document = _document(find_pipeline(storage, org, pipeline))
     session.answer(document, f"{org}/{pipeline}: fail fast {'on' if fail_fast else 'off'}")
 
 
-def _all(storage: Storage, organization_id: int) -> Iterator[Pipeline]:
-    page = storage.pipelines.page(organization_id, _PAGE, None)
+def _all_pipelines(storage: Storage, organization_id: int) -> Iterator[Pipeline]:
+    page = storage.pipelines.page(organization_id, _PAGE_SIZE, None)
     yield from page.rows
     while page.next_key is not None:
-        page = storage.pipelines.page(organization_id, _PAGE, page.next_key)
+        page = storage.pipelines.page(organization_id, _PAGE_SIZE, page.next_key)
         yield from page.rows
 
 

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.instants import on_the_wire
-from ci_daemon.command.session import Session, pass_session
-from ci_daemon.command.style import Command
-from ci_daemon.command.texts import watch_option
-from ci_daemon.lock import served_by
-from ci_daemon.overview import waiting
+from ci_daemon import overview
+from ci_daemon.command.support.command_classes import Command
+from ci_daemon.command.support.session import Session, pass_session
+from ci_daemon.command.support.texts import watch_option
+from ci_daemon.command.support.timestamps import timestamp
+from ci_daemon.host.lock import served_by
 from storage import SystemClock
-
-if TYPE_CHECKING:
-    from ci_daemon.overview import WaitingJob
 
 __all__ = ["queue"]
 
-_NOBODY = "no job waits for a VM"
+_EMPTY = "no job waits for a VM"
 _COLUMNS = ("position", "build", "step", "since", "reason")
 
 
 @click.command(cls=Command, reads=True)
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="The maximum number to list."
+)
 @watch_option
 @pass_session
 def queue(session: Session, *, limit: int, watch: bool) -> None:
@@ -35,17 +33,18 @@ def queue(session: Session, *, limit: int, watch: bool) -> None:
     an image or back off before another attempt come last and have no position.
     """
     pool = session.config().pool
-    with session.records() as storage:
+    with session.storage_without_billing() as storage:
 
-        def look() -> list[dict[str, object]]:
-            served = served_by(session.state_dir) is not None
-            return [_document(each) for each in waiting(storage, pool, SystemClock(), limit, served=served)]
+        def read() -> list[dict[str, object]]:
+            running = served_by(session.state_dir) is not None
+            waiting = overview.waiting_jobs(storage, pool, SystemClock(), limit, running=running)
+            return [_document(each) for each in waiting]
 
         if watch:
-            session.watch_table(look, _COLUMNS, _NOBODY)
+            session.watch_table(read, _COLUMNS, _EMPTY)
         else:
-            session.table(look(), _COLUMNS, _NOBODY)
+            session.table(read(), _COLUMNS, _EMPTY)
 
 
-def _document(each: WaitingJob) -> dict[str, object]:
-    return {**asdict(each), "since": on_the_wire(each.since)}
+def _document(each: overview.WaitingJob) -> dict[str, object]:
+    return {**asdict(each), "since": timestamp(each.since)}

@@ -8,21 +8,19 @@ from pathlib import Path
 
 import click
 
-from actors.render import Envelope, RenderFailed
-from actors.render.alone import render_alone
-from actors.vms import VmError
-from ci_daemon.command.identity import become_owner
-from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import CallersCommand
+from actors import render as rendering
+from actors import vms
+from ci_daemon import submit as submission
+from ci_daemon.command.support.command_classes import CallerCommand
+from ci_daemon.command.support.identity import become_owner
+from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.providers import open_images, open_provider
-from ci_daemon.submit.origin import slug_of
-from ci_daemon.submit.pack import pack
 from storage import SystemClock
 
 __all__ = ["render"]
 
 
-@click.command(cls=CallersCommand, reads=True)
+@click.command(cls=CallerCommand, reads=True)
 @click.argument("tree", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--pipeline", metavar="SLUG", help="Which one; needed only where DIR has several.")
 @click.option("--org", metavar="SLUG", default="default", show_default=True, help="For the keys of cached steps.")
@@ -33,17 +31,17 @@ def render(session: Session, *, tree: Path, pipeline: str | None, org: str) -> N
     `submit --ir` and the API accept it. The service need not run.
     """
     # Only the caller may be able to read the tree; the VM must be the service's.
-    source = pack(tree)
+    source = submission.pack(tree)
     become_owner(session.state_dir)
     config, clock = session.config(), SystemClock()
     images = open_images(session.state_dir, config)
     provider = open_provider(session.state_dir, config, images, clock)
-    slug = pipeline or slug_of(tree)
+    slug = pipeline or submission.default_slug(tree)
     with session.storage() as storage, tempfile.NamedTemporaryFile(suffix=".tar.gz") as archive:
         archive.write(source.data)
         archive.flush()
         try:
-            rendered = render_alone(
+            rendered = rendering.render_archive(
                 storage,
                 provider,
                 clock,
@@ -54,11 +52,11 @@ def render(session: Session, *, tree: Path, pipeline: str | None, org: str) -> N
                 organization=org,
                 slug=slug,
             )
-            envelope = Envelope.parse(rendered.envelope)
+            envelope = rendering.Envelope.parse(rendered.envelope)
             if pipeline is None and len(envelope.pipelines) > 1 and envelope.find(slug) is None:
                 known = ", ".join(each.slug for each in envelope.pipelines)
-                raise Failure(f"{tree} has several pipelines, {known}: say which with --pipeline")
-            definition = envelope.wanted(slug).definition
-        except (RenderFailed, VmError) as failure:
+                raise Failure(f"{tree} has several pipelines, {known}: choose one with --pipeline")
+            definition = envelope.select(slug).definition
+        except (rendering.RenderFailed, vms.VmError) as failure:
             raise Failure(str(failure)) from failure
     click.echo(json.dumps(definition, indent=2))

@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 import click
 
-from actors.retention import Share, expire, preview
-from ci_daemon.command.session import Session, pass_session
-from ci_daemon.command.style import Group
+from actors.cleanup import ExpiredTotal, expire, preview
+from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.session import Session, pass_session
 from storage import SystemClock
 
 __all__ = ["retention"]
@@ -22,22 +22,26 @@ def retention() -> None:
 
 
 @retention.command()
-@click.option("--dry-run", is_flag=True, help="Say what would go, and remove nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 @pass_session
 def run(session: Session, *, dry_run: bool) -> None:
     """Remove logs and artifacts that are older than the section [retention] allows, or over its budgets.
 
-    The service does this every hour. It may run meanwhile.
+    The service does this every hour. It may run at the same time.
     """
     session.audited = dry_run
     settings, now = session.config().retention, SystemClock().now()
     with session.storage() as storage:
-        gone = (preview if dry_run else expire)(storage, settings, now)
+        expired = (preview if dry_run else expire)(storage, settings, now)
     verb = "would remove" if dry_run else "removed"
-    kinds = _said("logs", gone.logs), _said("artifacts", gone.artifacts), f"{gone.audit} entries of the audit"
-    said = f"{verb} {kinds[0]}, {kinds[1]} and {kinds[2]}"
-    session.answer({"dry_run": dry_run, **asdict(gone)}, said)
+    kinds = (
+        _total_text("logs", expired.logs),
+        _total_text("artifacts", expired.artifacts),
+        f"{expired.audit} entries of the audit",
+    )
+    text = f"{verb} {kinds[0]}, {kinds[1]} and {kinds[2]}"
+    session.answer({"dry_run": dry_run, **asdict(expired)}, text)
 
 
-def _said(what: str, share: Share) -> str:
-    return f"the {what} of {share.builds} builds ({share.bytes / _MB:.1f} MB)"
+def _total_text(what: str, total: ExpiredTotal) -> str:
+    return f"the {what} of {total.builds} builds ({total.bytes / _MB:.1f} MB)"

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from ci_daemon.command.instants import on_the_wire
-from ci_daemon.command.lookup import find_organization, find_pipeline
-from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import Group
+from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.lookup import find_organization, find_pipeline
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.command.support.timestamps import timestamp
 from storage import SecretInvalid, SecretScope
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ __all__ = ["secret"]
 F = TypeVar("F", bound="Callable[..., object]")
 
 _COLUMNS = ("name", "created_at", "updated_at")
-_MOST = 2**20
+_MAX_BYTES = 2**20
 
 
-def _of_whom(command: F) -> F:
+def _scope_options(command: F) -> F:
     """Add the argument and the option that select an organization or pipeline."""
-    pipeline = click.option("--pipeline", metavar="SLUG", help="Those of this pipeline, not of the organization.")
+    pipeline = click.option("--pipeline", metavar="SLUG", help="Secrets of this pipeline, not the organization's.")
     return click.argument("org")(pipeline(command))
 
 
@@ -38,7 +38,7 @@ def secret() -> None:
 
 
 @secret.command(name="set")
-@_of_whom
+@_scope_options
 @click.argument("name")
 @pass_session
 def set_secret(session: Session, *, org: str, name: str, pipeline: str | None) -> None:
@@ -46,45 +46,47 @@ def set_secret(session: Session, *, org: str, name: str, pipeline: str | None) -
 
     At a terminal the value is prompted for and not shown. Jobs that start from now on get it.
     """
-    value = _value()
-    with session.records() as storage:
+    value = _read_value()
+    with session.storage_without_billing() as storage:
         scope = _scope(storage, org, pipeline)
         try:
             made = storage.secrets.put(scope, name, value)
         except SecretInvalid as error:
             raise Failure(str(error)) from None
-    session.answer(_document(made), f"set {made.name} for {_place(org, pipeline)}")
+    session.answer(_document(made), f"set {made.name} for {_scope_name(org, pipeline)}")
 
 
 @secret.command(name="list", reads=True)
-@_of_whom
+@_scope_options
 @pass_session
 def list_secrets(session: Session, *, org: str, pipeline: str | None) -> None:
     """List the names of the secrets of the organization ORG. No command shows their values."""
-    with session.records() as storage:
+    with session.storage_without_billing() as storage:
         documents = [_document(each) for each in storage.secrets.names(_scope(storage, org, pipeline))]
-    session.table(documents, _COLUMNS, f"{_place(org, pipeline)} has no secrets of its own")
+    session.table(documents, _COLUMNS, f"{_scope_name(org, pipeline)} has no secrets of its own")
 
 
 @secret.command()
-@_of_whom
+@_scope_options
 @click.argument("name")
 @pass_session
 def delete(session: Session, *, org: str, name: str, pipeline: str | None) -> None:
     """Delete the secret NAME of the organization ORG. Running jobs keep it."""
-    with session.records() as storage:
+    with session.storage_without_billing() as storage:
         if not storage.secrets.remove(_scope(storage, org, pipeline), name):
-            raise Failure(f"{_place(org, pipeline)} has no secret {name}: `ci-daemon secret list` shows those it has")
-    session.answer({"deleted": name}, f"deleted {name} of {_place(org, pipeline)}")
+            raise Failure(
+                f"{_scope_name(org, pipeline)} has no secret {name}: `ci-daemon secret list` shows those it has"
+            )
+    session.answer({"deleted": name}, f"deleted {name} of {_scope_name(org, pipeline)}")
 
 
-def _value() -> str:
+def _read_value() -> str:
     """Return stdin's text, or at a terminal the answer to a prompt. Raises Failure."""
     if sys.stdin.isatty():
         value: str = click.prompt("Value", hide_input=True)
         return value
     try:
-        text = sys.stdin.buffer.read(_MOST).decode()
+        text = sys.stdin.buffer.read(_MAX_BYTES).decode()
     except UnicodeDecodeError:
         raise Failure(
             "value: expected text in UTF-8; give other bytes in base64 and have the job decode them"
@@ -100,13 +102,13 @@ def _scope(storage: Storage, org: str, pipeline: str | None) -> SecretScope:
     return SecretScope(found.organization_id, found.id)
 
 
-def _place(org: str, pipeline: str | None) -> str:
+def _scope_name(org: str, pipeline: str | None) -> str:
     return org if pipeline is None else f"{org}/{pipeline}"
 
 
 def _document(each: Secret) -> dict[str, object]:
     return {
         "name": each.name,
-        "created_at": on_the_wire(each.created_at),
-        "updated_at": on_the_wire(each.updated_at),
+        "created_at": timestamp(each.created_at),
+        "updated_at": timestamp(each.updated_at),
     }

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from actors import AboutFilter
-from api import RequestIdFilter
-from ci_daemon import journal, service
-from ci_daemon.command.session import Session, pass_session
-from ci_daemon.command.style import Command
-from ci_daemon.notify import Notifier
+import actors
+import api
+from ci_daemon.command.support.command_classes import Command
+from ci_daemon.command.support.session import Session, pass_session
+from ci_daemon.host import journal
+from ci_daemon.host.notify import Notifier
 
 if TYPE_CHECKING:
     from ci_daemon.config import Config
@@ -23,16 +23,19 @@ __all__ = ["serve"]
 
 @click.command(cls=Command, reads=True)
 @click.option(
-    "--listen", metavar="HOST:PORT", help="Instead of the configuration's http.listen; port 0 is any free one."
+    "--listen", metavar="HOST:PORT", help="The address to use instead of http.listen; port 0 is any free port."
 )
-@click.option("--wait", is_flag=True, help="When told to stop, wait for running jobs; a second signal waits no more.")
+@click.option(
+    "--wait", is_flag=True, help="On SIGTERM or Ctrl-C, wait for running jobs; a second signal ends the wait."
+)
 @pass_session
 def serve(session: Session, *, listen: str | None, wait: bool) -> int:
     """Run the service in the foreground.
 
-    On SIGTERM or Ctrl-C it accepts no more builds and exits. Without --wait, jobs run on in their VMs, and the next
-    start takes them over.
+    On SIGTERM or Ctrl-C it accepts no more builds and exits. Without --wait, jobs continue in their VMs, and the next
+    start adopts them.
     """
+    from ci_daemon import service  # noqa: PLC0415 - it imports the whole service, which the help does not need
 
     def load() -> Config:
         config = session.config()
@@ -42,5 +45,5 @@ def serve(session: Session, *, listen: str | None, wait: bool) -> int:
         config = load()
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--listen") from error
-    journal.set_up(config.journal, RequestIdFilter(), AboutFilter())
+    journal.set_up(config.journal, api.RequestIdFilter(), actors.LogContextFilter())
     return service.serve(session.state_dir, load, Notifier.from_environment(os.environ), wait=wait)

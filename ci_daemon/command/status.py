@@ -6,25 +6,24 @@ import shutil
 import time
 from collections import Counter
 from datetime import UTC, datetime
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 from rich.text import Text
 
-from actors.eviction import Forest
-from actors.vms.sandbox.userns import NoSubIds
-from ci_daemon.command.instants import on_the_wire
-from ci_daemon.command.session import Session, pass_session
-from ci_daemon.command.style import Command
-from ci_daemon.command.texts import watch_option
-from ci_daemon.lock import served_by
-from ci_daemon.overview import waiting, work
+from actors.cleanup import SnapshotForest
+from actors.vms import sandbox
+from ci_daemon import overview
+from ci_daemon.command.support.command_classes import Command
+from ci_daemon.command.support.session import Session, pass_session
+from ci_daemon.command.support.texts import watch_option
+from ci_daemon.command.support.timestamps import timestamp
+from ci_daemon.host.lock import served_by
 from ci_daemon.providers import open_images
-from ci_daemon.terminal.cells import on_one_line
-from ci_daemon.terminal.spans import ago, span
-from ci_daemon.terminal.tables import pairs, print_picture
+from ci_daemon.terminal.durations import duration, relative_time
+from ci_daemon.terminal.printable import printable
+from ci_daemon.terminal.tables import print_renderable, two_column_table
 from storage import LeaseState, SystemClock
 
 if TYPE_CHECKING:
@@ -35,18 +34,18 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ci_daemon.config import Config
-    from ci_daemon.lock import ServingProcess
-    from storage import JobFault, Storage
+    from ci_daemon.host.lock import ServingProcess
+    from storage import ServiceFailure, Storage
 
 __all__ = ["status"]
 
 _GIB = 2**30
-_FAULTS = 5
-_PATIENCE = 2.0
-_STOPPED = 3
-_LONGEST_HEALTH = 100
-_HEALTHS = {"ok", "draining"}
-_TOO_LITTLE = ": too little for jobs to start (pool.low_disk_gb)"
+_MAX_ERRORS = 5
+_TIMEOUT = 2.0
+_NOT_RUNNING = 3
+_MAX_HEALTH_BYTES = 100
+_HEALTH_VALUES = {"ok", "draining"}
+_DISK_LOW = ": too little for jobs to start (pool.low_disk_gb)"
 _DRAINED = "; the owner has drained this host: `ci-daemon resume` has jobs start again"
 
 
@@ -58,69 +57,73 @@ def status(session: Session, *, watch: bool) -> int:
 
     Exit code 0: it runs and answers; 3: it does not, as with `systemctl status`. With --watch it is 0.
     """
-    config, starting = session.config(), session.starting
-    with session.records() as storage:
+    config, start_command = session.config(), session.start_command
+    with session.storage_without_billing() as storage:
 
-        def look() -> dict[str, Any]:
+        def read() -> dict[str, Any]:
             return _document(session, storage, config, served_by(session.state_dir))
 
         def draw(document: dict[str, Any]) -> RenderableType:
             style = "green" if document["answers"] and not document["draining"] else "bold red"
-            return pairs(
-                (name, Text(text, style if name == "service" else "")) for name, text in _lines(document, starting)
+            return two_column_table(
+                (name, Text(text, style if name == "service" else "")) for name, text in _lines(document, start_command)
             )
 
         if watch:
-            session.watch(look, draw)
+            session.watch(read, draw)
             return 0
-        document = look()
+        document = read()
     if session.json:
         session.answer(document, "")
     else:
-        print_picture(draw(document))
-    return 0 if document["answers"] else _STOPPED
+        print_renderable(draw(document))
+    return 0 if document["answers"] else _NOT_RUNNING
 
 
 def _document(session: Session, storage: Storage, config: Config, server: ServingProcess | None) -> dict[str, Any]:
     drained = storage.switches.drained_since()
     free = shutil.disk_usage(session.state_dir).free
-    said = _answer(server)
+    health = _health(server)
     cents, overdrawn = storage.ledger.totals()
     leases = Counter(storage.leases.counts())
-    next_up = waiting(storage, config.pool, SystemClock(), 1, served=server is not None)
+    next_up = overview.waiting_jobs(storage, config.pool, SystemClock(), 1, running=server is not None)
     oldest = storage.queue.oldest()
     return {
         "state_dir": str(session.state_dir),
         "pid": server.pid if server else None,
         "url": server.url if server else None,
-        "release": _release(server),
+        "release": server.release if server is not None else _installed() if session.json else None,
         "up_seconds": int(time.time() - server.since) if server and server.since else None,
         "watchdog_seconds": server.watchdog if server else None,
-        "answers": said is not None,
-        "draining": said == "draining",
-        "drained_since": drained and on_the_wire(drained),
+        "answers": health is not None,
+        "draining": health == "draining",
+        "drained_since": drained and timestamp(drained),
         "builds": {state.value: count for state, count in storage.builds.unfinished_counts().items()},
         "queued_jobs": storage.queue.length(),
-        "oldest_queued_at": oldest and on_the_wire(oldest),
+        "oldest_queued_at": oldest and timestamp(oldest),
         "next_job": next_up[0].build if next_up else None,
         "next_job_reason": next_up[0].reason if next_up else None,
         "leases": {state.value: count for state, count in leases.items()},
-        "vms": dict(Counter([each.state for each in work(storage)] + [LeaseState.WARM] * leases[LeaseState.WARM])),
+        "vms": dict(
+            Counter([each.state for each in overview.vms_in_use(storage)] + [LeaseState.WARM] * leases[LeaseState.WARM])
+        ),
         "max_vms": config.pool.host().vms,
         "disk_low": free < config.pool.low_disk_gb * _GIB,
         "disk_free_bytes": free,
-        "disk": {**_kept(storage), "images": _image_bytes(session.state_dir, config)},
-        "errors": [_fault(each) for each in storage.faults.latest(_FAULTS)],
-        "forced": [{**_fault(each), "by": each.forced_by} for each in storage.faults.forced(_FAULTS)],
+        "disk": {**_data_sizes(storage), "images": _image_bytes(session.state_dir, config)},
+        "errors": [_error_document(each) for each in storage.service_failures.latest(_MAX_ERRORS)],
+        "forced": [
+            {**_error_document(each), "by": each.forced_by} for each in storage.service_failures.forced(_MAX_ERRORS)
+        ],
         "balances_cents": cents,
         "overdrawn_organizations": overdrawn,
     }
 
 
-def _kept(storage: Storage) -> dict[str, int]:
+def _data_sizes(storage: Storage) -> dict[str, int]:
     """Return the sizes of the service's data in bytes; ``disks`` are those of jobs, including cached ones."""
     snapshots = storage.snapshots.all()
-    forest = Forest(snapshots)
+    forest = SnapshotForest(snapshots)
     return {
         "database": storage.database_bytes(),
         "logs": storage.log_retention.bytes(),
@@ -134,92 +137,100 @@ def _image_bytes(state_dir: Path, config: Config) -> int:
     """Return the size of all images; 0 for a user without sub-ids, who cannot have any."""
     try:
         return sum(image.size for image in open_images(state_dir, config).store.list())
-    except NoSubIds:
+    except sandbox.NoSubIds:
         return 0
 
 
-def _release(server: ServingProcess | None) -> str | None:
-    """Return the release that serves, else the installed one."""
-    if server is not None:
-        return server.release
+def _installed() -> str:
+    """Return the installed release, which the screen does not show."""
     from importlib.metadata import version  # noqa: PLC0415 - it takes a tenth of the command's time
 
     return version("ci-daemon")
 
 
-def _answer(server: ServingProcess | None) -> str | None:
+def _health(server: ServingProcess | None) -> str | None:
     """Return the service's health, "ok" or "draining"; None if it does not answer."""
     if server is None or server.url is None:
         return None
+    from http import client  # noqa: PLC0415 - it takes a tenth of the command's time
+
     address = urlsplit(server.url)
-    kind = HTTPSConnection if address.scheme == "https" else HTTPConnection
-    connection = kind(address.hostname or "", address.port, timeout=_PATIENCE)
+    kind = client.HTTPSConnection if address.scheme == "https" else client.HTTPConnection
+    connection = kind(address.hostname or "", address.port, timeout=_TIMEOUT)
     try:
         connection.request("GET", f"{address.path}/healthz")
-        said = connection.getresponse().read(_LONGEST_HEALTH).decode(errors="replace")
-    except (OSError, HTTPException):
+        health = connection.getresponse().read(_MAX_HEALTH_BYTES).decode(errors="replace")
+    except (OSError, client.HTTPException):
         return None
     finally:
         connection.close()
-    return said if said in _HEALTHS else None
+    return health if health in _HEALTH_VALUES else None
 
 
-def _lines(told: Mapping[str, Any], starting: str) -> Iterator[tuple[str, str]]:
-    yield "service", _service(told, starting)
-    low = _TOO_LITTLE if told["disk_low"] else ""
-    yield "state", f"{told['state_dir']}, {told['disk_free_bytes'] / _GIB:.1f} GiB free{low}"
-    yield "builds", _counted(told["builds"]) or "none under way"
-    yield "queue", _queue(told)
-    yield "VMs", f"{_counted(told['vms']) or 'none'}; jobs may have {told['max_vms']}"
-    yield "kept", ", ".join(f"{name} {_size(size)}" for name, size in told["disk"].items())
-    overdrawn = told["overdrawn_organizations"]
-    owing = f"; {overdrawn} organizations are below nothing" if overdrawn else ""
-    yield "money", f"{told['balances_cents']} cents on all accounts{owing}"
-    yield "errors", "the last by the fault of the service:" if told["errors"] else "none by the service's fault"
-    yield from (("", _failed(each)) for each in told["errors"])
-    if told["forced"]:
-        yield "by hand", "the last that an operator ended (`ci-daemon audit`):"
-        yield from (("", f"{_failed(each)} (by {each['by']})") for each in told["forced"])
+def _lines(document: Mapping[str, Any], start_command: str) -> Iterator[tuple[str, str]]:
+    yield "service", _service(document, start_command)
+    low = _DISK_LOW if document["disk_low"] else ""
+    yield "state", f"{document['state_dir']}, {document['disk_free_bytes'] / _GIB:.1f} GiB free{low}"
+    yield "builds", _format_counts(document["builds"]) or "none under way"
+    yield "queue", _queue(document)
+    yield "VMs", f"{_format_counts(document['vms']) or 'none'}; jobs may have {document['max_vms']}"
+    yield "kept", ", ".join(f"{name} {_size(size)}" for name, size in document["disk"].items())
+    overdrawn = document["overdrawn_organizations"]
+    owing = f"; {overdrawn} organizations have a negative balance" if overdrawn else ""
+    yield "money", f"{document['balances_cents']} cents on all accounts{owing}"
+    yield (
+        "errors",
+        "the latest failures that the service caused:" if document["errors"] else "no failures that the service caused",
+    )
+    yield from (("", _error_line(each)) for each in document["errors"])
+    if document["forced"]:
+        yield "by hand", "the latest builds that an operator ended (`ci-daemon audit`):"
+        yield from (("", f"{_error_line(each)} (by {each['by']})") for each in document["forced"])
 
 
-def _failed(each: Mapping[str, Any]) -> str:
+def _error_line(each: Mapping[str, Any]) -> str:
     reason = f"{each['error_code']}: {each['error_message']}"
-    return f"{_ago(each['finished_at'])}: {each['build']} {each['step']}: {reason}"
+    return f"{_relative_time(each['finished_at'])}: {each['build']} {each['step']}: {reason}"
 
 
-def _service(told: Mapping[str, Any], starting: str) -> str:
-    if told["pid"] is None:
-        return f"does not run: start it with {starting}"
-    up = "" if told["up_seconds"] is None else f" for {span(told['up_seconds'])}"
-    health = "" if told["answers"] else ", but does not answer: `ci-daemon logs` may say why"
-    watched = "" if told["watchdog_seconds"] is None else f", watched by systemd every {told['watchdog_seconds']:g} s"
-    leaves = ", and is about to stop" if told["draining"] else ""
-    return f"runs as process {told['pid']} on {told['url']}{up}, release {told['release']}{watched}{health}{leaves}"
+def _service(document: Mapping[str, Any], start_command: str) -> str:
+    if document["pid"] is None:
+        return f"does not run: start it with {start_command}"
+    up = "" if document["up_seconds"] is None else f" for {duration(document['up_seconds'])}"
+    problem = "" if document["answers"] else ", but does not answer: see `ci-daemon logs`"
+    watched = (
+        "" if document["watchdog_seconds"] is None else f", watched by systemd every {document['watchdog_seconds']:g} s"
+    )
+    leaves = ", and is stopping" if document["draining"] else ""
+    process = f"runs as process {document['pid']} on {document['url']}{up}, release {document['release']}"
+    return f"{process}{watched}{problem}{leaves}"
 
 
-def _queue(told: Mapping[str, Any]) -> str:
-    drained = _DRAINED if told["drained_since"] else ""
-    if not told["queued_jobs"]:
+def _queue(document: Mapping[str, Any]) -> str:
+    drained = _DRAINED if document["drained_since"] else ""
+    if not document["queued_jobs"]:
         return f"no jobs wait{drained}"
-    since = f", the oldest queued {_ago(told['oldest_queued_at'])}" if told["oldest_queued_at"] else ""
-    return f"{told['queued_jobs']} jobs wait{since}{drained or ': ' + told['next_job_reason']}"
+    since = (
+        f", the oldest queued {_relative_time(document['oldest_queued_at'])}" if document["oldest_queued_at"] else ""
+    )
+    return f"{document['queued_jobs']} jobs wait{since}{drained or ': ' + document['next_job_reason']}"
 
 
-def _fault(each: JobFault) -> dict[str, object]:
+def _error_document(each: ServiceFailure) -> dict[str, object]:
     return {
         "build": f"{each.organization}/{each.pipeline}/{each.number}",
-        "step": on_one_line(each.step_key),
+        "step": printable(each.step_key),
         "error_code": each.error_code,
-        "error_message": on_one_line(each.error_message),
-        "finished_at": on_the_wire(each.finished_at),
+        "error_message": printable(each.error_message),
+        "finished_at": timestamp(each.finished_at),
     }
 
 
-def _ago(at: str) -> str:
-    return ago(datetime.fromisoformat(at), datetime.now(UTC))
+def _relative_time(at: str) -> str:
+    return relative_time(datetime.fromisoformat(at), datetime.now(UTC))
 
 
-def _counted(counts: Mapping[str, int]) -> str:
+def _format_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {state}" for state, count in counts.items())
 
 

@@ -11,40 +11,32 @@ from urllib.parse import urlsplit
 
 import click
 
-from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import CallersCommand
-from ci_daemon.submit.client import ApiError, Client, pipeline_path
-from ci_daemon.submit.follow import Follower
-from ci_daemon.submit.origin import origin_of, slug_of, slug_of_folder
-from ci_daemon.submit.pack import pack
-from ci_daemon.submit.screen import Screen
-from ci_daemon.submit.summary import summarize
-from storage import slugify
+from ci_daemon import submit as submission
+from ci_daemon.command.support.command_classes import CallerCommand
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from storage import BuildState, slugify
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ci_daemon.submit.origin import Origin
-    from ci_daemon.submit.pack import Archive
-    from ci_daemon.submit.records import BuildRecord
-    from ci_daemon.submit.summary import Summary
+    from ci_daemon.submit import Archive, BuildView, Client, GitRevision, Screen, Summary
 
 __all__ = ["submit"]
 
-_EXIT_CODES = {"passed": 0, "failed": 1, "canceled": 3}
+_EXIT_CODES = {BuildState.PASSED: 0, BuildState.FAILED: 1, BuildState.CANCELED: 3}
 _INTERRUPTED = 130
-_UNKNOWN = "unknown pipeline"
+_UNKNOWN_PIPELINE = "unknown pipeline"
 """The service's message if DIR declares several pipelines, and none with the requested slug."""
 _REJECTED = "build_plan_rejected"
 
 
-def _url(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    if not _is_address(value):
-        raise click.BadParameter(f"{value} is no address: give one such as https://ci.example.org")
+def _valid_url(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    if not _is_http_url(value):
+        raise click.BadParameter(f"{value} is not a URL: give one such as https://ci.example.org")
     return value.rstrip("/")
 
 
-def _is_address(url: str) -> bool:
+def _is_http_url(url: str) -> bool:
     """Tell whether a URL consists of scheme, valid host, port and path, and nothing else."""
     try:
         parts = urlsplit(url)
@@ -55,48 +47,48 @@ def _is_address(url: str) -> bool:
     return parts.scheme in {"http", "https"} and bool(host) and url.isprintable() and " " not in url and not extras
 
 
-def _token(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+def _valid_token(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
     token = (value or "").strip()
     if not token.isascii() or not token.isprintable():
-        raise click.BadParameter("this is no API key: give the token that `ci-daemon user add` printed")
+        raise click.BadParameter("this is not an API key: give the token that `ci-daemon user add` printed")
     return token or None
 
 
-@click.command(cls=CallersCommand, reads=True)
+@click.command(cls=CallerCommand, reads=True)
 @click.argument("tree", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "--pipeline",
     metavar="SLUG",
-    help="By default the only one that DIR declares; made where there is none of that slug.",
+    help="By default the only one that DIR declares. Created if it does not exist.",
 )
 @click.option(
     "--ir",
     "ir_file",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The pipeline as v0 IR, in JSON, instead of rendering DIR's own.",
+    help="The pipeline as v0 IR in JSON, instead of rendering DIR's.",
 )
 @click.option("--org", metavar="SLUG", help="The organization; by default your personal one.")
-@click.option("--branch", help="By default the branch that git is on.")
-@click.option("--commit", metavar="SHA", help="By default the commit that git is at.")
+@click.option("--branch", help="By default the current branch of git.")
+@click.option("--commit", metavar="SHA", help="By default the current commit of git.")
 @click.option("--message", metavar="TEXT", help="By default the first line of that commit's message.")
 @click.option("--debug", is_flag=True, help="Hold the VM of a failed job for a while, for `ci-daemon debug`.")
-@click.option("--cancel-on-interrupt", is_flag=True, help="Cancel the build on Ctrl-C; by default it goes on.")
+@click.option("--cancel-on-interrupt", is_flag=True, help="Cancel the build on Ctrl-C; by default it continues.")
 @click.option(
     "--url",
     envvar="CI_DAEMON_URL",
     default="http://127.0.0.1:8800",
     show_default=True,
     show_envvar=True,
-    callback=_url,
-    help="Where the service is.",
+    callback=_valid_url,
+    help="The URL of the service.",
 )
 @click.option(
     "--token",
     envvar="CI_DAEMON_TOKEN",
     show_envvar=True,
-    callback=_token,
-    help="Your API key; rather set the variable.",
+    callback=_valid_token,
+    help="Your API key; the variable keeps it out of the process list.",
 )
 @click.option(
     "--then", metavar="LINE", multiple=True, hidden=True, help="End with these lines, not with the usual two."
@@ -128,38 +120,39 @@ def submit(
     With --json the log goes to stderr, and stdout gets one document at the end.
     """
     if not token:
-        raise Failure("no API key: set CI_DAEMON_TOKEN to the token that `ci-daemon user add` printed")
-    screen = Screen(sys.stderr if session.json else sys.stdout)
-    guessed, pipeline = pipeline is None, pipeline or (slug_of_folder(tree) if ir_file else slug_of(tree))
+        raise Failure("an API key is missing: set CI_DAEMON_TOKEN to the token that `ci-daemon user add` printed")
+    screen = submission.Screen(sys.stderr if session.json else sys.stdout)
+    is_default = pipeline is None
+    pipeline = pipeline or (submission.folder_slug(tree) if ir_file else submission.default_slug(tree))
     _check_slug(pipeline)
-    origin, ir, archive = origin_of(tree), _ir(tree, ir_file), pack(tree)
-    client = Client(url, token)
+    revision, ir, archive = submission.git_revision(tree), _ir(tree, ir_file), submission.pack(tree)
+    client = submission.Client(url, token)
     organization = org or client.personal_organization()
     body = {
-        "branch": branch or origin.branch,
-        "commit": commit or origin.commit,
-        "message": message or origin.message,
+        "branch": branch or revision.branch,
+        "commit": commit or revision.commit,
+        "message": message or revision.message,
         "source": "cli",
         "pipeline_ir": ir,
         "debug": debug,
     }
     try:
-        build = _create_build(client, organization, pipeline, origin, body, archive, screen)
-    except ApiError as refusal:
-        if guessed and _UNKNOWN in str(refusal):
-            raise Failure(f"{refusal}: say which with --pipeline") from refusal
+        build = _create_build(client, organization, pipeline, revision, body, archive, screen)
+    except submission.RequestFailed as error:
+        if is_default and _UNKNOWN_PIPELINE in str(error):
+            raise Failure(f"{error}: choose one with --pipeline") from error
         raise
-    path = f"{pipeline_path(organization, pipeline)}/builds/{build.number}"
+    path = f"{submission.pipeline_path(organization, pipeline)}/builds/{build.number}"
     try:
-        screen.say(f"build #{build.number} of {organization}/{pipeline}: {archive.files} files packed")
+        screen.print(f"build #{build.number} of {organization}/{pipeline}: {archive.files} files packed")
         summary = _follow(client, path, organization, pipeline, screen)
     except KeyboardInterrupt:
         if cancel_on_interrupt:
             client.cancel(path)
-            screen.say(f"build #{build.number} is canceled")
+            screen.print(f"build #{build.number} is canceled")
             return _INTERRUPTED
-        screen.say(f"build #{build.number} goes on without you; to cancel it:")
-        screen.say(_curl(url, f"{path}/cancel", method="PUT"))
+        screen.print(f"build #{build.number} continues; to cancel it:")
+        screen.print(_curl(url, f"{path}/cancel", method="PUT"))
         return _INTERRUPTED
     # If following fails, a thread may still wait for a log. Only here does nothing use the client any more.
     client.close()
@@ -168,39 +161,39 @@ def submit(
     else:
         screen.summarize(summary)
         for line in then or _next_steps(url, path, summary):
-            screen.say(line)
+            screen.print(line)
     return _EXIT_CODES[summary.build.state]
 
 
 def _follow(client: Client, path: str, organization: str, pipeline: str, screen: Screen) -> Summary:
-    for event in Follower(client, path).events():
+    for event in submission.Follower(client, path).events():
         screen.show(event)
     build = client.build(path)
-    return summarize(build, client.jobs(path), pipeline, client.debits_since(organization, build.created_at))
+    return submission.summarize(build, client.jobs(path), pipeline, client.debits_since(organization, build.created_at))
 
 
 def _create_build(
     client: Client,
     organization: str,
     pipeline: str,
-    origin: Origin,
+    revision: GitRevision,
     body: Mapping[str, object],
     archive: Archive,
     screen: Screen,
-) -> BuildRecord:
-    """Post a build, and create its pipeline if it does not exist. Raises ApiError."""
+) -> BuildView:
+    """Post a build, and create its pipeline if it does not exist. Raises RequestFailed."""
     if client.has_pipeline(organization, pipeline):
         return client.create_build(organization, pipeline, body, archive)
-    client.create_pipeline(organization, pipeline, repository=origin.repository, default_branch=origin.branch)
+    client.create_pipeline(organization, pipeline, repository=revision.repository, default_branch=revision.branch)
     try:
         build = client.create_build(organization, pipeline, body, archive)
-    except ApiError as refusal:
-        # Keep the pipeline of a rejected build for a look at it, unless its slug is wrong. Only admins may delete it.
-        if refusal.code != _REJECTED or _UNKNOWN in str(refusal):
-            with suppress(ApiError):
+    except submission.RequestFailed as error:
+        # Keep the pipeline of a rejected build to inspect it, unless its slug is wrong. Only admins may delete it.
+        if error.code != _REJECTED or _UNKNOWN_PIPELINE in str(error):
+            with suppress(submission.RequestFailed):
                 client.delete_pipeline(organization, pipeline)
         raise
-    screen.say(f"made the pipeline {pipeline} in {organization}")
+    screen.print(f"created the pipeline {pipeline} in {organization}")
     return build
 
 
@@ -208,7 +201,7 @@ def _check_slug(pipeline: str) -> None:
     """Raise Failure if this is not a valid slug."""
     slug = slugify(pipeline)
     if slug != pipeline:
-        raise Failure(f'"{pipeline}" is no slug' + (f": give --pipeline {slug}" if slug else ": use a-z, 0-9 and -"))
+        raise Failure(f'"{pipeline}" is not a slug' + (f": give --pipeline {slug}" if slug else ": use a-z, 0-9 and -"))
 
 
 def _ir(tree: Path, file: Path | None) -> str | None:
@@ -223,7 +216,7 @@ def _ir(tree: Path, file: Path | None) -> str | None:
     try:
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise Failure(f"{file} is no UTF-8 text: give --ir the JSON that the pipeline renders to") from error
+        raise Failure(f"{file} is not UTF-8 text: give --ir the JSON that the pipeline renders to") from error
     if not text.strip():
         raise Failure(f"{file} is empty: give --ir the JSON that the pipeline renders to")
     return text
@@ -235,9 +228,9 @@ def _curl(url: str, path: str, method: str = "") -> str:
 
 
 def _next_steps(url: str, path: str, summary: Summary) -> tuple[str, ...]:
-    worst = next((row.job for row in summary.rows if row.job.state in {"failed", "timed_out"}), None)
-    look = f"{path}/jobs/{worst.id}/log" if worst else f"{path}/jobs"
+    failed = next((row.job for row in summary.rows if row.job.state.failed), None)
+    log_path = f"{path}/jobs/{failed.id}/log" if failed else f"{path}/jobs"
     return (
-        f"{'Its log again' if worst else 'Its jobs as JSON'}: {_curl(url, look)}",
-        "Once more: run the same command; --help says what else there is to set.",
+        f"{'Its log again' if failed else 'Its jobs as JSON'}: {_curl(url, log_path)}",
+        "To run it again, repeat the command; --help lists its options.",
     )

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.instants import on_the_wire
-from ci_daemon.command.lookup import find_user
-from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import Group
-from ci_daemon.command.texts import one_line
+from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.lookup import find_user
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.command.support.texts import one_line
+from ci_daemon.command.support.timestamps import timestamp
 
 if TYPE_CHECKING:
     from storage import Token
@@ -22,16 +22,16 @@ _COLUMNS = ("id", "kind", "description", "created_at", "expires_at", "last_used_
 _KINDS = ("api-key", "session")
 
 
-def _future(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
+def _future_time(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
     if value is None:
         return None
     try:
-        moment = datetime.fromisoformat(value)
-        if moment.tzinfo is not None and moment.astimezone(UTC) > datetime.now(UTC):
-            return moment.astimezone(UTC)
+        time = datetime.fromisoformat(value)
+        if time.tzinfo is not None and time.astimezone(UTC) > datetime.now(UTC):
+            return time.astimezone(UTC)
     except (ValueError, OverflowError):
         pass
-    raise click.BadParameter(f'"{value}" is no time to come with an offset: give one like 2030-01-01T00:00:00Z')
+    raise click.BadParameter(f'"{value}" is not a future time with an offset: give one like 2030-01-01T00:00:00Z')
 
 
 @click.group(cls=Group)
@@ -57,14 +57,17 @@ def token() -> None:
     help="What it is for, as its owner reads it in the list.",
 )
 @click.option(
-    "--expires-at", metavar="TIME", callback=_future, help="When an API key ends, ISO 8601 with an offset; else never."
+    "--expires-at",
+    metavar="TIME",
+    callback=_future_time,
+    help="When an API key ends, ISO 8601 with an offset; else never.",
 )
 @pass_session
 def create(session: Session, *, email: str, kind: str, description: str, expires_at: datetime | None) -> None:
     """Create a token for the user EMAIL. It is shown only once: the service stores its hash."""
     if kind == "session" and expires_at is not None:
         raise click.UsageError("a session ends after 30 days: leave --expires-at out")
-    with session.records() as storage:
+    with session.storage_without_billing() as storage:
         user = find_user(storage, email)
         made, secret = (
             storage.tokens.create_session(user.id, description)
@@ -73,7 +76,7 @@ def create(session: Session, *, email: str, kind: str, description: str, expires
         )
     session.answer(
         {**_document(made), "token": secret},
-        f"made the {kind} {made.uuid} for {user.email}; shown this once: {secret}",
+        f"created the {kind} {made.uuid} for {user.email}; shown only once: {secret}",
     )
 
 
@@ -82,7 +85,7 @@ def create(session: Session, *, email: str, kind: str, description: str, expires
 @pass_session
 def list_tokens(session: Session, *, email: str) -> None:
     """List the tokens of the user EMAIL, oldest first, with expired ones, without revoked ones."""
-    with session.records() as storage:
+    with session.storage_without_billing() as storage:
         documents = [_document(each) for each in storage.tokens.of_user(find_user(storage, email).id)]
     session.table(documents, _COLUMNS, f"{email} has no token")
 
@@ -92,7 +95,7 @@ def list_tokens(session: Session, *, email: str) -> None:
 @pass_session
 def revoke(session: Session, *, token_id: str) -> None:
     """Revoke the token ID of any user. It is invalid at once."""
-    with session.records() as storage:
+    with session.storage_without_billing() as storage:
         if not storage.tokens.revoke_named(token_id):
             raise Failure(f"there is no token {token_id}, or it is revoked: `ci-daemon token list EMAIL` shows what is")
     session.answer({"revoked": token_id}, f"revoked {token_id}")
@@ -103,7 +106,7 @@ def _document(each: Token) -> dict[str, object]:
         "id": each.uuid,
         "kind": each.kind.value.replace("_", "-"),
         "description": each.description,
-        "created_at": on_the_wire(each.created_at),
-        "expires_at": each.expires_at and on_the_wire(each.expires_at),
-        "last_used_at": each.last_used_at and on_the_wire(each.last_used_at),
+        "created_at": timestamp(each.created_at),
+        "expires_at": each.expires_at and timestamp(each.expires_at),
+        "last_used_at": each.last_used_at and timestamp(each.last_used_at),
     }

@@ -11,16 +11,16 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from ci_daemon.command.instants import on_the_wire
-from ci_daemon.command.session import Session, pass_session
-from ci_daemon.command.style import Command
-from ci_daemon.lock import served_by
-from ci_daemon.overview import waiting, work
+from ci_daemon import overview
+from ci_daemon.command.support.command_classes import Command
+from ci_daemon.command.support.session import Session, pass_session
+from ci_daemon.command.support.timestamps import timestamp
+from ci_daemon.host.lock import served_by
 from ci_daemon.providers import open_images, open_provider
-from ci_daemon.terminal.cells import on_one_line
-from ci_daemon.terminal.spans import span
-from ci_daemon.terminal.tables import print_picture
-from ci_daemon.terminal.watching import redraw
+from ci_daemon.terminal.durations import duration
+from ci_daemon.terminal.live import redraw
+from ci_daemon.terminal.printable import printable
+from ci_daemon.terminal.tables import print_renderable
 from storage import SystemClock
 
 if TYPE_CHECKING:
@@ -31,23 +31,22 @@ if TYPE_CHECKING:
 
     from actors.vms import Provider, VmUse
     from ci_daemon.config import Config
-    from ci_daemon.overview import WaitingJob, Work
     from storage import Storage
 
 __all__ = ["top"]
 
-_QUEUED = 10
+_MAX_QUEUED = 10
 _MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class _Picture:
+class _ScreenData:
     """The data of one screen."""
 
     at: datetime
-    served: bool
-    work: list[tuple[Work, VmUse]]
-    queue: list[WaitingJob]
+    running: bool
+    vms: list[tuple[overview.VmInUse, VmUse]]
+    queue: list[overview.WaitingJob]
     queued: int
 
 
@@ -63,40 +62,40 @@ def top(session: Session, *, once: bool) -> None:
     provider = open_provider(session.state_dir, config, open_images(session.state_dir, config), SystemClock())
     with session.storage() as storage:
         if session.json:
-            session.answer(_document(_look(session, storage, provider, config)), "")
+            session.answer(_document(_read(session, storage, provider, config)), "")
         elif once or not sys.stdout.isatty():
-            print_picture(_shown(_look(session, storage, provider, config)))
+            print_renderable(_screen(_read(session, storage, provider, config)))
         else:
-            redraw(lambda: _shown(_look(session, storage, provider, config)))
+            redraw(lambda: _screen(_read(session, storage, provider, config)))
 
 
-def _look(session: Session, storage: Storage, provider: Provider, config: Config) -> _Picture:
-    clock, served = SystemClock(), served_by(session.state_dir) is not None
-    queue = waiting(storage, config.pool, clock, _QUEUED, served=served)
-    at_work = [(each, provider.use(each.vm)) for each in work(storage)]
-    return _Picture(clock.now(), served, at_work, queue, storage.queue.length())
+def _read(session: Session, storage: Storage, provider: Provider, config: Config) -> _ScreenData:
+    clock, running = SystemClock(), served_by(session.state_dir) is not None
+    queue = overview.waiting_jobs(storage, config.pool, clock, _MAX_QUEUED, running=running)
+    in_use = [(each, provider.use(each.vm)) for each in overview.vms_in_use(storage)]
+    return _ScreenData(clock.now(), running, in_use, queue, storage.queue.length())
 
 
-def _shown(picture: _Picture) -> RenderableType:
-    service = "" if picture.served else ", and the service does not run"
-    head = f"{picture.at:%H:%M:%S} UTC: {len(picture.work)} VMs at work, {picture.queued} jobs wait{service}"
+def _screen(data: _ScreenData) -> RenderableType:
+    service = "" if data.running else ", and the service does not run"
+    head = f"{data.at:%H:%M:%S} UTC: {len(data.vms)} VMs in use, {data.queued} jobs wait{service}"
     parts: list[RenderableType] = [Text(head, "bold")]
-    if picture.work:
-        parts += [Text(), _table(["build", "step", "state", "for", "CPU", "memory", "log", "VM"], _work_rows(picture))]
-    if picture.queue:
-        rows = ([each.build, each.step, span(_age(picture, each.since)), each.reason] for each in picture.queue)
+    if data.vms:
+        parts += [Text(), _table(["build", "step", "state", "for", "CPU", "memory", "log", "VM"], _vm_rows(data))]
+    if data.queue:
+        rows = ([each.build, each.step, duration(_age(data, each.since)), each.reason] for each in data.queue)
         parts += [Text(), _table(["next", "step", "waits", "reason"], rows)]
     return Group(*parts)
 
 
-def _work_rows(picture: _Picture) -> Iterator[list[str]]:
-    for each, use in picture.work:
+def _vm_rows(data: _ScreenData) -> Iterator[list[str]]:
+    for each, use in data.vms:
         cpu, memory = use.cpu_seconds, use.memory_bytes
         yield [
             each.build,
             each.step or "",
             each.state + (f", attempt {each.attempt}" if each.attempt > 1 else ""),
-            span(_age(picture, each.since)),
+            duration(_age(data, each.since)),
             "" if cpu is None else f"{cpu:.1f} s",
             "" if memory is None else f"{memory // _MIB} MiB",
             f"{each.log_bytes} B" if each.log_bytes < _MIB else f"{each.log_bytes // _MIB} MiB",
@@ -109,19 +108,19 @@ def _table(columns: list[str], rows: Iterator[list[str]]) -> Table:
     for column in columns:
         table.add_column(column, no_wrap=True, overflow="ellipsis")
     for row in rows:
-        table.add_row(*(Text(on_one_line(cell)) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     return table
 
 
-def _age(picture: _Picture, since: datetime) -> float:
-    return (picture.at - since).total_seconds()
+def _age(data: _ScreenData, since: datetime) -> float:
+    return (data.at - since).total_seconds()
 
 
-def _document(picture: _Picture) -> dict[str, object]:
+def _document(data: _ScreenData) -> dict[str, object]:
     return {
-        "at": on_the_wire(picture.at),
-        "served": picture.served,
-        "work": [{**asdict(each), "since": on_the_wire(each.since), **asdict(use)} for each, use in picture.work],
-        "queued_jobs": picture.queued,
-        "queue": [{**asdict(each), "since": on_the_wire(each.since)} for each in picture.queue],
+        "at": timestamp(data.at),
+        "served": data.running,
+        "work": [{**asdict(each), "since": timestamp(each.since), **asdict(use)} for each, use in data.vms],
+        "queued_jobs": data.queued,
+        "queue": [{**asdict(each), "since": timestamp(each.since)} for each in data.queue],
     }

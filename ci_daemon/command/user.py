@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.instants import on_the_wire
-from ci_daemon.command.lookup import find_user
-from ci_daemon.command.person import email_address, shown_name
-from ci_daemon.command.session import Failure, Session, pass_session
-from ci_daemon.command.style import Group
+from ci_daemon.command.support.command_classes import Group
+from ci_daemon.command.support.lookup import find_user
+from ci_daemon.command.support.person import display_name, email_address
+from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.command.support.timestamps import timestamp
 from storage import SoleOwner
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ def user() -> None:
 
 @user.command()
 @click.argument("email", type=email_address)
-@click.option("--name", type=shown_name, metavar="NAME", required=True, help="The name to show.")
+@click.option("--name", type=display_name, metavar="NAME", required=True, help="The name to show.")
 @pass_session
 def add(session: Session, *, email: str, name: str) -> None:
     """Add a user, the user's personal organization, and an API key for both.
 
     The key is shown only once: the service stores its hash.
     """
-    with session.records() as storage:
+    with session.storage_without_billing() as storage:
         added = storage.users.create(email, name)
         _, token = storage.tokens.create_api_key(added.id, "made with the user")
     session.answer(
@@ -45,7 +45,7 @@ def add(session: Session, *, email: str, name: str) -> None:
             "personal_org_slug": added.personal_org_slug,
             "token": token,
         },
-        f"added {added.email}, owner of the organization {added.personal_org_slug}\nAPI key, shown this once: {token}",
+        f"added {added.email}, owner of the organization {added.personal_org_slug}\nAPI key, shown only once: {token}",
     )
 
 
@@ -53,9 +53,9 @@ def add(session: Session, *, email: str, name: str) -> None:
 @pass_session
 def list_users(session: Session) -> None:
     """List the users, oldest first."""
-    with session.records() as storage:
+    with session.storage_without_billing() as storage:
         documents = [_document(each) for each in storage.users.all()]
-    session.table(documents, _COLUMNS, "there is no user: `ci-daemon user add` makes one")
+    session.table(documents, _COLUMNS, "there are no users: `ci-daemon user add` makes one")
 
 
 @user.command()
@@ -85,5 +85,5 @@ def _document(each: User) -> dict[str, object]:
         "email": each.email,
         "name": each.name,
         "personal_org_slug": each.personal_org_slug,
-        "created_at": on_the_wire(each.created_at),
+        "created_at": timestamp(each.created_at),
     }

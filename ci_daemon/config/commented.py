@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from ci_daemon.config.declarations import sections
-from ci_daemon.config.spelling import spelled
+from ci_daemon.config.formatting import describe_type, to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["commented_configuration"]
 
 _WIDTH = 100
-_HEAD = """\
+_HEADER = """\
 The configuration of ci-daemon. Every key is shown at its default, commented out: remove the # to change one.
 
 A key may also be set in the environment, which wins over this file: CI_DAEMON_POOL_WARM is warm of [pool].
@@ -26,7 +26,7 @@ each comes from."""
 
 def commented_configuration() -> str:
     """Return the text of a configuration file that changes nothing and describes every key."""
-    lines = [*_comment(_HEAD.split("\n\n"))]
+    lines = [*_comment(_HEADER.split("\n\n"))]
     for section in sections():
         lines += _table(section)
     return "\n".join(lines) + "\n"
@@ -34,11 +34,14 @@ def commented_configuration() -> str:
 
 def _table(section: Section) -> Iterator[str]:
     yield from ("", f"[{section.name}]")
-    yield from _comment(each.replace("``", "") for each in section.paragraphs)
-    yield from (f"#{key.name} = {spelled(key.example)}" for key in section.keys)
+    yield from _comment(section.paragraphs)
+    for key in section.keys:
+        yield ""
+        yield from _comment([f"{key.description} Accepts {describe_type(key.type, key.range)}."])
+        yield f"#{key.name} = {to_toml(key.example)}"
 
 
 def _comment(paragraphs: Iterable[str]) -> list[str]:
-    wrapped = (textwrap.wrap(each, _WIDTH, break_on_hyphens=False) for each in paragraphs)
+    wrapped = (textwrap.wrap(each.replace("`", ""), _WIDTH, break_on_hyphens=False) for each in paragraphs)
     blocks = ("\n".join(f"# {line}" for line in lines) for lines in wrapped)
     return "\n#\n".join(blocks).splitlines()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from ci_daemon.config.sections import Config
+from storage import Range, setting_declaration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,17 +18,22 @@ __all__ = ["Key", "Section", "sections"]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: its name, annotated type, default, and an example: the default if there is one."""
+    """One key: its name, annotated type, range of numbers, default, and description in one sentence.
+
+    ``example`` is the default if there is one.
+    """
 
     name: str
     type: Any
+    range: Range
     default: object
     example: object
+    description: str
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One TOML table: its dotted name, paragraphs that describe its keys, and the keys."""
+    """One TOML table: its dotted name, paragraphs that describe it, and its keys."""
 
     name: str
     paragraphs: tuple[str, ...]
@@ -36,25 +42,25 @@ class Section:
 
 def sections() -> Iterator[Section]:
     """Yield every section that has keys, each before the sections inside it."""
-    return _below(Config(), ())
+    return _sections_of(Config(), (), "")
 
 
-def _below(settings: Any, path: tuple[str, ...]) -> Iterator[Section]:  # noqa: ANN401 - a settings class, of any section
+def _sections_of(settings: Any, path: tuple[str, ...], description: str) -> Iterator[Section]:  # noqa: ANN401 - a settings class, of any section
     types = get_type_hints(type(settings))
-    inner = [each for each in fields(settings) if is_dataclass(getattr(settings, each.name))]
+    inner = [each for each in fields(settings) if is_dataclass(types[each.name])]
     keys = []
     for each in fields(settings):
         if each not in inner:
-            default = getattr(settings, each.name)
+            declared, default = setting_declaration(each), getattr(settings, each.name)
             # TOML has no null for a key without a value.
-            example = each.metadata["example"] if default is None else default
-            keys.append(Key(each.name, types[each.name], default, example))
+            example = declared.example if default is None else default
+            keys.append(Key(each.name, types[each.name], declared.range, default, example, declared.description))
     if keys:
-        yield Section(".".join(path), _paragraphs(type(settings)), tuple(keys))
+        yield Section(".".join(path), (description,) if description else _paragraphs(type(settings)), tuple(keys))
     for each in inner:
-        yield from _below(getattr(settings, each.name), (*path, each.name))
+        yield from _sections_of(getattr(settings, each.name), (*path, each.name), setting_declaration(each).description)
 
 
 def _paragraphs(settings: type) -> tuple[str, ...]:
-    text = re.sub(r"^Section ``\[\w+\]``: ", "", inspect.cleandoc(settings.__doc__ or ""))
+    text = re.sub(r"^Section ``\[\w+\]``: ", "", inspect.cleandoc(settings.__doc__ or "")).replace("``", "`")
     return tuple(" ".join(each.split()) for each in (text[:1].upper() + text[1:]).split("\n\n"))

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import difflib
-import json
-import os
 import re
 import tomllib
-from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import reduce
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_origin, get_type_hints
+
+from ci_daemon.config.formatting import without_none
+from ci_daemon.config.validation import InvalidSetting, Keys, Validation, did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from _typeshed import DataclassInstance
-    from pydantic_core import ErrorDetails
 
 __all__ = ["ConfigError", "Reader", "Setting"]
 
-Keys = tuple[str, ...]
-_SECTION_AND_KEY = 2
 T = TypeVar("T", bound="DataclassInstance")
 
 
 class ConfigError(Exception):
-    """The configuration is wrong; the message has a line per fault: place, key, and expected value."""
+    """The configuration is wrong; the message has a line per error: location, key, and expected value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,7 @@ class Setting:
 
 
 @dataclass(slots=True)
-class _Given:
+class _RawSettings:
     """The given settings as nested tables, and the environment variables of the keys that came from one."""
 
     tables: dict[str, Any]
@@ -59,30 +55,22 @@ class _Given:
             table = table[key]
         table[keys[-1]] = value
 
-    def get(self, keys: Keys) -> object:
-        value: Any = self.tables
-        for key in keys:
-            value = value.get(key) if isinstance(value, dict) else None
-        return value
-
 
 class Reader(Generic[T]):
     """Reads a dataclass of sections; its fields are dataclasses too, and their fields are the keys.
 
     Args:
-        sections: the dataclass. Unknown keys are refused if its ``__pydantic_config__`` says so.
+        defaults: the dataclass, with the default of every key.
         prefix: the prefix of environment variables; section and key follow in capitals.
         reserved: environment variables with that prefix that are not settings.
     """
 
-    def __init__(self, sections: type[T], prefix: str, reserved: frozenset[str]) -> None:
-        self._sections = sections
-        self._defaults = sections()
+    def __init__(self, defaults: T, prefix: str, reserved: frozenset[str]) -> None:
+        self._defaults = defaults
         self._prefix = prefix
         self._reserved = reserved
-        self._hints = dict(_keys(sections))
-        self._secret = set(_secrets(self._defaults))
-        self._variables = {prefix + "_".join(keys).upper(): keys for keys in self._hints}
+        self._keys = dict(_keys_of(defaults))
+        self._variables = {prefix + "_".join(keys).upper(): keys for keys in self._keys}
 
     def read(self, file: Path | None, environ: Mapping[str, str]) -> T:
         """Return the settings: the environment's before the file's before the defaults.
@@ -92,139 +80,77 @@ class Reader(Generic[T]):
         Raises:
             ConfigError: a key or a value is wrong, or the file cannot be read.
         """
-        given = _Given(_parse(file) if file else {}, file)
-        self._resolve_paths(given)
-        self._overlay(given, environ)
-        self._complete(given)
-        return self._checked(given) if given.tables else self._defaults
+        given = self._given(file, environ)
+        validation = Validation(file.absolute().parent if file else Path(), self._keys)
+        settings = validation.validate(self._defaults, given.tables)
+        if validation.errors:
+            raise ConfigError("\n".join(self._located(each, given) for each in validation.errors))
+        return settings
 
     def explain(self, file: Path | None, environ: Mapping[str, str]) -> list[Setting]:
         """Return every key with its value in effect and its origin, section by section. Raises ConfigError."""
         settings = self.read(file, environ)
-        given = _Given(_parse(file) if file else {}, file)
-        self._overlay(given, environ)
+        given = self._given(file, environ)
         return [
             Setting(
                 ".".join(keys),
                 reduce(getattr, keys, settings),
-                self._where(keys, given) if _known(keys, given.tables) == len(keys) else None,
-                secret=keys in self._secret,
+                self._location(keys, given) if _known_depth(keys, given.tables) == len(keys) else None,
+                secret=secret,
             )
-            for keys in self._hints
+            for keys, secret in self._keys.items()
         ]
 
-    def _checked(self, given: _Given) -> T:
-        """Return the defaults, with the given sections validated and put in their place. Raises ConfigError."""
-        # Pydantic takes most of a small command's time, and the search for its plugins most of that.
-        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-        from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415
-        from pydantic_core import to_json  # noqa: PLC0415
-
-        hints = get_type_hints(self._sections)
-        sections = make_dataclass(
-            self._sections.__name__,
-            [
-                (each.name, hints[each.name], field(default_factory=each.default_factory))
-                for each in fields(self._sections)
-                if each.name in given.tables
-            ],
-            namespace={"__pydantic_config__": getattr(self._sections, "__pydantic_config__", {})},
-        )
-        try:
-            checked: DataclassInstance = TypeAdapter(sections).validate_json(to_json(given.tables))
-        except ValidationError as error:
-            raise ConfigError("\n".join(self._faults(error.errors(), given))) from None
-        return replace(self._defaults, **{each.name: getattr(checked, each.name) for each in fields(checked)})
-
-    def _resolve_paths(self, given: _Given) -> None:
-        if given.file is None:
-            return
-        for keys, hint in self._hints.items():
-            value = given.get(keys)
-            if _holds(hint, Path) and isinstance(value, str):
-                given.put(keys, str(given.file.absolute().parent / value))
-
-    def _overlay(self, given: _Given, environ: Mapping[str, str]) -> None:
+    def _given(self, file: Path | None, environ: Mapping[str, str]) -> _RawSettings:
+        """Return the file's settings, overlaid with the environment's."""
+        given = _RawSettings(_read_toml(file) if file else {}, file)
         unknown = []
         for name in sorted(environ):
             if not name.startswith(self._prefix) or name in self._reserved or not environ[name]:
                 continue
             keys = self._variables.get(name)
             if keys is None:
-                unknown.append(f"{name} in the environment is no setting{_suggestion(name, self._variables)}")
+                unknown.append(f"{name} in the environment is not a setting{did_you_mean(name, self._variables)}")
             else:
-                given.put(keys, _from_text(environ[name], self._hints[keys]))
+                given.put(keys, _parse_variable(environ[name], self._hint(keys)))
                 given.variables[keys] = name
         if unknown:
             raise ConfigError("\n".join(unknown))
+        return given
 
-    def _complete(self, given: _Given) -> None:
-        """Fill in missing keys of tables inside a section.
+    def _hint(self, keys: Keys) -> object:
+        section = reduce(getattr, keys[:-1], self._defaults)
+        return get_type_hints(type(section))[keys[-1]]
 
-        Their defaults are those of the section, not those of the table's type.
-        """
-        for keys in self._hints:
-            table = given.get(keys[:-1])
-            if len(keys) > _SECTION_AND_KEY and isinstance(table, dict) and keys[-1] not in table:
-                table[keys[-1]] = reduce(getattr, keys, self._defaults)
-
-    def _faults(self, errors: list[ErrorDetails], given: _Given) -> Iterator[str]:
-        for error in errors:
-            keys = tuple(str(part) for part in error["loc"])
-            name = ".".join(keys)
-            where = self._where(self._meant(keys, error["msg"]), given)
-            if error["type"] == "unexpected_keyword_argument":
-                yield f"{where}: {name} is no setting{_suggestion(name, self._names(len(keys)))}"
-            else:
-                expected = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected", 1)
-                got = "" if isinstance(error["input"], dict) else f", got {json.dumps(error['input'], default=str)}"
-                yield f"{where}: {name}: {expected}{got}"
-
-    def _meant(self, section: Keys, message: str) -> Keys:
-        """Return the key that begins a section's own message; the section itself if none does."""
-        key = (*section, message.removeprefix("Value error, ").partition(" ")[0])
-        return key if key in self._hints else section
-
-    def _names(self, depth: int) -> set[str]:
-        return {".".join(keys[:depth]) for keys in self._hints if len(keys) >= depth}
+    def _located(self, error: InvalidSetting, given: _RawSettings) -> str:
+        """Return an error's message after its location; a section's own message may begin with its key."""
+        key = (*error.keys, error.message.removeprefix(f"{'.'.join(error.keys)}: ").partition(" ")[0])
+        return f"{self._location(key if key in self._keys else error.keys, given)}: {error.message}"
 
     @staticmethod
-    def _where(keys: Keys, given: _Given) -> str:
+    def _location(keys: Keys, given: _RawSettings) -> str:
         for length in range(len(keys), 0, -1):
             if variable := given.variables.get(keys[:length]):
                 return variable
         return f"{given.file}:{_line_of(keys, given.file)}" if given.file else "environment"
 
 
-def _keys(sections: type[DataclassInstance], above: Keys = ()) -> Iterator[tuple[Keys, Any]]:
-    hints = get_type_hints(sections)
-    for each in fields(sections):
-        hint = hints[each.name]
-        if isinstance(hint, type) and is_dataclass(hint):
-            yield from _keys(hint, (*above, each.name))
-        else:
-            yield (*above, each.name), hint
-
-
-def _secrets(section: Any, above: Keys = ()) -> Iterator[Keys]:  # noqa: ANN401 - a dataclass, of any kind
-    """Yield the secret keys: those whose fields are declared with ``repr=False``."""
+def _keys_of(section: Any, above: Keys = ()) -> Iterator[tuple[Keys, bool]]:  # noqa: ANN401 - a dataclass, of any kind
+    """Yield every key, and True for a secret one, whose field is declared with ``repr=False``."""
     for each in fields(section):
         value, keys = getattr(section, each.name), (*above, each.name)
         if is_dataclass(value):
-            yield from _secrets(value, keys)
-        elif not each.repr:
-            yield keys
+            yield from _keys_of(value, keys)
+        else:
+            yield keys, not each.repr
 
 
-def _holds(hint: object, kind: type) -> bool:
-    return kind in (get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,))
-
-
-def _from_text(text: str, hint: object) -> object:
+def _parse_variable(text: str, hint: object) -> object:
     """Return a variable's value as a TOML file would give it; lists may also be words separated by commas."""
-    if _holds(hint, Path):
+    hint = without_none(hint)
+    if hint is Path:
         return str(Path(text).absolute())
-    if _holds(hint, str) or get_origin(hint) is Literal:
+    if hint is str or get_origin(hint) is Literal:
         return text
     if get_origin(hint) is tuple and not text.lstrip().startswith("["):
         return [part.strip() for part in text.split(",") if part.strip()]
@@ -234,7 +160,7 @@ def _from_text(text: str, hint: object) -> object:
         return text
 
 
-def _parse(file: Path) -> dict[str, Any]:
+def _read_toml(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -253,20 +179,20 @@ def _line_of(keys: Keys, file: Path) -> int:
     It is the line after the longest beginning of the file that parses without the key.
     """
     lines = file.read_text(encoding="utf-8").splitlines()
-    known = _known(keys, _parse(file))
+    known = _known_depth(keys, _read_toml(file))
     begin = 1
     for count in range(1, len(lines) + 1):
         try:
             head = tomllib.loads("\n".join(lines[:count]))
         except tomllib.TOMLDecodeError:
             continue
-        if _known(keys, head) == known:
+        if _known_depth(keys, head) == known:
             break
         begin = count + 1
     return begin
 
 
-def _known(keys: Keys, tables: dict[str, Any]) -> int:
+def _known_depth(keys: Keys, tables: dict[str, Any]) -> int:
     """Return the number of leading keys that the tables have."""
     value: Any = tables
     for count, key in enumerate(keys):
@@ -274,8 +200,3 @@ def _known(keys: Keys, tables: dict[str, Any]) -> int:
             return count
         value = value[key]
     return len(keys)
-
-
-def _suggestion(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f": did you mean {near[0]}?" if near else ""

@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from actors import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
-from actors.ir import Limits
+from actors.ir import IrLimits
 from actors.render import RenderSettings
-from actors.vms.images.settings import ImageSettings
-from actors.vms.sandbox.settings import SandboxSettings
+from actors.vms.images import ImageSettings
+from actors.vms.sandbox import SandboxSettings
 from api import HttpSettings, RateLimitSettings
-from ci_daemon.journal import JournalSettings
+from ci_daemon.host.journal import JournalSettings
 from ci_daemon.mail.settings import MailSettings
 from ci_daemon.tracing import TracingSettings
 from storage import BillingSettings
 
-__all__ = ["Config", "ImageSettings"]
+__all__ = ["Config"]
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """The whole configuration; a key that is not set has its section's default."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid", "strict": True}
-
     artifacts: ArtifactSettings = field(default_factory=ArtifactSettings)
     billing: BillingSettings = field(default_factory=BillingSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     images: ImageSettings = field(default_factory=ImageSettings)
-    ir: Limits = field(default_factory=Limits)
+    ir: IrLimits = field(default_factory=IrLimits)
     jobs: JobSettings = field(default_factory=JobSettings)
     journal: JournalSettings = field(default_factory=JournalSettings)
     mail: MailSettings = field(default_factory=MailSettings)

@@ -1,6 +1,16 @@
 """A shell in a job's VM for the owner of the host: finding the VM, the shell, the terminal."""
 
-from ci_daemon.debug.shell import Shell
-from ci_daemon.debug.target import Target, find_target
+from __future__ import annotations
 
-__all__ = ["Shell", "Target", "find_target"]
+from typing import TYPE_CHECKING
+
+from storage.facade import on_first_use
+
+if TYPE_CHECKING:
+    from ci_daemon.debug.shell import Shell
+    from ci_daemon.debug.target import NoTarget, Target, find_target
+    from ci_daemon.debug.terminal import has_terminal
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = ["NoTarget", "Shell", "Target", "find_target", "has_terminal"]

@@ -7,7 +7,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from actors.vms import Connection, VmError
-from ci_daemon.debug.terminal import converse, own_window
+from ci_daemon.debug.terminal import attach, local_pty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class Shell:
     def __init__(self, endpoint: Endpoint, clock: Clock, variables: Mapping[str, str]) -> None:
         self._connection = Connection(endpoint, clock)
         try:
-            self._entry = self._lay(variables)
+            self._load_variables = self._write_variables(variables)
         except BaseException:
             self._connection.close()
             raise
@@ -38,15 +38,15 @@ class Shell:
 
         Raises ConnectionLost if the VM ends before the command.
         """
-        script = f"{self._entry}; " + (f"exec {shlex.join(command)}" if command else _SHELL)
-        window = None if command else own_window()
-        return converse(self._connection.dialog(script, window), interactive=window is not None)
+        script = f"{self._load_variables}; " + (f"exec {shlex.join(command)}" if command else _SHELL)
+        pty = None if command else local_pty()
+        return attach(self._connection.interactive(script, pty), interactive=pty is not None)
 
     def close(self) -> None:
         """Close the connection. Background programs that were started in the VM run on."""
         self._connection.close()
 
-    def _lay(self, variables: Mapping[str, str]) -> str:
+    def _write_variables(self, variables: Mapping[str, str]) -> str:
         """Write the variables to a file of root's in the VM; return the shell line that loads them.
 
         A file, because every user of the host can read a program's arguments. ``TERM`` stays the terminal's own.
@@ -58,6 +58,6 @@ class Shell:
         script = f"umask 077; mkdir -p {_FOLDER} && cat >{file}"
         done = self._connection.run(script, stdin=exports.encode(), timeout=_PREPARE_SECONDS)
         if done.exit_code:
-            message = f"the VM takes no file: {done.stderr.decode(errors='replace').strip()}"
+            message = f"a file cannot be written in the VM: {done.stderr.decode(errors='replace').strip()}"
             raise VmError(message)
         return f". {file}; rm -f {file}; cd /workspace 2>/dev/null || cd /"

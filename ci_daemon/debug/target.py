@@ -35,11 +35,11 @@ def find_target(storage: Storage, build: Build, step_key: str | None) -> Target:
     Raises NoTarget.
     """
     found = _targets(storage, build)
-    meant = [target for target in found if step_key in {None, target.job.step_key}]
-    if len(meant) > 1:
-        meant = [target for target in meant if target.hold is not None]
-    if len(meant) == 1:
-        return meant[0]
+    matching = [target for target in found if step_key in {None, target.job.step_key}]
+    if len(matching) > 1:
+        matching = [target for target in matching if target.hold is not None]
+    if len(matching) == 1:
+        return matching[0]
     raise NoTarget(_reason(storage, build, step_key, found))
 
 
@@ -58,14 +58,17 @@ def _targets(storage: Storage, build: Build) -> list[Target]:
 
 
 def _reason(storage: Storage, build: Build, step_key: str | None, found: list[Target]) -> str:
-    there = f"VMs are there of {', '.join(map(str, found))}"
+    others = f"these jobs have a VM: {', '.join(map(str, found))}"
     if step_key is None and found:
-        return f"say which step: {there}"
+        return f"give a STEP: {others}"
     if step_key is None:
         return (
-            f"no job of this build has a VM: the build is {build.state}. Where a build is made with `debug`, as by"
-            " `ci-daemon submit --debug`, the VMs of its failed jobs are held for a while"
+            f"no job of this build has a VM: the build is {build.state}. The VM of a failed job is held for a while if"
+            " its build was created with `debug`, as by `ci-daemon submit --debug`"
         )
     job = next((job for job in storage.jobs.of_build(build.id) if job.step_key == step_key), None)
-    what = "the build has no such step" if job is None else f"it is {job.state}"
-    return f'no VM of the step "{step_key}" is there: {what}' + (f"; {there}" if found else "")
+    if job is None:
+        reason = f'the build has no step "{step_key}"'
+    else:
+        reason = f'the step "{step_key}" has no VM: its job is {job.state}'
+    return reason + (f"; {others}" if found else "")

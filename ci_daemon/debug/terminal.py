@@ -12,30 +12,30 @@ import tty
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from actors.vms import Window
+from actors.vms import Pty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actors.vms import Dialog
+    from actors.vms import InteractiveSession
 
-__all__ = ["at_terminal", "converse", "own_window"]
+__all__ = ["attach", "has_terminal", "local_pty"]
 
 _BLOCK = 1 << 16
 
 
-def at_terminal() -> bool:
+def has_terminal() -> bool:
     """Tell whether stdin and stdout are a terminal."""
     return os.isatty(sys.stdin.fileno()) and os.isatty(sys.stdout.fileno())
 
 
-def own_window() -> Window:
+def local_pty() -> Pty:
     """Return the type and size of this process's terminal."""
     columns, rows = os.get_terminal_size(sys.stdout.fileno())
-    return Window(os.environ.get("TERM", "dumb"), columns, rows)
+    return Pty(os.environ.get("TERM", "dumb"), columns, rows)
 
 
-def converse(dialog: Dialog, *, interactive: bool) -> int:
+def attach(session: InteractiveSession, *, interactive: bool) -> int:
     """Forward this process's input to a program, and its output back, until it ends; return its exit code.
 
     If ``interactive``, keys are sent one by one, and so is each change of the terminal's size. Raises ConnectionLost.
@@ -43,28 +43,28 @@ def converse(dialog: Dialog, *, interactive: bool) -> int:
     stdin, stdout, stderr = sys.stdin.fileno(), sys.stdout.fileno(), sys.stderr.fileno()
     sys.stdout.flush()
     sys.stderr.flush()
-    threading.Thread(target=_feed, args=(dialog, stdin), name="stdin", daemon=True).start()
-    with ExitStack() as restored:
-        resized = restored.enter_context(_resizes()) if interactive else None
+    threading.Thread(target=_forward_stdin, args=(session, stdin), name="stdin", daemon=True).start()
+    with ExitStack() as cleanup:
+        resized = cleanup.enter_context(_resize_events()) if interactive else None
         if interactive:
-            restored.enter_context(_raw(stdin))
-        awaited = [dialog.fileno()] if resized is None else [dialog.fileno(), resized]
+            cleanup.enter_context(_raw_mode(stdin))
+        watched = [session.fileno()] if resized is None else [session.fileno(), resized]
         while True:
-            ready, _, _ = select.select(awaited, [], [])
+            ready, _, _ = select.select(watched, [], [])
             if resized in ready:
                 os.read(resized, _BLOCK)
-                dialog.resize(*os.get_terminal_size(stdout))
-            if (exit_code := dialog.hear(stdout, stderr)) is not None:
+                session.resize(*os.get_terminal_size(stdout))
+            if (exit_code := session.receive(stdout, stderr)) is not None:
                 return exit_code
 
 
-def _feed(dialog: Dialog, stdin: int) -> None:
-    while dialog.say(os.read(stdin, _BLOCK)):
+def _forward_stdin(session: InteractiveSession, stdin: int) -> None:
+    while session.send(os.read(stdin, _BLOCK)):
         pass
 
 
 @contextmanager
-def _raw(terminal: int) -> Iterator[None]:
+def _raw_mode(terminal: int) -> Iterator[None]:
     """Put the terminal into raw mode: keys arrive as they are pressed, without echo."""
     before = termios.tcgetattr(terminal)
     tty.setraw(terminal)
@@ -75,7 +75,7 @@ def _raw(terminal: int) -> Iterator[None]:
 
 
 @contextmanager
-def _resizes() -> Iterator[int]:
+def _resize_events() -> Iterator[int]:
     """Yield a descriptor that becomes readable when the terminal's size changes."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)

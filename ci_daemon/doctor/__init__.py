@@ -1,9 +1,17 @@
-"""`ci-daemon doctor`: checks of the machine, each a sentence and the command that mends a failure."""
+"""`ci-daemon doctor`: checks of the machine, each a sentence and the command that fixes a failure."""
 
 from __future__ import annotations
 
-from ci_daemon.doctor.check import Check
-from ci_daemon.doctor.examination import examine
-from ci_daemon.doctor.mending import Mended, commands, mend
+from typing import TYPE_CHECKING
 
-__all__ = ["Check", "Mended", "commands", "examine", "mend"]
+from storage.facade import on_first_use
+
+if TYPE_CHECKING:
+    from ci_daemon.doctor.check import Check
+    from ci_daemon.doctor.checks import run_checks
+    from ci_daemon.doctor.fixing import FixResult, apply_fixes, fix_commands
+    from ci_daemon.doctor.state import default_image, state_directory
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = ["Check", "FixResult", "apply_fixes", "default_image", "fix_commands", "run_checks", "state_directory"]

@@ -1,47 +1,47 @@
-"""The result of a check: a sentence, and the command that mends a failure."""
+"""The result of a check: a sentence, and the command that fixes a failure."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-__all__ = ["Check", "from_message", "good"]
+__all__ = ["Check", "failed_from_message", "passed"]
 
-_COMMAND = re.compile(r"^(?P<detail>.*?):? run `(?:sudo )?(?P<mend>[^`]+)`\.?$", re.DOTALL)
+_COMMAND = re.compile(r"^(?P<detail>.*?):? run `(?:sudo )?(?P<fix>[^`]+)`\.?$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """The result of one check of the machine.
 
-    ``mend`` is a command line without ``sudo``; ``root`` says whether it takes root. If ``fixable``, the doctor can run
+    ``fix`` is a command line without ``sudo``; ``root`` says whether it takes root. If ``fixable``, the doctor can run
     it itself. A failed check that is not ``needed`` is shown, but the doctor does not fail.
     """
 
     name: str
     ok: bool
     detail: str
-    mend: str | None = None
+    fix: str | None = None
     needed: bool = True
     root: bool = True
     fixable: bool = True
 
     def command(self, *, as_root: bool) -> str | None:
         """Return the command as the caller must type it, None if there is none."""
-        return f"sudo {self.mend}" if self.mend and self.root and not as_root else self.mend
+        return f"sudo {self.fix}" if self.fix and self.root and not as_root else self.fix
 
 
-def good(name: str, detail: str) -> Check:
+def passed(name: str, detail: str) -> Check:
     """Return a passed check."""
     return Check(name, ok=True, detail=detail)
 
 
-def from_message(name: str, message: str, *, needed: bool = True) -> Check:
+def failed_from_message(name: str, message: str, *, needed: bool = True) -> Check:
     """Return a failed check from an error's message.
 
-    If the message ends with ``run `COMMAND```, that is the command that mends it.
+    If the message ends with ``run `COMMAND```, that command is the fix.
     """
     found = _COMMAND.match(message)
     if found is None:
         return Check(name, ok=False, detail=message, needed=needed, fixable=False)
-    return Check(name, ok=False, detail=found["detail"], mend=found["mend"], needed=needed)
+    return Check(name, ok=False, detail=found["detail"], fix=found["fix"], needed=needed)

@@ -13,19 +13,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.vms.provider import VmError
-from actors.vms.sandbox.userns import IdMap, NoSubIds, run_mapped
-from ci_daemon.doctor.check import Check, from_message, good
+from actors.vms import VmError
+from actors.vms.sandbox import IdMap, NoSubIds, run_mapped
+from ci_daemon.doctor.check import Check, failed_from_message, passed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["clock", "existing", "namespaces", "overlay", "packages", "python", "sub_ids", "tun"]
+__all__ = ["clock", "namespaces", "nearest_existing", "overlay", "packages", "python", "sub_ids", "tun"]
 
 _OLDEST_PYTHON = (3, 11)
 _TUN = Path("/dev/net/tun")
-_OPEN_TO_ALL = 0o666
-_PATIENCE = 20.0
+_MODE_FOR_ALL = 0o666
+_TIMEOUT_SECONDS = 20.0
 
 _MOUNT = """
 mkdir lower upper work merged
@@ -43,22 +43,22 @@ def python() -> Check:
     """Check the version of Python. Older versions cannot even parse this file, so the check always passes."""
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] >= _OLDEST_PYTHON:
-        return good("python", f"Python {version}")
-    return Check("python", ok=False, detail=f"Python {version} is too old: 3.11 is the oldest that will do")
+        return passed("python", f"Python {version}")
+    return Check("python", ok=False, detail=f"Python {version} is too old: install 3.11 or later")
 
 
 def packages() -> Iterator[Check]:
     """Check the programs that the service runs, and name the packages of missing ones."""
     if os.geteuid() != 0:
-        yield _program("uidmap", "newuidmap", "uidmap", "an ordinary user maps the ids of its VMs with it")
+        yield _program("uidmap", "newuidmap", "uidmap", "it maps the ids of VMs for ordinary users")
     if pasta := shutil.which("pasta"):
-        yield good("network", f"{pasta}: it connects VMs to the network")
+        yield passed("network", f"{pasta}: it connects VMs to the network")
     else:
         yield _program("network", "slirp4netns", "slirp4netns", "it connects VMs to the network")
     yield _program("mmdebstrap", "mmdebstrap", "mmdebstrap", "`ci-daemon image build` needs it", needed=False)
-    yield _program("skopeo", "skopeo", "skopeo", "`ci-daemon image pull` fetches with it", needed=False)
+    yield _program("skopeo", "skopeo", "skopeo", "`ci-daemon image pull` downloads with it", needed=False)
     yield _program("umoci", "umoci", "umoci", "`ci-daemon image pull` unpacks with it", needed=False)
-    yield _program("git", "git", "git", "`ci-daemon submit` asks it for branch and commit", needed=False)
+    yield _program("git", "git", "git", "`ci-daemon submit` reads branch and commit with it", needed=False)
 
 
 def sub_ids() -> Check:
@@ -66,37 +66,35 @@ def sub_ids() -> Check:
     try:
         ids = IdMap.of_caller()
     except NoSubIds as error:
-        return from_message("sub-ids", str(error))
+        return failed_from_message("sub-ids", str(error))
     last = ids.root_uid + ids.uids[0].count - 1
-    return good("sub-ids", f"VMs run under the ids {ids.root_uid} to {last}")
+    return passed("sub-ids", f"VMs run under the ids {ids.root_uid} to {last}")
 
 
 def namespaces(sysctl: Path = Path("/proc/sys")) -> Check:
     """Check that user namespaces can be made; if not, name the kernel setting that forbids them."""
-    barriers = [("user.max_user_namespaces", "0", "15000")]
+    forbidding = [("user.max_user_namespaces", "0", "15000")]
     if os.geteuid() != 0:
-        barriers += [
+        forbidding += [
             ("kernel.unprivileged_userns_clone", "0", "1"),
             ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
         ]
-    for key, closed, opened in barriers:
+    for key, forbidden, allowed in forbidding:
         path = sysctl.joinpath(*key.split("."))
-        if path.exists() and path.read_text(encoding="ascii").strip() == closed:
-            setting = f"{key}={opened}"
-            mend = f"sh -c 'sysctl -w {setting} && echo {setting} >> /etc/sysctl.d/60-ci-daemon.conf'"
-            return Check(
-                "namespaces", ok=False, detail=f"{key} is {closed}: VMs are made of user namespaces", mend=mend
-            )
+        if path.exists() and path.read_text(encoding="ascii").strip() == forbidden:
+            setting = f"{key}={allowed}"
+            fix = f"sh -c 'sysctl -w {setting} && echo {setting} >> /etc/sysctl.d/60-ci-daemon.conf'"
+            return Check("namespaces", ok=False, detail=f"{key} is {forbidden}: VMs need user namespaces", fix=fix)
     argv, environ = ["unshare", "--user", "true"], {"PATH": os.defpath, "LC_ALL": "C"}
-    tried = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False)
-    if tried.returncode != 0:
-        reason = tried.stderr.strip().rpartition(": ")[2]
+    done = subprocess.run(argv, env=environ, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        reason = done.stderr.strip().rpartition(": ")[2]
         detail = (
-            f"user namespaces, which VMs are made of, are not allowed here ({reason}): a container has to be started "
-            "with more rights (docker: --privileged), and no chroot may have them"
+            f"user namespaces, which VMs need, are not allowed here ({reason}): start a container with more rights"
+            " (docker: --privileged); in a chroot they are never allowed"
         )
         return Check("namespaces", ok=False, detail=detail, fixable=False)
-    return good("namespaces", "user namespaces are allowed")
+    return passed("namespaces", "user namespaces are allowed")
 
 
 def overlay(directory: Path) -> Check:
@@ -104,22 +102,22 @@ def overlay(directory: Path) -> Check:
     name = "overlay"
     try:
         ids = IdMap.of_caller()
-        with tempfile.TemporaryDirectory(prefix=".doctor-", dir=existing(directory)) as folder:
+        with tempfile.TemporaryDirectory(prefix=".doctor-", dir=nearest_existing(directory)) as folder:
             # To make and remove a folder that belongs to the VMs' ids takes root of both those and the caller's.
-            around = partial(run_mapped, idmap=ids.with_caller(), cwd=Path(folder), timeout=_PATIENCE)
-            around(["mkdir", "trial"])
+            run_as_caller = partial(run_mapped, idmap=ids.with_caller(), cwd=Path(folder), timeout=_TIMEOUT_SECONDS)
+            run_as_caller(["mkdir", "trial"])
             try:
                 argv = ["unshare", "--mount", "sh", "-ec", _MOUNT]
-                run_mapped(argv, idmap=ids, cwd=Path(folder, "trial"), timeout=_PATIENCE)
+                run_mapped(argv, idmap=ids, cwd=Path(folder, "trial"), timeout=_TIMEOUT_SECONDS)
             finally:
-                around(["rm", "-rf", "trial"])
+                run_as_caller(["rm", "-rf", "trial"])
     except NoSubIds:
-        return Check(name, ok=False, detail="overlays cannot be tried before there are sub-ids", fixable=False)
+        return Check(name, ok=False, detail="overlays cannot be tested without sub-ids", fixable=False)
     except (VmError, OSError) as error:
         reason = str(error).splitlines()[-1]
         detail = f"no overlay can be mounted below {directory} ({reason}): put --state-dir on ext4, xfs, btrfs or tmpfs"
         return Check(name, ok=False, detail=detail, fixable=False)
-    return good(name, f"overlays can be mounted below {directory}")
+    return passed(name, f"overlays can be mounted below {directory}")
 
 
 def tun(device: Path = _TUN) -> Check:
@@ -127,33 +125,35 @@ def tun(device: Path = _TUN) -> Check:
     try:
         mode = stat.S_IMODE(device.stat().st_mode)
     except FileNotFoundError:
-        mend = f"sh -c 'modprobe tun; mkdir -p {device.parent}; [ -e {device} ] || mknod -m 0666 {device} c 10 200'"
-        return Check("tun", ok=False, detail=f"{device} is missing: VMs have no network without it", mend=mend)
-    if mode & _OPEN_TO_ALL == _OPEN_TO_ALL:
-        return good("tun", f"{device} is open to all")
-    detail = f"{device} has mode {mode:04o}: VMs, which are no root, have no network"
-    return Check("tun", ok=False, detail=detail, mend=f"chmod 0666 {device}")
+        fix = f"sh -c 'modprobe tun; mkdir -p {device.parent}; [ -e {device} ] || mknod -m 0666 {device} c 10 200'"
+        return Check("tun", ok=False, detail=f"{device} is missing: VMs have no network without it", fix=fix)
+    if mode & _MODE_FOR_ALL == _MODE_FOR_ALL:
+        return passed("tun", f"all users can open {device}")
+    detail = f"{device} has mode {mode:04o}: VMs do not run as root, so they have no network"
+    return Check("tun", ok=False, detail=detail, fix=f"chmod 0666 {device}")
 
 
-def clock(landmark: Path = Path(__file__)) -> Check:
+def clock(installed_file: Path = Path(__file__)) -> Check:
     """Check that the clock is past the installation of this release.
 
-    A wrong clock makes the ends of tokens and the bills wrong.
+    A wrong clock makes bills and the expiry of tokens wrong.
     """
-    if time.time() >= landmark.stat().st_mtime:
-        return good("clock", time.strftime("it is %Y-%m-%d %H:%M:%S UTC", time.gmtime()))
-    detail = time.strftime("the clock says %Y-%m-%d %H:%M, before this program was installed", time.gmtime())
-    return Check("clock", ok=False, detail=detail, mend="timedatectl set-ntp true")
+    if time.time() >= installed_file.stat().st_mtime:
+        return passed("clock", time.strftime("the time is %Y-%m-%d %H:%M:%S UTC", time.gmtime()))
+    detail = time.strftime(
+        "the clock is wrong: it shows %Y-%m-%d %H:%M, before this program was installed", time.gmtime()
+    )
+    return Check("clock", ok=False, detail=detail, fix="timedatectl set-ntp true")
 
 
 def _program(name: str, program: str, package: str, why: str, *, needed: bool = True) -> Check:
     if path := shutil.which(program):
-        return good(name, f"{path}: {why}")
-    mend = f"apt-get install -y {package}" if shutil.which("apt-get") else None
-    detail = f"{program} is not installed: {why}" + ("" if mend else f"; install the package {package}")
-    return Check(name, ok=False, detail=detail, mend=mend, needed=needed)
+        return passed(name, f"{path}: {why}")
+    fix = f"apt-get install -y {package}" if shutil.which("apt-get") else None
+    detail = f"{program} is not installed: {why}" + ("" if fix else f"; install the package {package}")
+    return Check(name, ok=False, detail=detail, fix=fix, needed=needed)
 
 
-def existing(directory: Path) -> Path:
+def nearest_existing(directory: Path) -> Path:
     """Return the folder itself, or its nearest existing parent."""
     return next(folder for folder in (directory, *directory.absolute().parents) if folder.is_dir())

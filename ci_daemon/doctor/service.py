@@ -7,15 +7,15 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.vms.sandbox.program import STARTER
-from api import CannotListen, may_listen
-from ci_daemon.doctor.check import Check, good
-from ci_daemon.lock import served_by
+from actors.vms.sandbox import BROKER_VARIABLE
+from api import CannotListen, check_listen_address
+from ci_daemon.doctor.check import Check, passed
+from ci_daemon.host.lock import served_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["address", "environment", "synchronized", "unit"]
+__all__ = ["address", "clock_synchronization", "environment", "unit"]
 
 _SYSTEMD = Path("/run/systemd/system")
 _UNIT = "ci-daemon.service"
@@ -26,9 +26,9 @@ _STATE_DIR = Path("/var/lib/ci-daemon")
 def environment(state_dir: Path, environ: Mapping[str, str]) -> Mapping[str, str]:
     """Return the environment that decides where VMs start.
 
-    For the unit's state directory it says that a starter is there, as the unit's own environment does.
+    For the unit's state directory it says that a broker is there, as the unit's own environment does.
     """
-    return {**environ, STARTER: ""} if state_dir == _STATE_DIR else environ
+    return {**environ, BROKER_VARIABLE: ""} if state_dir == _STATE_DIR else environ
 
 
 def address(state_dir: Path, listen: str) -> Check:
@@ -36,44 +36,44 @@ def address(state_dir: Path, listen: str) -> Check:
     name = "address"
     server = served_by(state_dir)
     if server is not None:
-        return good(name, f"the service runs as process {server.pid} on {server.url or listen}")
+        return passed(name, f"the service runs as process {server.pid} on {server.url or listen}")
     try:
-        may_listen(listen)
+        check_listen_address(listen)
     except CannotListen as error:
         return Check(name, ok=False, detail=f"the service {error}", needed=False, fixable=False)
-    return good(name, f"the service does not run, and {listen} is free for it")
+    return passed(name, f"the service does not run; {listen} is free")
 
 
-def synchronized() -> Iterator[Check]:
+def clock_synchronization() -> Iterator[Check]:
     """Check that the clock is synchronized; skipped without systemd."""
     if not _SYSTEMD.is_dir() or shutil.which("timedatectl") is None:
         return
-    if _said("timedatectl", "show", "--property=NTPSynchronized", "--value") == "yes":
-        yield good("time", "the clock is kept right over the network")
+    if _output("timedatectl", "show", "--property=NTPSynchronized", "--value") == "yes":
+        yield passed("time", "the clock is synchronized over the network")
         return
-    detail = "nothing keeps the clock right, and bills and tokens go by it"
-    yield Check("time", ok=False, detail=detail, mend="timedatectl set-ntp true", needed=False)
+    detail = "the clock is not synchronized, and bills and tokens depend on it"
+    yield Check("time", ok=False, detail=detail, fix="timedatectl set-ntp true", needed=False)
 
 
-def unit(state_dir: Path) -> Iterator[Check]:
+def unit(state_dir: Path, systemd: Path = _SYSTEMD) -> Iterator[Check]:
     """Check that the unit is enabled and runs; skipped without systemd, or for another state directory."""
     name = "service"
-    if not _SYSTEMD.is_dir() or state_dir != _STATE_DIR:
+    if not systemd.is_dir() or state_dir != _STATE_DIR:
         return
-    enabled, active = (_said("systemctl", asked, _UNIT) for asked in ("is-enabled", "is-active"))
+    enabled, active = (_output("systemctl", verb, _UNIT) for verb in ("is-enabled", "is-active"))
     if enabled in {"", "not-found"}:
-        detail = f"{_UNIT} is not installed, so nothing starts the service with the host"
-        yield Check(name, ok=False, detail=detail, mend="ci-daemon install", needed=False, fixable=False)
+        detail = f"{_UNIT} is not installed, so the service does not start at boot"
+        yield Check(name, ok=False, detail=detail, fix="ci-daemon install", needed=False, fixable=False)
     elif enabled != "enabled":
-        detail = f"{_UNIT} is {enabled}: it does not start with the host"
-        yield Check(name, ok=False, detail=detail, mend=f"systemctl enable {_UNIT}", needed=False)
+        detail = f"{_UNIT} is {enabled}: it does not start at boot"
+        yield Check(name, ok=False, detail=detail, fix=f"systemctl enable {_UNIT}", needed=False)
     elif active != "active":
         detail = f"{_UNIT} is {active}"
-        yield Check(name, ok=False, detail=detail, mend=f"systemctl start {_UNIT}", needed=False, fixable=False)
+        yield Check(name, ok=False, detail=detail, fix=f"systemctl start {_UNIT}", needed=False, fixable=False)
     else:
-        yield good(name, f"{_UNIT} runs, and starts with the host")
+        yield passed(name, f"{_UNIT} runs, and starts at boot")
 
 
-def _said(*argv: str) -> str:
+def _output(*argv: str) -> str:
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     return done.stdout.strip()

@@ -7,23 +7,22 @@ import shlex
 import shutil
 from typing import TYPE_CHECKING
 
-from actors.vms.sandbox.userns import NoSubIds
-from ci_daemon.config import Config, ConfigError, file_of, load
-from ci_daemon.doctor.check import Check, good
-from ci_daemon.doctor.host import existing
+from actors.vms.sandbox import NoSubIds
+from ci_daemon.config import Config, ConfigError, configuration_file, load
+from ci_daemon.doctor.check import Check, passed
+from ci_daemon.doctor.host import nearest_existing
 from ci_daemon.providers import open_images
-from storage import StorageError, check_database, frozen
-from storage.layout import DATABASE, KEY
-from storage.schema import migrations
+from storage import StorageError, check_database, frozen, schema_of_release
+from storage.files import DATABASE, KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["configuration", "database", "default_image", "room", "state_directory"]
+__all__ = ["configuration", "database", "default_image", "disk_space", "state_directory"]
 
 _GIB = 2**30
-_LEAST_GIB = 5
+_MIN_FREE_GIB = 5
 _PRIVATE = 0o077
 
 
@@ -34,72 +33,74 @@ def state_directory(directory: Path) -> Check:
     key = directory / KEY
     try:
         if not (directory / DATABASE).exists():
-            detail = f"{directory} is no state directory yet"
-            return Check(name, ok=False, detail=detail, mend=f"{command} init", root=False, fixable=False)
+            detail = f"{directory} is not a state directory yet"
+            return Check(name, ok=False, detail=detail, fix=f"{command} init", root=False, fixable=False)
         if os.statvfs(directory).f_flag & os.ST_RDONLY:
-            detail = f"{directory} is on a read-only file system: mount that for writing"
+            detail = f"{directory} is on a read-only file system: remount it writable"
             return Check(name, ok=False, detail=detail, fixable=False)
         for path, mode in ((directory, "0700"), (key, "0600"), (directory / DATABASE, "0600")):
             if path.stat().st_mode & _PRIVATE:
                 detail = f"{path} is open to others"
-                return Check(name, ok=False, detail=detail, mend=shlex.join(["chmod", mode, str(path)]), root=False)
+                return Check(name, ok=False, detail=detail, fix=shlex.join(["chmod", mode, str(path)]), root=False)
         if not all(os.access(path, os.R_OK | os.W_OK) for path in (directory, directory / DATABASE, key)):
             owner = directory.owner()
             detail = f"{directory} belongs to {owner}: run as {owner}"
             return Check(name, ok=False, detail=detail, fixable=False)
     except PermissionError:
-        return Check(name, ok=False, detail=f"{directory} is closed to this user: run as its owner", fixable=False)
+        return Check(name, ok=False, detail=f"this user cannot open {directory}: run as its owner", fixable=False)
     except FileNotFoundError:
         detail = (
-            f"{key} is missing: bring it back from a backup, without it the secrets in the database are lost; a"
-            " credential of the unit is for the service alone, and not for commands on the box"
+            f"{key} is missing: restore it from a backup, because without it the secrets in the database are lost; a"
+            " credential of the unit works for the service only, not for commands"
         )
         return Check(name, ok=False, detail=detail, fixable=False)
-    return good(name, f"{directory} is a state directory")
+    return passed(name, f"{directory} is a state directory")
 
 
 def configuration(directory: Path, environ: Mapping[str, str]) -> tuple[Config, Check]:
     """Load and check the configuration; if it has an error, the other checks use the defaults."""
     name = "configuration"
     try:
-        config, file = load(directory, environ), file_of(directory)
+        config, file = load(directory, environ), configuration_file(directory)
     except ConfigError as error:
         first, *more = str(error).splitlines()
         detail = f"{first}{f' (and {len(more)} more: see `ci-daemon config check`)' if more else ''}"
         return Config(), Check(name, ok=False, detail=detail, fixable=False)
-    return config, good(name, f"{file} is right" if file else "there is no ci-daemon.toml, so all is as by default")
+    return config, passed(name, f"{file} is valid" if file else "there is no ci-daemon.toml: every key has its default")
 
 
 def database(directory: Path) -> Check:
     """Check every page, index and reference of the database, and that this release knows its schema."""
-    name, known, path = "database", migrations()[-1].number, directory / DATABASE
+    name, known, path = "database", schema_of_release(), directory / DATABASE
     if not path.exists():
         return Check(name, ok=False, detail="there is no database yet", needed=False, fixable=False)
     if not os.access(path, os.R_OK | os.W_OK):
-        detail = "the database can be examined only where it can be written, too"
+        detail = "the database cannot be checked without write access"
         return Check(name, ok=False, detail=detail, needed=False, fixable=False)
     try:
         check_database(path)
         with frozen(directory) as found:
             at = found.schema_version
     except StorageError as error:
-        detail = f"{error}: bring it back with `ci-daemon restore`"
+        detail = f"{error}: restore a backup with `ci-daemon restore`"
         return Check(name, ok=False, detail=detail, fixable=False)
     if at > known:
-        detail = f"a newer release has written it (schema {at}, this one knows {known}): run that one"
+        detail = f"a newer release wrote the database (schema {at}, this one knows {known}): run that release"
         return Check(name, ok=False, detail=detail, fixable=False)
-    later = f", which the service brings to {known} as it starts" if at < known else ""
-    return good(name, f"the database is whole, at schema {at}{later}")
+    upgrade = f"; the service upgrades it to {known} when it starts" if at < known else ""
+    return passed(name, f"the database is intact, at schema {at}{upgrade}")
 
 
-def room(directory: Path) -> Check:
+def disk_space(directory: Path) -> Check:
     """Check the free disk space where VMs write."""
-    folder = existing(directory)
+    folder = nearest_existing(directory)
     free = shutil.disk_usage(folder).free / _GIB
     detail = f"{free:.1f} GiB are free below {folder}"
-    if free >= _LEAST_GIB:
-        return good("disk", detail)
-    return Check("disk", ok=False, detail=f"{detail}, less than {_LEAST_GIB}: free some", needed=False, fixable=False)
+    if free >= _MIN_FREE_GIB:
+        return passed("disk", detail)
+    return Check(
+        "disk", ok=False, detail=f"{detail}, less than {_MIN_FREE_GIB}: free some space", needed=False, fixable=False
+    )
 
 
 def default_image(state_dir: Path, config: Config) -> Check:
@@ -108,12 +109,10 @@ def default_image(state_dir: Path, config: Config) -> Check:
     try:
         images = open_images(state_dir, config)
     except NoSubIds:
-        return Check(
-            name, ok=False, detail="no image can be made before there are sub-ids", needed=False, fixable=False
-        )
+        return Check(name, ok=False, detail="images cannot be built without sub-ids", needed=False, fixable=False)
     default = images.default
     if default in images.store.names():
-        return good(name, f"the image {default} is there")
+        return passed(name, f"the image {default} exists")
     detail = f"there is no image {default}, from which most steps start"
-    mend = f"ci-daemon --state-dir {shlex.quote(str(state_dir))} image build {default}"
-    return Check(name, ok=False, detail=detail, mend=mend, needed=False, root=False, fixable=False)
+    fix = f"ci-daemon --state-dir {shlex.quote(str(state_dir))} image build {default}"
+    return Check(name, ok=False, detail=detail, fix=fix, needed=False, root=False, fixable=False)

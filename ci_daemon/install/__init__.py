@@ -5,9 +5,9 @@ A release is a virtual environment; the unit and the command follow one link, ``
 
 from __future__ import annotations
 
+from ci_daemon.install.first_owner import NewOwner
 from ci_daemon.install.host import Host, InstallError
 from ci_daemon.install.release import Release
-from ci_daemon.install.steps import Done, Step, carry_out, outlook, steps
-from ci_daemon.install.welcome import Newcomer
+from ci_daemon.install.steps import InstallStep, StepResult, plan, run_steps, steps
 
-__all__ = ["Done", "Host", "InstallError", "Newcomer", "Release", "Step", "carry_out", "outlook", "steps"]
+__all__ = ["Host", "InstallError", "InstallStep", "NewOwner", "Release", "StepResult", "plan", "run_steps", "steps"]

@@ -1,4 +1,4 @@
-"""Copies of the database: kept when a release is replaced, put back when it returns."""
+"""Copies of the database: made when a release is replaced, restored when it returns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ci_daemon.install.host import Host
     from ci_daemon.install.release import Release
 
-__all__ = ["is_too_new_for", "keep_for", "put_back_of"]
+__all__ = ["back_up", "is_too_new_for", "restore"]
 
 
 def is_too_new_for(host: Host, release: Release) -> bool:
@@ -28,28 +28,28 @@ def is_too_new_for(host: Host, release: Release) -> bool:
         return database.schema_version > release.schema
 
 
-def keep_for(host: Host, release: Release) -> None:
-    """Copy the database that a release leaves into the release's folder.
+def back_up(host: Host, release: Release) -> None:
+    """Copy the database into the folder of the release that is replaced.
 
     Only root can read the copy. It appears complete or not at all.
     """
-    part = release.database.with_suffix(".part")
-    part.unlink(missing_ok=True)
-    with _new_file(part), frozen(host.state) as database:
-        database.copy_to(part, lambda _bytes: None)
-    part.replace(release.database)
+    temporary = release.database.with_suffix(".part")
+    temporary.unlink(missing_ok=True)
+    with _new_file(temporary), frozen(host.state) as database:
+        database.copy_to(temporary, lambda _bytes: None)
+    temporary.replace(release.database)
 
 
-def put_back_of(host: Host, release: Release) -> None:
+def restore(host: Host, release: Release) -> None:
     """Replace the database, which must not be in use, by a release's copy; the copy stays."""
-    arriving = host.database.with_suffix(".arriving")
-    arriving.unlink(missing_ok=True)
-    with _new_file(arriving) as into, release.database.open("rb") as kept:
-        shutil.copyfileobj(kept, into)
-        os.fchown(into.fileno(), *account.ids(host))
+    temporary = host.database.with_suffix(".restoring")
+    temporary.unlink(missing_ok=True)
+    with _new_file(temporary) as file, release.database.open("rb") as copy:
+        shutil.copyfileobj(copy, file)
+        os.fchown(file.fileno(), *account.ids(host))
     for journal in ("-wal", "-shm"):
         host.database.with_name(f"{host.database.name}{journal}").unlink(missing_ok=True)
-    arriving.replace(host.database)
+    temporary.replace(host.database)
 
 
 @contextmanager

@@ -20,10 +20,10 @@ USER = "ci-daemon"
 
 SERVICE = "ci-daemon.service"
 
-_MISLEADING = ("CI_DAEMON_", "PYTHON", "PIP_PREFIX", "PIP_ROOT", "PIP_TARGET", "PIP_USER", "VIRTUAL_ENV")
+_DROPPED_PREFIXES = ("CI_DAEMON_", "PYTHON", "PIP_PREFIX", "PIP_ROOT", "PIP_TARGET", "PIP_USER", "VIRTUAL_ENV")
 """Prefixes of variables that are meant for the caller's own daemon, Python or pip."""
 
-_LINES_TOLD = 5
+_MAX_ERROR_LINES = 5
 
 
 class InstallError(Exception):
@@ -78,7 +78,7 @@ class Host:
         """Run a program as root and return its stdout. Raises InstallError."""
         return self._run([*map(str, argv)], environment())
 
-    def ask(self, command: Path, *arguments: str, allowed: Collection[int] = (0,)) -> Any:  # noqa: ANN401 - JSON
+    def call(self, command: Path, *arguments: str, allowed: Collection[int] = (0,)) -> Any:  # noqa: ANN401 - JSON
         """Run a `ci-daemon` on the state directory as the service's user, and return its JSON document.
 
         Raises InstallError if its exit code is not allowed, or if it fails without a document.
@@ -95,13 +95,13 @@ class Host:
         except OSError as error:
             raise InstallError(f"`{shlex.join(argv)}` cannot be run: {error.strerror}") from error
         if done.returncode not in allowed or (done.returncode != 0 and not done.stdout):
-            said = [line for line in (done.stderr or done.stdout).strip().splitlines() if line.strip()]
-            told = "; ".join(said[-_LINES_TOLD:]) or "it said nothing"
-            raise InstallError(f"`{shlex.join(argv)}` ended with {done.returncode}: {told}")
+            lines = [line for line in (done.stderr or done.stdout).strip().splitlines() if line.strip()]
+            output = "; ".join(lines[-_MAX_ERROR_LINES:]) or "it printed nothing"
+            raise InstallError(f"`{shlex.join(argv)}` ended with {done.returncode}: {output}")
         return done.stdout
 
 
 def environment() -> dict[str, str]:
     """Return the environment for programs: the caller's with root's PATH, less misleading variables."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_MISLEADING)}
-    return kept | {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_PREFIXES)}
+    return variables | {"PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}

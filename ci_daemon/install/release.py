@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci_daemon.install.host import USER, Host, InstallError
-from ci_daemon.install.source import ORIGIN, for_pip
+from ci_daemon.install.source import SOURCE_FILE, pip_argument
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from importlib.metadata import Distribution
 
-__all__ = ["Release", "beside", "current", "make", "other", "point_to"]
+__all__ = ["Release", "all_except", "create", "current", "previous", "require_python_for_all", "set_current"]
 
-_OWN = "ci-daemon"
+_PACKAGE = "ci-daemon"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Release:
     @property
     def version(self) -> str:
         """Its version number."""
-        return next(each.version for each in self._distributions() if each.name == _OWN)
+        return next(each.version for each in self._distributions() if each.name == _PACKAGE)
 
     @property
     def schema(self) -> int:
@@ -61,7 +61,7 @@ class Release:
     def contents(self) -> frozenset[tuple[str, str]]:
         """Return its contents: the service's files with their digests, and the versions of all packages."""
         found = list(self._distributions())
-        files = next(each.files or [] for each in found if each.name == _OWN)
+        files = next(each.files or [] for each in found if each.name == _PACKAGE)
         return frozenset(
             {("python", self._packages().parent.name), *((each.name, each.version) for each in found)}
             | {(str(file), file.hash.value) for file in files if file.hash and _is_content(str(file))}
@@ -77,43 +77,43 @@ class Release:
 def current(host: Host) -> Release | None:
     """Return the release that the service starts from, None if there is none."""
     path = host.opt / "current"
-    return Release(path.resolve()) if (path / ORIGIN).exists() else None
+    return Release(path.resolve()) if (path / SOURCE_FILE).exists() else None
 
 
-def other(host: Host) -> Release | None:
+def previous(host: Host) -> Release | None:
     """Return the release that `--rollback` goes to: the one that was replaced last; None without one."""
-    now = current(host)
-    left = (Release(path.resolve()) for path in host.opt.glob("releases/*") if (path / ORIGIN).exists())
-    served = [each for each in left if each != now and each.database.exists()]
-    return max(served, key=lambda each: each.database.stat().st_mtime, default=None)
+    active = current(host)
+    candidates = (Release(path.resolve()) for path in host.opt.glob("releases/*") if (path / SOURCE_FILE).exists())
+    replaced = [each for each in candidates if each != active and each.database.exists()]
+    return max(replaced, key=lambda each: each.database.stat().st_mtime, default=None)
 
 
-def make(host: Host, source: str) -> Release:
-    """Make a release from a source; if it equals the current one, return that one instead.
+def create(host: Host, source: str) -> Release:
+    """Create a release from a source; if it equals the current one, return that one instead.
 
     Unfinished releases, and those that did not start, are removed first. Raises InstallError.
     """
-    _require_python_for_all(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
-    for failed in beside(host, [each for each in (current(host), other(host)) if each is not None]):
+    require_python_for_all(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
+    for failed in all_except(host, [each for each in (current(host), previous(host)) if each is not None]):
         shutil.rmtree(failed)
     path = (host.opt / "releases").resolve() / time.strftime("%Y-%m-%dT%H%M%SZ", time.gmtime())
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         host.run(sys.executable, "-Im", "venv", path)
     except InstallError as error:
-        raise InstallError(f"{error}; where ensurepip is missing, run `apt-get install -y python3-venv`") from error
+        raise InstallError(f"{error}; if ensurepip is missing, run `apt-get install -y python3-venv`") from error
     pip = (path / "bin/python", "-Im", "pip", "--disable-pip-version-check", "--quiet")
-    with for_pip(source) as given:
-        host.run(*pip, "install", "--upgrade", given)
-    (path / ORIGIN).write_text(f"{source}\n", encoding="utf-8")
-    made, now = Release(path), current(host)
-    if now is not None and now.contents() == made.contents():
+    with pip_argument(source) as argument:
+        host.run(*pip, "install", "--upgrade", argument)
+    (path / SOURCE_FILE).write_text(f"{source}\n", encoding="utf-8")
+    created, active = Release(path), current(host)
+    if active is not None and active.contents() == created.contents():
         shutil.rmtree(path)
-        return now
-    return made
+        return active
+    return created
 
 
-def point_to(host: Host, release: Release) -> None:
+def set_current(host: Host, release: Release) -> None:
     """Make a release the current one, atomically."""
     link = host.opt / "current.new"
     link.unlink(missing_ok=True)
@@ -121,7 +121,7 @@ def point_to(host: Host, release: Release) -> None:
     link.replace(host.opt / "current")
 
 
-def beside(host: Host, kept: Collection[Release]) -> list[Path]:
+def all_except(host: Host, kept: Collection[Release]) -> list[Path]:
     """Return the folders of all other releases, including unfinished ones."""
     paths = {each.path for each in kept}
     return [path for path in sorted(host.opt.glob("releases/*")) if path.resolve() not in paths]
@@ -132,11 +132,11 @@ def _is_content(file: str) -> bool:
     return "/bin/" not in file and not file.endswith("direct_url.json")
 
 
-def _require_python_for_all(python: Path) -> None:
+def require_python_for_all(python: Path) -> None:
     """Refuse a Python that the service's user could not run, as in a home directory. Raises InstallError."""
-    closed = next((each for each in (python, *python.parents) if not each.stat().st_mode & stat.S_IXOTH), None)
-    if closed is not None:
+    private = next((each for each in (python, *python.parents) if not each.stat().st_mode & stat.S_IXOTH), None)
+    if private is not None:
         raise InstallError(
-            f"the user {USER} cannot run {python}, since {closed} is closed to others:"
-            " install with a Python of the system, such as /usr/bin/python3"
+            f"the user {USER} cannot run {python}, because other users cannot enter {private}:"
+            " install with a system Python, such as /usr/bin/python3"
         )

@@ -29,7 +29,7 @@ def remove_service(host: Host) -> None:
     if any(host.units.glob("ci-daemon*")):
         units.stop(host)
     if now is not None and host.database.exists():
-        host.ask(now.command, "lease", "kill", "--all")
+        host.call(now.command, "lease", "kill", "--all")
     units.remove(host)
     host.command.unlink(missing_ok=True)
     shutil.rmtree(host.opt.resolve(), ignore_errors=True)
@@ -38,7 +38,7 @@ def remove_service(host: Host) -> None:
 
 
 def remove_data(host: Host) -> None:
-    """Remove the state directory, the configuration and the user with its sub-ids, for good."""
+    """Remove the state directory, the configuration and the user with its sub-ids, permanently."""
     for folder in (host.state, host.configuration.parent):
         if folder.exists():
             shutil.rmtree(folder.resolve())
@@ -46,4 +46,4 @@ def remove_data(host: Host) -> None:
     try:
         host.run("userdel", USER)
     except InstallError as error:
-        raise InstallError(f"the data is gone, the user {USER} is not: {error}") from error
+        raise InstallError(f"the data is removed, but the user {USER} is not: {error}") from error

@@ -17,19 +17,19 @@ from ci_daemon.install.host import InstallError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ORIGIN", "for_pip", "of_this_program", "requirement", "resolved"]
+__all__ = ["SOURCE_FILE", "of_running_program", "pip_argument", "requirement", "resolve"]
 
-ORIGIN = "origin"
+SOURCE_FILE = "origin"
 """The name of the file in a release that names its source."""
 
-_NOT_SOURCE = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info", "node_modules")
+_NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "build", "dist", "*.egg-info", "node_modules")
 
 
-def of_this_program() -> str:
+def of_running_program() -> str:
     """Return the source of the running `ci-daemon`: from its release's file, else from pip (PEP 610)."""
-    note = Path(sys.prefix, ORIGIN)
-    if note.exists():
-        return note.read_text(encoding="utf-8").strip()
+    file = Path(sys.prefix, SOURCE_FILE)
+    if file.exists():
+        return file.read_text(encoding="utf-8").strip()
     installed = distribution("ci-daemon")
     return requirement(installed.read_text("direct_url.json"), installed.version)
 
@@ -45,28 +45,28 @@ def requirement(direct_url: str | None, version: str) -> str:
     return unquote(urlsplit(url).path) if url.startswith("file:") else f"ci-daemon @ {url}"
 
 
-def resolved(given: str) -> str:
+def resolve(given: str) -> str:
     """Return a source that is valid in every folder: paths become absolute. Raises InstallError."""
     path = Path(given).expanduser()
     if path.is_dir() and not ((path / "setup.cfg").exists() and (path / "ci_daemon").is_dir()):
-        raise InstallError(f"{path} is no checkout of ci-daemon: give --from the folder that holds its setup.cfg")
+        raise InstallError(f"{path} is not a checkout of ci-daemon: give --from the folder with its setup.cfg")
     if path.exists():
         return str(path.resolve())
     if "/" in given and "://" not in given:
-        raise InstallError(f"{given} is not there any more: say with --from where ci-daemon is to be taken from")
+        raise InstallError(f"{given} no longer exists: give --from the source of ci-daemon")
     return given
 
 
 @contextmanager
-def for_pip(source: str) -> Iterator[str]:
-    """Yield the argument for pip: for a checkout, a copy of only its sources.
+def pip_argument(source: str) -> Iterator[str]:
+    """Yield the argument for pip: for a checkout, a copy of its sources alone.
 
-    In the checkout itself, files of earlier builds would go into the release, and this build's files would be root's.
+    In the checkout itself, pip would include the files of earlier builds and leave files that belong to root.
     """
     if not Path(source).is_dir():
         yield source
         return
     with tempfile.TemporaryDirectory(prefix="ci-daemon-") as folder:
         copy = Path(folder, "source")
-        shutil.copytree(source, copy, ignore=_NOT_SOURCE, symlinks=True)
+        shutil.copytree(source, copy, ignore=_NOT_COPIED, symlinks=True)
         yield str(copy)

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from ci_daemon.install.release import Release
 
 __all__ = [
-    "configuration_lacking",
-    "directory_lacking",
-    "make_configuration",
-    "make_directory",
+    "check_configuration",
+    "check_directory",
+    "create_configuration",
+    "create_directory",
     "settings",
 ]
 
-_OTHERS_IDS = {"images", "sandbox"}
+_SUB_ID_FOLDERS = {"images", "sandbox"}
 """Folders of the state directory whose files belong to sub-ids."""
 
 
@@ -32,57 +32,57 @@ def settings(host: Host) -> config.Config:
     return config.load(host.state, {}, host.configuration)
 
 
-def configuration_lacking(host: Host) -> str | None:
+def check_configuration(host: Host) -> str | None:
     """Return a text if the configuration is missing or the service cannot read it, else None."""
     try:
-        there = host.configuration.stat()
+        status = host.configuration.stat()
     except FileNotFoundError:
-        return f"write {host.configuration}, every key at its default"
-    return None if there.st_gid == account.ids(host)[1] else f"let {USER} read {host.configuration}"
+        return f"write {host.configuration} with every key at its default"
+    return None if status.st_gid == account.ids(host)[1] else f"allow {USER} to read {host.configuration}"
 
 
-def make_configuration(host: Host) -> None:
+def create_configuration(host: Host) -> None:
     """Write the default configuration if there is none, and let only the service's group read it.
 
     An existing file keeps its contents, which may include a password.
     """
     host.configuration.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     if not host.configuration.exists():
-        arriving = host.configuration.with_suffix(".new")
-        arriving.write_text(config.commented_configuration(), encoding="utf-8")
-        arriving.chmod(0o640)
-        arriving.replace(host.configuration)
+        temporary = host.configuration.with_suffix(".new")
+        temporary.write_text(config.commented_configuration(), encoding="utf-8")
+        temporary.chmod(0o640)
+        temporary.replace(host.configuration)
     os.chown(host.configuration, -1, account.ids(host)[1])
     host.configuration.chmod(host.configuration.stat().st_mode | 0o040)
 
 
-def directory_lacking(host: Host) -> str | None:
+def check_directory(host: Host) -> str | None:
     """Return a text if the state directory is missing or root's, as after a restore; else None."""
     if not host.database.exists():
-        return f"make the state directory {host.state}"
-    return f"give {host.state} to {USER}" if _is_roots(host.state) else None
+        return f"create the state directory {host.state}"
+    return f"change the owner of {host.state} to {USER}" if _belongs_to_root(host.state) else None
 
 
-def make_directory(host: Host, release: Release) -> None:
-    """Make the state directory, accessible to the service's user only."""
+def create_directory(host: Host, release: Release) -> None:
+    """Create the state directory, accessible to the service's user only."""
     host.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if _is_roots(host.state):
+    if _belongs_to_root(host.state):
         # While root owns it nobody else can enter it, so no file below can be replaced by a link to one of root's.
         host.state.chmod(0o700)
         uid, gid = account.ids(host)
-        for path in _all_of(host.state.resolve()):
+        for path in _tree(host.state.resolve()):
             os.chown(path, uid, gid, follow_symlinks=False)
-    host.ask(release.command, "init")
+    host.call(release.command, "init")
 
 
-def _is_roots(folder: Path) -> bool:
+def _belongs_to_root(folder: Path) -> bool:
     return folder.stat().st_uid == 0
 
 
-def _all_of(folder: Path) -> Iterator[Path]:
+def _tree(folder: Path) -> Iterator[Path]:
     """Yield everything below a folder, except what belongs to sub-ids, and the folder last."""
     for inside, folders, files in os.walk(folder):
         if inside == str(folder):
-            folders[:] = sorted(set(folders) - _OTHERS_IDS)
+            folders[:] = sorted(set(folders) - _SUB_ID_FOLDERS)
         yield from (Path(inside, name) for name in [*folders, *files])
     yield folder

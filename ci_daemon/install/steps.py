@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ci_daemon.install import account, needs, release, state, switching
+from ci_daemon.install import account, release, requirements, state, switching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -15,73 +15,81 @@ if TYPE_CHECKING:
     from ci_daemon.install.host import Host
     from ci_daemon.install.release import Release
 
-__all__ = ["Done", "Step", "carry_out", "outlook", "steps"]
+__all__ = ["InstallStep", "StepResult", "plan", "run_steps", "steps"]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A condition of the host: ``lacking`` says what to do, None if it is met; ``make`` does that.
+class InstallStep:
+    """A condition of the host: ``check`` says what to do, None if it is met; ``apply`` does that.
 
     Both may raise InstallError. After an interruption an installation starts again with the first step.
     """
 
     name: str
-    lacking: Callable[[], str | None]
-    make: Callable[[], None]
+    check: Callable[[], str | None]
+    apply: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """The result of a step: ``did`` says what was done, None if nothing was needed."""
+class StepResult:
+    """The result of a step: ``action`` says what was done, None if nothing was needed."""
 
     name: str
-    did: str | None
+    action: str | None
 
 
-def steps(host: Host, wanted: Release) -> list[Step]:
+def steps(host: Host, wanted: Release) -> list[InstallStep]:
     """Return the steps, in order, after which the service runs as a release.
 
-    Until the step ``service`` the service that is there runs on.
+    Until the step ``service`` an existing service keeps running.
     """
     before = release.current(host)
     return [
-        Step("user", partial(account.lacking, host), partial(account.make, host)),
-        Step("configuration", partial(state.configuration_lacking, host), partial(state.make_configuration, host)),
-        Step("state", partial(state.directory_lacking, host), partial(state.make_directory, host, wanted)),
-        Step("host", partial(needs.lacking, host, wanted), partial(needs.make, host, wanted)),
-        Step("image", partial(needs.image_lacking, host, wanted), partial(needs.make_image, host, wanted)),
-        Step("service", partial(switching.lacking, host, wanted), partial(switching.to, host, wanted)),
-        Step("command", partial(_command_lacking, host), partial(_link_command, host)),
-        Step("old releases", partial(_old, host, wanted, before), partial(_remove_old, host, wanted, before)),
+        InstallStep("user", partial(account.check, host), partial(account.create, host)),
+        InstallStep(
+            "configuration", partial(state.check_configuration, host), partial(state.create_configuration, host)
+        ),
+        InstallStep("state", partial(state.check_directory, host), partial(state.create_directory, host, wanted)),
+        InstallStep("host", partial(requirements.check, host, wanted), partial(requirements.install, host, wanted)),
+        InstallStep(
+            "image", partial(requirements.check_image, host, wanted), partial(requirements.build_image, host, wanted)
+        ),
+        InstallStep("service", partial(switching.check, host, wanted), partial(switching.switch, host, wanted)),
+        InstallStep("command", partial(_check_command, host), partial(_link_command, host)),
+        InstallStep(
+            "old releases",
+            partial(_check_old_releases, host, wanted, before),
+            partial(_remove_old_releases, host, wanted, before),
+        ),
     ]
 
 
-def carry_out(planned: Sequence[Step]) -> Iterator[Done]:
-    """Carry out the steps that are needed, and yield each result."""
-    for step in planned:
-        lack = step.lacking()
-        if lack is not None:
-            step.make()
-        yield Done(step.name, lack)
+def run_steps(steps_to_run: Sequence[InstallStep]) -> Iterator[StepResult]:
+    """Run the steps that are needed, and yield each result."""
+    for step in steps_to_run:
+        missing = step.check()
+        if missing is not None:
+            step.apply()
+        yield StepResult(step.name, missing)
 
 
-def outlook(host: Host, origin: str) -> list[str]:
-    """Return what an installation would do, as far as that is known before its release is made.
+def plan(host: Host, origin: str) -> list[str]:
+    """Return the steps of an installation, as far as they are known before its release is created.
 
     Changes nothing.
     """
     now = release.current(host)
     if now is None:
-        found = [account.lacking(host), state.configuration_lacking(host), state.directory_lacking(host)]
-        last = ["install what the host lacks", "build the default image, from which VMs start", "start the service"]
-        return [f"make a release of {origin}", *filter(None, found), *last]
-    first = f"make a release of {origin} and, if it differs from {now}, keep the database, stop that and start this"
-    return [first, *(lack for step in steps(host, now) if (lack := step.lacking()) is not None)]
+        found = [account.check(host), state.check_configuration(host), state.check_directory(host)]
+        last = ["install missing packages", "build the default image, from which VMs start", "start the service"]
+        return [f"create a release from {origin}", *filter(None, found), *last]
+    first = f"create a release from {origin} and, if it differs from {now}, back up the database and switch to it"
+    return [first, *(missing for step in steps(host, now) if (missing := step.check()) is not None)]
 
 
-def _command_lacking(host: Host) -> str | None:
-    there = host.command.is_symlink() and host.command.readlink() == host.opt / "current/bin/ci-daemon"
-    return None if there else f"let {host.command} be the command of the current release"
+def _check_command(host: Host) -> str | None:
+    linked = host.command.is_symlink() and host.command.readlink() == host.opt / "current/bin/ci-daemon"
+    return None if linked else f"link {host.command} to the current release"
 
 
 def _link_command(host: Host) -> None:
@@ -90,17 +98,17 @@ def _link_command(host: Host) -> None:
     host.command.symlink_to(host.opt / "current/bin/ci-daemon")
 
 
-def _kept(host: Host, wanted: Release, before: Release | None) -> list[Release]:
+def _releases_to_keep(host: Host, wanted: Release, before: Release | None) -> list[Release]:
     """Return the wanted release and the one to roll back to."""
-    earlier = release.other(host) if before in {None, wanted} else before
-    return [each for each in (wanted, earlier) if each is not None]
+    previous = release.previous(host) if before in {None, wanted} else before
+    return [each for each in (wanted, previous) if each is not None]
 
 
-def _old(host: Host, wanted: Release, before: Release | None) -> str | None:
-    old = release.beside(host, _kept(host, wanted, before))
+def _check_old_releases(host: Host, wanted: Release, before: Release | None) -> str | None:
+    old = release.all_except(host, _releases_to_keep(host, wanted, before))
     return f"remove {', '.join(each.name for each in old)}" if old else None
 
 
-def _remove_old(host: Host, wanted: Release, before: Release | None) -> None:
-    for each in release.beside(host, _kept(host, wanted, before)):
+def _remove_old_releases(host: Host, wanted: Release, before: Release | None) -> None:
+    for each in release.all_except(host, _releases_to_keep(host, wanted, before)):
         shutil.rmtree(each)

@@ -1,4 +1,4 @@
-"""Switch between releases: the service stops, its VMs run on, and the next release takes them over."""
+"""Switch between releases: the VMs of a stopped release keep running, and the next one adopts them."""
 
 from __future__ import annotations
 
@@ -14,53 +14,51 @@ if TYPE_CHECKING:
 
     from ci_daemon.install.release import Release
 
-__all__ = ["lacking", "loses", "roll_back", "to"]
+__all__ = ["check", "needs_old_database", "roll_back", "switch"]
 
-_FAILED = (InstallError, KeyboardInterrupt, OSError)
+_FAILURES = (InstallError, KeyboardInterrupt, OSError)
 
 
-def lacking(host: Host, wanted: Release) -> str | None:
-    """Return a text that says what to do to run the service as a release; None if it does."""
+def check(host: Host, wanted: Release) -> str | None:
+    """Return a text about what starts the service as a release; None if it already runs as that release."""
     now = release.current(host)
     if now is None:
         return f"start {wanted}"
     if now != wanted:
-        return f"keep the database, stop {now}, start {wanted}"
-    if not units.are_of(host, wanted):
-        return f"place the units of {wanted} and start it again"
+        return f"back up the database, stop {now}, start {wanted}"
+    if not units.match(host, wanted):
+        return f"install the units of {wanted} and restart the service"
     return None if units.is_active(host) else f"start {wanted}"
 
 
-def to(host: Host, wanted: Release) -> None:
+def switch(host: Host, wanted: Release) -> None:
     """Run the service as a release; if that fails, or is interrupted, return to the previous one.
 
     Raises InstallError, which says why it failed and which release runs.
     """
     before = release.current(host)
     try:
-        _change(host, before, wanted)
-    except _FAILED as fault:
-        reason = str(fault) or "interrupted"
+        _start_new(host, before, wanted)
+    except _FAILURES as error:
+        reason = str(error) or "interrupted"
         if before is None or before == wanted:
-            raise InstallError(
-                f"{wanted} does not run: {reason}\nmend that, then run the same command again"
-            ) from fault
-        with _nothing_between():
-            _return(host, before)
-        raise InstallError(f"{wanted} does not run: {reason}\n{before} runs again, with its database") from fault
+            raise InstallError(f"{wanted} does not run: {reason}\nfix this, then run the same command again") from error
+        with _ignore_interrupts():
+            _start_earlier(host, before)
+        raise InstallError(f"{wanted} does not run: {reason}\n{before} runs again, with its database") from error
 
 
-def loses(host: Host, wanted: Release) -> bool:
-    """Tell whether a rollback to a release must put back its copy of the database.
+def needs_old_database(host: Host, wanted: Release) -> bool:
+    """Tell whether a rollback to a release must restore its copy of the database.
 
-    All that was written since is then lost. Raises InstallError if there is no copy.
+    All later changes are then lost. Raises InstallError if there is no copy.
     """
     if not database.is_too_new_for(host, wanted):
         return False
     if not wanted.database.exists():
         raise InstallError(
-            f"{wanted} cannot read the database, and no copy from its time is kept: restore a backup of that time"
-            " with `ci-daemon restore`, or stay"
+            f"{wanted} cannot read the database, and there is no older copy of it: restore an older backup with"
+            " `ci-daemon restore`, or keep the current release"
         )
     return True
 
@@ -70,54 +68,54 @@ def roll_back(host: Host, wanted: Release) -> None:
 
     Raises InstallError, which says why it failed and which release runs.
     """
-    now, takes_database = release.current(host), loses(host, wanted)
+    now, restores_database = release.current(host), needs_old_database(host, wanted)
     try:
         units.stop(host)
         if now is not None:
-            database.keep_for(host, now)
-        _return(host, wanted)
-    except _FAILED as fault:
+            database.back_up(host, now)
+        _start_earlier(host, wanted)
+    except _FAILURES as error:
         if now is None:
             raise
-        with _nothing_between():
+        with _ignore_interrupts():
             units.stop(host)
-            if takes_database and now.database.exists():
-                database.put_back_of(host, now)
-            _place(host, now)
+            if restores_database and now.database.exists():
+                database.restore(host, now)
+            _set_release(host, now)
             units.start(host)
-        raise InstallError(f"{wanted} does not run: {str(fault) or 'interrupted'}\n{now} runs again") from fault
+        raise InstallError(f"{wanted} does not run: {str(error) or 'interrupted'}\n{now} runs again") from error
 
 
-def _return(host: Host, wanted: Release) -> None:
+def _start_earlier(host: Host, wanted: Release) -> None:
     """Start an earlier release, with its copy of the database if it cannot read today's."""
     units.stop(host)
-    if loses(host, wanted):
-        database.put_back_of(host, wanted)
-    _place(host, wanted)
+    if needs_old_database(host, wanted):
+        database.restore(host, wanted)
+    _set_release(host, wanted)
     units.start(host)
 
 
-def _change(host: Host, before: Release | None, wanted: Release) -> None:
+def _start_new(host: Host, before: Release | None, wanted: Release) -> None:
     if before is not None:
         units.stop(host)
         if before != wanted and host.database.exists():
-            database.keep_for(host, before)
-    _place(host, wanted)
+            database.back_up(host, before)
+    _set_release(host, wanted)
     # Migrate while nothing serves, so that a failed migration is reported as one.
-    host.ask(wanted.command, "init")
+    host.call(wanted.command, "init")
     units.start(host)
 
 
-def _place(host: Host, wanted: Release) -> None:
-    release.point_to(host, wanted)
-    units.place(host, wanted)
+def _set_release(host: Host, wanted: Release) -> None:
+    release.set_current(host, wanted)
+    units.install(host, wanted)
 
 
 @contextmanager
-def _nothing_between() -> Iterator[None]:
-    """Ignore signals that would interrupt, here and in the programs that are run."""
-    signs = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {each: signal.signal(each, signal.SIG_IGN) for each in signs}
+def _ignore_interrupts() -> Iterator[None]:
+    """Ignore the signals that interrupt, here and in child processes."""
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {each: signal.signal(each, signal.SIG_IGN) for each in signals}
     try:
         yield
     finally:

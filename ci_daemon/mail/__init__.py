@@ -1,4 +1,4 @@
-"""E-mail: the settings, and the thread that sends letters."""
+"""E-mail: the settings, and the thread that sends messages."""
 
 from __future__ import annotations
 

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
-from storage import EmailInvalid, email_address
+from storage import EmailInvalid, email_address, setting
 
 __all__ = ["MailSettings"]
 
-_HIGHEST_PORT = 65535
 _SENDER = "ci-daemon@localhost"
 
 
 @dataclass(frozen=True, slots=True)
 class MailSettings:
-    """Section ``[mail]``: the SMTP server for e-mail. Without a ``host`` none is sent.
+    """Section ``[mail]``: the SMTP server for e-mail."""
 
-    ``security`` is "starttls", "tls" or "none". Without a ``user`` the service does not log in. ``sender`` is the
-    address that e-mail comes from.
-    """
-
-    host: str = ""
-    port: int = 587
-    security: Literal["starttls", "tls", "none"] = "starttls"
-    user: str = ""
-    password: str = field(default="", repr=False)
-    sender: str = _SENDER
+    host: str = setting("", "The name or address of the server; if it is empty, no e-mail is sent.")
+    port: int = setting(587, "The port of the server.", at_least=1, at_most=65535)
+    security: Literal["starttls", "tls", "none"] = setting("starttls", "The encryption of the connection.")
+    user: str = setting("", "The user to log in as; if it is empty, the service does not log in.")
+    password: str = setting("", "The password of `user`.", secret=True)
+    sender: str = setting(_SENDER, "The address that e-mail comes from.")
 
     def __post_init__(self) -> None:
-        if not 0 < self.port <= _HIGHEST_PORT:
-            raise ValueError(f"port must be from 1 to {_HIGHEST_PORT}")
         if self.sender == _SENDER:
             return
         try:

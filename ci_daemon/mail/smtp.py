@@ -18,48 +18,50 @@ __all__ = ["SmtpMailer"]
 
 _log = logging.getLogger(__name__)
 
-_MOST_WAITING = 1000
+_MAX_QUEUED = 1000
 _TIMEOUT = 30.0
-_LAST_WORDS = 5.0
+_DRAIN_TIMEOUT = 5.0
 
 
 class SmtpMailer:
-    """Sends letters through a mail server, one after the other.
+    """Sends messages through a mail server, one after the other.
 
-    A letter that cannot be sent is logged and dropped.
+    A message that cannot be sent is logged and dropped.
     """
 
     def __init__(self, settings: MailSettings) -> None:
         """Start the thread."""
         self._settings = settings
-        self._letters: queue.Queue[EmailMessage | None] = queue.Queue(_MOST_WAITING)
+        self._queue: queue.Queue[EmailMessage | None] = queue.Queue(_MAX_QUEUED)
         self._thread = threading.Thread(target=self._run, name="mailer", daemon=True)
         self._thread.start()
 
-    def send(self, letter: EmailMessage) -> None:
-        """Queue a letter; a full queue drops it."""
-        letter["From"] = self._settings.sender
+    def send(self, message: EmailMessage) -> None:
+        """Queue a message; if the queue is full, drop it."""
+        message["From"] = self._settings.sender
         try:
-            self._letters.put_nowait(letter)
+            self._queue.put_nowait(message)
         except queue.Full:
-            _log.error("a letter to %s is dropped: %d wait for the mail server already", letter["To"], _MOST_WAITING)
+            _log.error(
+                "e-mail to %s was dropped: %d messages already wait for the mail server", message["To"], _MAX_QUEUED
+            )
 
     def close(self) -> None:
-        """Send the queued letters, within some seconds, and end the thread."""
+        """Send the queued messages, within seconds, and end the thread."""
         try:
-            self._letters.put(None, timeout=_LAST_WORDS)
+            self._queue.put(None, timeout=_DRAIN_TIMEOUT)
         except queue.Full:
             return
-        self._thread.join(_LAST_WORDS)
+        self._thread.join(_DRAIN_TIMEOUT)
 
     def _run(self) -> None:
-        while (letter := self._letters.get()) is not None:
+        while (message := self._queue.get()) is not None:
             try:
-                self._deliver(letter)
+                self._deliver(message)
             except (OSError, smtplib.SMTPException) as error:
-                _log.error("a letter to %s could not be sent by %s: %s", letter["To"], self._settings.host, error)
+                _log.error("e-mail to %s could not be sent through %s: %s", message["To"], self._settings.host, error)
 
-    def _deliver(self, letter: EmailMessage) -> None:
+    def _deliver(self, message: EmailMessage) -> None:
         settings = self._settings
         context = ssl.create_default_context()
         if settings.security == "tls":
@@ -71,4 +73,4 @@ class SmtpMailer:
                 server.starttls(context=context)
             if settings.user:
                 server.login(settings.user, settings.password)
-            server.send_message(letter)
+            server.send_message(message)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from ci_daemon.overview.waiting import WaitingJob, waiting
-from ci_daemon.overview.work import Work, work
+from typing import TYPE_CHECKING
 
-__all__ = ["WaitingJob", "Work", "waiting", "work"]
+from storage.facade import on_first_use
+
+if TYPE_CHECKING:
+    from ci_daemon.overview.queue import WaitingJob, waiting_jobs
+    from ci_daemon.overview.vms import VmInUse, vms_in_use
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = ["VmInUse", "WaitingJob", "vms_in_use", "waiting_jobs"]

@@ -2,4 +2,42 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from typing import TYPE_CHECKING
+
+from storage.facade import on_first_use
+
+if TYPE_CHECKING:
+    from ci_daemon.submit.client import Client, RequestFailed, ServiceUnreachable, pipeline_path
+    from ci_daemon.submit.events import FollowStarted, LogLine
+    from ci_daemon.submit.follow import Follower
+    from ci_daemon.submit.lines import LineSplitter
+    from ci_daemon.submit.packing import Archive, PackError, pack
+    from ci_daemon.submit.revision import GitRevision, default_slug, folder_slug, git_revision
+    from ci_daemon.submit.screen import Screen
+    from ci_daemon.submit.summary import Summary, summarize
+    from ci_daemon.submit.views import BuildView, JobView
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = [
+    "Archive",
+    "BuildView",
+    "Client",
+    "FollowStarted",
+    "Follower",
+    "GitRevision",
+    "JobView",
+    "LineSplitter",
+    "LogLine",
+    "PackError",
+    "RequestFailed",
+    "Screen",
+    "ServiceUnreachable",
+    "Summary",
+    "default_slug",
+    "folder_slug",
+    "git_revision",
+    "pack",
+    "pipeline_path",
+    "summarize",
+]

@@ -10,23 +10,23 @@ from urllib.parse import quote, urlsplit
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from ci_daemon.submit.records import (
-    BuildRecord,
+from ci_daemon.submit.views import (
+    BuildView,
     JobList,
-    JobRecord,
-    PipelineRecord,
+    JobView,
+    PipelineView,
     Transaction,
     TransactionPage,
-    UserRecord,
+    UserView,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from datetime import datetime
 
-    from ci_daemon.submit.pack import Archive
+    from ci_daemon.submit.packing import Archive
 
-__all__ = ["ApiError", "Client", "ServiceUnreachable", "pipeline_path"]
+__all__ = ["Client", "RequestFailed", "ServiceUnreachable", "pipeline_path"]
 
 T = TypeVar("T")
 
@@ -34,8 +34,8 @@ _TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 _RENDER_TIMEOUT = httpx.Timeout(630.0, connect=10.0)
 
 
-class ApiError(Exception):
-    """The service refused a request; ``code`` is the catalog's, the message is for the user."""
+class RequestFailed(Exception):
+    """The service refused a request; ``code`` is an error code of the API, the message is for the user."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class ApiError(Exception):
         self.code = code
 
     @property
-    def passing(self) -> bool:
+    def retryable(self) -> bool:
         """True if the same request may succeed later."""
         return self.status in {httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE}
 
@@ -51,13 +51,13 @@ class ApiError(Exception):
 class ServiceUnreachable(Exception):
     """Nothing answers at the address; the message says what to check."""
 
-    passing = True
+    retryable = True
 
 
 class Client:
     """Calls the service at ``url`` as the owner of ``token``.
 
-    Its methods may be called from several threads. All raise ApiError if the service refuses, and ServiceUnreachable.
+    Thread-safe. All methods raise RequestFailed if the service refuses, and ServiceUnreachable.
     """
 
     def __init__(self, url: str, token: str) -> None:
@@ -72,13 +72,13 @@ class Client:
 
     def personal_organization(self) -> str:
         """Return the slug of the caller's own organization."""
-        return self._read("/api/v0/user", UserRecord).personal_org_slug
+        return self._read("/api/v0/user", UserView).personal_org_slug
 
     def has_pipeline(self, organization: str, pipeline: str) -> bool:
         """Tell whether the organization has a pipeline of that slug."""
         try:
-            self._read(pipeline_path(organization, pipeline), PipelineRecord)
-        except ApiError as error:
+            self._read(pipeline_path(organization, pipeline), PipelineView)
+        except RequestFailed as error:
             if error.code == "pipeline_not_found":
                 return False
             raise
@@ -88,38 +88,36 @@ class Client:
         """Create a pipeline and return its slug."""
         body = {"name": name, "repository": repository, "default_branch": default_branch}
         path = pipeline_path(organization, "").rstrip("/")
-        return self._send("POST", path, PipelineRecord, body=body).slug
+        return self._send("POST", path, PipelineView, body=body).slug
 
     def delete_pipeline(self, organization: str, pipeline: str) -> None:
         """Delete a pipeline. Only an admin of the organization may."""
-        _refuse_failure(self._once(self._http.build_request("DELETE", pipeline_path(organization, pipeline))))
+        _raise_for_error(self._send_request(self._http.build_request("DELETE", pipeline_path(organization, pipeline))))
 
-    def create_build(
-        self, organization: str, pipeline: str, body: Mapping[str, object], source: Archive
-    ) -> BuildRecord:
+    def create_build(self, organization: str, pipeline: str, body: Mapping[str, object], source: Archive) -> BuildView:
         """Post a build with its source and return its record.
 
         Without IR in the body, the service renders the source first: that may take minutes.
         """
         archive = {"source_b64": base64.b64encode(source.data).decode(), "source_sha256": source.sha256}
         path = f"{pipeline_path(organization, pipeline)}/builds"
-        return self._send("POST", path, BuildRecord, body={**body, **archive}, timeout=_RENDER_TIMEOUT)
+        return self._send("POST", path, BuildView, body={**body, **archive}, timeout=_RENDER_TIMEOUT)
 
     def cancel(self, path: str) -> None:
         """Cancel the build whose record is at ``path``; one that is over stays as it is."""
-        self._send("PUT", f"{path}/cancel", BuildRecord)
+        self._send("PUT", f"{path}/cancel", BuildView)
 
-    def build(self, path: str) -> BuildRecord:
+    def build(self, path: str) -> BuildView:
         """Return the build whose record is at ``path``."""
-        return self._read(path, BuildRecord)
+        return self._read(path, BuildView)
 
-    def jobs(self, build_path: str) -> list[JobRecord]:
+    def jobs(self, build_path: str) -> list[JobView]:
         """Return the build's jobs in DAG creation order."""
         return self._read(f"{build_path}/jobs", JobList).data
 
-    def job(self, build_path: str, job_id: str) -> JobRecord:
+    def job(self, build_path: str, job_id: str) -> JobView:
         """Return one of the build's jobs."""
-        return self._read(f"{build_path}/jobs/{quote(job_id, safe='')}", JobRecord)
+        return self._read(f"{build_path}/jobs/{quote(job_id, safe='')}", JobView)
 
     def debits_since(self, organization: str, since: datetime) -> Iterator[Transaction]:
         """Yield the organization's debits for jobs, newest first, back to an instant."""
@@ -144,13 +142,13 @@ class Client:
         request = self._http.build_request(
             "GET", path, params={"wait": wait}, headers={"Range": f"bytes={start}-"}, timeout=wait + 30.0
         )
-        response = self._once(request, stream=True)
+        response = self._send_request(request, stream=True)
         try:
             complete = response.headers.get("X-Log-Complete") == "true"
             if response.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
                 yield iter(()), complete
             else:
-                _refuse_failure(response)
+                _raise_for_error(response)
                 yield response.iter_bytes(), complete
         except httpx.TransportError as error:
             raise self._unreachable(error) from error
@@ -161,28 +159,28 @@ class Client:
         """Close the connections."""
         self._http.close()
 
-    def _read(self, path: str, shape: type[T], params: Mapping[str, str] | None = None) -> T:
-        return self._send("GET", path, shape, params=params)
+    def _read(self, path: str, view: type[T], params: Mapping[str, str] | None = None) -> T:
+        return self._send("GET", path, view, params=params)
 
     def _send(
         self,
         method: str,
         path: str,
-        shape: type[T],
+        view: type[T],
         *,
         body: Mapping[str, object] | None = None,
         params: Mapping[str, str] | None = None,
         timeout: httpx.Timeout = _TIMEOUT,
     ) -> T:
-        response = self._once(self._http.build_request(method, path, json=body, params=params, timeout=timeout))
-        _refuse_failure(response)
+        response = self._send_request(self._http.build_request(method, path, json=body, params=params, timeout=timeout))
+        _raise_for_error(response)
         try:
-            return TypeAdapter(shape).validate_json(response.content)
+            return TypeAdapter(view).validate_json(response.content)
         except ValidationError as error:
-            message = f"{self.url} does not answer as this service does: check CI_DAEMON_URL"
-            raise ApiError(response.status_code, "unknown", message) from error
+            message = f"the answer of {self.url} is not that of a ci-daemon: check CI_DAEMON_URL"
+            raise RequestFailed(response.status_code, "unknown", message) from error
 
-    def _once(self, request: httpx.Request, *, stream: bool = False) -> httpx.Response:
+    def _send_request(self, request: httpx.Request, *, stream: bool = False) -> httpx.Response:
         try:
             return self._http.send(request, stream=stream)
         except httpx.TransportError as error:
@@ -190,7 +188,7 @@ class Client:
 
     def _unreachable(self, error: Exception) -> ServiceUnreachable:
         return ServiceUnreachable(
-            f"nobody answers at {self.url} ({error}): start the service, or set CI_DAEMON_URL to where it runs"
+            f"no service answers at {self.url} ({error}): start the service, or set CI_DAEMON_URL to where it runs"
         )
 
 
@@ -199,8 +197,8 @@ def pipeline_path(organization: str, pipeline: str) -> str:
     return f"/api/v0/organizations/{quote(organization, safe='')}/pipelines/{quote(pipeline, safe='')}"
 
 
-def _refuse_failure(response: httpx.Response) -> None:
-    """Raise ApiError with the service's message if the response is not a success."""
+def _raise_for_error(response: httpx.Response) -> None:
+    """Raise RequestFailed with the service's message if the response is not a success."""
     if response.is_success:
         return
     response.read()
@@ -208,5 +206,8 @@ def _refuse_failure(response: httpx.Response) -> None:
         error = response.json()["error"]
         code, message = str(error["code"]), str(error["message"])
     except (ValueError, LookupError, TypeError):
-        code, message = "unknown", f"{response.request.url} answered {response.status_code} and no reason"
-    raise ApiError(response.status_code, code, message)
+        code, message = (
+            "unknown",
+            f"{response.request.url} answered with status {response.status_code} and no error message",
+        )
+    raise RequestFailed(response.status_code, code, message)

@@ -6,39 +6,39 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ci_daemon.submit.records import BuildRecord, JobRecord
+    from ci_daemon.submit.views import BuildView, JobView
 
-__all__ = ["Begun", "BuildChanged", "Event", "JobChanged", "Line"]
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """The first event; ``jobs`` are all jobs of the build, in DAG creation order."""
-
-    build: BuildRecord
-    jobs: tuple[JobRecord, ...]
+__all__ = ["BuildUpdated", "Event", "FollowStarted", "JobUpdated", "LogLine"]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FollowStarted:
+    """The first event of a followed build; ``jobs`` are all its jobs, in DAG creation order."""
+
+    build: BuildView
+    jobs: tuple[JobView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
     """A line of a job's log, without its line end."""
 
-    job: JobRecord
+    job: JobView
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class JobChanged:
+class JobUpdated:
     """A job's state, or the reason why it is pending, has changed."""
 
-    job: JobRecord
+    job: JobView
 
 
 @dataclass(frozen=True, slots=True)
-class BuildChanged:
+class BuildUpdated:
     """The build's state has changed."""
 
-    build: BuildRecord
+    build: BuildView
 
 
-Event = Begun | Line | JobChanged | BuildChanged
+Event = FollowStarted | LogLine | JobUpdated | BuildUpdated

@@ -8,29 +8,30 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ci_daemon.submit.events import Begun, BuildChanged, JobChanged, Line
+from ci_daemon.submit.events import BuildUpdated, FollowStarted, JobUpdated, LogLine
 from ci_daemon.submit.log_reader import read_log
-from ci_daemon.submit.patience import persist
+from ci_daemon.submit.retry import retry
+from storage import BuildState, JobState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ci_daemon.submit.client import Client
     from ci_daemon.submit.events import Event
-    from ci_daemon.submit.records import JobRecord
+    from ci_daemon.submit.views import JobView
 
 __all__ = ["Follower"]
 
 _POLL_SECONDS = 0.3
-_BEGUN = {"running", "canceling", "timing_out"}
+_WITHOUT_LOG = {JobState.SKIPPED, JobState.CANCELED}
 
 
 @dataclass(frozen=True, slots=True)
 class _LogEnded:
-    """A job's log was read to its end, or cannot be read because of ``fault``."""
+    """A job's log was read to its end, or cannot be read because of ``error``."""
 
-    job: JobRecord
-    fault: Exception | None = None
+    job: JobView
+    error: Exception | None = None
 
 
 class Follower:
@@ -46,12 +47,12 @@ class Follower:
         self._client = client
         self._path = path
         self._readers = readers
-        self._found: queue.Queue[Line | _LogEnded] = queue.Queue(maxsize=1000)
-        self._to_read: queue.Queue[JobRecord | None] = queue.Queue()
+        self._arrived: queue.Queue[LogLine | _LogEnded] = queue.Queue(maxsize=1000)
+        self._to_read: queue.Queue[JobView | None] = queue.Queue()
         self._threads: list[threading.Thread] = []
         self._followed: set[str] = set()
         self._read: set[str] = set()
-        self._shown: dict[str, JobRecord] = {}
+        self._shown: dict[str, JobView] = {}
 
     def events(self) -> Iterator[Event]:
         """Yield events until the build is over; its final state is the last event.
@@ -59,77 +60,77 @@ class Follower:
         A job's final state comes after the last line of its log.
 
         Raises:
-            ApiError: the service refuses to show the build or a log.
+            RequestFailed: the service refuses to show the build or a log.
             ServiceUnreachable: the service was away for too long.
         """
-        state: str | None = None
+        state: BuildState | None = None
         while True:
-            asked = time.monotonic()
-            build = persist(lambda: self._client.build(self._path))
-            jobs = persist(lambda: self._client.jobs(self._path))
+            started = time.monotonic()
+            build = retry(lambda: self._client.build(self._path))
+            jobs = retry(lambda: self._client.jobs(self._path))
             # A build whose records take long to read is polled less often, which spares the service.
-            pause = max(_POLL_SECONDS, 5 * (time.monotonic() - asked))
+            pause = max(_POLL_SECONDS, 5 * (time.monotonic() - started))
             if state is None:
                 state = build.state
-                yield Begun(build, tuple(jobs))
+                yield FollowStarted(build, tuple(jobs))
             for job in jobs:
                 if _has_log(job) and job.id not in self._followed:
                     self._follow(job)
-            yield from self._changed(jobs)
-            if build.over and all(job.over and self._all_read(job) for job in jobs):
+            yield from self._updates(jobs)
+            if build.over and all(job.over and self._log_was_read(job) for job in jobs):
                 for _ in self._threads:
                     self._to_read.put(None)
-                yield BuildChanged(build)
+                yield BuildUpdated(build)
                 return
             if build.state != state and not build.over:
-                yield BuildChanged(build)
+                yield BuildUpdated(build)
                 state = build.state
-            yield from self._arriving(time.monotonic() + pause)
+            yield from self._arrivals_until(time.monotonic() + pause)
 
-    def _changed(self, jobs: Iterable[JobRecord]) -> Iterator[Event]:
+    def _updates(self, jobs: Iterable[JobView]) -> Iterator[Event]:
         """Yield the jobs whose state has changed. A job counts as running until its log is read."""
         for job in jobs:
             now = job
-            if job.over and not self._all_read(job):
-                if job.started_at is None or self._has_begun(job):
+            if job.over and not self._log_was_read(job):
+                if job.started_at is None or self._shown_as_started(job):
                     continue
-                now = job.at_its_start
+                now = job.as_started
             before = self._shown.get(job.id)
             if before is None or (before.state, before.pending_reason) != (now.state, now.pending_reason):
                 self._shown[job.id] = now
-                yield JobChanged(now)
+                yield JobUpdated(now)
 
-    def _has_begun(self, job: JobRecord) -> bool:
+    def _shown_as_started(self, job: JobView) -> bool:
         shown = self._shown.get(job.id)
-        return shown is not None and shown.state in _BEGUN
+        return shown is not None and (shown.state is JobState.RUNNING or shown.state.stopping)
 
-    def _all_read(self, job: JobRecord) -> bool:
+    def _log_was_read(self, job: JobView) -> bool:
         return job.id not in self._followed or job.id in self._read
 
-    def _arriving(self, until: float) -> Iterator[Event]:
+    def _arrivals_until(self, deadline: float) -> Iterator[Event]:
         """Yield lines until the deadline, or until a log ends: then states have probably changed.
 
         If a line comes before its job was seen to run, the job's state is read first.
         """
-        while (left := until - time.monotonic()) > 0:
+        while (left := deadline - time.monotonic()) > 0:
             try:
-                found = self._found.get(timeout=left)
+                found = self._arrived.get(timeout=left)
             except queue.Empty:
                 return
-            if isinstance(found, Line):
-                if not self._has_begun(found.job):
-                    yield from self._changed([self._look(found.job)])
+            if isinstance(found, LogLine):
+                if not self._shown_as_started(found.job):
+                    yield from self._updates([self._get_job(found.job)])
                 yield found
                 continue
-            if found.fault is not None:
-                raise found.fault
+            if found.error is not None:
+                raise found.error
             self._read.add(found.job.id)
             return
 
-    def _look(self, job: JobRecord) -> JobRecord:
-        return persist(lambda: self._client.job(self._path, job.id))
+    def _get_job(self, job: JobView) -> JobView:
+        return retry(lambda: self._client.job(self._path, job.id))
 
-    def _follow(self, job: JobRecord) -> None:
+    def _follow(self, job: JobView) -> None:
         self._followed.add(job.id)
         self._to_read.put(job)
         if len(self._threads) < self._readers:
@@ -143,13 +144,13 @@ class Follower:
         while (job := self._to_read.get()) is not None:
             try:
                 for text in read_log(self._client, f"{self._path}/jobs/{job.id}/log"):
-                    self._found.put(Line(job, text))
-            except Exception as fault:  # noqa: BLE001 - re-raised in the thread that follows the build
-                self._found.put(_LogEnded(job, fault))
+                    self._arrived.put(LogLine(job, text))
+            except Exception as error:  # noqa: BLE001 - re-raised in the thread that follows the build
+                self._arrived.put(_LogEnded(job, error))
             else:
-                self._found.put(_LogEnded(job))
+                self._arrived.put(_LogEnded(job))
 
 
-def _has_log(job: JobRecord) -> bool:
+def _has_log(job: JobView) -> bool:
     """Tell whether a job may have a log, also if it failed before its command started."""
-    return job.started_at is not None or job.state not in {"pending", "scheduled", "skipped", "canceled"}
+    return job.started_at is not None or not (job.state.waiting or job.state in _WITHOUT_LOG)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LineSplitter"]
 
-_LONGEST = 16 * 1024
+_MAX_LINE = 16 * 1024
 
 
 class LineSplitter:
@@ -22,24 +22,24 @@ class LineSplitter:
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._open = ""
+        self._partial = ""
 
     def feed(self, block: bytes) -> Iterator[str]:
         """Yield the lines that the block completes."""
-        *lines, self._open = (self._open + self._decoder.decode(block)).split("\n")
+        *lines, self._partial = (self._partial + self._decoder.decode(block)).split("\n")
         for line in lines:
-            yield _last_drawing(line)
-        while len(self._open) > _LONGEST:
-            piece, self._open = self._open[:_LONGEST], self._open[_LONGEST:]
-            yield _last_drawing(piece)
+            yield _visible(line)
+        while len(self._partial) > _MAX_LINE:
+            piece, self._partial = self._partial[:_MAX_LINE], self._partial[_MAX_LINE:]
+            yield _visible(piece)
 
     def end(self) -> Iterator[str]:
         """Yield the last line if the log does not end with a line end."""
-        rest = self._open + self._decoder.decode(b"", final=True)
-        self._open = ""
+        rest = self._partial + self._decoder.decode(b"", final=True)
+        self._partial = ""
         if rest:
-            yield _last_drawing(rest)
+            yield _visible(rest)
 
 
-def _last_drawing(line: str) -> str:
+def _visible(line: str) -> str:
     return line.rstrip("\r").rpartition("\r")[2]

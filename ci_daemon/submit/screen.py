@@ -11,21 +11,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ci_daemon.submit.events import Begun, BuildChanged, JobChanged, Line
+from ci_daemon.submit.events import BuildUpdated, FollowStarted, JobUpdated, LogLine
 from ci_daemon.terminal.states import state_style
+from storage import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import TextIO
 
     from ci_daemon.submit.events import Event
-    from ci_daemon.submit.records import JobRecord
     from ci_daemon.submit.summary import Summary
+    from ci_daemon.submit.views import JobView
 
 __all__ = ["Screen"]
 
 _NAME_COLOURS = ("cyan", "magenta", "blue", "yellow", "bright_cyan", "bright_magenta", "bright_blue", "green")
-_WIDEST_NAME = 32
+_MAX_NAME_WIDTH = 32
 _BUILD = "build"
 
 # A log may contain any byte. Drop those that would move the cursor or ring the bell; rich handles colours (ESC).
@@ -40,29 +41,29 @@ class Screen:
         self._width = len(_BUILD)
         self._colours: dict[str, str] = {}
 
-    def say(self, text: str) -> None:
-        """Write a line of the command's own."""
+    def print(self, text: str) -> None:
+        """Write a line of the command itself."""
         self._console.print(Text(_clean(text)), soft_wrap=True)
 
     def show(self, event: Event) -> None:
         """Write an event."""
         match event:
-            case Begun(jobs=jobs):
-                self._begin(jobs)
-            case Line(job=job, text=text):
+            case FollowStarted(jobs=jobs):
+                self._prepare(jobs)
+            case LogLine(job=job, text=text):
                 self._write(self._name(job), _coloured(text))
-            case JobChanged(job=job):
-                if job.state != "pending":
+            case JobUpdated(job=job):
+                if job.state is not JobState.PENDING:
                     style = state_style(job.state)
-                    self._write(self._name(job), Text(f"* {_clean(_story(job))}", style))
-            case BuildChanged(build=build):
+                    self._write(self._name(job), Text(f"* {_clean(_outcome(job))}", style))
+            case BuildUpdated(build=build):
                 style = state_style(build.state)
                 self._write(Text(_BUILD, "bold"), Text(f"* {build.state}", style))
 
     def summarize(self, summary: Summary) -> None:
         """Write a table of the jobs, and below it the build's result."""
         table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column("job", no_wrap=True, overflow="ellipsis", max_width=_WIDEST_NAME)
+        table.add_column("job", no_wrap=True, overflow="ellipsis", max_width=_MAX_NAME_WIDTH)
         table.add_column("state", no_wrap=True)
         table.add_column("time", justify="right", no_wrap=True)
         table.add_column("cents", justify="right", no_wrap=True)
@@ -82,12 +83,12 @@ class Screen:
             soft_wrap=True,
         )
 
-    def _begin(self, jobs: Iterable[JobRecord]) -> None:
+    def _prepare(self, jobs: Iterable[JobView]) -> None:
         for position, job in enumerate(jobs):
             self._colours[job.id] = _NAME_COLOURS[position % len(_NAME_COLOURS)]
-            self._width = max(self._width, min(len(_clean(job.name)), _WIDEST_NAME))
+            self._width = max(self._width, min(len(_clean(job.name)), _MAX_NAME_WIDTH))
 
-    def _name(self, job: JobRecord) -> Text:
+    def _name(self, job: JobView) -> Text:
         return Text(_clean(job.name), self._colours.get(job.id, ""))
 
     def _write(self, name: Text, text: Text) -> None:
@@ -95,7 +96,7 @@ class Screen:
         self._console.print(Text.assemble(name, (" | ", "dim"), text), soft_wrap=True)
 
 
-def _story(job: JobRecord) -> str:
+def _outcome(job: JobView) -> str:
     """Return a job's state, with the reason for it if there is one."""
     state = job.state.replace("_", " ")
     if job.over and job.seconds is not None:
@@ -104,7 +105,7 @@ def _story(job: JobRecord) -> str:
         state += " (soft: the build goes on)"
     if job.error_code:
         return f"{state}: {job.error_code}" + (f": {job.error_message}" if job.error_message else "")
-    if job.state == "failed" and job.exit_code is not None:
+    if job.state is JobState.FAILED and job.exit_code is not None:
         return f"{state}: exit code {job.exit_code}"
     return f"{state}: {job.pending_reason}" if job.pending_reason and not job.over else state
 

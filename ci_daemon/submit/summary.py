@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ci_daemon.submit.records import BuildRecord, JobRecord, Transaction
+    from ci_daemon.submit.views import BuildView, JobView, Transaction
 
-__all__ = ["JobRow", "Summary", "summarize"]
+__all__ = ["JobCost", "Summary", "summarize"]
 
 
 @dataclass(frozen=True, slots=True)
-class JobRow:
+class JobCost:
     """A job and its debit in cents."""
 
-    job: JobRecord
+    job: JobView
     cents: int
 
 
@@ -25,8 +25,8 @@ class JobRow:
 class Summary:
     """A finished build and its jobs in DAG creation order."""
 
-    build: BuildRecord
-    rows: tuple[JobRow, ...]
+    build: BuildView
+    rows: tuple[JobCost, ...]
 
     @property
     def cents(self) -> int:
@@ -59,11 +59,11 @@ class Summary:
         }
 
 
-def summarize(build: BuildRecord, jobs: Sequence[JobRecord], pipeline: str, debits: Iterable[Transaction]) -> Summary:
+def summarize(build: BuildView, jobs: Sequence[JobView], pipeline: str, debits: Iterable[Transaction]) -> Summary:
     """Match the jobs of a finished build with their debits.
 
     A debit's description names its job: ``<pipeline> #<number> <step key>``.
     """
     cents = {entry.description: -entry.amount_cents for entry in debits}
-    rows = (JobRow(job, cents.get(f"{pipeline} #{build.number} {job.step_key}", 0)) for job in jobs)
+    rows = (JobCost(job, cents.get(f"{pipeline} #{build.number} {job.step_key}", 0)) for job in jobs)
     return Summary(build, tuple(rows))

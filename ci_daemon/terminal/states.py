@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["state_style"]
+__all__ = ["STATE_STYLES", "state_style"]
 
-_STYLES = {
+_UNREMARKABLE = "dim"
+
+STATE_STYLES = {
     "passed": "green",
     "failed": "bold red",
     "timed_out": "bold red",
@@ -13,9 +15,24 @@ _STYLES = {
     "active": "yellow",
     "rendering": "yellow",
     "held": "magenta",
-}
+} | dict.fromkeys(
+    (
+        "pending",
+        "scheduled",
+        "assigned",
+        "canceling",
+        "timing_out",
+        "canceled",
+        "skipped",
+        "creating",
+        "warm",
+        "ended",
+    ),
+    _UNREMARKABLE,
+)
+"""Rich's styles of all states: of builds, jobs and leases, of a VM that renders, and of one on hold."""
 
 
 def state_style(state: str) -> str:
     """Return rich's name of a state's style."""
-    return _STYLES.get(state, "dim")
+    return STATE_STYLES.get(state, _UNREMARKABLE)

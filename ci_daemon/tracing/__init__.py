@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from ci_daemon.tracing.settings import TracingSettings
-from ci_daemon.tracing.tracer import Tracer, TracingUnavailable, open_collector
+from typing import TYPE_CHECKING
 
-__all__ = ["Tracer", "TracingSettings", "TracingUnavailable", "open_collector"]
+from storage.facade import on_first_use
+
+if TYPE_CHECKING:
+    from ci_daemon.tracing.settings import TracingSettings
+    from ci_daemon.tracing.tracer import Tracer, TracingUnavailable, open_exporter
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = ["Tracer", "TracingSettings", "TracingUnavailable", "open_exporter"]

@@ -1,4 +1,4 @@
-"""The collector over OpenTelemetry's exporter. Imported only if the configuration has an endpoint."""
+"""Export of spans as OTLP over HTTP. Imported only if the configuration has an endpoint."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
 
     from ci_daemon.tracing.spans import Span
 
-__all__ = ["OtlpCollector"]
+__all__ = ["OtlpExporter"]
 
 _TIMEOUT = 10.0
-_AT_ONCE = 1000
+_BATCH = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
-class OtlpCollector:
-    """A collector that takes OTLP over HTTP at ``endpoint``."""
+class OtlpExporter:
+    """Sends spans as OTLP over HTTP to the collector at ``endpoint``."""
 
     def __init__(self, endpoint: str) -> None:
         self._exporter = OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces", timeout=_TIMEOUT)
         self._resource = Resource.create({"service.name": "ci-daemon", "service.version": version("ci-daemon")})
         self._scope = InstrumentationScope("ci_daemon.tracing")
 
-    def send(self, spans: Sequence[Span]) -> bool:
-        """Send ended spans; return False if the collector does not take them within some seconds. Blocks."""
+    def export(self, spans: Sequence[Span]) -> bool:
+        """Send ended spans; return False if the collector does not accept them within seconds. Blocks."""
         readable = [self._readable(span) for span in spans]
-        batches = (readable[start : start + _AT_ONCE] for start in range(0, len(readable), _AT_ONCE))
+        batches = (readable[start : start + _BATCH] for start in range(0, len(readable), _BATCH))
         return all(self._exporter.export(batch) is SpanExportResult.SUCCESS for batch in batches)
 
     def close(self) -> None:
-        """Make a running `send` end soon."""
+        """Make a running `export` end soon."""
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _readable(self, span: Span) -> ReadableSpan:
@@ -52,8 +52,8 @@ class OtlpCollector:
             resource=self._resource,
             attributes=span.attributes,
             status=Status() if span.failure is None else Status(StatusCode.ERROR, span.failure),
-            start_time=_nanoseconds(span.began),
-            end_time=_nanoseconds(span.ended),
+            start_time=_nanoseconds(span.start),
+            end_time=_nanoseconds(span.end),
             instrumentation_scope=self._scope,
         )
 

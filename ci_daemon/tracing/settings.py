@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from storage import setting
+
 __all__ = ["TracingSettings"]
 
 _URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
@@ -12,12 +14,13 @@ _URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 @dataclass(frozen=True, slots=True)
 class TracingSettings:
-    """Section ``[tracing]``: the OpenTelemetry collector for traces of builds.
+    """Section ``[tracing]``: the OpenTelemetry collector for traces of builds."""
 
-    ``endpoint`` is its URL for OTLP over HTTP, such as "http://127.0.0.1:4318". Without one no traces are sent.
-    """
-
-    endpoint: str = ""
+    endpoint: str = setting(
+        "",
+        'The URL of the collector for OTLP over HTTP, such as "http://127.0.0.1:4318"; if it is empty, no traces are'
+        " sent.",
+    )
 
     def __post_init__(self) -> None:
         if self.endpoint and not _URL.fullmatch(self.endpoint):

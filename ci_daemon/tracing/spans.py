@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 from uuid import UUID
 
 from storage import BuildState, EdgeKind, JobState
@@ -21,27 +22,15 @@ if TYPE_CHECKING:
 
     from storage import Attempt, Build, Edge, Job
 
-__all__ = ["BuildRecord", "Span", "spans_of"]
+__all__ = ["FinishedBuild", "Span", "build_spans"]
 
 Attributes: TypeAlias = Mapping[str, str | int | bool]
 
 _ROOT = ""
 
-_RESULTS = {
-    BuildState.PASSED: "success",
-    BuildState.FAILED: "failure",
-    BuildState.CANCELED: "cancellation",
-    JobState.PASSED: "success",
-    JobState.FAILED: "failure",
-    JobState.SKIPPED: "skip",
-    JobState.CANCELED: "cancellation",
-    JobState.TIMED_OUT: "timeout",
-}
-"""The results of pipeline runs and tasks in OpenTelemetry's semantic conventions."""
-
 
 @dataclass(frozen=True, slots=True)
-class BuildRecord:
+class FinishedBuild:
     """A build that has ended, with the rows for its trace; ``attempts`` by the row id of their job."""
 
     build: Build
@@ -59,44 +48,50 @@ class Span:
     span_id: int
     parent_id: int | None
     name: str
-    began: datetime
-    ended: datetime
+    start: datetime
+    end: datetime
     failure: str | None
     attributes: Attributes
 
 
-def spans_of(record: BuildRecord) -> Iterator[Span]:
+def build_spans(finished: FinishedBuild) -> Iterator[Span]:
     """Yield the spans of a build, the build's own first."""
-    build = record.build
-    ended = build.finished_at or build.created_at
+    build = finished.build
+    end = max(_end_times(finished), default=build.created_at)
     failure = (build.error_code or "a job failed") if build.state is BuildState.FAILED else None
     name = f"{build.pipeline_slug} #{build.number}"
-    yield _span(build, _ROOT, None, name, build.created_at, ended, failure, _about_build(build))
-    if record.rendered_at is not None:
-        yield _span(build, "render", _ROOT, "render", build.created_at, record.rendered_at)
-    parents = {edge.from_id for edge in record.edges if edge.kind is EdgeKind.BUILDS_IN}
-    for job in record.jobs:
+    yield _span(build, _ROOT, None, name, build.created_at, end, failure, _build_attributes(build))
+    if finished.rendered_at is not None:
+        yield _span(build, "render", _ROOT, "render", build.created_at, finished.rendered_at)
+    parents = {edge.from_id for edge in finished.edges if edge.kind is EdgeKind.BUILDS_IN}
+    for job in finished.jobs:
         ready = job.scheduled_at
-        attempts = record.attempts.get(job.id, ())
+        attempts = finished.attempts.get(job.id, ())
         for attempt in attempts:
-            yield from _attempt(build, job, attempt, ready or attempt.created_at, keeps_disk=job.id in parents)
+            yield from _attempt_spans(build, job, attempt, ready or attempt.created_at, keeps_disk=job.id in parents)
             ready = attempt.finished_at
         if not attempts and ready is not None:
-            about = _about_job(job, job.state)
-            yield _span(build, job.uuid, _ROOT, job.name, ready, job.finished_at or ended, job.error_code, about)
+            attributes = _job_attributes(job, job.state)
+            yield _span(build, job.uuid, _ROOT, job.name, ready, job.finished_at or end, job.error_code, attributes)
 
 
-def _attempt(build: Build, job: Job, attempt: Attempt, ready: datetime, *, keeps_disk: bool) -> Iterator[Span]:
+def _end_times(finished: FinishedBuild) -> list[datetime]:
+    """Return the ends of a build and of its attempts, which go on after the command of their job."""
+    ends = [finished.build.finished_at, *(each.finished_at for each in chain.from_iterable(finished.attempts.values()))]
+    return [end for end in ends if end is not None]
+
+
+def _attempt_spans(build: Build, job: Job, attempt: Attempt, ready: datetime, *, keeps_disk: bool) -> Iterator[Span]:
     """Yield the spans of an attempt, which begins when its job became ready for a VM, and of its parts."""
     key = f"{job.uuid}/{attempt.number}"
-    ended = attempt.finished_at or attempt.created_at
+    end = attempt.finished_at or attempt.created_at
     passed = attempt.state is JobState.PASSED
-    failure = attempt.error_code or f"exit {attempt.exit_code}"
-    fault = None if passed or attempt.state is JobState.CANCELED else failure
-    about = _about_job(job, attempt.state) | {"ci_daemon.attempt": attempt.number}
+    unsuccessful = not passed and attempt.state is not JobState.CANCELED
+    failure = (attempt.error_code or f"exit {attempt.exit_code}") if unsuccessful else None
+    attributes = _job_attributes(job, attempt.state) | {"ci_daemon.attempt": attempt.number}
     if attempt.exit_code is not None:
-        about["process.exit.code"] = attempt.exit_code
-    yield _span(build, key, _ROOT, job.name, ready, ended, fault, about)
+        attributes["process.exit.code"] = attempt.exit_code
+    yield _span(build, key, _ROOT, job.name, ready, end, failure, attributes)
     parts = [
         ("wait", ready, attempt.created_at),
         ("lease", attempt.created_at, attempt.leased_at),
@@ -106,10 +101,10 @@ def _attempt(build: Build, job: Job, attempt: Attempt, ready: datetime, *, keeps
     if job.artifacts:
         parts.append(("artifacts", attempt.exited_at, attempt.collected_at))
     if passed and (keeps_disk or job.cache_key is not None):
-        parts.append(("snapshot", attempt.collected_at or attempt.exited_at, ended))
-    for name, began, over in parts:
-        if began is not None:
-            yield _span(build, f"{key}/{name}", key, name, began, over or ended, fault if over is None else None)
+        parts.append(("snapshot", attempt.collected_at or attempt.exited_at, end))
+    for name, start, over in parts:
+        if start is not None:
+            yield _span(build, f"{key}/{name}", key, name, start, over or end, failure if over is None else None)
 
 
 def _span(
@@ -117,18 +112,18 @@ def _span(
     key: str,
     parent: str | None,
     name: str,
-    began: datetime,
-    ended: datetime,
+    start: datetime,
+    end: datetime,
     failure: str | None = None,
     attributes: Attributes = MappingProxyType({}),
 ) -> Span:
     """Return the span with a key in the build's trace.
 
-    Its end is not before its beginning, even if the clock was set back between them.
+    Its end is not before its start, even if the clock was set back between them.
     """
     parent_id = None if parent is None else _id(build, parent)
     return Span(
-        UUID(build.external_id).int, _id(build, key), parent_id, name, began, max(began, ended), failure, attributes
+        UUID(build.external_id).int, _id(build, key), parent_id, name, start, max(start, end), failure, attributes
     )
 
 
@@ -138,24 +133,60 @@ def _id(build: Build, key: str) -> int:
     return int.from_bytes(digest[:8]) or 1
 
 
-def _about_build(build: Build) -> dict[str, str | int | bool]:
-    about: dict[str, str | int | bool] = {
+def _build_attributes(build: Build) -> dict[str, str | int | bool]:
+    attributes: dict[str, str | int | bool] = {
         "cicd.pipeline.name": f"{build.organization_slug}/{build.pipeline_slug}",
         "cicd.pipeline.run.id": build.external_id,
-        "cicd.pipeline.result": _RESULTS.get(build.state, build.state.value),
+        "cicd.pipeline.result": _run_result(build.state),
         "ci_daemon.build.number": build.number,
     }
     if build.branch is not None:
-        about["vcs.ref.head.name"] = build.branch
+        attributes["vcs.ref.head.name"] = build.branch
     if build.commit is not None:
-        about["vcs.ref.head.revision"] = build.commit
-    return about
+        attributes["vcs.ref.head.revision"] = build.commit
+    return attributes
 
 
-def _about_job(job: Job, state: JobState) -> dict[str, str | int | bool]:
+def _job_attributes(job: Job, state: JobState) -> dict[str, str | int | bool]:
     return {
         "cicd.pipeline.task.name": job.step_key,
         "cicd.pipeline.task.run.id": job.uuid,
-        "cicd.pipeline.task.run.result": _RESULTS.get(state, state.value),
+        "cicd.pipeline.task.run.result": _task_result(state),
         "ci_daemon.cache_hit": job.cache_hit,
     }
+
+
+def _run_result(state: BuildState) -> str:
+    """Return the result of a pipeline run in OpenTelemetry's semantic conventions."""
+    match state:
+        case BuildState.PASSED:
+            return "success"
+        case BuildState.FAILED:
+            return "failure"
+        case BuildState.CANCELED:
+            return "cancellation"
+        case BuildState.SCHEDULED | BuildState.RUNNING | BuildState.FAILING | BuildState.CANCELING:
+            return state.value
+        case _:
+            assert_never(state)
+
+
+def _task_result(state: JobState) -> str:
+    """Return the result of a pipeline task in OpenTelemetry's semantic conventions."""
+    match state:
+        case JobState.PASSED:
+            return "success"
+        case JobState.FAILED:
+            return "failure"
+        case JobState.SKIPPED:
+            return "skip"
+        case JobState.CANCELED:
+            return "cancellation"
+        case JobState.TIMED_OUT:
+            return "timeout"
+        case JobState.PENDING | JobState.SCHEDULED | JobState.ASSIGNED | JobState.RUNNING:
+            return state.value
+        case JobState.CANCELING | JobState.TIMING_OUT:
+            return state.value
+        case _:
+            assert_never(state)

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from storage.models.accounts import (
-    HandoffRow,
-    InviteRow,
-    MembershipRow,
-    OrganizationRow,
-    PipelineRow,
-    TokenRow,
-    UserRow,
-)
-from storage.models.artifacts import ArtifactRow
-from storage.models.audit import AuditRow
-from storage.models.builds import AttemptRow, BuildRow, EdgeRow, JobRow
-from storage.models.cache import CacheRow
-from storage.models.coupons import CouponRow, RedemptionRow
-from storage.models.holds import HoldRow
-from storage.models.idempotency import KeyRow
-from storage.models.leases import LeaseRow, LedgerRow, SnapshotRow
-from storage.models.renders import DeclarationRow, RenderedRow, RenderRow, RunnerTokenRow
-from storage.models.secrets import SecretRow
-from storage.models.switches import SwitchRow
-from storage.models.traces import TracesSentRow
+from typing import TYPE_CHECKING
+
+from storage.facade import on_first_use
+
+if TYPE_CHECKING:
+    from storage.models.accounts import (
+        CliLoginRow,
+        InviteRow,
+        MembershipRow,
+        OrganizationRow,
+        PipelineRow,
+        TokenRow,
+        UserRow,
+    )
+    from storage.models.artifacts import ArtifactRow
+    from storage.models.audit import AuditRow
+    from storage.models.builds import AttemptRow, BuildRow, EdgeRow, JobRow
+    from storage.models.cache import CacheRow
+    from storage.models.coupons import CouponRow, RedemptionRow
+    from storage.models.holds import HoldRow
+    from storage.models.idempotency import KeyRow
+    from storage.models.leases import LeaseRow, LedgerRow, SnapshotRow
+    from storage.models.renders import DeclarationRow, RenderedRow, RenderRow, RunnerTokenRow
+    from storage.models.secrets import SecretRow
+    from storage.models.switches import SwitchRow
+    from storage.models.traces import TracesSentRow
+else:
+    __getattr__ = on_first_use(__name__)
 
 __all__ = [
     "ArtifactRow",
@@ -30,10 +37,10 @@ __all__ = [
     "AuditRow",
     "BuildRow",
     "CacheRow",
+    "CliLoginRow",
     "CouponRow",
     "DeclarationRow",
     "EdgeRow",
-    "HandoffRow",
     "HoldRow",
     "InviteRow",
     "JobRow",

@@ -1,81 +1,48 @@
-# ruff: noqa: D106 - a model's Meta only names its table
 """People, organizations, pipelines."""
 
 from __future__ import annotations
 
 import peewee
 
-from storage.models.fields import ChoiceField, FlagField, InstantField
-from storage.records import HandoffKind, Role, TokenKind, Visibility
+from storage.models.fields import ChoiceField, InstantField
+from storage.models.row import Row
+from storage.records import CliLoginKind, Invite, Organization, Pipeline, Role, Token, User
 
-__all__ = ["HandoffRow", "InviteRow", "MembershipRow", "OrganizationRow", "PipelineRow", "TokenRow", "UserRow"]
+__all__ = ["CliLoginRow", "InviteRow", "MembershipRow", "OrganizationRow", "PipelineRow", "TokenRow", "UserRow"]
 
 
-class OrganizationRow(peewee.Model):
+class OrganizationRow(Row, table="organizations", record=Organization):
     """An organization and its balance, which a trigger keeps."""
 
-    id = peewee.AutoField()
-    uuid = peewee.TextField()
-    slug = peewee.TextField()
-    name = peewee.TextField()
-    url = peewee.TextField()
     balance_cents = peewee.IntegerField()
-    fail_fast = FlagField()
-    weight = peewee.IntegerField()
-    created_at = InstantField()
     closed_at = InstantField(null=True)
 
-    class Meta:
-        table_name = "organizations"
 
-
-class UserRow(peewee.Model):
+class UserRow(Row, table="users", record=User, joined=("personal_org_slug",)):
     """A person with an account."""
 
-    id = peewee.AutoField()
-    uuid = peewee.TextField()
-    email = peewee.TextField()
-    name = peewee.TextField()
     personal_organization = peewee.ForeignKeyField(OrganizationRow)
-    created_at = InstantField()
     closed_at = InstantField(null=True)
 
-    class Meta:
-        table_name = "users"
 
-
-class TokenRow(peewee.Model):
+class TokenRow(Row, table="tokens", record=Token):
     """A bearer token, hashed: a personal API key or a session."""
 
-    id = peewee.AutoField()
-    uuid = peewee.TextField()
     user = peewee.ForeignKeyField(UserRow)
-    kind = ChoiceField(TokenKind)
     hash = peewee.BlobField()
-    description = peewee.TextField()
-    created_at = InstantField()
-    expires_at = InstantField(null=True)
-    last_used_at = InstantField(null=True)
     revoked_at = InstantField(null=True)
 
-    class Meta:
-        table_name = "tokens"
 
-
-class HandoffRow(peewee.Model):
+class CliLoginRow(Row, table="handoffs"):
     """A session that a command line may take, under the hash of its nonce or code."""
 
-    id = peewee.AutoField()
-    kind = ChoiceField(HandoffKind)
+    kind = ChoiceField(CliLoginKind)
     hash = peewee.BlobField()
     user = peewee.ForeignKeyField(UserRow)
     expires_at = InstantField()
 
-    class Meta:
-        table_name = "handoffs"
 
-
-class MembershipRow(peewee.Model):
+class MembershipRow(Row, table="memberships", key=("user", "organization")):
     """A user's membership in an organization, with a role."""
 
     user = peewee.ForeignKeyField(UserRow)
@@ -83,49 +50,18 @@ class MembershipRow(peewee.Model):
     role = ChoiceField(Role)
     created_at = InstantField()
 
-    class Meta:
-        table_name = "memberships"
-        primary_key = peewee.CompositeKey("user", "organization")
 
-
-class InviteRow(peewee.Model):
+class InviteRow(Row, table="invites", record=Invite):
     """An invite to an organization, for one e-mail address."""
 
-    id = peewee.AutoField()
-    uuid = peewee.TextField()
     organization = peewee.ForeignKeyField(OrganizationRow)
     inviter = peewee.ForeignKeyField(UserRow, null=True)
-    email = peewee.TextField()
-    role = ChoiceField(Role)
     hash = peewee.BlobField()
-    created_at = InstantField()
-    expires_at = InstantField()
-    accepted_at = InstantField(null=True)
-    revoked_at = InstantField(null=True)
-
-    class Meta:
-        table_name = "invites"
 
 
-class PipelineRow(peewee.Model):
+class PipelineRow(Row, table="pipelines", record=Pipeline):
     """A pipeline and the number of its latest build."""
 
-    id = peewee.AutoField()
-    uuid = peewee.TextField()
     organization = peewee.ForeignKeyField(OrganizationRow)
-    slug = peewee.TextField()
-    name = peewee.TextField()
-    repository = peewee.TextField()
-    default_branch = peewee.TextField()
-    visibility = ChoiceField(Visibility)
-    allow_manual = FlagField()
-    description = peewee.TextField(null=True)
-    repo_name = peewee.TextField(null=True)
-    source_slug = peewee.TextField(null=True)
-    fail_fast = FlagField()
-    last_number = peewee.IntegerField()
-    created_at = InstantField()
+    build_count = peewee.IntegerField(column_name="last_number")
     deleted_at = InstantField(null=True)
-
-    class Meta:
-        table_name = "pipelines"

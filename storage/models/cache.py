@@ -1,4 +1,3 @@
-# ruff: noqa: D106 - a model's Meta only names its table
 """Disks that builds keep for later ones."""
 
 from __future__ import annotations
@@ -6,22 +5,15 @@ from __future__ import annotations
 import peewee
 
 from storage.models.accounts import PipelineRow
-from storage.models.fields import InstantField
+from storage.models.row import Row
+from storage.records import CacheEntry
 
 __all__ = ["CacheRow"]
 
+_JOINED = ("organization_slug", "pipeline_slug", "build_number", "job_name", "job_id", "bytes")
 
-class CacheRow(peewee.Model):
+
+class CacheRow(Row, table="cache_entries", record=CacheEntry, joined=_JOINED):
     """A job's disk: the snapshot's name under the pipeline, image and key by which later builds find it."""
 
-    id = peewee.AutoField()
     pipeline = peewee.ForeignKeyField(PipelineRow)
-    image = peewee.TextField()
-    key = peewee.TextField()
-    snapshot = peewee.TextField()
-    created_at = InstantField()
-    last_used_at = InstantField()
-    hits = peewee.IntegerField()
-
-    class Meta:
-        table_name = "cache_entries"

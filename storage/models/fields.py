@@ -1,13 +1,16 @@
-"""Column types beyond SQLite's own; ``read`` converts a column's value to a record's."""
+"""Column types beyond SQLite's own.
+
+``read`` converts a column's value to a record's, ``write`` a record's to a column's.
+"""
 
 from __future__ import annotations
 
-from json import loads
+from json import dumps, loads
 from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.instants import from_micros
+from storage.database.instants import from_micros, to_micros
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +23,7 @@ class InstantField(peewee.BigIntegerField):
     """Microseconds since the epoch; an aware datetime in records."""
 
     read = staticmethod(from_micros)
+    write = staticmethod(to_micros)
 
 
 class FlagField(peewee.IntegerField):
@@ -32,14 +36,17 @@ class JsonField(peewee.TextField):
     """A JSON object."""
 
     read = staticmethod(loads)
+    write = staticmethod(dumps)
 
 
 class ListField(peewee.TextField):
-    """A JSON array of strings; a tuple in records."""
+    """A JSON array; a tuple in records."""
+
+    write = staticmethod(dumps)
 
     @staticmethod
     def read(text: str) -> tuple[str, ...]:
-        """Return the strings of a column's text."""
+        """Return the items of a column's text."""
         return tuple(loads(text))
 
 

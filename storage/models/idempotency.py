@@ -1,4 +1,3 @@
-# ruff: noqa: D106 - a model's Meta only names its table
 """Idempotency keys of requests."""
 
 from __future__ import annotations
@@ -8,21 +7,17 @@ import peewee
 from storage.models.accounts import OrganizationRow, UserRow
 from storage.models.builds import BuildRow
 from storage.models.fields import FlagField, InstantField
+from storage.models.row import Row
+from storage.records import RequestKey
 
 __all__ = ["KeyRow"]
 
 
-class KeyRow(peewee.Model):
+class KeyRow(Row, table="idempotency_keys", record=RequestKey, key=("user", "organization", "key")):
     """The build that a request with a key created, and the hash of that request."""
 
     user = peewee.ForeignKeyField(UserRow)
     organization = peewee.ForeignKeyField(OrganizationRow)
-    key = peewee.TextField()
-    request_hash = peewee.BlobField()
     build = peewee.ForeignKeyField(BuildRow)
     rejected = FlagField()
     created_at = InstantField()
-
-    class Meta:
-        table_name = "idempotency_keys"
-        primary_key = peewee.CompositeKey("user", "organization", "key")

@@ -1,4 +1,3 @@
-# ruff: noqa: D106 - a model's Meta only names its table
 """Builds that the service renders, and the results."""
 
 from __future__ import annotations
@@ -7,57 +6,37 @@ import peewee
 
 from storage.models.accounts import PipelineRow
 from storage.models.builds import BuildRow
-from storage.models.fields import FlagField, InstantField, ListField
+from storage.models.fields import InstantField
 from storage.models.leases import LeaseRow
+from storage.models.row import Row
+from storage.records import Declaration, Render, Rendered
 
 __all__ = ["DeclarationRow", "RenderRow", "RenderedRow", "RunnerTokenRow"]
 
 
-class RenderRow(peewee.Model):
+class RenderRow(Row, table="renders", record=Render, joined=("organization_id",)):
     """The render of a build."""
 
     build = peewee.ForeignKeyField(BuildRow, primary_key=True)
-    source_url = peewee.TextField(null=True)
     lease = peewee.ForeignKeyField(LeaseRow, null=True)
     created_at = InstantField()
-    finished_at = InstantField(null=True)
-    rejected = FlagField()
-
-    class Meta:
-        table_name = "renders"
 
 
-class RunnerTokenRow(peewee.Model):
+class RunnerTokenRow(Row, table="runner_tokens"):
     """A token with which a VM may fetch the source of one build, hashed."""
 
     build = peewee.ForeignKeyField(BuildRow, primary_key=True)
     hash = peewee.BlobField()
 
-    class Meta:
-        table_name = "runner_tokens"
 
-
-class DeclarationRow(peewee.Model):
+class DeclarationRow(Row, table="declarations", record=Declaration):
     """The declaration of a pipeline in its repository's files."""
 
     pipeline = peewee.ForeignKeyField(PipelineRow, primary_key=True)
-    name = peewee.TextField()
-    allow_manual = FlagField()
-    triggers = ListField()
-    archived_at = InstantField(null=True)
-
-    class Meta:
-        table_name = "declarations"
 
 
-class RenderedRow(peewee.Model):
+class RenderedRow(Row, table="rendered", record=Rendered):
     """The cached result of rendering an archive's pipeline files."""
 
-    id = peewee.AutoField()
     name = peewee.BlobField()
-    envelope = peewee.TextField()
-    log = peewee.BlobField()
     expires_at = InstantField()
-
-    class Meta:
-        table_name = "rendered"

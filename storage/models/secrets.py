@@ -1,4 +1,3 @@
-# ruff: noqa: D106 - a model's Meta only names its table
 """Secrets of builds."""
 
 from __future__ import annotations
@@ -6,21 +5,15 @@ from __future__ import annotations
 import peewee
 
 from storage.models.accounts import OrganizationRow, PipelineRow
-from storage.models.fields import InstantField
+from storage.models.row import Row
+from storage.records import Secret
 
 __all__ = ["SecretRow"]
 
 
-class SecretRow(peewee.Model):
+class SecretRow(Row, table="secrets", record=Secret):
     """A secret of an organization, or of one of its pipelines; ``value`` is sealed."""
 
-    id = peewee.AutoField()
     organization = peewee.ForeignKeyField(OrganizationRow)
     pipeline = peewee.ForeignKeyField(PipelineRow, null=True)
-    name = peewee.TextField()
     value = peewee.BlobField()
-    created_at = InstantField()
-    updated_at = InstantField()
-
-    class Meta:
-        table_name = "secrets"

@@ -1,20 +1,14 @@
-# ruff: noqa: D106 - a model's Meta only names its table
 """Progress of the trace export."""
 
 from __future__ import annotations
 
-import peewee
-
 from storage.models.fields import InstantField
+from storage.models.row import Row
 
 __all__ = ["TracesSentRow"]
 
 
-class TracesSentRow(peewee.Model):
+class TracesSentRow(Row, table="traces_sent"):
     """The instant up to which the traces of ended builds were sent."""
 
-    id = peewee.AutoField()
     until = InstantField()
-
-    class Meta:
-        table_name = "traces_sent"

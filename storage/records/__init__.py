@@ -6,32 +6,53 @@ see. Times are aware datetimes in UTC.
 
 from __future__ import annotations
 
-from storage.records.accounts import (
-    Caller,
-    HandoffKind,
-    Invite,
-    InviteDraft,
-    Member,
-    Organization,
-    Role,
-    Token,
-    TokenKind,
-    User,
-)
-from storage.records.artifacts import Artifact, NewArtifact
-from storage.records.audit import AuditEntry, AuditFilter
-from storage.records.builds import Build, BuildState, KeyUse, NewBuild, RequestKey
-from storage.records.cache import CacheEntry, CacheName
-from storage.records.coupons import Coupon, NewCoupon, Redemption
-from storage.records.holds import Hold, HoldEnd
-from storage.records.jobs import Attempt, AwaitingJob, Edge, EdgeKind, Job, JobState, NewJob, Outcome, QueuedJob, Shape
-from storage.records.leases import Lease, LeaseState, PastUse, Snapshot
-from storage.records.ledger import Discrepancy, LedgerEntry, LedgerSource
-from storage.records.pages import Page
-from storage.records.pipelines import Declaration, NewPipeline, Pipeline, PipelineChanges, Visibility
-from storage.records.renders import Render, Rendered
-from storage.records.secrets import Secret, SecretScope
-from storage.records.usage import BuildUsage, DayUsage, LeaseUsage, Usage, UsedBy
+from typing import TYPE_CHECKING
+
+from storage.facade import on_first_use
+
+if TYPE_CHECKING:
+    from storage.records.accounts import (
+        Caller,
+        CliLoginKind,
+        Invite,
+        InviteDraft,
+        Member,
+        Organization,
+        Role,
+        Token,
+        TokenKind,
+        User,
+    )
+    from storage.records.artifacts import Artifact, NewArtifact
+    from storage.records.audit import AuditEntry, AuditFilter
+    from storage.records.builds import Build, BuildState, KeyUse, NewBuild, RequestKey
+    from storage.records.cache import CacheEntry, CacheName
+    from storage.records.coupons import Coupon, NewCoupon, Redemption
+    from storage.records.error_codes import BuildErrorCode, JobErrorCode
+    from storage.records.holds import Hold, HoldEnd
+    from storage.records.jobs import (
+        Attempt,
+        AwaitingJob,
+        Dependency,
+        Edge,
+        EdgeKind,
+        Job,
+        JobState,
+        NewJob,
+        Outcome,
+        QueuedJob,
+        Shape,
+        Step,
+    )
+    from storage.records.leases import Lease, LeaseState, PastUse, Snapshot
+    from storage.records.ledger import Discrepancy, LedgerEntry, LedgerSource
+    from storage.records.pages import Page
+    from storage.records.pipelines import Declaration, NewPipeline, Pipeline, PipelineChanges, Visibility
+    from storage.records.renders import Render, Rendered
+    from storage.records.secrets import Secret, SecretScope
+    from storage.records.usage import BuildUsage, DayUsage, LeaseUsage, Usage, UsedBy
+else:
+    __getattr__ = on_first_use(__name__)
 
 __all__ = [
     "Artifact",
@@ -40,23 +61,26 @@ __all__ = [
     "AuditFilter",
     "AwaitingJob",
     "Build",
+    "BuildErrorCode",
     "BuildState",
     "BuildUsage",
     "CacheEntry",
     "CacheName",
     "Caller",
+    "CliLoginKind",
     "Coupon",
     "DayUsage",
     "Declaration",
+    "Dependency",
     "Discrepancy",
     "Edge",
     "EdgeKind",
-    "HandoffKind",
     "Hold",
     "HoldEnd",
     "Invite",
     "InviteDraft",
     "Job",
+    "JobErrorCode",
     "JobState",
     "KeyUse",
     "Lease",
@@ -86,6 +110,7 @@ __all__ = [
     "SecretScope",
     "Shape",
     "Snapshot",
+    "Step",
     "Token",
     "TokenKind",
     "Usage",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Caller",
-    "HandoffKind",
+    "CliLoginKind",
     "Invite",
     "InviteDraft",
     "Member",
@@ -91,7 +91,7 @@ class TokenKind(StrEnum):
     SESSION = "session"
 
 
-class HandoffKind(StrEnum):
+class CliLoginKind(StrEnum):
     """The kinds of secrets with which a command line takes a session."""
 
     NONCE = "nonce"

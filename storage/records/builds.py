@@ -14,7 +14,11 @@ __all__ = ["Build", "BuildState", "KeyUse", "NewBuild", "RequestKey"]
 
 
 class BuildState(StrEnum):
-    """States of a build (engine.md, "States")."""
+    """The state of a build, which follows from the states of its jobs.
+
+    ``scheduled``: no job has a VM yet. ``failing``: a job has failed, and others go on. ``canceling``: the jobs are
+    being stopped. ``passed``, ``failed`` and ``canceled`` are final.
+    """
 
     SCHEDULED = "scheduled"
     RUNNING = "running"
@@ -73,7 +77,7 @@ class NewBuild:
 class Build:
     """One run of a pipeline. ``external_id`` is the ``id`` of the wire; ``uuid`` is the stable build id.
 
-    With ``debug`` the VMs of its failed jobs are held.
+    With ``debug`` the VMs of its failed jobs are held. ``recorded_at`` is when its end was written.
     """
 
     id: int
@@ -101,6 +105,7 @@ class Build:
     error_message: str | None
     logs_expired_at: datetime | None
     debug: bool
+    recorded_at: datetime | None
 
     @property
     def name(self) -> str:
@@ -108,6 +113,6 @@ class Build:
         return f"{self.organization_slug}/{self.pipeline_slug}/{self.number}"
 
     @property
-    def given_up(self) -> bool:
+    def stopping(self) -> bool:
         """True if running jobs must end and none may start: it was canceled, or the service failed it."""
         return self.cancel_requested or self.error_code is not None

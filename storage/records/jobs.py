@@ -1,20 +1,41 @@
-"""Jobs, their edges, attempts and outcomes."""
+"""Steps, jobs, their edges, attempts and outcomes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from storage.settings import setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-__all__ = ["Attempt", "AwaitingJob", "Edge", "EdgeKind", "Job", "JobState", "NewJob", "Outcome", "QueuedJob", "Shape"]
+__all__ = [
+    "Attempt",
+    "AwaitingJob",
+    "Dependency",
+    "Edge",
+    "EdgeKind",
+    "Job",
+    "JobState",
+    "NewJob",
+    "Outcome",
+    "QueuedJob",
+    "Shape",
+    "Step",
+]
 
 
 class JobState(StrEnum):
-    """States of a job (engine.md, "States")."""
+    """The state of a job.
+
+    ``pending``: a prerequisite has not ended. ``scheduled``: the job waits for a VM. ``assigned``: it has one.
+    ``running``: its command runs. ``canceling`` and ``timing_out``: its command is being ended. ``skipped``: it never
+    runs, because a prerequisite did not succeed. ``passed``, ``failed``, ``skipped``, ``canceled`` and ``timed_out``
+    are final.
+    """
 
     PENDING = "pending"
     SCHEDULED = "scheduled"
@@ -39,6 +60,26 @@ class JobState(StrEnum):
             JobState.TIMED_OUT,
         }
 
+    @property
+    def failed(self) -> bool:
+        """True if the job failed or timed out."""
+        return self in {JobState.FAILED, JobState.TIMED_OUT}
+
+    @property
+    def waiting(self) -> bool:
+        """True if the job waits: for its prerequisites, or for a VM."""
+        return self in {JobState.PENDING, JobState.SCHEDULED}
+
+    @property
+    def stopping(self) -> bool:
+        """True if the job's command is being ended."""
+        return self in {JobState.CANCELING, JobState.TIMING_OUT}
+
+    @property
+    def has_vm(self) -> bool:
+        """True if the job has an actor and a VM."""
+        return self in {JobState.ASSIGNED, JobState.RUNNING} or self.stopping
+
 
 class EdgeKind(StrEnum):
     """The kinds of dependencies between jobs (pipeline-ir.md, "Graph shape")."""
@@ -51,49 +92,23 @@ class EdgeKind(StrEnum):
 class Shape:
     """The size of a VM: whole vCPUs, GB of memory, GB of disk."""
 
-    cpu: int = 2
-    memory_gb: int = 4
-    disk_gb: int = 20
+    cpu: int = setting(2, "The number of vCPUs.", at_least=1)
+    memory_gb: int = setting(4, "The GB of memory.", at_least=1)
+    disk_gb: int = setting(20, "The GB of disk.", at_least=1)
 
 
 @dataclass(frozen=True, slots=True)
-class NewJob:
-    """A planned job to insert. ``depends_on`` names positions in the same list, all before its own."""
+class Step:
+    """A command of a pipeline with its attributes.
 
-    step_key: str
-    name: str
-    command: str
-    image: str | None
-    env: Mapping[str, str]
-    shape: Shape
-    depends_on: tuple[tuple[int, EdgeKind, bool], ...] = ()
-    timeout_seconds: int | None = None
-    network: bool = True
-    retry_policy: Mapping[str, object] | None = None
-    soft_fail_policy: Mapping[str, object] | None = None
-    artifacts: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()
-    cache_policy: str = "none"
-    cache_key: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One node of a build's graph. ``position`` is its place in DAG creation order, from 0.
-
-    ``not_before`` is the end of the back-off before the next attempt, None if there is none. ``awaited_image`` is the
-    image that a scheduled job waits for before it waits for a VM.
+    ``image`` is None for the service's default image. ``retry_policy`` holds ``limit`` and, if given, ``exit_codes``
+    and ``backoff_seconds``. ``soft_fail_policy`` holds ``exit_codes``: a list, or None for any. ``cache_key`` is None
+    if the job is not cached.
     """
 
-    id: int
-    uuid: str
-    build_id: int
-    organization_id: int
-    position: int
     step_key: str
     name: str
     command: str
-    state: JobState
     image: str | None
     env: Mapping[str, str]
     shape: Shape
@@ -101,11 +116,46 @@ class Job:
     network: bool
     retry_policy: Mapping[str, object] | None
     soft_fail_policy: Mapping[str, object] | None
-    soft_failed: bool
     artifacts: tuple[str, ...]
     secrets: tuple[str, ...]
     cache_policy: str
     cache_key: str | None
+
+
+class Dependency(NamedTuple):
+    """A dependency of one job on the job at ``position`` in the same list.
+
+    With ``builds_in`` the dependent also starts from the other's disk. With ``continue_on_failure`` any terminal state
+    of the other satisfies it (pipeline-ir.md, "Graph shape").
+    """
+
+    position: int
+    kind: EdgeKind = EdgeKind.DEPENDS_ON
+    continue_on_failure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob(Step):
+    """A planned job to insert. Its dependencies are sorted by position, one for each job."""
+
+    depends_on: tuple[Dependency, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Job(Step):
+    """One node of a build's graph. ``position`` is its place in DAG creation order, from 0.
+
+    ``depends_on`` holds UUIDs. ``not_before`` is the end of the back-off before the next attempt, None if there is
+    none. ``awaited_image`` is the image that a scheduled job waits for before it waits for a VM.
+    """
+
+    id: int
+    uuid: str
+    build_id: int
+    organization_id: int
+    position: int
+    state: JobState
+    soft_failed: bool
     cache_hit: bool
     attempt: int
     exit_code: int | None

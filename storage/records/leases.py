@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from storage.records.jobs import Shape  # noqa: TC001 - for the columns of leases
+
 if TYPE_CHECKING:
     from datetime import datetime
-
-    from storage.records.jobs import Shape
 
 __all__ = ["Lease", "LeaseState", "PastUse", "Snapshot"]
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pykka
 import pytest
 
-from actors import Engine, JobSettings, PoolSettings, Settings, plan_jobs
-from actors.ir import Limits
+from actors import Engine, JobSettings, PoolSettings, Settings
+from actors.cleanup.host_disk import HostDisk
+from actors.cleanup.reaper import Reaper
+from actors.configuration import Configuration
+from actors.ir import IrLimits, load
+from actors.timings import Timings
 from actors.vms import Images, ImageStore, SandboxProvider
-from actors.vms.images import OnDemand
+from actors.vms.images import PullPolicy
 from actors.vms.sandbox.userns import IdMap
-from storage import Build, Job, NewBuild, NewPipeline, Pipeline, Storage, SystemClock
-
-T = TypeVar("T")
+from storage import BillingSettings, Build, Clock, Job, NewBuild, NewPipeline, Pipeline, SystemClock
+from tests.records import new_owner
+from tests.state import database_in, new_storage
+from tests.waiting import until
 
 
 class Host:
@@ -28,34 +32,50 @@ class Host:
         directory: Path,
         images_dir: Path,
         hold_seconds: int = 600,
-        on_demand: OnDemand | None = None,
+        on_demand: PullPolicy | None = None,
         min_free_disk_gb: float = 1.0,
+        timings: Timings | None = None,
+        billing: BillingSettings | None = None,
+        busy_seconds: float = 10.0,
         **pool: Any,
     ) -> None:
         self.settings = Settings(
             pool=PoolSettings(**{"max_vms": 4, "warm": 0} | pool),
             jobs=JobSettings(kill_grace=1.0, hold_seconds=hold_seconds, min_free_disk_gb=min_free_disk_gb),
         )
+        self.timings = timings
         self.clock = SystemClock()
-        self.storage = Storage.create(directory / "state", self.clock)
+        database = database_in(directory / "state", self.clock, busy_seconds)
+        self.storage = new_storage(directory / "state", self.clock, billing, database)
         idmap = IdMap.of_caller()
         self.images = Images(ImageStore(images_dir, idmap), "debian:12", {}, on_demand)
         self.provider = SandboxProvider(directory / "state" / "sandbox", self.images, idmap, self.clock)
-        self.engine = self._engine()
-        user = self.storage.users.create("ada@example.org", "Ada")
-        organization = self.storage.organizations.by_slug(user.personal_org_slug)
-        assert organization is not None
+        self.engine = self.new_engine()
         self.pipeline: Pipeline = self.storage.pipelines.create(
-            organization.id, NewPipeline("demo", "Demo", "https://example.org/a/demo.git", "main")
+            new_owner(self.storage).organization.id,
+            NewPipeline("demo", "Demo", "https://example.org/a/demo.git", "main"),
         )
 
-    def _engine(self) -> Engine:
-        return Engine(self.storage, self.provider, self.images, self.clock, self.settings)
+    def new_engine(self) -> Engine:
+        """Return another engine over the same state, as a new process would make it."""
+        return Engine(self.storage, self.provider, self.images, self.clock, self.settings, self.timings)
+
+    def reaper(self, clock: Clock | None = None) -> Reaper:
+        """Return a reaper of the engine's pool, with another clock if one is given."""
+        return Reaper(
+            storage=self.storage,
+            provider=self.provider,
+            images=self.images,
+            clock=clock or self.clock,
+            host_disk=HostDisk(),
+            configuration=Configuration(self.settings),
+            pool=self.engine.addresses.pool,
+        )
 
     def restart(self) -> None:
-        """Replace the engine by a new one, as a new process would."""
+        """Replace the engine by a new one."""
         self.engine.stop()
-        self.engine = self._engine()
+        self.engine = self.new_engine()
         self.engine.start()
 
     def other_pipeline(self, name: str = "Other") -> Pipeline:
@@ -66,13 +86,13 @@ class Host:
 
     def build(self, ir: str, pipeline: Pipeline | None = None, **fields: Any) -> Build:
         """Store a build and tell the engine."""
-        build = self.plant(ir, pipeline, **fields)
+        build = self.insert(ir, pipeline, **fields)
         self.engine.jobs_added(build.id)
         return build
 
-    def plant(self, ir: str, pipeline: Pipeline | None = None, **fields: Any) -> Build:
+    def insert(self, ir: str, pipeline: Pipeline | None = None, **fields: Any) -> Build:
         """Store a build without telling the engine."""
-        planned = plan_jobs(ir, Limits())
+        planned = load(ir, IrLimits())
         new = NewBuild("main", "0" * 40, pipeline_ir=ir, timeout_seconds=planned.timeout_seconds, **fields)
         return self.storage.builds.create(pipeline or self.pipeline, new, planned.jobs)
 
@@ -96,7 +116,7 @@ class Host:
 
     def says(self, build: Build, text: bytes, key: str = "only") -> None:
         """Wait until a job's log holds a text."""
-        until(lambda: True if text in self.log(build, key) else None, f"{text!r} in the log")
+        until(lambda: text in self.log(build, key), f"{text!r} in the log")
 
     def close(self) -> None:
         """Stop the engine and destroy all VMs."""
@@ -106,20 +126,22 @@ class Host:
         self.storage.close()
 
 
-def until(look: Callable[[], T | None], what: str, seconds: float = 30.0) -> T:
-    """Poll until ``look`` returns a value, and return it; fail with ``what`` after ``seconds``."""
-    deadline = time.monotonic() + seconds
-    while (found := look()) is None:
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not within {seconds:g} s")
-        time.sleep(0.01)
-    return found
+@pytest.fixture
+def timings() -> Timings:
+    """The waits of the host's engine."""
+    return Timings()
 
 
 @pytest.fixture
-def host(tmp_path: Path, images_dir: Path) -> Iterator[Host]:
+def billing() -> BillingSettings:
+    """The prices of the host."""
+    return BillingSettings()
+
+
+@pytest.fixture
+def host(tmp_path: Path, images_dir: Path, timings: Timings, billing: BillingSettings) -> Iterator[Host]:
     """A host with a running engine; afterwards none of its VMs or actors is left."""
-    host = Host(tmp_path, images_dir)
+    host = Host(tmp_path, images_dir, timings=timings, billing=billing)
     host.engine.start()
     try:
         yield host

@@ -4,7 +4,6 @@ import errno
 import subprocess
 import sys
 import threading
-import uuid
 from contextlib import closing
 from pathlib import Path
 
@@ -12,18 +11,21 @@ import apsw
 import pykka
 import pytest
 
-from actors.attempt import Attempt
-from actors.build import BuildSupervisor
-from actors.hub import LogHub
-from actors.job import JobActor
-from actors.messages import Granted, JobChanged, Look
-from actors.pool import LeasePool
-from actors.states import Progress
+from actors.builds.attempt_runner import AttemptRunner
+from actors.builds.job import JobActor
+from actors.builds.job_messages import StepTimedOut
+from actors.builds.states import Progress
+from actors.builds.supervisor import BuildSupervisor
+from actors.messages import BuildMessage, Granted, JobChanged, PollStorage
+from actors.scheduling.pool import LeasePool
 from actors.supervision import Supervised
+from actors.timings import Timings
 from actors.vms import Connection, VmSpec
 from storage import Build, BuildState, DatabaseUnavailable, JobState, Lease, LeaseState, LogWriter, Outcome
-from tests.actors.conftest import Host, until
+from tests.actors.conftest import Host
 from tests.e2e.pipelines import Graph, one
+from tests.records import assigned
+from tests.waiting import until
 
 LOUD = "for i in 1 2 3 4 5 6 7 8 9 10; do echo line $i; sleep 0.2; done"
 HOLD = """
@@ -45,14 +47,14 @@ def test_a_build_runs_to_its_end_and_leaves_nothing(host: Host):
     build = host.build(graph.ir())
     assert host.finish(build).state == "passed"
     assert host.log(build, "child") == b"made\n"
-    until(lambda: True if not list(host.provider.list()) else None, "every VM gone")
-    until(lambda: True if not list(host.provider.snapshots()) else None, "every snapshot gone")
-    until(lambda: True if not host.storage.leases.live() else None, "every lease ended")
-    until(lambda: True if not pykka.ActorRegistry.get_by_class(BuildSupervisor) else None, "no supervisor left")
+    until(lambda: not list(host.provider.list()), "every VM gone")
+    until(lambda: not list(host.provider.snapshots()), "every snapshot gone")
+    until(lambda: not host.storage.leases.live(), "every lease ended")
+    until(lambda: not pykka.ActorRegistry.get_by_class(BuildSupervisor), "no supervisor left")
 
 
-@pytest.mark.parametrize("kind", [JobActor, BuildSupervisor, LeasePool, LogHub])
-def test_an_actor_that_is_killed_is_replaced_and_the_build_ends_rightly(host: Host, kind: type[Supervised]):
+@pytest.mark.parametrize("kind", [JobActor, BuildSupervisor, LeasePool])
+def test_a_killed_actor_is_replaced_and_the_build_passes(host: Host, kind: type[Supervised]):
     build = host.build(Graph().step("first", LOUD).step("second", "echo after", after=("first",)).ir())
     host.says(build, b"line 3", "first")
     the(kind).stop(block=False)
@@ -71,19 +73,19 @@ def test_a_job_actor_that_dies_of_an_error_is_replaced_too(host: Host, monkeypat
 
     monkeypatch.setattr(JobActor, "on_error", broken)
     monkeypatch.setattr(JobActor, "handle", broken)
-    the(JobActor).tell("anything")
+    the(JobActor).tell(StepTimedOut())
     monkeypatch.undo()
     assert host.finish(build).state in {"passed", "failed"}
 
 
 @pytest.mark.parametrize("state", ["running", "canceling"])
-def test_a_job_of_which_every_actor_dies_is_given_up(host: Host, monkeypatch: pytest.MonkeyPatch, state: str):
-    monkeypatch.setattr(Attempt, "kill", lambda _: None)
+def test_a_job_of_which_every_actor_dies_fails(host: Host, monkeypatch: pytest.MonkeyPatch, state: str):
+    monkeypatch.setattr(AttemptRunner, "kill", lambda _: None)
     build = host.build(one("echo begun; sleep 600"))
     host.says(build, b"begun")
     if state == "canceling":
         host.engine.cancel(build.id)
-    until(lambda: host.job(build).state == state or None, f"the job to be {state}")
+    until(lambda: host.job(build).state == state, f"the job to be {state}")
 
     def broken(_: JobActor) -> None:
         raise RuntimeError("broken")
@@ -97,19 +99,21 @@ def test_a_job_of_which_every_actor_dies_is_given_up(host: Host, monkeypatch: py
     )
 
 
-def test_a_build_that_the_service_failed_is_ended_whole_by_the_next_process(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_next_process_ends_a_build_that_the_service_failed(host: Host, monkeypatch: pytest.MonkeyPatch):
     build = host.build(Graph().step("endless", "echo begun; sleep 600").step("next", "true", after=("endless",)).ir())
     host.says(build, b"begun", "endless")
 
-    def broken(*_: object) -> None:
-        raise RuntimeError("broken")
+    handle = BuildSupervisor.handle
 
-    monkeypatch.setattr(BuildSupervisor, "_job_changed", broken)
-    monkeypatch.setattr(Attempt, "kill", lambda _: None)
+    def broken(supervisor: BuildSupervisor, message: BuildMessage) -> None:
+        if isinstance(message, JobChanged):
+            raise RuntimeError("broken")
+        handle(supervisor, message)
+
+    monkeypatch.setattr(BuildSupervisor, "handle", broken)
+    monkeypatch.setattr(AttemptRunner, "kill", lambda _: None)
     the(BuildSupervisor).tell(JobChanged(host.job(build, "endless").id, Progress(JobState.RUNNING, attempt=1)))
-    until(lambda: True if host.job(build, "endless").state == "canceling" else None, "the job's end to begin")
+    until(lambda: host.job(build, "endless").state == "canceling", "the job's end to begin")
     failing = host.storage.builds.get(build.id)
     assert failing is not None
     assert not failing.state.terminal
@@ -118,12 +122,10 @@ def test_a_build_that_the_service_failed_is_ended_whole_by_the_next_process(
     ended = host.finish(build)
     assert (ended.state, ended.error_code) == ("failed", "internal_error")
     assert [host.job(build, key).state for key in ("endless", "next")] == ["canceled"] * 2
-    until(lambda: True if not host.storage.leases.live() else None, "the lease's end")
+    until(lambda: not host.storage.leases.live(), "the lease's end")
 
 
-def test_a_build_of_which_every_supervisor_dies_fails_and_no_other_build_and_nobody_else_does(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_build_whose_supervisors_all_die_fails_alone(host: Host, monkeypatch: pytest.MonkeyPatch):
     poisoned = host.build(
         Graph().step("endless", "echo begun; sleep 600").step("next", "true", after=("endless",)).ir()
     )
@@ -131,7 +133,7 @@ def test_a_build_of_which_every_supervisor_dies_fails_and_no_other_build_and_nob
     begin = BuildSupervisor.begin
 
     def broken(supervisor: BuildSupervisor) -> None:
-        if supervisor._build_id == poisoned.id:
+        if supervisor.build_id == poisoned.id:
             raise RuntimeError("broken")
         begin(supervisor)
 
@@ -140,13 +142,14 @@ def test_a_build_of_which_every_supervisor_dies_fails_and_no_other_build_and_nob
     ended = host.finish(poisoned)
     assert (ended.state, ended.error_code) == ("failed", "internal_error")
     assert [host.job(poisoned, key).state for key in ("endless", "next")] == ["failed", "canceled"]
-    until(lambda: True if not host.storage.leases.live() else None, "the lease's end")
+    until(lambda: not host.storage.leases.live(), "the lease's end")
     assert host.storage.ledger.balance(poisoned.organization_id) == 0
     assert host.finish(host.build(one("true"))).state == "passed"
     assert not host.engine.broken.is_set()
 
 
-def test_the_next_process_attaches_to_running_commands_without_a_hole_or_a_repeat_in_the_log(host: Host):
+def test_the_next_process_continues_the_logs_of_running_commands(host: Host):
+    """The logs have no hole and no repetition."""
     build = host.build(one(LOUD))
     host.says(build, b"line 3")
     host.restart()
@@ -155,7 +158,7 @@ def test_the_next_process_attaches_to_running_commands_without_a_hole_or_a_repea
     assert host.job(build).attempt == 1
 
 
-def test_what_a_log_begins_with_is_there_once_though_another_process_wrote_it_and_died(host: Host):
+def test_the_beginning_of_a_log_is_not_repeated_after_a_crash(host: Host):
     flaky = one('sleep 0.5; echo try $CI_ATTEMPT; test "$CI_ATTEMPT" = 2', runner_args={"retry": {"limit": 1}})
     build = host.build(flaky)
     with host.storage.logs.writer(build.uuid, host.job(build).uuid, 2) as log:
@@ -176,7 +179,7 @@ def test_a_job_whose_vm_is_lost_is_tried_again_unbilled(host: Host):
     assert lost.amount_cents == 0
 
 
-def test_a_log_whose_writer_and_vm_were_killed_ends_where_its_index_does(host: Host):
+def test_a_log_of_a_killed_writer_and_vm_ends_with_its_index(host: Host):
     build = host.build(one('test "$CI_ATTEMPT" = 2 || { echo begun; sleep 600; }'))
     host.says(build, b"begun\n")
     job = host.job(build)
@@ -204,18 +207,7 @@ def test_a_job_whose_vm_is_lost_again_and_again_fails(host: Host):
 
 def granted(host: Host, build: Build, key: str = "only") -> Lease:
     """Assign a job its next lease, as the pool does."""
-    job = host.job(build, key)
-    lease = host.storage.leases.assign(
-        job.id,
-        provider="sandbox",
-        image="debian:12",
-        shape=job.shape,
-        network=True,
-        warm_lease_id=None,
-        lease_uuid=str(uuid.uuid4()),
-    )
-    assert lease is not None
-    return lease
+    return assigned(host.storage, host.job(build, key), image="debian:12")
 
 
 def send_back(host: Host, lease: Lease) -> None:
@@ -226,7 +218,7 @@ def send_back(host: Host, lease: Lease) -> None:
     )
 
 
-def test_leases_of_attempts_that_closed_in_a_crash_do_not_keep_the_host_full(host: Host):
+def test_leases_of_attempts_that_ended_in_a_crash_are_released(host: Host):
     host.engine.stop()
     keys = [f"job-{number}" for number in range(4)]
     graph = Graph()
@@ -240,7 +232,7 @@ def test_leases_of_attempts_that_closed_in_a_crash_do_not_keep_the_host_full(hos
     host.restart()
     assert host.finish(build).state == "passed"
     assert [host.job(build, key).attempt for key in keys] == [2] * 4
-    until(lambda: True if not host.storage.leases.live() else None, "every lease ended")
+    until(lambda: not host.storage.leases.live(), "every lease ended")
 
 
 def test_a_grant_that_overtakes_the_news_of_a_retry_is_not_lost(host: Host):
@@ -255,10 +247,8 @@ def test_a_grant_that_overtakes_the_news_of_a_retry_is_not_lost(host: Host):
     assert host.finish(build).state == "passed"
 
 
-def test_a_command_that_is_dead_but_whose_output_does_not_end_is_over_all_the_same(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("actors.job._LAST_WORDS", 0.5)
+@pytest.mark.parametrize("timings", [Timings(report=0.5)])
+def test_a_dead_command_ends_even_if_its_output_does_not(host: Host):
     build = host.build(one("echo begun; sleep 600"))
     host.says(build, b"begun")
     (lease,) = host.storage.leases.live()
@@ -278,49 +268,41 @@ def test_a_warm_vm_that_the_owner_ended_is_given_to_nobody(tmp_path: Path, image
         assert host.finish(host.build(one("true")), 10).state == "passed"
 
 
-def test_a_database_that_another_process_holds_for_a_while_costs_a_build_nothing(
-    tmp_path: Path, images_dir: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("storage.database._BUSY_SECONDS", 0.05)
+def test_a_database_locked_for_a_while_costs_a_build_nothing(tmp_path: Path, images_dir: Path):
     graph = Graph().step("parent", "sleep 0.3; echo made > f").step("child", "cat f", builds_in="parent")
     late = Graph(timeout_seconds=1).step("long", "sleep 600").step("next", "true", after=("long",))
-    with closing(Host(tmp_path, images_dir)) as host:
+    with closing(Host(tmp_path, images_dir, busy_seconds=0.05)) as host:
         host.engine.start()
         first, second = host.build(graph.ir()), host.build(late.ir())
         for build, key in ((first, "parent"), (second, "long")):
-            until(lambda b=build, k=key: host.job(b, k).state is JobState.RUNNING or None, key)
+            until(lambda b=build, k=key: host.job(b, k).state is JobState.RUNNING, key)
         file = host.storage.directory / "ci-daemon.sqlite3"
         subprocess.run([sys.executable, "-c", HOLD, str(file)], check=True, timeout=30)
         assert host.finish(second).state == "failed"
         assert host.job(second, "long").error_code == "pipeline_timeout"
         assert host.finish(first).state == "passed"
-        until(lambda: True if not pykka.ActorRegistry.get_by_class(BuildSupervisor) else None, "no supervisor left")
+        until(lambda: not pykka.ActorRegistry.get_by_class(BuildSupervisor), "no supervisor left")
 
 
 @pytest.mark.parametrize("kind", [LeasePool, BuildSupervisor])
-def test_who_cannot_write_to_the_database_as_it_begins_begins_later_and_costs_a_build_nothing(
-    tmp_path: Path,
-    images_dir: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    kind: type[Supervised],
+def test_an_actor_without_the_database_at_its_start_starts_later(
+    tmp_path: Path, images_dir: Path, caplog: pytest.LogCaptureFixture, kind: type[Supervised]
 ):
-    monkeypatch.setattr("storage.database._BUSY_SECONDS", 0.01)
-    monkeypatch.setattr("actors.supervision._PAUSE", 0.01)
-    with closing(Host(tmp_path, images_dir)) as host:
-        build = host.plant(Graph().step("first", "true").step("second", "true", after=("first",)).ir())
+    """It costs the build nothing."""
+    with closing(Host(tmp_path, images_dir, timings=Timings(retry=0.01), busy_seconds=0.01)) as host:
+        build = host.insert(Graph().step("first", "true").step("second", "true", after=("first",)).ir())
         if kind is BuildSupervisor:  # a crash between a job's end and its consequences
             host.storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.RUNNING)
             host.storage.jobs.move(host.job(build, "first").id, JobState.SCHEDULED, JobState.PASSED)
         with closing(apsw.Connection(str(host.storage.directory / "ci-daemon.sqlite3"))) as other:
             other.execute("BEGIN IMMEDIATE")
             host.engine.start()
-            until(lambda: caplog.text.count(f"{kind.__name__} (urn") > 20 or None, "beginning again and again")
+            until(lambda: caplog.text.count(f"{kind.__name__} (urn") > 20, "beginning again and again")
         assert host.finish(build).state == "passed"
         assert not host.engine.broken.is_set()
 
 
-def test_skipping_goes_on_where_the_storage_was_not_there_in_the_middle(host: Host, monkeypatch: pytest.MonkeyPatch):
+def test_skipping_continues_after_the_storage_was_unavailable(host: Host, monkeypatch: pytest.MonkeyPatch):
     graph = Graph().step("bad", "exit 1")
     for key, before in (("b", "bad"), ("c", "b"), ("d", "c")):
         graph.step(key, "true", after=(before,))
@@ -357,7 +339,7 @@ def test_queued_jobs_cost_no_threads(host: Host):
     for number in range(900):
         many.step(f"job-{number}", "sleep 600")
     builds = [host.build(many.ir()) for _ in range(3)]
-    until(lambda: True if len(host.storage.leases.live()) == 4 else None, "a full host")
+    until(lambda: len(host.storage.leases.live()) == 4, "a full host")
     assert threading.active_count() - before < 60
     for build in builds:
         host.engine.cancel(build.id)
@@ -365,7 +347,7 @@ def test_queued_jobs_cost_no_threads(host: Host):
         assert host.finish(build).state == "canceled"
 
 
-def test_builds_that_run_nothing_have_supervisors_in_turns(host: Host, monkeypatch: pytest.MonkeyPatch):
+def test_supervisors_of_builds_that_run_nothing_are_throttled(host: Host, monkeypatch: pytest.MonkeyPatch):
     begin, go_on = BuildSupervisor.begin, threading.Event()
 
     def held(supervisor: BuildSupervisor) -> None:
@@ -377,31 +359,27 @@ def test_builds_that_run_nothing_have_supervisors_in_turns(host: Host, monkeypat
     monkeypatch.setattr(BuildSupervisor, "begin", held)
     for build in builds:
         host.storage.builds.request_cancel(build.id)
-    root = host.engine.crew.root
-    assert root is not None
     for _ in range(2):
-        root.ask(Look())
+        host.engine.addresses.root.ask(PollStorage())
     assert len(pykka.ActorRegistry.get_by_class(BuildSupervisor)) == 16
     go_on.set()
     for build in builds:
         assert host.finish(build).state == "canceled"
 
 
-def test_a_build_that_gets_a_vm_while_others_wait_for_their_turn_does_not_wait(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-):
-    waiting = [host.plant(one("sleep 600")) for _ in range(50)]
+def test_a_build_with_a_vm_does_not_wait_for_the_throttle(host: Host, monkeypatch: pytest.MonkeyPatch):
+    waiting = [host.insert(one("sleep 600")) for _ in range(50)]
     begin, go_on = BuildSupervisor.begin, threading.Event()
 
     def held(supervisor: BuildSupervisor) -> None:
-        if supervisor._build_id in {build.id for build in waiting}:
+        if supervisor.build_id in {build.id for build in waiting}:
             go_on.wait(30)
         begin(supervisor)
 
     monkeypatch.setattr(BuildSupervisor, "begin", held)
     for build in waiting:
         host.storage.builds.request_cancel(build.id)
-    until(lambda: len(pykka.ActorRegistry.get_by_class(BuildSupervisor)) >= 16 or None, "all turns taken")
+    until(lambda: len(pykka.ActorRegistry.get_by_class(BuildSupervisor)) >= 16, "a full throttle")
     assert host.finish(host.build(one("true"), host.other_pipeline())).state == "passed"
     go_on.set()
     for build in waiting:
@@ -412,22 +390,22 @@ def test_a_cancel_while_the_vm_is_made_leaves_none(host: Host):
     build = host.build(one("true"))
     host.engine.cancel(build.id)
     assert host.finish(build).state in {"canceled", "passed"}
-    until(lambda: True if not host.storage.leases.live() else None, "every lease ended")
-    until(lambda: True if not list(host.provider.list()) else None, "every VM gone")
+    until(lambda: not host.storage.leases.live(), "every lease ended")
+    until(lambda: not list(host.provider.list()), "every VM gone")
 
 
 def test_a_vm_that_no_lease_names_is_reaped_at_the_start(host: Host):
     host.engine.stop()
     host.provider.create(VmSpec(id="0b8f6f0e-0f7f-4a6e-b1ac-000000000000", image="debian:12"))
     host.restart()
-    until(lambda: True if not list(host.provider.list()) else None, "every VM gone")
+    until(lambda: not list(host.provider.list()), "every VM gone")
 
 
 def test_waiting_jobs_say_why(host: Host):
     builds = [host.build(one("sleep 600")) for _ in range(5)]
-    until(lambda: True if len(host.storage.leases.live()) == 4 else None, "a full host")
+    until(lambda: len(host.storage.leases.live()) == 4, "a full host")
     full = "waiting for a VM: host is full (4 of 4)"
-    until(lambda: True if host.engine.pending_reason(host.job(builds[4])) == full else None, full)
+    until(lambda: host.engine.pending_reason(host.job(builds[4])) == full, full)
     for build in builds:
         host.engine.cancel(build.id)
     for build in builds:

@@ -3,37 +3,37 @@ from __future__ import annotations
 import errno
 import queue
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pykka
 import pytest
 
-from actors.messages import ChildStopped, TaskDone, TaskFailed
-from actors.supervision import NoThread, Supervised
+from actors.addresses import Address
+from actors.messages import ChildStopped
+from actors.supervision import NoThread, Supervised, spawn
 from actors.timer import Timer
 from storage import DatabaseUnavailable, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actors.runtime import Address
-
 
 class Parent(pykka.ThreadingActor):
-    def __init__(self) -> None:
+    def __init__(self, received: queue.Queue[object]) -> None:
         super().__init__()
-        self.received: queue.Queue[object] = queue.Queue()
+        self._received = received
 
     def on_receive(self, message: object) -> None:
-        self.received.put(message)
+        self._received.put(message)
 
 
-class Child(Supervised):
+class Child(Supervised[object, str]):
     """An actor that queues messages, raises the exceptions that it is sent, and runs callables as tasks."""
 
-    def __init__(self, parent: Address | None, seen: queue.Queue[object], timer: Timer | None = None) -> None:
-        super().__init__(timer or Timer(SystemClock()), parent)
+    def __init__(
+        self, parent: Address[ChildStopped] | None, seen: queue.Queue[object], timer: Timer | None = None
+    ) -> None:
+        super().__init__(timer or Timer(SystemClock()), parent, retry_seconds=0.01)
         self._seen = seen
 
     def handle(self, message: object) -> None:
@@ -43,6 +43,9 @@ class Child(Supervised):
             self.work("task", message)
         else:
             self._seen.put(message)
+
+    def on_task_error(self, task: str, error: Exception) -> None:
+        self._seen.put((task, error))
 
     def on_error(self, message: object, error: Exception) -> None:
         self._seen.put(("error", error))
@@ -54,8 +57,14 @@ class Child(Supervised):
 
 
 @pytest.fixture
-def parent() -> Iterator[pykka.ActorRef[Parent]]:
-    yield Parent.start()
+def received() -> queue.Queue[object]:
+    """The messages to the parent."""
+    return queue.Queue()
+
+
+@pytest.fixture
+def parent(received: queue.Queue[object]) -> Iterator[Address[ChildStopped]]:
+    yield Address(Parent.start(received))
     pykka.ActorRegistry.stop_all()
 
 
@@ -64,10 +73,10 @@ def seen() -> queue.Queue[object]:
     return queue.Queue()
 
 
-def test_a_handler_that_raises_leaves_the_actor_standing(parent: Address, seen: queue.Queue[object]):
-    child = Child.start(parent, seen)
-    child.tell(error := ValueError("bad"))
-    child.tell("next")
+def test_a_handler_that_raises_leaves_the_actor_standing(parent: Address[ChildStopped], seen: queue.Queue[object]):
+    child = spawn(Child, parent, seen)
+    child.post(error := ValueError("bad"))
+    child.post("next")
     assert seen.get(timeout=5) == ("error", error)
     assert seen.get(timeout=5) == "next"
 
@@ -83,51 +92,47 @@ class Steady(Child):
             raise ValueError("this once")
 
 
-def test_who_is_there_for_all_handles_what_raised_again(
-    parent: Address, seen: queue.Queue[object], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("actors.supervision._PAUSE", 0.01)
+def test_a_message_whose_handler_raised_is_handled_again(parent: Address[ChildStopped], seen: queue.Queue[object]):
     timer = Timer(SystemClock())
     timer.start()
-    Steady.start(parent, seen, timer).tell("news")
-    while seen.qsize() < 2:
-        time.sleep(0.001)
-    assert [seen.get(), seen.get()] == ["news", "news"]
+    spawn(Steady, parent, seen, timer).post("news")
+    assert [seen.get(timeout=30) for _ in range(2)] == ["news", "news"]
     timer.stop()
 
 
-def test_a_parent_learns_of_its_childs_stop(parent: pykka.ActorRef[Parent], seen: queue.Queue[object]):
-    child = Child.start(parent, seen)
+def test_a_parent_learns_of_its_childs_stop(
+    parent: Address[ChildStopped], received: queue.Queue[object], seen: queue.Queue[object]
+):
+    child = spawn(Child, parent, seen)
     child.stop()
     assert seen.get(timeout=5) == "torn down"
-    assert parent._actor_weakref().received.get(timeout=5) == ChildStopped(child.actor_urn)
+    assert received.get(timeout=5) == ChildStopped(child.urn or "")
 
 
-def test_a_parent_learns_of_its_childs_death(parent: pykka.ActorRef[Parent], seen: queue.Queue[object]):
-    child = Child.start(parent, seen)
-    child.tell(KeyError("not even on_error can mend this"))
-    assert parent._actor_weakref().received.get(timeout=5) == ChildStopped(child.actor_urn)
-    assert not child.is_alive()
+def test_a_parent_learns_of_its_childs_death(
+    parent: Address[ChildStopped], received: queue.Queue[object], seen: queue.Queue[object]
+):
+    child = spawn(Child, parent, seen)
+    child.post(KeyError("not even on_error can mend this"))
+    assert received.get(timeout=5) == ChildStopped(child.urn or "")
+    assert pykka.ActorRegistry.get_by_class(Child) == []
 
 
-def test_work_comes_back_as_a_message_and_so_does_its_error(parent: Address, seen: queue.Queue[object]):
-    child = Child.start(parent, seen)
-    child.tell(lambda: 42)
-    assert seen.get(timeout=5) == TaskDone("task", 42)
+def test_work_comes_back_as_a_message_and_so_does_its_error(parent: Address[ChildStopped], seen: queue.Queue[object]):
+    child = spawn(Child, parent, seen)
+    child.post(lambda: 42)
+    assert seen.get(timeout=5) == 42
     error = OSError("broken")
 
     def broken() -> None:
         raise error
 
-    child.tell(broken)
-    assert seen.get(timeout=5) == TaskFailed("task", error)
+    child.post(broken)
+    assert seen.get(timeout=5) == ("task", error)
 
 
-def test_work_that_the_storage_or_the_host_has_no_room_for_is_done_again(
-    parent: Address, seen: queue.Queue[object], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("actors.supervision._PAUSE", 0.01)
-    child = Child.start(parent, seen)
+def test_work_without_space_on_the_host_is_repeated(parent: Address[ChildStopped], seen: queue.Queue[object]):
+    child = spawn(Child, parent, seen)
     failures = iter((DatabaseUnavailable("full"), OSError(errno.EMFILE, "Too many open files")))
 
     def work() -> int:
@@ -135,17 +140,16 @@ def test_work_that_the_storage_or_the_host_has_no_room_for_is_done_again(
             raise error
         return 42
 
-    child.tell(work)
-    assert seen.get(timeout=5) == TaskDone("task", 42)
+    child.post(work)
+    assert seen.get(timeout=5) == 42
 
 
 def test_work_for_which_there_is_no_thread_waits_for_one(
-    parent: Address, seen: queue.Queue[object], monkeypatch: pytest.MonkeyPatch
+    parent: Address[ChildStopped], seen: queue.Queue[object], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("actors.supervision._PAUSE", 0.01)
     timer = Timer(SystemClock())
     timer.start()
-    child = Child.start(parent, seen, timer)
+    child = spawn(Child, parent, seen, timer)
     start, failures = threading.Thread.start, iter((True, True))
 
     def sometimes(thread: threading.Thread) -> None:
@@ -154,28 +158,28 @@ def test_work_for_which_there_is_no_thread_waits_for_one(
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", sometimes)
-    child.tell(lambda: 42)
-    assert seen.get(timeout=5) == TaskDone("task", 42)
+    child.post(lambda: 42)
+    assert seen.get(timeout=5) == 42
     timer.stop()
 
 
 def test_an_actor_for_which_there_is_no_thread_has_never_been(
-    parent: Address, seen: queue.Queue[object], monkeypatch: pytest.MonkeyPatch
+    parent: Address[ChildStopped], seen: queue.Queue[object], monkeypatch: pytest.MonkeyPatch
 ):
     def never(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", never)
     with pytest.raises(NoThread, match="can't start"):
-        Child.start(parent, seen)
+        spawn(Child, parent, seen)
     assert pykka.ActorRegistry.get_by_class(Child) == []
 
 
-def test_the_mailbox_is_not_blocked_by_work(parent: Address, seen: queue.Queue[object]):
+def test_the_mailbox_is_not_blocked_by_work(parent: Address[ChildStopped], seen: queue.Queue[object]):
     release = threading.Event()
-    child = Child.start(parent, seen)
-    child.tell(lambda: release.wait(10))
-    child.tell("meanwhile")
+    child = spawn(Child, parent, seen)
+    child.post(lambda: release.wait(10))
+    child.post("meanwhile")
     assert seen.get(timeout=5) == "meanwhile"
     release.set()
-    assert seen.get(timeout=5) == TaskDone("task", True)
+    assert seen.get(timeout=5) is True

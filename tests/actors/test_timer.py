@@ -2,25 +2,34 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import pykka
 import pytest
 
+from actors.addresses import Address
 from actors.timer import Timer
 from storage import SystemClock
 
 
+@dataclass
+class Record:
+    """The messages that an actor received; it is complete with as many as are expected."""
+
+    expected: int
+    received: list[object] = field(default_factory=list)
+    complete: threading.Event = field(default_factory=threading.Event)
+
+
 class Recorder(pykka.ThreadingActor):
-    def __init__(self, expected: int) -> None:
+    def __init__(self, record: Record) -> None:
         super().__init__()
-        self.received: list[object] = []
-        self.complete = threading.Event()
-        self._expected = expected
+        self._record = record
 
     def on_receive(self, message: object) -> None:
-        self.received.append(message)
-        if len(self.received) == self._expected:
-            self.complete.set()
+        self._record.received.append(message)
+        if len(self._record.received) == self._record.expected:
+            self._record.complete.set()
 
 
 @pytest.fixture
@@ -32,9 +41,9 @@ def timer() -> Iterator[Timer]:
     pykka.ActorRegistry.stop_all()
 
 
-def record(expected: int) -> tuple[pykka.ActorRef[Recorder], Recorder]:
-    address = Recorder.start(expected)
-    return address, address._actor_weakref()  # type: ignore[return-value]
+def record(expected: int) -> tuple[Address[str], Record]:
+    kept = Record(expected)
+    return Address(Recorder.start(kept)), kept
 
 
 def test_messages_come_in_the_order_in_which_they_are_due(timer: Timer):
@@ -63,7 +72,7 @@ def test_an_actor_that_is_gone_harms_nobody_else(timer: Timer):
     assert recorder.complete.wait(5)
 
 
-def test_an_earlier_alarm_wakes_a_timer_that_waits_for_a_later_one(timer: Timer):
+def test_an_earlier_alarm_wakes_a_timer_with_a_later_one(timer: Timer):
     address, recorder = record(1)
     timer.tell_after(3600, address, "much later")
     timer.tell_after(0.01, address, "soon")

@@ -15,16 +15,17 @@ from jsonschema import Draft202012Validator
 
 from api import HttpSettings, create_app
 from api.request import ApiRequest
-from storage import Storage
-from tests.api.world import DummyEngine, TurnableClock
+from tests.clock import ManualClock
+from tests.fake_engine import FakeEngine
+from tests.state import new_storage
 
 
 @cache
 def conformity() -> Conformity:
     """Return the middleware, made once: the document is the same for every service, and slow to make."""
-    clock = TurnableClock()
-    with TemporaryDirectory() as folder, closing(Storage.create(Path(folder) / "state", clock)) as storage:
-        app = create_app(storage, DummyEngine(storage, clock), HttpSettings(base_url="https://ci.example.org"))
+    clock = ManualClock()
+    with TemporaryDirectory() as folder, closing(new_storage(Path(folder) / "state", clock)) as storage:
+        app = create_app(storage, FakeEngine(storage, clock), HttpSettings(base_url="https://ci.example.org"))
         return Conformity(testing.TestClient(app).simulate_get("/api/v0/openapi.json").json)
 
 

@@ -8,20 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from api import HttpSettings, create_app
+from api import HttpSettings
 from storage import Storage
-from tests.api.conformity import conformity
-from tests.api.world import Account, DummyEngine, PipelinePath, TurnableClock, World
+from tests.api.world import Account, PipelinePath, World
+from tests.clock import ManualClock
+from tests.state import new_storage
 
 
 @pytest.fixture
-def clock() -> TurnableClock:
-    return TurnableClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def storage(tmp_path: Path, clock: TurnableClock) -> Iterator[Storage]:
-    storage = Storage.create(tmp_path / "state", clock)
+def storage(tmp_path: Path, clock: ManualClock) -> Iterator[Storage]:
+    storage = new_storage(tmp_path / "state", clock)
     yield storage
     storage.close()
 
@@ -37,21 +38,18 @@ def settings() -> HttpSettings:
 
 
 @pytest.fixture
-def world(storage: Storage, clock: TurnableClock, settings: HttpSettings) -> World:
-    engine = DummyEngine(storage, clock)
-    app = create_app(storage, engine, settings, clock=clock)
-    app.add_middleware(conformity())
-    return World(storage, engine, clock, app)
+def world(storage: Storage, clock: ManualClock, settings: HttpSettings) -> World:
+    return World.create(storage, clock, settings)
 
 
 @pytest.fixture
 def ada(world: World) -> Account:
-    return world.join("ada@example.org", "Ada")
+    return world.sign_up("ada@example.org", "Ada")
 
 
 @pytest.fixture
 def bob(world: World) -> Account:
-    return world.join("bob@example.org", "Bob")
+    return world.sign_up("bob@example.org", "Bob")
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api import HttpSettings, RateLimitSettings
+from api import HttpSettings
 
 
 def test_the_url_is_the_address_unless_said():
@@ -20,34 +20,29 @@ def test_an_address_is_host_and_port(listen: str):
         HttpSettings(listen=listen)
 
 
-@pytest.mark.parametrize(("threads", "streams"), [(4, 4), (4, 0), (4, 5), (1, 1)])
+@pytest.mark.parametrize(("threads", "streams"), [(4, 4), (4, 5), (2, 2)])
 def test_streams_leave_the_api_a_thread(threads: int, streams: int):
-    with pytest.raises(ValueError, match="max_streams must be from 1 to"):
+    with pytest.raises(ValueError, match="max_streams must be below threads"):
         HttpSettings(threads=threads, max_streams=streams)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"max_body_bytes": 0}, "max_body_bytes must be at least 1"),
-        ({"receive_timeout": -1.0}, "receive_timeout must be at least 1"),
-        ({"base_url": "ci.example.org"}, "base_url must be such as"),
-        ({"base_url": "https://ci.example.org/?x"}, "base_url must be such as"),
-        ({"cors_origins": ("https://ok.example", "*")}, r'cors_origins must hold origins .* not "\*"'),
-        ({"cors_origins": ("https://app.example/page",)}, "cors_origins must hold origins"),
-        ({"trusted_proxies": ("10.0.0.1", "proxy")}, r'trusted_proxies must hold such as .* not "proxy"'),
-        ({"trusted_proxies": ("10.0.0.1/24",)}, "trusted_proxies must hold such as"),
+        ({"base_url": "ci.example.org"}, "base_url must be a URL such as"),
+        ({"base_url": "https://ci.example.org/?x"}, "base_url must be a URL such as"),
+        ({"cors_origins": ("https://ok.example", "*")}, r'cors_origins must be origins .* not "\*"'),
+        ({"cors_origins": ("https://app.example/page",)}, "cors_origins must be origins"),
+        (
+            {"trusted_proxies": ("10.0.0.1", "proxy")},
+            r'trusted_proxies must be addresses or networks such as .* not "proxy"',
+        ),
+        ({"trusted_proxies": ("10.0.0.1/24",)}, "trusted_proxies must be addresses or networks such as"),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused(settings: dict[str, Any], message: str):
     with pytest.raises(ValueError, match=message):
         HttpSettings(**settings)
-
-
-@pytest.mark.parametrize("name", ["address_per_minute", "account_per_minute", "failures_per_minute", "tracked"])
-def test_a_limit_lets_somebody_through(name: str):
-    with pytest.raises(ValueError, match=f"{name} must be at least 1"):
-        RateLimitSettings(**{name: 0})
 
 
 def test_a_service_may_live_below_a_path():

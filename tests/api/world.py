@@ -1,22 +1,20 @@
-"""A world for the API's tests: real storage, a minimal engine, and a clock that tests advance."""
+"""Worlds of the tests: the app on real storage, and users, pipelines, builds and jobs to ask about."""
 
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
 
 import falcon
 from falcon import testing
 
-from actors.render import Envelope
-from storage import Build, BuildState, Job, JobState, LedgerSource, Outcome, Role, Shape, Storage, User
+from api import HttpSettings, RateLimitSettings, create_app
+from storage import Build, Job, JobState, LedgerSource, Role, Storage, User
+from tests import records
+from tests.api.conformity import conformity
+from tests.clock import ManualClock
+from tests.fake_engine import FakeEngine
 
 HELLO = json.dumps({"version": "0", "steps": [{"type": "command", "key": "only", "cmd": "true"}]})
 
@@ -28,138 +26,34 @@ def steps(*keys: str) -> str:
     return json.dumps({"version": "0", "graph": {"nodes": nodes, "edges": edges}})
 
 
-class TurnableClock:
-    """A clock that stands still until a test advances it."""
-
-    def __init__(self) -> None:
-        self._now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-        self._monotonic = 1000.0
-
-    def now(self) -> datetime:
-        return self._now
-
-    def monotonic(self) -> float:
-        return self._monotonic
-
-    def turn(self, seconds: float) -> None:
-        self._now += timedelta(seconds=seconds)
-        self._monotonic += seconds
-
-
-class DummyEngine:
-    """A minimal engine: it records calls, and wakes readers when a test says so.
-
-    A wait without a change advances the clock instead of blocking, so that tests of waiting take no time.
-    """
-
-    def __init__(self, storage: Storage, clock: TurnableClock | None) -> None:
-        self._storage = storage
-        self.clock = clock
-        self._changed: dict[str, threading.Event] = {}
-        self.draining = False
-        self.refusal: Exception | None = None
-        self.added = 0
-        self.canceled: list[int] = []
-        self.rendering: list[int] = []
-        self.obstacle: str | None = None
-        self.envelope: Envelope | None = None
-        self.rendered: Callable[[int], object] | None = None
-        """Called with the id of each build to render; stores the result."""
-        self.reading: list[DummyWatch] = []
-        self.meanwhile: list[Callable[[], None]] = []
-        """Callbacks for waits for a log: each wait takes the next one and runs it."""
-
-    def collectors(self) -> tuple[()]:
-        return ()
-
-    def jobs_added(self, build_id: int) -> None:
-        self.added += 1
-
-    def render(self, build_id: int) -> None:
-        self.rendering.append(build_id)
-        if self.rendered is not None:
-            self.rendered(build_id)
-
-    def renders_wait(self) -> str | None:
-        return self.obstacle
-
-    def discover(self, organization: str, slug: str, archive: bytes) -> Envelope | None:
-        return self.envelope
-
-    def cancel(self, build_id: int) -> None:
-        self.canceled.append(build_id)
-        self._storage.builds.request_cancel(build_id)
-        if self.refusal is not None:
-            raise self.refusal
-        for job in self._storage.jobs.of_build(build_id):
-            self._storage.jobs.move(job.id, job.state, JobState.CANCELED)
-        self._storage.builds.move(build_id, BuildState.SCHEDULED, BuildState.CANCELED)
-
-    @contextmanager
-    def watch(self, job_uuid: str) -> Iterator[DummyWatch]:
-        changed = self._changed.setdefault(job_uuid, threading.Event())
-        watch = DummyWatch(changed, self)
-        self.reading.append(watch)
-        try:
-            yield watch
-        finally:
-            self.reading.remove(watch)
-
-    def stir(self, job_uuid: str) -> None:
-        """Wake the readers of the job's log."""
-        self._changed.setdefault(job_uuid, threading.Event()).set()
-
-    def pending_reason(self, job: Job) -> str | None:
-        return "waiting for a VM: host is full (4 of 4)" if job.state is JobState.SCHEDULED else None
-
-
-@dataclass(eq=False)
-class DummyWatch:
-    changed: threading.Event
-    engine: DummyEngine
-
-    def wait(self, timeout: float) -> bool:
-        if self.engine.meanwhile:
-            self.engine.meanwhile.pop(0)()
-        if self.engine.clock is not None and not self.changed.is_set():
-            self.engine.clock.turn(timeout)
-            return False
-        changed = self.changed.wait(timeout)
-        self.changed.clear()
-        return changed
-
-
-def until(look: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Poll until it is true; fail after some seconds."""
-    deadline = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < deadline, "not in time"
-        threading.Event().wait(0.01)
-
-
 @dataclass
 class World:
     """A service without users, and helpers to fill it."""
 
     storage: Storage
-    engine: DummyEngine
-    clock: TurnableClock
+    engine: FakeEngine
+    clock: ManualClock
     app: falcon.App[Any, Any]
     anonymous: testing.TestClient = field(init=False)
 
     def __post_init__(self) -> None:
         self.anonymous = testing.TestClient(self.app)
 
-    def join(self, email: str, name: str = "A Name", cents: int = 1000) -> Account:
+    @classmethod
+    def create(
+        cls, storage: Storage, clock: ManualClock, settings: HttpSettings, rate_limits: RateLimitSettings | None = None
+    ) -> World:
+        """Return a world on a storage, whose responses must conform to the OpenAPI document."""
+        engine = FakeEngine(storage, clock)
+        app = create_app(storage, engine, settings, rate_limits=rate_limits, clock=clock)
+        app.add_middleware(conformity())
+        return cls(storage, engine, clock, app)
+
+    def sign_up(self, email: str, name: str = "A Name", cents: int = 1000) -> Account:
         """Add a user with an API key, and money in the personal organization."""
-        user = self.storage.users.create(email, name)
-        _, token = self.storage.tokens.create_api_key(user.id, "tests")
-        organization = self.storage.organizations.by_slug(user.personal_org_slug)
-        assert organization is not None
-        if cents:
-            self.storage.ledger.append(organization.id, cents, LedgerSource.ADMIN_GRANT, "for the tests")
-        client = testing.TestClient(self.app, headers={"Authorization": f"Bearer {token}"})
-        return Account(self, email, user.personal_org_slug, organization.id, token, client)
+        owner = records.new_owner(self.storage, email, name, cents)
+        client = testing.TestClient(self.app, headers={"Authorization": f"Bearer {owner.token}"})
+        return Account(self, email, owner.organization.slug, owner.organization.id, owner.token, client)
 
 
 @dataclass
@@ -196,7 +90,7 @@ class Account:
         assert user is not None
         return user
 
-    def joins(self, other: Account, role: Role) -> None:
+    def join(self, other: Account, role: Role) -> None:
         """Become a member of another account's organization."""
         self.world.storage.organizations.add_member(other.org_id, self.user.id, role)
 
@@ -278,36 +172,24 @@ class JobPath:
         if notice is not None:
             writer.notice(notice)
         writer.end()
-        world.engine.stir(self.uuid)
+        world.engine.log_changed(self.uuid)
 
     def assign(self, lease_uuid: str) -> int:
         """Assign a lease, as the pool does; return the lease's id."""
         storage = self.build.account.world.storage
-        lease = storage.leases.assign(
-            self.stored.id,
-            provider="sandbox",
-            image=None,
-            shape=Shape(),
-            network=True,
-            warm_lease_id=None,
-            lease_uuid=lease_uuid,
-        )
-        assert lease is not None
+        lease = records.assigned(storage, self.stored, lease_uuid=lease_uuid)
         storage.leases.active(lease.id)
         return lease.id
 
     def run_for(self, seconds: float) -> None:
         """Run the job's command for some seconds, then pass the job."""
         world = self.build.account.world
-        lease_id = self.assign(str(uuid4()))
-        world.storage.leases.start(lease_id, self.stored.id)
-        world.clock.turn(seconds)
-        world.storage.jobs.finish(
-            self.stored.id, JobState.RUNNING, JobState.PASSED, Outcome(exit_code=0), lease_id=lease_id, billable=True
-        )
+        lease = records.started(world.storage, self.stored)
+        world.clock.advance(seconds)
+        records.finish(world.storage, self.stored, lease)
 
     def end(self, state: JobState = JobState.PASSED) -> None:
         """Move the job to a terminal state."""
         world = self.build.account.world
         assert world.storage.jobs.move(self.stored.id, self.stored.state, state)
-        world.engine.stir(self.uuid)
+        world.engine.log_changed(self.uuid)

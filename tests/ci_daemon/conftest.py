@@ -13,18 +13,20 @@ from typing import Any
 import pytest
 
 from actors.vms import Provider
+from actors.vms.images import ImageSettings
 from ci_daemon.command import main
-from ci_daemon.config import Config, ImageSettings
+from ci_daemon.config import Config
 from ci_daemon.providers import open_images, open_provider
 from storage import Storage, SystemClock
+from tests.state import new_storage
 
 Run = Callable[..., int]
-Said = Callable[..., Any]
+RunJson = Callable[..., Any]
 
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    Storage.create(tmp_path / "state", SystemClock()).close()
+    new_storage(tmp_path / "state", SystemClock()).close()
     return tmp_path / "state"
 
 
@@ -42,14 +44,14 @@ def run(state: Path, images_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.fixture
-def said(run: Run, capsys: pytest.CaptureFixture[str]) -> Said:
+def run_json(run: Run, capsys: pytest.CaptureFixture[str]) -> RunJson:
     """Run a command with ``--json``, and return its document."""
 
-    def said(*arguments: str) -> Any:
+    def run_json(*arguments: str) -> Any:
         assert run(*arguments, "--json") == 0
         return json.loads(capsys.readouterr().out)
 
-    return said
+    return run_json
 
 
 @pytest.fixture

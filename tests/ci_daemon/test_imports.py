@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,22 @@ MAY_IMPORT = {
     "api": {"api", "actors", "storage"},
     "ci_daemon": {"ci_daemon", "api", "actors", "storage"},
 }
+ROOMS = {
+    "storage",
+    "storage.facade",
+    "storage.files",
+    "actors",
+    "actors.cleanup",
+    "actors.ir",
+    "actors.render",
+    "actors.scheduling",
+    "actors.vms",
+    "actors.vms.images",
+    "actors.vms.sandbox",
+    "api",
+}
+"""The packages that higher floors may import, and the module that makes the names of packages."""
+
 OURS = {"storage", "actors", "api", "ci_daemon"}
 FORBIDDEN = {
     "actors/ir": {"asyncio", "os", "pathlib", "random", "socket", "subprocess", "tempfile", "threading", "time"},
@@ -53,6 +70,18 @@ def test_a_package_imports_itself_and_what_lies_below_it(package: str):
     assert not wrong
 
 
+@pytest.mark.parametrize("floor", sorted(OURS))
+def test_a_floor_imports_only_packages_of_the_floors_below(floor: str):
+    """A package's `__init__` says what is public; a module inside it may change."""
+    wrong = {
+        f"{file.relative_to(CHECKOUT)} imports {name}"
+        for file in files(floor)
+        for name in imported(file)
+        if name.split(".")[0] in OURS - {floor} and name not in ROOMS
+    }
+    assert not wrong
+
+
 @pytest.mark.parametrize("package", FORBIDDEN)
 def test_a_package_leaves_to_others_what_is_theirs(package: str):
     wrong = {
@@ -62,3 +91,42 @@ def test_a_package_leaves_to_others_what_is_theirs(package: str):
         if name.split(".")[0] in FORBIDDEN[package]
     }
     assert not wrong
+
+
+def modules(package: str) -> dict[str, Path]:
+    """Return the files of a package's modules, by their names."""
+    parts = {file: file.relative_to(CHECKOUT).with_suffix("").parts for file in files(package)}
+    return {".".join(names[:-1] if names[-1] == "__init__" else names): file for file, names in parts.items()}
+
+
+def at_import(body: list[ast.stmt], *, for_types: bool) -> Iterator[str]:
+    """Yield the modules and names that a module imports when it is imported, not later in a function."""
+    for node in body:
+        if isinstance(node, ast.If):
+            if for_types or "TYPE_CHECKING" not in ast.unparse(node.test):
+                yield from at_import(node.body, for_types=for_types)
+            yield from at_import(node.orelse, for_types=for_types)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_imports_of_a_function_or_for_types_are_told_from_others():
+    source = "import a\nif TYPE_CHECKING:\n    from b import c\ndef f():\n    import d\n"
+    body = ast.parse(source).body
+    assert list(at_import(body, for_types=False)) == ["a"]
+    assert list(at_import(body, for_types=True)) == ["a", "b.c"]
+
+
+@pytest.mark.parametrize(
+    ("package", "for_types"), [(package, False) for package in sorted(OURS)] + [("actors", True), ("storage", True)]
+)
+def test_modules_do_not_import_each_other_in_a_circle(package: str, for_types: bool):
+    known = modules(package)
+    circles = TopologicalSorter[str]()
+    for module, file in known.items():
+        names = at_import(ast.parse(file.read_text(encoding="utf-8")).body, for_types=for_types)
+        found = {name if name in known else name.rpartition(".")[0] for name in names}
+        circles.add(module, *(found & known.keys() - {module}))
+    circles.prepare()  # raises CycleError, whose message has the circle

@@ -10,7 +10,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Message as MessageHandler
 
-from api.mailer import letter
+from api import email_to
 from ci_daemon.mail.settings import MailSettings
 from ci_daemon.mail.smtp import SmtpMailer
 
@@ -20,10 +20,10 @@ class Inbox(MessageHandler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.letters: queue.Queue[Message] = queue.Queue()
+        self.messages: queue.Queue[Message] = queue.Queue()
 
     def handle_message(self, message: Message) -> None:
-        self.letters.put(message)
+        self.messages.put(message)
 
 
 @pytest.fixture
@@ -41,11 +41,11 @@ def port(inbox: Inbox) -> Iterator[int]:
     server.stop()
 
 
-def test_letters_reach_a_mail_server(port: int, inbox: Inbox):
+def test_messages_reach_a_mail_server(port: int, inbox: Inbox):
     settings = MailSettings("127.0.0.1", port, "none", sender="ci@example.org")
     mailer = SmtpMailer(settings)
-    mailer.send(letter("bob@example.org", "Invite to ada", "Grüße"))
-    arrived = inbox.letters.get(timeout=30)
+    mailer.send(email_to("bob@example.org", "Invite to ada", "Grüße"))
+    arrived = inbox.messages.get(timeout=30)
 
     assert (arrived["From"], arrived["To"], arrived["Subject"]) == (
         "ci@example.org",
@@ -61,22 +61,19 @@ def test_letters_reach_a_mail_server(port: int, inbox: Inbox):
 def test_closing_sends_what_is_queued(port: int, inbox: Inbox):
     mailer = SmtpMailer(MailSettings("127.0.0.1", port, "none"))
     for number in range(5):
-        mailer.send(letter("bob@example.org", f"letter {number}", ""))
+        mailer.send(email_to("bob@example.org", f"message {number}", ""))
     mailer.close()
-    assert inbox.letters.qsize() == 5
+    assert inbox.messages.qsize() == 5
 
 
-def test_a_server_that_is_not_there_costs_a_line_in_the_log_and_no_more(caplog: pytest.LogCaptureFixture):
+def test_an_absent_mail_server_costs_only_a_log_line(caplog: pytest.LogCaptureFixture):
     mailer = SmtpMailer(MailSettings("127.0.0.1", 1, "none"))
     with caplog.at_level(logging.ERROR):
-        mailer.send(letter("bob@example.org", "lost", ""))
+        mailer.send(email_to("bob@example.org", "lost", ""))
         mailer.close()
-    assert "a letter to bob@example.org could not be sent by 127.0.0.1" in caplog.text
+    assert "e-mail to bob@example.org could not be sent through 127.0.0.1" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("settings", "why"), [({"port": 0}, "port must be"), ({"sender": "nobody"}, "sender must be an address")]
-)
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], why: str):
-    with pytest.raises(ValueError, match=why):
-        MailSettings(host="mail.example.org", **settings)  # type: ignore[arg-type]
+def test_a_sender_that_is_no_address_is_refused():
+    with pytest.raises(ValueError, match="sender must be an address"):
+        MailSettings(host="mail.example.org", sender="nobody")

@@ -11,43 +11,43 @@ import httpx
 from actors import JobSettings, PoolSettings
 from api import HttpSettings
 from ci_daemon.config import Config
-from ci_daemon.journal import JournalSettings
-from ci_daemon.reload import change
+from ci_daemon.host.journal import JournalSettings
+from ci_daemon.reload import compare
 from tests.ci_daemon.test_service import served, state
-from tests.e2e.daemon import until
+from tests.waiting import until
 
 __all__ = ["state"]
 
 OLD = Config()
 
 
-def test_what_may_change_live_is_taken():
+def test_settings_that_may_change_live_are_applied():
     new = replace(OLD, pool=PoolSettings(max_vms=7, warm=0), journal=JournalSettings(level="debug"))
-    changed = change(OLD, new)
+    changed = compare(OLD, new)
     assert changed.config == new
     assert str(changed) == "changed: journal.level, pool.max_vms, pool.warm"
 
 
-def test_what_may_not_stays_beside_what_may_and_is_named():
+def test_settings_that_need_a_restart_are_named():
     jobs = JobSettings(step_timeout=5, log_limit_bytes=9)
-    changed = change(OLD, replace(OLD, jobs=jobs, http=HttpSettings(listen="127.0.0.1:1")))
+    changed = compare(OLD, replace(OLD, jobs=jobs, http=HttpSettings(listen="127.0.0.1:1")))
     assert changed.config == replace(OLD, jobs=JobSettings(step_timeout=5))
     assert str(changed) == "changed: jobs.step_timeout; needs a restart: http.listen, jobs.log_limit_bytes"
 
 
 def test_the_same_configuration_changes_nothing():
-    assert str(change(OLD, Config())) == "nothing has changed"
+    assert str(compare(OLD, Config())) == "nothing has changed"
 
 
-def test_a_service_reads_its_configuration_again_and_says_what_came_of_it(state: Path):
+def test_a_reload_applies_the_configuration_and_logs_the_result(state: Path):
     file = state / "ci-daemon.toml"
     with served(state) as daemon:
 
         def reload(text: str) -> list[str]:
             file.write_text(text)
             daemon.process.send_signal(signal.SIGHUP)
-            assert daemon.told()[0] == "RELOADING=1"
-            return daemon.told()
+            assert daemon.notified()[0] == "RELOADING=1"
+            return daemon.notified()
 
         def gauge(name: str) -> float:
             lines = httpx.get(f"{daemon.url}/metrics").text.splitlines()
@@ -58,10 +58,10 @@ def test_a_service_reads_its_configuration_again_and_says_what_came_of_it(state:
             f"STATUS=serving on {daemon.url}",
         ]
         assert gauge("ci_daemon_vms_max") == 77
-        assert "debug api.access_log: answered" in daemon.log.read_text()
+        assert "debug api.middleware.access_log: answered" in daemon.log.read_text()
         wrong = reload("[pool]\nmax_vms = 5\nwarmth = 1\n")
-        assert f"the configuration has an error and stays as it was: {file}:3: pool.warmth is no setting" in wrong[1]
-        assert f"error ci_daemon.reload: the configuration stays as it was: {file}:3: " in daemon.log.read_text()
+        assert f"the configuration has an error and is not reloaded: {file}:3: pool.warmth is not a setting" in wrong[1]
+        assert f"error ci_daemon.reload: the configuration is not reloaded: {file}:3: " in daemon.log.read_text()
         assert gauge("ci_daemon_vms_max") == 77
         fixed = reload("[pool]\nmax_vms = 5\n[billing]\ncpu = 1\n")
         assert fixed[1].endswith("; changed: journal.level, pool.max_vms; needs a restart: billing.cpu")
@@ -69,13 +69,13 @@ def test_a_service_reads_its_configuration_again_and_says_what_came_of_it(state:
         assert daemon.stop() == 0
 
 
-def test_a_service_tells_what_its_threads_and_actors_do_and_goes_on(state: Path):
+def test_sigusr1_logs_threads_and_actors_and_ends_nothing(state: Path):
     with served(state) as daemon:
         daemon.process.send_signal(signal.SIGUSR1)
-        until(lambda: True if "dump: thread MainThread" in daemon.log.read_text() else None, "the dump", 20)
-        said = daemon.log.read_text()
-        assert "warning ci_daemon.dump: actor LeasePool urn:uuid:" in said
-        assert ": 0 messages wait; no worker is under way" in said
-        assert ", in _run\n" in said
+        until(lambda: "dump: thread MainThread" in daemon.log.read_text(), "the dump", 20)
+        log = daemon.log.read_text()
+        assert "warning ci_daemon.host.dump: actor LeasePool urn:uuid:" in log
+        assert ": 0 messages wait; no worker is under way" in log
+        assert ", in _run\n" in log
         assert httpx.get(f"{daemon.url}/healthz").text == "ok"
         assert daemon.stop() == 0

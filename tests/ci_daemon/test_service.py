@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 @dataclass
@@ -27,12 +27,12 @@ class Daemon:
     url: str
     log: Path
 
-    def told(self) -> list[str]:
+    def notified(self) -> list[str]:
         return self.manager.recv(4096).decode().splitlines()
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT_SECONDS)
 
 
 def command(state: Path, *arguments: str) -> list[str]:
@@ -55,7 +55,7 @@ def state(tmp_path: Path) -> Path:
 def served(state: Path, *options: str, **environ: str) -> Iterator[Daemon]:
     address = state.parent / "manager"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.settimeout(PATIENCE)
+        manager.settimeout(TIMEOUT_SECONDS)
         manager.bind(str(address))
         log = state.parent / "log"
         with log.open("a") as stderr:
@@ -66,7 +66,7 @@ def served(state: Path, *options: str, **environ: str) -> Iterator[Daemon]:
             )
         try:
             daemon = Daemon(process, manager, "", log)
-            ready, status = daemon.told()
+            ready, status = daemon.notified()
             assert ready == "READY=1"
             daemon.url = status.removeprefix("STATUS=serving on ")
             yield daemon
@@ -76,17 +76,17 @@ def served(state: Path, *options: str, **environ: str) -> Iterator[Daemon]:
     address.unlink()
 
 
-def test_says_when_it_answers_and_when_it_stops_and_leaves_in_seconds(state: Path):
+def test_it_notifies_ready_and_stopping_and_stops_in_seconds(state: Path):
     with served(state) as daemon:
         assert httpx.get(f"{daemon.url}/healthz").text == "ok"
         assert daemon.stop() == 0
-        assert daemon.told() == ["STOPPING=1", "STATUS=draining"]
+        assert daemon.notified() == ["STOPPING=1", "STATUS=draining"]
 
 
 def test_ctrl_c_is_an_orderly_stop_too(state: Path):
     with served(state) as daemon:
         daemon.process.send_signal(signal.SIGINT)
-        assert daemon.process.wait(PATIENCE) == 0
+        assert daemon.process.wait(TIMEOUT_SECONDS) == 0
 
 
 def test_an_open_connection_does_not_hold_up_the_stop(state: Path):
@@ -133,7 +133,7 @@ def test_an_address_that_is_taken_is_said(state: Path):
     assert f"ci-daemon: cannot listen on {listen}" in done.stderr
 
 
-def test_without_a_state_directory_it_says_which_command_makes_one(tmp_path: Path):
+def test_a_missing_state_directory_names_the_command_to_run(tmp_path: Path):
     state = tmp_path / "none"
     done = subprocess.run(command(state, "serve"), capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -142,9 +142,9 @@ def test_without_a_state_directory_it_says_which_command_makes_one(tmp_path: Pat
 
 def test_the_watchdog_is_answered_in_half_its_time(state: Path):
     with served(state, WATCHDOG_USEC="1000000") as daemon:
-        assert daemon.told() == ["WATCHDOG=1"]
+        assert daemon.notified() == ["WATCHDOG=1"]
         assert call(state, "status")["watchdog_seconds"] == 1
-        assert daemon.told() == ["WATCHDOG=1"]
+        assert daemon.notified() == ["WATCHDOG=1"]
 
 
 def test_with_nothing_to_wait_for_waiting_is_leaving(state: Path):
@@ -172,7 +172,7 @@ def running_job(
     def start(daemon: Daemon, seconds: int) -> None:
         user = call(state, "user", "add", "ada@example.org", "--name", "Ada")
         call(state, "ledger", "grant", str(user["personal_org_slug"]), "100")
-        with httpx.Client(headers={"Authorization": f"Bearer {user['token']}"}, timeout=PATIENCE * 2) as client:
+        with httpx.Client(headers={"Authorization": f"Bearer {user['token']}"}, timeout=TIMEOUT_SECONDS * 2) as client:
             pipelines = f"{daemon.url}/api/v0/organizations/{user['personal_org_slug']}/pipelines"
             client.post(pipelines, json={"name": "demo", "repository": "demo", "default_branch": "main"})
             step = {"type": "command", "key": "only", "label": "only", "cmd": f"echo begins; sleep {seconds}"}
@@ -181,8 +181,8 @@ def running_job(
             assert client.post(f"{pipelines}/demo/builds", json=body).status_code == 201
             build = f"{pipelines}/demo/builds/1"
             [job] = client.get(f"{build}/jobs").json()["data"]
-            said = client.get(f"{build}/jobs/{job['id']}/log", params={"wait": 30}, headers={"Range": "bytes=0-"})
-            assert said.text == "begins\n"
+            answer = client.get(f"{build}/jobs/{job['id']}/log", params={"wait": 30}, headers={"Range": "bytes=0-"})
+            assert answer.text == "begins\n"
 
     yield start
     call(state, "lease", "kill", "--all")
@@ -192,10 +192,10 @@ def test_told_to_wait_it_leaves_when_the_running_job_has_ended(state: Path, runn
     with served(state, "--wait") as daemon:
         running_job(daemon, 2)
         daemon.process.send_signal(signal.SIGTERM)
-        assert daemon.told()[0] == "STOPPING=1"
-        assert daemon.told() == ["STATUS=draining: 1 VMs at work"]
+        assert daemon.notified()[0] == "STOPPING=1"
+        assert daemon.notified() == ["STATUS=draining: 1 VMs in use"]
         assert httpx.get(f"{daemon.url}/healthz").status_code == 503
-        assert daemon.process.wait(PATIENCE) == 0
+        assert daemon.process.wait(TIMEOUT_SECONDS) == 0
     status = call(state, "status", code=3)
     assert (status["builds"], status["leases"]) == ({}, {})
 
@@ -206,7 +206,7 @@ def test_a_second_signal_ends_the_waiting_and_the_job_goes_on(state: Path, runni
         assert [lease["job"] for lease in call(state, "lease", "list")] == ["only"]
         assert call(state, "status")["builds"] == {"running": 1}
         daemon.process.send_signal(signal.SIGTERM)
-        assert daemon.told()[0] == "STOPPING=1"
-        assert daemon.told() == ["STATUS=draining: 1 VMs at work"]
+        assert daemon.notified()[0] == "STOPPING=1"
+        assert daemon.notified() == ["STATUS=draining: 1 VMs in use"]
         assert daemon.stop() == 0
     assert call(state, "status", code=3)["leases"] == {"active": 1}

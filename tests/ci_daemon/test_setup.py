@@ -56,7 +56,7 @@ def machine(tmp_path: Path) -> Machine:
     return machine
 
 
-def test_a_python_that_is_too_old_is_said_with_the_command_that_brings_another(machine: Machine):
+def test_an_old_python_is_an_error_with_the_command_to_run(machine: Machine):
     machine.has("python3", OLD)
     done = machine.set_up()
     assert done.returncode == 1
@@ -66,7 +66,8 @@ def test_a_python_that_is_too_old_is_said_with_the_command_that_brings_another(m
     )
 
 
-def test_no_python_at_all_is_said_with_the_package_of_whatever_release_this_is(machine: Machine):
+def test_a_missing_python_is_an_error_with_the_package_name(machine: Machine):
+    """The package is that of the distribution's release."""
     done = machine.set_up()
     assert done.returncode == 1
     assert done.stderr == "python3 is not installed: run `sudo apt-get install -y python3`, then this again\n"
@@ -79,7 +80,7 @@ def test_a_python_without_venv_is_said_with_the_package(machine: Machine):
     assert "python3 has no venv module: run `sudo apt-get install -y python3.11-venv`" in done.stderr
 
 
-def test_as_root_what_is_missing_is_installed_with_fresh_lists_where_the_old_do_not_do(machine: Machine):
+def test_root_installs_what_is_missing_after_renewing_old_lists(machine: Machine):
     machine.has("id", "echo 0")
     machine.has("python3", WITHOUT_VENV)
     machine.has("apt-get", 'echo "$*" >>apt; case "$1" in update) exit 0 ;; esac; exit 1')
@@ -88,7 +89,7 @@ def test_as_root_what_is_missing_is_installed_with_fresh_lists_where_the_old_do_
     assert asked == ["install -y -qq python3.11-venv", "update -qq", "install -y -qq python3.11-venv"]
 
 
-def test_an_environment_is_made_once_and_brought_up_to_date_each_time(machine: Machine):
+def test_an_environment_is_made_once_and_updated_each_time(machine: Machine):
     machine.has("python3", MAKES_VENV)
     machine.has("grep", 'exec /bin/grep "$@"')
     for _ in range(2):

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ci_daemon.lock import served_by
+from ci_daemon.host.lock import served_by
 from ci_daemon.tour import Tour
-from storage import Storage, SystemClock
+from storage import SystemClock
+from tests.state import new_storage
 
 
 @pytest.fixture
@@ -53,9 +54,9 @@ def test_interrupted_in_the_middle_it_leaves_nothing_behind(folder: Path, images
         assert process.stdout is not None
         assert any("build #1 of" in line for line in process.stdout)
         os.killpg(process.pid, signal.SIGINT)
-        said = process.stdout.read()
+        printed = process.stdout.read()
         assert process.wait(60) == 130
-    assert said.splitlines()[-1] == "build #1 is canceled"
+    assert printed.splitlines()[-1] == "build #1 is canceled"
     assert served_by(folder / "state") is None
     assert json.loads(command(folder, images_dir, "lease", "list").stdout) == []
 
@@ -81,7 +82,7 @@ def test_builds_the_example_and_ends_as_the_build_ends_and_again(folder: Path, i
 
 def test_a_user_without_a_key_gets_another_one(folder: Path):
     folder.mkdir()
-    with closing(Storage.create(folder / "state", SystemClock())) as storage:
+    with closing(new_storage(folder / "state", SystemClock())) as storage:
         user = storage.users.create("ada@example.org", "Ada")
         caller = storage.tokens.caller(Tour(folder).token())
         assert caller is not None

@@ -61,12 +61,12 @@ class Rule:
 ENDPOINTS = {row[0]: Endpoint(*row) for row in _REFERENCE["endpoints"]}
 
 
-def _record_fields(of: str, told: dict[str, Any]) -> list[Field]:
-    endpoint, at = ENDPOINTS[told["from"]], tuple(told.get("at", ()))
-    return [Field(of, name, kind, endpoint, at) for name, kind in told["fields"].items()]
+def _record_fields(of: str, record: dict[str, Any]) -> list[Field]:
+    endpoint, at = ENDPOINTS[record["from"]], tuple(record.get("at", ()))
+    return [Field(of, name, kind, endpoint, at) for name, kind in record["fields"].items()]
 
 
-FIELDS = [field for of, told in _REFERENCE["records"].items() for field in _record_fields(of, told)]
+FIELDS = [field for of, record in _REFERENCE["records"].items() for field in _record_fields(of, record)]
 REQUESTS = [
     Field(request, name, kind, ENDPOINTS[request])
     for request, fields in _REFERENCE["requests"].items()

@@ -9,11 +9,13 @@ from typing import Any
 
 from falcon import testing
 
-from api import HttpSettings, RateLimitSettings, create_app
+from api import HttpSettings, RateLimitSettings
 from storage import BuildState, NewCoupon, Role, Storage
 from tests.api.conformity import conformity
-from tests.api.world import Account, BuildPath, DummyEngine, TurnableClock, World
+from tests.api.world import Account, BuildPath, World
+from tests.clock import ManualClock
 from tests.contract.reference import Endpoint
+from tests.state import new_storage
 
 UNLIMITED = RateLimitSettings(10**6, 10**6, 10**6)
 WINDOW = {"from": "2026-01-01T00:00:00Z", "to": "2026-02-01T00:00:00Z"}
@@ -69,18 +71,14 @@ class Scene:
 
 def make_scene(directory: Path) -> tuple[Storage, Scene]:
     """Make a scene in a new storage, which the caller closes."""
-    clock = TurnableClock()
-    storage = Storage.create(directory, clock)
-    engine = DummyEngine(storage, clock)
-    settings = HttpSettings(base_url="https://ci.example.org")
-    app = create_app(storage, engine, settings, rate_limits=UNLIMITED, clock=clock)
-    app.add_middleware(conformity())
-    world = World(storage, engine, clock, app)
+    clock = ManualClock()
+    storage = new_storage(directory, clock)
+    world = World.create(storage, clock, HttpSettings(base_url="https://ci.example.org"), UNLIMITED)
     owner, admin, member, outsider, guest = (
-        world.join(f"{name}@example.org", name.title()) for name in ("owner", "admin", "member", "outsider", "guest")
+        world.sign_up(f"{name}@example.org", name.title()) for name in ("owner", "admin", "member", "outsider", "guest")
     )
-    admin.joins(owner, Role.ADMIN)
-    member.joins(owner, Role.MEMBER)
+    admin.join(owner, Role.ADMIN)
+    member.join(owner, Role.MEMBER)
     pipeline = owner.pipeline()
     owner.client.simulate_patch(pipeline.path, json={"source_slug": "ci"})
     build = pipeline.build()
@@ -110,9 +108,9 @@ def make_scene(directory: Path) -> tuple[Storage, Scene]:
         "artifacts": build.get("/artifacts").json["data"][0]["id"],
     }
     examples = {
-        f"{method.upper()} {path}": said["requestBody"]["content"]["application/json"]["example"]
+        f"{method.upper()} {path}": operation["requestBody"]["content"]["application/json"]["example"]
         for path, methods in conformity().document["paths"].items()
-        for method, said in methods.items()
-        if "requestBody" in said
+        for method, operation in methods.items()
+        if "requestBody" in operation
     }
     return storage, Scene(world, owner, admin, member, outsider, guest, build, named, examples)

@@ -49,14 +49,14 @@ def test_a_session_that_is_handed_over_is_not_stored(scene: Scene, version: str)
 def test_checks_come_in_order(seen: Scene):
     """A request that is wrong in every way is corrected one fault at a time, in the order of the checks."""
     wrong = {"org": "nothing", "pipeline": "nothing", "name": "TO-KEN"}
-    told = [
+    answers = [
         seen.ask(SET, seen.world.anonymous, named=wrong, json={}),
         seen.ask(SET, seen.member.client, named=wrong, json={}),
         seen.ask(SET, seen.member.client, named={"pipeline": "nothing", "name": "TO-KEN"}, json={}),
         seen.ask(SET, seen.member.client, named={"name": "TO-KEN"}, json={}),
         seen.ask(SET, seen.admin.client, named={"name": "TO-KEN"}, json={}),
     ]
-    assert [answered.json["error"]["code"] for answered in told] == [
+    assert [answered.json["error"]["code"] for answered in answers] == [
         "unauthorized",
         "organization_not_found",
         "pipeline_not_found",

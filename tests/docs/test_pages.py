@@ -11,9 +11,10 @@ from pathlib import Path
 import click
 import pytest
 
-from ci_daemon.command.catalog import Catalog
+from ci_daemon.command.support.catalog import Catalog
 from ci_daemon.config.declarations import sections
-from ci_daemon.config.reference import renewed
+from ci_daemon.config.reference import with_reference
+from storage import BuildErrorCode, JobErrorCode
 from tests.api.conformity import conformity
 
 CHECKOUT = Path(__file__).parents[2]
@@ -165,6 +166,14 @@ def test_endpoints_exist():
     assert {path for _, path in routes if path.startswith(f"{ORGANIZATION}/")} == {path for _, path in named}
 
 
+def test_every_error_code_of_jobs_and_builds_is_explained():
+    text = (CHECKOUT / "docs" / "pipelines.md").read_text()
+    _, jobs, builds = re.split(r"^\| (?:Job|Build) \| Meaning \|.*$", text, flags=re.MULTILINE)
+    for table, codes in ((jobs, JobErrorCode), (builds, BuildErrorCode)):
+        rows = "".join(takewhile(lambda line: line != "\n", table.lstrip("\n").splitlines(keepends=True)))
+        assert sorted(re.findall(r"^\| `(\w+)` \| [^|]+\. \| [^|]+\. \|$", rows, re.MULTILINE)) == sorted(codes)
+
+
 def test_configuration_page_is_current():
     page = (CHECKOUT / "docs" / "configuration.md").read_text()
-    assert page == renewed(page), "run `make docs`"
+    assert page == with_reference(page), "run `make docs`"

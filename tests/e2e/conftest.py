@@ -11,6 +11,7 @@ import pytest
 
 from storage import Storage, SystemClock
 from tests.e2e.daemon import Client, Daemon, Pipeline
+from tests.state import new_storage
 
 _numbers = itertools.count(1)
 
@@ -26,7 +27,7 @@ def daemon(images_dir: Path, settings: dict[str, str], tmp_path_factory: pytest.
     """Serve until the module is done; then check that the daemon ends well and leaves no VM."""
     state = tmp_path_factory.mktemp("daemon") / "state"
     daemon = Daemon(state, {"CI_DAEMON_IMAGES_DIR": str(images_dir), **settings})
-    Storage.create(state, SystemClock()).close()
+    new_storage(state, SystemClock()).close()
     try:
         daemon.start()
         yield daemon
@@ -42,7 +43,7 @@ def daemon(images_dir: Path, settings: dict[str, str], tmp_path_factory: pytest.
 @pytest.fixture
 def client(daemon: Daemon) -> Client:
     """A new user for each test."""
-    return Client.join(daemon, f"user{next(_numbers)}@example.org")
+    return Client.create(daemon, f"user{next(_numbers)}@example.org")
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from typing import Any
 
 import httpx
 
-from tests.e2e.daemon import Build, Client, Daemon, Pipeline, until
+from tests.e2e.daemon import Build, Client, Daemon, Pipeline
 from tests.e2e.sources import post
+from tests.waiting import until
 
 _numbers = itertools.count(1)
 
@@ -54,13 +55,13 @@ def render_log(build: Build) -> str:
 def first_build(pipeline: Pipeline) -> Build:
     """Wait for a pipeline's first build."""
     path = f"pipelines/{pipeline.slug}/builds"
-    until(lambda: True if pipeline.client.get(path)["data"] else None, "the build")
+    until(lambda: pipeline.client.get(path)["data"], "the build")
     return Build(pipeline.client, f"{path}/1")
 
 
 def no_vm_is_left(daemon: Daemon) -> None:
     """Wait until no VM is left."""
-    until(lambda: daemon.json("lease", "list") == [] or None, "the end of all VMs", 30)
+    until(lambda: daemon.json("lease", "list") == [], "the end of all VMs", 30)
 
 
 @contextmanager

@@ -7,8 +7,9 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from tests.e2e.daemon import Client, Daemon, until
+from tests.e2e.daemon import Client, Daemon
 from tests.e2e.pipelines import one
+from tests.waiting import until
 
 NONCE = "a-nonce-of-the-command-line"
 
@@ -51,7 +52,7 @@ def test_who_leaves_ends_builds_and_vms_and_may_come_again(daemon: Daemon, clien
 
     assert client.request("DELETE", "/api/v0/user").status_code == 204
 
-    until(lambda: True if daemon.json("lease", "list") == [] else None, "no lease left")
+    until(lambda: daemon.json("lease", "list") == [], "no lease left")
     assert client.request("GET", build.path).status_code == 401
-    assert Client.join(daemon, client.email).org == f"{client.org}-2"
+    assert Client.create(daemon, client.email).org == f"{client.org}-2"
     assert daemon.command("ledger", "grant", client.org, "1", check=False).returncode == 1

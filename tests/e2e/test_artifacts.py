@@ -8,8 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.daemon import Build, Daemon, Pipeline, until
+from tests.e2e.daemon import Build, Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
+from tests.waiting import until
 
 BIG = 200 * 2**20
 
@@ -84,7 +85,7 @@ def test_a_daemon_that_is_killed_while_it_collects_loses_nothing(daemon: Daemon,
     build.says("ended")
     (lease,) = daemon.json("lease", "list")
     disk = daemon.state / "sandbox" / "trees" / "disks" / lease["id"]
-    until(lambda: any(disk.glob("**/again")) or None, "the packing")
+    until(lambda: any(disk.glob("**/again")), "the packing")
     daemon.kill()
     daemon.start()
     assert build.finish()["state"] == "passed"

@@ -36,7 +36,7 @@ def source_build(pipeline: Pipeline, text: str) -> Build:
     return Build(pipeline.client, f"pipelines/{pipeline.slug}/builds/{number}")
 
 
-def test_builds_that_ran_during_a_backup_go_on_where_it_is_restored(
+def test_builds_of_a_backup_continue_where_it_is_restored(
     daemon: Daemon, other: Daemon, client: Client, tmp_path: Path
 ):
     file = tmp_path / "x.backup"
@@ -61,8 +61,8 @@ def test_builds_that_ran_during_a_backup_go_on_where_it_is_restored(
     taken = daemon.json("backup", str(file))
     assert taken["counts"]["builds"] >= 4
     assert (taken["proved"], taken["missing"], taken["left_out"]) == (True, [], [])
-    proof = other.json("restore", str(file))
-    assert (proof["unfinished_builds"], proof["discrepancies"]) == (1, [])
+    restored = other.json("restore", str(file))
+    assert (restored["unfinished_builds"], restored["discrepancies"]) == (1, [])
 
     other.start()
     there = on(other, build)

@@ -16,14 +16,15 @@ def test_a_command_runs_in_a_vm_and_its_output_is_its_log(pipeline: Pipeline):
     assert build.log() == "hello\n0\n/workspace\noops\n"
 
 
-def test_the_environment_is_the_irs_then_the_builds_then_the_services(pipeline: Pipeline):
+def test_the_service_overrides_the_builds_and_irs_environment(pipeline: Pipeline):
+    """The build overrides the IR."""
     command = 'echo "$A $B $CI $CI_ORG $CI_PIPELINE $CI_BUILD_NUMBER $CI_STEP_KEY $CI_BRANCH $CI_ATTEMPT $HOME"'
     build = pipeline.build(one(command, env={"A": "ir", "B": "ir", "CI": "no"}), env={"B": "build"})
     build.finish()
     assert build.log() == f"ir build true {pipeline.client.org} demo 1 only main 1 /root\n"
 
 
-def test_a_failing_step_fails_the_build_skips_what_needs_it_and_lets_the_rest_go_on(pipeline: Pipeline):
+def test_a_failure_skips_dependents_and_lets_the_rest_go_on(pipeline: Pipeline):
     graph = Graph().step("bad", "exit 3").step("needs-it", "true", after=("bad",)).step("other", "echo fine")
     graph.step("clean-up", "echo cleaned", after=("needs-it",), even_after_failure=True)
     build = pipeline.build(graph.ir())
@@ -33,13 +34,13 @@ def test_a_failing_step_fails_the_build_skips_what_needs_it_and_lets_the_rest_go
     assert (bad["exit_code"], bad["error_code"]) == (3, None)
 
 
-def test_a_command_killed_by_a_signal_has_exit_code_128_and_its_number(pipeline: Pipeline):
+def test_a_signal_gives_exit_code_128_plus_its_number(pipeline: Pipeline):
     build = pipeline.build(one("kill -9 $$"))
     build.finish()
     assert build.jobs()["only"]["exit_code"] == 137
 
 
-def test_a_soft_failure_does_not_fail_the_build_and_dependents_run(pipeline: Pipeline):
+def test_a_soft_failure_fails_no_build_and_dependents_run(pipeline: Pipeline):
     graph = Graph().step("flaky", "exit 1", runner_args={"soft_fail": True}).step("next", "true", after=("flaky",))
     build = pipeline.build(graph.ir())
     assert build.finish()["state"] == "passed"
@@ -85,7 +86,7 @@ def test_an_unknown_image_fails_the_job_and_says_which_there_are(pipeline: Pipel
     assert "nonesuch:1" in job["error_message"]
 
 
-def test_the_image_that_the_dsl_stamps_on_roots_is_mapped_and_the_log_says_so(pipeline: Pipeline):
+def test_the_dsls_image_for_root_steps_is_mapped_and_logged(pipeline: Pipeline):
     build = pipeline.build(one("echo ran", image="ubuntu:24.04"))
     assert build.finish()["state"] == "passed"
     assert "ubuntu:24.04" in build.log()
@@ -128,7 +129,7 @@ def test_each_job_is_debited_once_and_the_balance_follows(pipeline: Pipeline):
 
 
 def test_an_organization_without_credit_builds_and_is_debited(daemon: Daemon):
-    poor = Client.join(daemon, "poor@example.org", cents=0)
+    poor = Client.create(daemon, "poor@example.org", cents=0)
     assert poor.pipeline().build(one("true")).finish()["state"] == "passed"
     (debit,) = poor.get(f"/api/v0/billing/transactions/{poor.org}")["data"]
     assert debit["source"] == "vm_lease_debit"
@@ -136,7 +137,7 @@ def test_an_organization_without_credit_builds_and_is_debited(daemon: Daemon):
 
 
 def test_two_organizations_cannot_see_each_other(client: Client, daemon: Daemon):
-    stranger = Client.join(daemon, f"stranger-of-{client.email}")
+    stranger = Client.create(daemon, f"stranger-of-{client.email}")
     build = client.pipeline().build(one("echo secret"))
     build.finish()
     job = build.jobs()["only"]["id"]
@@ -150,7 +151,7 @@ def test_two_organizations_cannot_see_each_other(client: Client, daemon: Daemon)
     assert response.status_code == 404
 
 
-def test_a_source_archive_that_is_not_one_fails_the_job_that_needs_it(pipeline: Pipeline):
+def test_an_invalid_source_archive_fails_the_job_that_needs_it(pipeline: Pipeline):
     build = pipeline.build(one("true"), source=base64.b64decode("bm90IGEgdGFyYmFsbA=="))
     assert build.finish()["state"] == "failed"
     assert build.jobs()["only"]["error_code"] == "source_fetch_failed"

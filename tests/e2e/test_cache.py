@@ -10,9 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.daemon import Build, Client, Daemon, Pipeline, until
+from tests.e2e.daemon import Build, Client, Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
 from tests.e2e.sources import archive
+from tests.waiting import until
 
 EXAMPLE = Path(__file__).parents[1] / "data" / "ir" / "03-cache.json"
 COMMANDS = {
@@ -56,7 +57,7 @@ def debits(client: Client) -> int:
     return sum(entry["source"] == "vm_lease_debit" for entry in entries)
 
 
-def test_a_second_build_of_the_example_runs_only_what_is_not_cached(pipeline: Pipeline):
+def test_a_second_build_of_the_example_runs_only_uncached_jobs(pipeline: Pipeline):
     first = passed(pipeline, example())
     assert hits(first) == set()
     assert first.log("test") == "base\ntested\nwarm\n"
@@ -89,7 +90,7 @@ def test_no_other_pipeline_and_no_other_organization_hits(pipeline: Pipeline, da
     ir = one("true", **cached("k"))
     passed(pipeline, ir)
     assert hits(passed(pipeline.client.pipeline("another"), ir)) == set()
-    stranger = Client.join(daemon, f"stranger-of-{pipeline.client.email}")
+    stranger = Client.create(daemon, f"stranger-of-{pipeline.client.email}")
     assert hits(passed(stranger.pipeline(), ir)) == set()
     assert hits(passed(pipeline, ir)) == {"only"}
 
@@ -123,9 +124,8 @@ def test_the_owner_sees_what_is_cached_and_clears_it(pipeline: Pipeline, daemon:
         ("cache.store", "after"),
     ],
 )
-def test_a_crash_while_a_disk_is_stored_loses_no_build_and_leaves_no_disk_that_nothing_names(
-    daemon: Daemon, pipeline: Pipeline, point: str, when: str
-):
+def test_a_crash_while_storing_a_disk_leaves_no_orphan(daemon: Daemon, pipeline: Pipeline, point: str, when: str):
+    """No build is lost."""
     ir = one("echo ran", **cached(f"{when} {point}"))
     daemon.stop()
     crash(daemon, point, when)
@@ -158,11 +158,11 @@ def test_a_crash_while_a_job_passes_by_the_cache_stops_no_build(daemon: Daemon, 
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_crash_while_a_source_is_laid_leaves_the_workspace_right(daemon: Daemon, pipeline: Pipeline, when: str):
+def test_a_crash_while_populating_leaves_a_right_workspace(daemon: Daemon, pipeline: Pipeline, when: str):
     ir = Graph().step("deps", "touch made", **cached(when)).step("test", "ls; cat f", builds_in="deps").ir()
     pipeline.build(ir, source=archive({"f": "one\n", "gone": ""})).finish()
     daemon.stop()
-    crash(daemon, "source.lay", when)
+    crash(daemon, "workspace.update", when)
     build = pipeline.build(ir, source=archive({"f": "two\n", "new": ""}))
     died(daemon)
     daemon.start()
@@ -173,20 +173,20 @@ def test_a_crash_while_a_source_is_laid_leaves_the_workspace_right(daemon: Daemo
 
 def crash(daemon: Daemon, point: str, when: str) -> None:
     """Start a daemon that dies before or after the first call of a function."""
-    daemon.spawn("tests.crash.faulty", CRASH_POINT=point, CRASH_WHEN=when, CRASH_CALL="1")
+    daemon.spawn("tests.crash.fault_injection", CRASH_POINT=point, CRASH_WHEN=when, CRASH_CALL="1")
     daemon.url = until(daemon.announced, "the daemon's address")
 
 
 def died(daemon: Daemon) -> None:
-    until(lambda: None if daemon.running else True, "the crash")
+    until(lambda: not daemon.running, "the crash")
 
 
 def nothing_is_left_over(daemon: Daemon) -> None:
     """Check that exactly the disks of the cache's entries are kept."""
 
-    def kept() -> bool | None:
+    def kept() -> bool:
         entries = {entry["snapshot"] for entry in daemon.json("cache", "list")}
         disks = {path.name for path in (daemon.state / "sandbox" / "trees" / "snapshots").iterdir()}
-        return True if disks == entries else None
+        return disks == entries
 
     until(kept, "the disks that nothing names to go")

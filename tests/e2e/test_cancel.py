@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.daemon import Daemon, Pipeline, until
+from tests.e2e.daemon import Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +20,7 @@ def test_a_running_build_is_canceled_and_its_vm_is_gone(daemon: Daemon, pipeline
     assert build.cancel()["state"] in {"canceling", "canceled"}
     assert build.finish()["state"] == "canceled"
     assert build.states() == {"runs": "canceled", "waits": "canceled"}
-    until(lambda: True if daemon.json("lease", "list") == [] else None, "no lease left")
+    until(lambda: daemon.json("lease", "list") == [], "no lease left")
 
 
 def test_a_queued_build_is_canceled_at_once(pipeline: Pipeline):

@@ -30,7 +30,7 @@ def settings() -> dict[str, str]:
 @pytest.fixture
 def client(daemon: Daemon) -> Client:
     """The user of the document's examples, with the resources that they name."""
-    client = Client.join(daemon, "ada@example.org")
+    client = Client.create(daemon, "ada@example.org")
     assert client.org == "ada-example-org"
     paths = client.get("/api/v0/openapi.json")["paths"]
     for method, path in (("POST", PIPELINES), ("PATCH", f"{PIPELINES}/{{pipeline}}")):
@@ -49,7 +49,7 @@ def test_schemathesis_finds_nothing(daemon: Daemon, client: Client, tmp_path: Pa
     environ = {
         "CONTRACT_SESSION": session(),
         "CONTRACT_LOGOUT": session(),
-        "CONTRACT_LEAVING": Client.join(daemon, "leaving@example.org").token,
+        "CONTRACT_LEAVING": Client.create(daemon, "leaving@example.org").token,
     }
     done = subprocess.run(
         [

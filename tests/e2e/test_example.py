@@ -59,10 +59,11 @@ def test_a_failed_build_is_the_exit_code_of_submit(client: Client, tmp_path: Pat
     assert "pipeline.json" in done.stdout
 
 
-def test_of_several_pipelines_one_is_to_be_named_and_none_is_made_for_the_folder(client: Client):
+def test_with_several_pipelines_one_must_be_named(client: Client):
+    """No pipeline is made for the folder."""
     refused = submit(client, str(OF_SEVERAL))
     assert refused.returncode == 1
-    assert refused.stderr.endswith("available: ci, nightly, deploy: say which with --pipeline\n")
+    assert refused.stderr.endswith("available: ci, nightly, deploy: choose one with --pipeline\n")
     assert client.get("pipelines")["data"] == []
 
 
@@ -88,7 +89,7 @@ def chunks(found: list[tuple[str, dict[str, object]]]) -> list[dict[str, object]
     ]
 
 
-def test_a_browser_follows_a_log_as_it_grows_and_resumes_where_it_was(pipeline: Pipeline):
+def test_a_browser_follows_a_growing_log_and_resumes(pipeline: Pipeline):
     build = pipeline.build(one("for i in 1 2 3 4 5; do echo line $i; sleep 0.3; done"))
     build.job("only", "running")
     token = pipeline.client.get(f"{build.path}/log-token")["token"]

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.daemon import Build, Client, Daemon, Pipeline, until
+from tests.e2e.daemon import Build, Client, Daemon, Pipeline
 from tests.e2e.pipelines import one
 from tests.e2e.sources import archive
+from tests.waiting import until
 
 _LINES = 40
 _SLOW = f"for i in $(seq {_LINES}); do echo line $i; sleep 0.1; done"
@@ -101,7 +102,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 def started(daemon: Daemon) -> Pipeline:
     daemon.start()
-    return Client.join(daemon, "ada@example.org").pipeline()
+    return Client.create(daemon, "ada@example.org").pipeline()
 
 
 def passes_whole(build: Build) -> None:
@@ -128,7 +129,7 @@ def test_a_full_disk_holds_jobs_up_and_costs_them_nothing(disk: SmallDisk, serve
     build = pipeline.build(one(_SLOW))
     build.says("line 3")
     disk.fill()
-    until(lambda: True if " waits" in daemon.log else None, "word of the full disk in the daemon's log")
+    until(lambda: " waits" in daemon.log, "word of the full disk in the daemon's log")
     assert build.client.request("GET", "/healthz").status_code == 200
     new = {"branch": "main", "commit": "0" * 40, "pipeline_ir": one("true")}
     for path, body in (
@@ -143,9 +144,7 @@ def test_a_full_disk_holds_jobs_up_and_costs_them_nothing(disk: SmallDisk, serve
     assert "Traceback" not in daemon.log
 
 
-def test_the_daemon_opens_as_many_files_as_the_host_lets_it_and_does_not_start_where_those_are_few(
-    serve: Serve, tmp_path: Path
-):
+def test_the_daemon_raises_its_file_limit_and_refuses_a_low_one(serve: Serve, tmp_path: Path):
     daemon = serve(tmp_path / "state", ("prlimit", "--nofile=64:4096"))
     started(daemon)
     (limit,) = (line for line in daemon.limits if line.startswith("Max open files"))
@@ -155,7 +154,7 @@ def test_the_daemon_opens_as_many_files_as_the_host_lets_it_and_does_not_start_w
 
 
 @_ROOT_MOUNTS
-def test_a_read_only_disk_keeps_the_daemon_from_starting_and_the_job_goes_on(disk: SmallDisk, serve: Serve):
+def test_a_read_only_disk_prevents_a_start_but_the_job_goes_on(disk: SmallDisk, serve: Serve):
     daemon = serve(disk.folder / "state", disk.prefix)
     disk.lay_elsewhere("state/sandbox")  # a disk that a VM writes to cannot be made read-only
     build = started(daemon).build(one(_SLOW))
@@ -169,7 +168,7 @@ def test_a_read_only_disk_keeps_the_daemon_from_starting_and_the_job_goes_on(dis
 
 
 @pytest.mark.parametrize("how", ["open to others", "torn", "gone"])
-def test_without_its_key_the_daemon_does_not_start_and_the_job_goes_on(serve: Serve, tmp_path: Path, how: str):
+def test_a_missing_key_prevents_a_start_but_the_job_goes_on(serve: Serve, tmp_path: Path, how: str):
     daemon = serve(tmp_path / "state")
     build = started(daemon).build(one(_SLOW))
     build.says("line 3")
@@ -185,23 +184,30 @@ def test_without_its_key_the_daemon_does_not_start_and_the_job_goes_on(serve: Se
     passes_whole(build)
 
 
-def test_a_clock_set_ahead_by_days_or_back_by_an_hour_costs_nothing_and_stops_nothing(serve: Serve, tmp_path: Path):
+def set_clock(shift: Path, seconds: int) -> None:
+    """Replace the file of the clock's offset at once, because the daemon reads it all the time."""
+    new = shift.with_suffix(".new")
+    new.write_text(str(seconds))
+    new.replace(shift)
+
+
+def test_a_clock_set_ahead_or_back_costs_and_stops_nothing(serve: Serve, tmp_path: Path):
     daemon, shift = serve(tmp_path / "state"), tmp_path / "shift"
-    shift.write_text("0")
-    launch = {"program": "tests.e2e.shifted", "SHIFTED_BY": str(shift)}
+    set_clock(shift, 0)
+    launch = {"program": "tests.e2e.clock_offset", "CLOCK_OFFSET_FILE": str(shift)}
     daemon.start(**launch)
     for name, seconds in (("ada", 3 * 86_400), ("bob", -3600)):
-        pipeline = Client.join(daemon, f"{name}@example.org").pipeline()
+        pipeline = Client.create(daemon, f"{name}@example.org").pipeline()
         build = pipeline.build(one(_SLOW))
         build.says("line 3")
-        shift.write_text(str(seconds))
+        set_clock(shift, seconds)
         passes_whole(build)
         balance = build.client.get(f"/api/v0/billing/balance/{build.client.org}")["balance_cents"]
         assert 99_990 < balance <= 100_000
     endless = pipeline.build(one("echo begun; sleep 600", timeout_seconds=8))
     endless.says("begun")
     daemon.kill()
-    shift.write_text("-7200")
+    set_clock(shift, -7200)
     daemon.start(**launch)
     assert endless.finish(40)["state"] == "failed"
     assert endless.jobs()["only"]["error_code"] == "step_timeout"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from actors.vms import ImageStore
-from actors.vms.sandbox.userns import IdMap
+from actors.vms.sandbox import IdMap
 from tests.e2e.daemon import Daemon, Pipeline
 from tests.e2e.pipelines import one
 from tests.registry import Registry, entry, layer, registry, small_system, store_beside, without_sshd
@@ -42,7 +42,7 @@ def settings(served: Registry, store: Path) -> dict[str, str]:
     }
 
 
-def test_a_step_names_an_image_of_a_registry_and_the_next_build_starts_at_once(
+def test_an_image_of_a_registry_is_pulled_once(
     daemon: Daemon, pipeline: Pipeline, served: Registry, system: list[bytes]
 ):
     image = served.add("team/tools:1", *system, layer(entry("etc/tools", "ours")), env={"TOOLS": "1"})

@@ -46,7 +46,7 @@ def test_make_sees_a_source_that_does_not_compile(pipeline: Pipeline):
     assert "main.c:4:" in second.log("test")
 
 
-def test_make_sees_a_header_of_one_other_byte_and_keeps_what_is_equal(pipeline: Pipeline):
+def test_make_rebuilds_after_a_one_byte_change_and_no_more(pipeline: Pipeline):
     files = {"Makefile": MAKEFILE, "main_c": MAIN}
     built(pipeline, "make && ./app", **files, answer_h=HEADER)
     changed = built(pipeline, "make && ./app", **files, answer_h=HEADER.replace("42", "43"))

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.daemon import Client, Daemon, Pipeline, until
+from tests.e2e.daemon import Client, Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
+from tests.waiting import until
 
 SLOW = "for i in $(seq 1 80); do echo line $i; sleep 0.1; done"
 LINES = "".join(f"line {number}\n" for number in range(1, 81))
@@ -39,7 +40,7 @@ def end_vm(daemon: Daemon, lease: Any) -> None:
     inits = [pid for pid in _children(supervisor) if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"init")]
     (init,) = inits
     os.kill(init, signal.SIGKILL)
-    until(lambda: True if not Path(f"/proc/{supervisor}").exists() else None, "the VM's end")
+    until(lambda: not Path(f"/proc/{supervisor}").exists(), "the VM's end")
 
 
 def _children(pid: int) -> list[int]:
@@ -53,7 +54,7 @@ def test_every_lease_is_checked_when_the_daemon_starts(daemon: Daemon, pipeline:
         running.says("line 2", key)
     running.job("lost-again", "running")
     queued = [pipeline.build(one(f"echo {number}")) for number in range(3)]
-    until(lambda: True if None in leases(daemon) else None, "a warm VM")
+    until(lambda: None in leases(daemon), "a warm VM")
     ids = {key: job["id"] for key, job in running.jobs().items()}
     daemon.kill()
     held = leases(daemon)
@@ -86,10 +87,10 @@ def test_every_lease_is_checked_when_the_daemon_starts(daemon: Daemon, pipeline:
 
 
 def test_nothing_is_left_of_the_vms_that_died(daemon: Daemon):
-    def tidy() -> bool | None:
+    def tidy() -> bool:
         live = {lease["id"] for lease in daemon.json("lease", "list")}
         there = {path.name for path in (daemon.state / "sandbox" / "vms").iterdir()}
         disks = {path.name for path in (daemon.state / "sandbox" / "trees" / "disks").iterdir()}
-        return True if there == disks == live else None
+        return there == disks == live
 
     until(tidy, "nothing but live leases")

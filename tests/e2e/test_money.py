@@ -24,8 +24,8 @@ def settings() -> dict[str, str]:
     }
 
 
-def test_a_build_is_paid_by_a_coupon_and_every_account_of_it_agrees(daemon: Daemon):
-    client = Client.join(daemon, "poor@example.org", cents=0)
+def test_a_coupon_pays_for_a_build_and_all_accounts_agree(daemon: Daemon):
+    client = Client.create(daemon, "poor@example.org", cents=0)
     pipeline = client.pipeline()
     broke = client.request("POST", "pipelines/demo/builds", json={"branch": "main", "commit": "0" * 40})
     assert broke.json()["error"]["code"] == "billing_insufficient_balance"
@@ -34,7 +34,7 @@ def test_a_build_is_paid_by_a_coupon_and_every_account_of_it_agrees(daemon: Daem
     redeemed = redeem(client, " Spring-26 ")
     assert (redeemed.status_code, redeemed.json()) == (200, {"credit_cents": 5000, "balance_cents": 5000})
     assert redeem(client, "SPRING-26").json()["error"]["code"] == "coupon_already_claimed"
-    late = Client.join(daemon, "late@example.org", cents=0)
+    late = Client.create(daemon, "late@example.org", cents=0)
     assert redeem(late, "SPRING-26").json()["error"]["code"] == "coupon_exhausted"
 
     build = pipeline.build(Graph().step("work", "sleep 2").step("waits", "echo begun; sleep 600", after=("work",)).ir())

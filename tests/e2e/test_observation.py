@@ -15,8 +15,9 @@ import yaml
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.daemon import Client, Daemon, until
+from tests.e2e.daemon import Client, Daemon
 from tests.e2e.pipelines import Graph, one
+from tests.waiting import until
 
 MONITORING = Path(__file__).parents[2] / "systemd" / "monitoring"
 WORDS = {"and", "by", "max", "min", "on", "or", "sum", "unless", "without"}
@@ -55,7 +56,7 @@ class Scrape:
 @pytest.fixture(scope="module")
 def scrape(daemon: Daemon) -> Scrape:
     """The metrics after a build that failed at its third step, and one that hit the cache."""
-    pipeline = Client.join(daemon, "watched@example.org").pipeline()
+    pipeline = Client.create(daemon, "watched@example.org").pipeline()
     graph = (
         Graph()
         .step("parent", "true", cache={"policy": "forever", "key": "k"})

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.daemon import Build, Client, Daemon, until
+from tests.e2e.daemon import Build, Client, Daemon
 from tests.e2e.pipelines import Graph, one
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def running(client: Client) -> Iterator[Build]:
 def test_who_runs_and_who_waits_is_told_in_the_words_of_the_api(daemon: Daemon, client: Client, running: Build):
     graph = Graph().step("a", "true").step("b", "true")
     waiting = client.pipeline("second").build(graph.ir())
-    other = Client.join(daemon, f"other-{client.email}")
+    other = Client.create(daemon, f"other-{client.email}")
     urgent = other.pipeline("urgent").build(one("true"))
     until(lambda: urgent.jobs()["only"]["pending_reason"], "the pool's look at the queue")
 
@@ -66,7 +67,7 @@ def test_who_runs_and_who_waits_is_told_in_the_words_of_the_api(daemon: Daemon, 
     assert work["log_bytes"] == len("hello\nworld\n")
     assert [each["build"] for each in top["queue"]] == [each["build"] for each in queue]
     shown = daemon.command("top", "--once").stdout
-    assert "1 VMs at work, 3 jobs wait\n" in shown
+    assert "1 VMs in use, 3 jobs wait\n" in shown
     assert f"{client.org}/first/1" in shown
     waiting.cancel()
     urgent.cancel()
@@ -78,10 +79,10 @@ def test_top_on_a_terminal_goes_on_until_it_is_told_to_end(daemon: Daemon, runni
     environ = {**os.environ, "TERM": "xterm", "COLUMNS": "200", "LINES": "30"}
     shown = b""
 
-    def both_pictures() -> bool | None:
+    def both_pictures() -> bool:
         nonlocal shown
         shown += os.read(keyboard, 65536)
-        return True if shown.count(b"VMs at work") > 1 else None
+        return shown.count(b"VMs in use") > 1
 
     def press_q(_: subprocess.Popen[bytes]) -> None:
         os.write(keyboard, b"q")
@@ -113,4 +114,4 @@ def test_the_logs_of_a_build_are_shown_and_followed_to_its_end(daemon: Daemon, c
     [document] = json.loads(daemon.command("build", "logs", name, "--json").stdout)
     assert (document["key"], document["state"], document["log"]) == ("only", "passed", "hello\nno newline")
     refused = daemon.command("build", "logs", name, "onyl", check=False)
-    assert f"has no step onyl: `ci-daemon build show {name}` lists them" in refused.stderr
+    assert f"has no step onyl: `ci-daemon build show {name}` shows all" in refused.stderr

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.daemon import Build, Daemon, Pipeline, until
+from tests.e2e.daemon import Build, Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +19,7 @@ def name_of(pipeline: Pipeline, build: Build) -> str:
     return f"{pipeline.client.org}/{pipeline.slug}/{build.path.rpartition('/')[2]}"
 
 
-def test_a_build_that_is_ended_by_force_frees_its_vm_and_troubles_nobody(daemon: Daemon, pipeline: Pipeline):
+def test_a_force_finished_build_frees_its_vm_without_errors(daemon: Daemon, pipeline: Pipeline):
     build = pipeline.build(Graph().step("hangs", "echo begun; sleep 600").step("next", "true", after=("hangs",)).ir())
     build.says("begun", "hangs")
     before = len(daemon.log)
@@ -37,9 +38,7 @@ def test_a_build_that_is_ended_by_force_frees_its_vm_and_troubles_nobody(daemon:
     assert f"build {name} is failed already: nothing to do" in again.stderr
 
 
-def test_a_build_is_canceled_by_the_owner_while_the_service_runs_and_while_it_does_not(
-    daemon: Daemon, pipeline: Pipeline
-):
+def test_the_owner_cancels_a_build_with_and_without_the_service(daemon: Daemon, pipeline: Pipeline):
     build = pipeline.build(one("echo begun; sleep 600"))
     build.says("begun")
     name = name_of(pipeline, build)
@@ -52,10 +51,10 @@ def test_a_build_is_canceled_by_the_owner_while_the_service_runs_and_while_it_do
     assert "will be canceled when the service runs" in daemon.command("build", "cancel", name).stdout
     daemon.start()
     assert build.finish()["state"] == "canceled"
-    until(lambda: True if daemon.json("lease", "list") == [] else None, "no lease left")
+    until(lambda: daemon.json("lease", "list") == [], "no lease left")
 
 
-def test_a_build_is_ended_by_force_while_the_service_does_not_run(daemon: Daemon, pipeline: Pipeline):
+def test_a_build_is_force_finished_without_the_service(daemon: Daemon, pipeline: Pipeline):
     build = pipeline.build(one("echo begun; sleep 600"))
     build.says("begun")
     daemon.kill()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.daemon import Build, Client, Daemon, Pipeline, until
+from tests.e2e.daemon import Build, Client, Daemon, Pipeline
 from tests.e2e.pipelines import one
+from tests.waiting import until
 
 CACHED = one("echo made here; touch made", cache={"policy": "ttl", "duration_seconds": 600, "key": "deletion"})
 
@@ -30,9 +31,7 @@ def debits(client: Client) -> list[dict[str, object]]:
     return [entry for entry in entries if entry["source"] == "vm_lease_debit"]
 
 
-def test_a_pipeline_goes_when_its_builds_are_over_and_its_disks_with_it(
-    daemon: Daemon, client: Client, pipeline: Pipeline
-):
+def test_a_pipeline_without_running_builds_goes_with_its_disks(daemon: Daemon, client: Client, pipeline: Pipeline):
     assert pipeline.build(CACHED).finish()["state"] == "passed"
     running = pipeline.build(one("echo begun; sleep 600"))
     running.says("begun")
@@ -52,12 +51,10 @@ def test_a_pipeline_goes_when_its_builds_are_over_and_its_disks_with_it(
     assert again.finish()["state"] == "passed"
     assert not again.jobs()["only"]["cache_hit"]
     assert "made here" in again.log()
-    until(lambda: None if disks & kept(daemon) else True, "the deleted pipeline's disks to go")
+    until(lambda: not (disks & kept(daemon)), "the deleted pipeline's disks to go")
 
 
-def test_a_request_that_is_sent_again_after_a_crash_makes_no_second_build(
-    daemon: Daemon, client: Client, pipeline: Pipeline
-):
+def test_a_request_repeated_after_a_crash_makes_no_second_build(daemon: Daemon, client: Client, pipeline: Pipeline):
     def send() -> dict[str, object]:
         body = {"branch": "main", "commit": "0" * 40, "pipeline_ir": one("echo once")}
         answered = client.request(

@@ -33,7 +33,7 @@ def settings() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def client(daemon: Daemon) -> Client:
-    return Client.join(daemon, "mallory@example.org")
+    return Client.create(daemon, "mallory@example.org")
 
 
 ENDLESS = {
@@ -51,7 +51,7 @@ for descriptor in range(3, 20):
 }
 
 
-def test_what_never_ends_is_ended_in_time_while_others_are_served(client: Client):
+def test_an_endless_render_is_ended_while_others_are_served(client: Client):
     pipelines = [another_pipeline(client) for _ in ENDLESS]
     sources = [pipeline_file(text) for text in ENDLESS.values()]
     with ThreadPoolExecutor() as threads:
@@ -78,7 +78,7 @@ while True: pass
 
 def test_a_disk_that_is_filled_ends_the_render_and_is_free_again(client: Client):
     message = rejected(another_pipeline(client), pipeline_file(FILLS))
-    assert message == "render failed: it filled the VM's disk of 1 GB, or the host's"
+    assert message == "render failed: it filled the VM's disk of 1 GB, or the host's disk"
     no_vm_is_left(client.daemon)
     left = sum(path.lstat().st_blocks * 512 for path in client.daemon.state.rglob("*"))
     assert left < 2**28
@@ -112,7 +112,7 @@ for target in TARGETS:
 """
 
 
-def test_nothing_of_the_service_or_its_host_is_in_reach_of_pipeline_files(daemon: Daemon, client: Client):
+def test_pipeline_files_reach_nothing_of_the_service_or_host(daemon: Daemon, client: Client):
     hosts = {str(block.network_address) for block in host_addresses() if block.version == 4} - {address()}
     with _listening_everywhere() as port:
         ports = (int(daemon.url.rpartition(":")[2]), port)

@@ -19,7 +19,7 @@ def settings() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("end", [Daemon.kill, Daemon.stop], ids=["kill -9", "SIGTERM"])
-def test_20_running_jobs_go_on_without_a_hole_or_a_repeat_in_their_logs(
+def test_20_running_jobs_go_on_with_each_log_line_once(
     daemon: Daemon, pipeline: Pipeline, end: Callable[[Daemon], object]
 ):
     graph = Graph()

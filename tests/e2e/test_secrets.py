@@ -18,7 +18,7 @@ def settings() -> dict[str, str]:
     return {"CI_DAEMON_POOL_WARM": "0", "CI_DAEMON_JOURNAL_LEVEL": "debug"}
 
 
-def test_a_secret_is_masked_over_a_crash_of_the_daemon_and_stands_in_no_file_of_its(daemon: Daemon, pipeline: Pipeline):
+def test_a_secret_is_masked_over_a_crash_and_in_no_file(daemon: Daemon, pipeline: Pipeline):
     client = pipeline.client
     assert client.request("PUT", "secrets/TOKEN", json={"value": TOKEN}).status_code == 200
     command = 'printf "begun ${TOKEN:0:9}"; sleep 3; echo "${TOKEN:9} $ENV"; printf "user:$TOKEN" | base64'

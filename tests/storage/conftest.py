@@ -8,17 +8,26 @@ from pathlib import Path
 import pytest
 
 from storage import NewPipeline, Organization, Pipeline, Storage, User
-from tests.storage.world import HandClock, World
+from storage.database.connection import Database
+from tests.clock import ManualClock
+from tests.state import database_in, new_storage
+from tests.storage.world import START, World
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
+def clock() -> ManualClock:
+    return ManualClock(START)
 
 
 @pytest.fixture
-def storage(tmp_path: Path, clock: HandClock) -> Iterator[Storage]:
-    storage = Storage.create(tmp_path / "state", clock)
+def database(tmp_path: Path, clock: ManualClock) -> Database:
+    """The database of the storage."""
+    return database_in(tmp_path / "state", clock)
+
+
+@pytest.fixture
+def storage(tmp_path: Path, clock: ManualClock, database: Database) -> Iterator[Storage]:
+    storage = new_storage(tmp_path / "state", clock, database=database)
     yield storage
     storage.close()
 
@@ -39,5 +48,5 @@ def pipeline(storage: Storage, organization: Organization) -> Pipeline:
 
 
 @pytest.fixture
-def world(storage: Storage, clock: HandClock, pipeline: Pipeline) -> World:
+def world(storage: Storage, clock: ManualClock, pipeline: Pipeline) -> World:
     return World(storage, clock, pipeline)

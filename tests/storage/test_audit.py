@@ -7,14 +7,14 @@ import peewee
 import pytest
 
 from storage import AuditFilter, Storage
-from storage.database import Database
-from storage.schema import migrate, migrations
-from tests.storage.world import HandClock
+from storage.database.connection import Database
+from storage.database.schema import migrate, migrations
+from tests.clock import ManualClock
 
 
-def test_entries_come_newest_first(storage: Storage, clock: HandClock):
+def test_entries_come_newest_first(storage: Storage, clock: ManualClock):
     storage.audit.write("root", "force-finish", "acme/web/1", "stuck")
-    later = clock.turn(seconds=5)
+    later = clock.advance(seconds=5)
     storage.audit.write("ada", "force-finish", "acme/web/2", "stuck too")
     newest, oldest = storage.audit.page(10, None).rows
     assert (newest.actor, newest.action, newest.subject, newest.note) == (
@@ -39,7 +39,7 @@ def test_entries_come_newest_first(storage: Storage, clock: HandClock):
         "INSERT OR REPLACE INTO audit_entries VALUES (1, 'u', 1, 'a', 'b', 'c', 'd', 'e', 'f')",
     ],
 )
-def test_an_entry_is_never_changed(tmp_path: Path, clock: HandClock, sql: str):
+def test_an_entry_is_never_changed(tmp_path: Path, clock: ManualClock, sql: str):
     database = Database(tmp_path / "ci-daemon.sqlite3", clock)
     migrate(database, migrations())
     for row in (1, 2):
@@ -49,12 +49,12 @@ def test_an_entry_is_never_changed(tmp_path: Path, clock: HandClock, sql: str):
     database.close()
 
 
-def test_entries_are_found_by_all_that_they_say(storage: Storage, clock: HandClock):
+def test_entries_are_found_by_all_that_they_say(storage: Storage, clock: ManualClock):
     began = clock.now()
     storage.audit.write("root", "org create", "acme", "", origin="pts/0", organization="acme")
-    noon = clock.turn(hours=1)
+    noon = clock.advance(hours=1)
     storage.audit.write("ann@example.org", "createBuild", "acme/web/1", "", origin="::1", organization="acme")
-    clock.turn(hours=1)
+    clock.advance(hours=1)
     storage.audit.write("ann@example.org", "createBuild", "beta/web/1", "", origin="::1", organization="beta")
 
     def found(**wanted: Any) -> list[str]:
@@ -73,13 +73,13 @@ def test_entries_are_found_by_all_that_they_say(storage: Storage, clock: HandClo
     assert storage.audit.following(last, 10, AuditFilter(actor="ann@example.org")) == []
 
 
-def test_the_oldest_entries_expire(storage: Storage, clock: HandClock):
+def test_the_oldest_entries_expire(storage: Storage, clock: ManualClock):
     """Expiry stops at the first young entry; older ones after it, from a clock that was set back, stay."""
     for _ in range(1500):
         storage.audit.write("root", "drain", "old", "")
-    later = clock.turn(days=2)
+    later = clock.advance(days=2)
     storage.audit.write("root", "drain", "young", "")
-    clock.turn(days=-3)
+    clock.advance(days=-3)
     storage.audit.write("root", "drain", "set back", "")
     assert storage.audit.expirable(later) == 1500
     assert storage.audit.expire(later) == 1500

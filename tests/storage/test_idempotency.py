@@ -7,7 +7,10 @@ from dataclasses import replace
 import pytest
 
 from storage import Build, BuildState, KeyUsed, NewBuild, Pipeline, RequestKey, Storage, User
-from tests.storage.world import HandClock, World, new_job
+from storage.database.connection import Database
+from tests.clock import ManualClock
+from tests.records import new_job
+from tests.storage.world import World
 
 
 @pytest.fixture
@@ -15,8 +18,8 @@ def key(user: User, pipeline: Pipeline) -> RequestKey:
     return RequestKey(user.id, pipeline.organization_id, "push-1", bytes(32))
 
 
-def rows(storage: Storage) -> int:
-    count: int = storage._database.execute("SELECT count(*) FROM idempotency_keys").get
+def rows(database: Database) -> int:
+    count: int = database.execute("SELECT count(*) FROM idempotency_keys").get
     return count
 
 
@@ -52,7 +55,7 @@ def test_a_second_build_under_a_key_is_not_made(storage: Storage, world: World, 
     assert world.build().number == 2
 
 
-def test_keys_are_of_a_user_and_an_organization(storage: Storage, world: World, key: RequestKey):
+def test_keys_are_of_a_user_and_an_organization(storage: Storage, database: Database, world: World, key: RequestKey):
     world.build(key=key)
     somebody = storage.users.create("bob@example.org", "Bob")
     elsewhere = world.other_pipeline("Other")
@@ -63,16 +66,16 @@ def test_keys_are_of_a_user_and_an_organization(storage: Storage, world: World, 
     ):
         assert storage.idempotency_keys.find(other) is None
         world.build(key=other)
-    assert rows(storage) == 4
+    assert rows(database) == 4
 
 
 def test_a_key_is_free_after_a_day_to_the_microsecond(
-    storage: Storage, world: World, clock: HandClock, key: RequestKey
+    storage: Storage, world: World, clock: ManualClock, key: RequestKey
 ):
     first = world.build(key=key)
-    clock.turn(hours=24, microseconds=-1)
+    clock.advance(hours=24, microseconds=-1)
     assert storage.idempotency_keys.find(key) is not None
-    clock.turn(microseconds=1)
+    clock.advance(microseconds=1)
     assert storage.idempotency_keys.find(key) is None
     second = world.build(key=key)
     use = storage.idempotency_keys.find(key)
@@ -80,12 +83,12 @@ def test_a_key_is_free_after_a_day_to_the_microsecond(
     assert use.build_id == second.id != first.id
 
 
-def test_rows_that_are_over_go(storage: Storage, world: World, clock: HandClock, key: RequestKey):
+def test_rows_that_are_over_go(storage: Storage, database: Database, world: World, clock: ManualClock, key: RequestKey):
     for number in range(3):
         world.build(key=replace(key, key=f"push-{number}"))
-    clock.turn(hours=24)
+    clock.advance(hours=24)
     world.build(key=replace(key, key="push-3"))
-    assert rows(storage) == 1
+    assert rows(database) == 1
 
 
 def test_a_key_is_free_when_its_pipeline_is_deleted(

@@ -9,10 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from actors.states import JobEvent, Progress, blocks, next_state, roll_up, satisfies
-from storage import Build, HoldEnd, Job, JobState, LedgerSource, NewPipeline, Outcome, Shape, Storage
+from actors.builds.states import JobEvent, Progress, blocks, next_state, roll_up, satisfies
+from storage import Build, HoldEnd, Job, JobState, LedgerSource, Outcome, Shape
+from tests.clock import ManualClock
+from tests.records import new_job, new_pipeline
+from tests.state import new_storage
 from tests.storage.model import HELD_SECONDS, TABLE, TERMINAL, ModelAttempt, ModelBuild, ModelJob
-from tests.storage.world import DEPENDS_ON, HandClock, World, new_job
+from tests.storage.world import DEPENDS_ON, World
 
 _SERVICE_EVENTS = [event for event in JobEvent if event not in {JobEvent.READY, JobEvent.BLOCKED}]
 _HELD = {JobState.FAILED, JobState.TIMED_OUT}
@@ -36,12 +39,9 @@ class Tables(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._folder = tempfile.TemporaryDirectory()
-        self._clock = HandClock()
-        self._storage = Storage.create(Path(self._folder.name) / "state", self._clock)
-        user = self._storage.users.create("ann@example.org", "Ann")
-        organization = self._storage.organizations.create("Acme", "", user.id)
-        pipeline = self._storage.pipelines.create(organization.id, NewPipeline("web", "Web", "r", "main"))
-        self._world = World(self._storage, self._clock, pipeline)
+        self._clock = ManualClock()
+        self._storage = new_storage(Path(self._folder.name) / "state", self._clock)
+        self._world = World(self._storage, self._clock, new_pipeline(self._storage))
         self._builds: list[tuple[Build, ModelBuild]] = []
         self._warm: list[int] = []
         self._ended: dict[int, JobState] = {}
@@ -84,7 +84,7 @@ class Tables(RuleBasedStateMachine):
     @rule(pick=picks, choice=picks, seconds=st.integers(0, 300), soft=st.booleans(), billable=st.booleans())
     def go_on(self, pick: int, choice: int, seconds: int, soft: bool, billable: bool) -> None:
         """After a while, apply an event that is possible in the job's current state."""
-        self._clock.turn(seconds=seconds)
+        self._clock.advance(seconds=seconds)
         live = [each for each in self._jobs() if each[1].state in _WITH_VM]
         if live:
             job, model, build = live[pick % len(live)]

@@ -13,6 +13,7 @@ import apsw
 import pytest
 
 from storage import LedgerSource, Page, Pipeline, PipelineBusy, Storage
+from storage.database.connection import Database
 from tests.storage.world import World
 
 MANY = 100_000
@@ -42,17 +43,17 @@ SELECT 'u' || n, :organization, 'p' || n, 'P', 'r', 'main', 'private', 1, 0, n F
 
 
 @pytest.fixture
-def many(storage: Storage, pipeline: Pipeline, world: World) -> Pipeline:
+def many(database: Database, pipeline: Pipeline, world: World) -> Pipeline:
     """A pipeline with many builds, beside another one with as many."""
     for owner in (pipeline, world.other_pipeline("Other")):
-        _fill(storage, _BUILDS, pipeline=owner.id)
-        storage._database.execute("UPDATE pipelines SET last_number = :n WHERE id = :id", {"n": MANY, "id": owner.id})
+        _fill(database, _BUILDS, pipeline=owner.id)
+        database.execute("UPDATE pipelines SET last_number = :n WHERE id = :id", {"n": MANY, "id": owner.id})
     return pipeline
 
 
-def _fill(storage: Storage, sql: str, **slots: int) -> None:
-    with storage._database.write():
-        storage._database.execute(sql, slots)
+def _fill(database: Database, sql: str, **slots: int) -> None:
+    with database.write():
+        database.execute(sql, slots)
 
 
 def _walk(page: Callable[[int | None], Page[Any]]) -> Iterator[Page[Any]]:
@@ -65,10 +66,10 @@ def _walk(page: Callable[[int | None], Page[Any]]) -> Iterator[Page[Any]]:
 
 
 @contextmanager
-def _steps(storage: Storage) -> Iterator[list[int]]:
+def _steps(database: Database) -> Iterator[list[int]]:
     """Collect the cost of each statement of this thread, in steps."""
     counted: list[int] = []
-    connection = storage._database._connections.connection()
+    connection = database.execute("SELECT 1").connection
     counter = lambda event: counted.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"])  # noqa: E731
     connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, counter)
     try:
@@ -89,8 +90,8 @@ def test_many_builds_are_walked_whole_while_others_come(storage: Storage, many: 
     assert seen == list(range(MANY, 0, -1))
 
 
-def test_a_page_a_build_and_their_count_cost_the_same_wherever_they_are(storage: Storage, many: Pipeline):
-    with _steps(storage) as steps:
+def test_a_page_a_build_and_a_count_cost_the_same_anywhere(storage: Storage, database: Database, many: Pipeline):
+    with _steps(database) as steps:
         storage.builds.page(many.id, LIMIT, None)
         storage.builds.page(many.id, LIMIT, LIMIT + 1)
         assert storage.pipelines.by_id(many.id).build_count == MANY
@@ -103,22 +104,24 @@ def test_a_page_a_build_and_their_count_cost_the_same_wherever_they_are(storage:
 
 
 @pytest.mark.parametrize("noun", ["ledger", "pipelines"])
-def test_the_last_page_of_every_long_list_costs_what_the_first_one_does(
-    storage: Storage, pipeline: Pipeline, noun: str
+def test_the_last_page_of_a_long_list_costs_what_the_first_does(
+    storage: Storage, database: Database, pipeline: Pipeline, noun: str
 ):
     organization = pipeline.organization_id
-    _fill(storage, {"ledger": _ENTRIES, "pipelines": _PIPELINES}[noun], organization=organization)
+    _fill(database, {"ledger": _ENTRIES, "pipelines": _PIPELINES}[noun], organization=organization)
     storage.ledger.append(organization, 1, LedgerSource.REFUND, None)
     rows = getattr(storage, noun)
-    with _steps(storage) as steps:
+    with _steps(database) as steps:
         lengths = [len(page.rows) for page in _walk(lambda after: rows.page(organization, LIMIT, after))]
     assert sum(lengths) == MANY // 10 + 1
     assert lengths[:-1] == [LIMIT] * (MANY // 10 // LIMIT)
     assert max(steps[:-1]) - min(steps[:-1]) < steps[0] // 50
 
 
-def test_how_many_builds_run_is_told_without_reading_the_others(storage: Storage, many: Pipeline, world: World):
+def test_how_many_builds_run_is_told_without_reading_the_others(
+    storage: Storage, database: Database, many: Pipeline, world: World
+):
     world.build(pipeline=many)
-    with _steps(storage) as steps, pytest.raises(PipelineBusy, match="1 of its builds are not over"):
+    with _steps(database) as steps, pytest.raises(PipelineBusy, match="1 of its builds are not finished"):
         storage.pipelines.delete(many.id)
     assert sum(steps) < 200

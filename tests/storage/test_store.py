@@ -18,11 +18,11 @@ from storage import (
     SchemaTooNew,
     Storage,
 )
-from tests.storage.world import HandClock
+from tests.clock import ManualClock
 
 
 @pytest.fixture
-def state(tmp_path: Path, clock: HandClock) -> Path:
+def state(tmp_path: Path, clock: ManualClock) -> Path:
     """A state directory with one user in it, closed."""
     storage = Storage.create(tmp_path / "deep" / "state", clock)
     storage.users.create("ann@example.org", "Ann")
@@ -42,14 +42,14 @@ def test_a_new_state_directory_is_its_owners_alone(state: Path):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
 
 
-def test_what_was_stored_is_there_after_opening_again(state: Path, clock: HandClock):
+def test_what_was_stored_is_there_after_opening_again(state: Path, clock: ManualClock):
     storage = Storage.open(state, clock)
     assert storage.users.by_email("ann@example.org") is not None
     assert storage.directory == state
     storage.close()
 
 
-def test_two_at_once_on_one_directory_see_each_others_writes(state: Path, clock: HandClock):
+def test_two_at_once_on_one_directory_see_each_others_writes(state: Path, clock: ManualClock):
     daemon, command = Storage.open(state, clock), Storage.open(state, clock)
     command.users.create("bob@example.org", "Bob")
     assert daemon.users.by_email("bob@example.org") is not None
@@ -58,18 +58,18 @@ def test_two_at_once_on_one_directory_see_each_others_writes(state: Path, clock:
     daemon.close()
 
 
-def test_a_state_directory_is_made_once(state: Path, clock: HandClock):
+def test_a_state_directory_is_made_once(state: Path, clock: ManualClock):
     with pytest.raises(AlreadyInitialized):
         Storage.create(state, clock)
 
 
-def test_a_directory_that_is_no_state_says_how_to_make_it_one(tmp_path: Path, clock: HandClock):
+def test_a_directory_that_is_no_state_says_how_to_make_it_one(tmp_path: Path, clock: ManualClock):
     with pytest.raises(NotInitialized, match=f"ci-daemon --state-dir {tmp_path} init"):
         Storage.open(tmp_path, clock)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_init_that_was_cut_short_is_taken_up_again(tmp_path: Path, clock: HandClock, state: Path):
+def test_an_init_that_was_cut_short_is_taken_up_again(tmp_path: Path, clock: ManualClock, state: Path):
     (tmp_path / "half").mkdir()
     shutil.copy(state / "secret.key", tmp_path / "half")
     kept = (tmp_path / "half" / "secret.key").read_bytes()
@@ -81,13 +81,13 @@ def test_an_init_that_was_cut_short_is_taken_up_again(tmp_path: Path, clock: Han
     storage.close()
 
 
-def test_a_lost_key_is_told_before_anything_is_read(state: Path, clock: HandClock):
+def test_a_lost_key_is_told_before_anything_is_read(state: Path, clock: ManualClock):
     (state / "secret.key").unlink()
     with pytest.raises(KeyUnreadable):
         Storage.open(state, clock)
 
 
-def test_a_file_that_is_no_database_is_refused(state: Path, clock: HandClock):
+def test_a_file_that_is_no_database_is_refused(state: Path, clock: ManualClock):
     (state / "ci-daemon.sqlite3").write_bytes(b"no database at all, but long enough to be read as one" * 100)
     before = len(apsw.connections())
     with pytest.raises(DatabaseUnreadable, match=r"ci-daemon\.sqlite3") as refused:
@@ -95,7 +95,7 @@ def test_a_file_that_is_no_database_is_refused(state: Path, clock: HandClock):
     assert len(apsw.connections()) == before, refused
 
 
-def test_somebody_elses_database_is_refused_and_gets_no_tables(state: Path, clock: HandClock):
+def test_somebody_elses_database_is_refused_and_gets_no_tables(state: Path, clock: ManualClock):
     path = state / "ci-daemon.sqlite3"
     path.unlink()
     theirs = apsw.Connection(str(path))
@@ -108,7 +108,7 @@ def test_somebody_elses_database_is_refused_and_gets_no_tables(state: Path, cloc
     theirs.close()
 
 
-def test_a_newer_database_is_refused_and_closed(state: Path, clock: HandClock):
+def test_a_newer_database_is_refused_and_closed(state: Path, clock: ManualClock):
     connection = apsw.Connection(str(state / "ci-daemon.sqlite3"))
     connection.execute("PRAGMA user_version = 99")
     connection.close()
@@ -118,7 +118,7 @@ def test_a_newer_database_is_refused_and_closed(state: Path, clock: HandClock):
     assert len(apsw.connections()) == before, refused
 
 
-def test_closing_leaves_no_file_open_and_no_write_ahead_log(state: Path, clock: HandClock):
+def test_closing_leaves_no_file_open_and_no_write_ahead_log(state: Path, clock: ManualClock):
     storage = Storage.open(state, clock)
     storage.users.create("bob@example.org", "Bob")
     storage.close()
@@ -128,7 +128,7 @@ def test_closing_leaves_no_file_open_and_no_write_ahead_log(state: Path, clock: 
     assert not list(state.glob("*-wal"))
 
 
-def test_rates_and_limits_are_given_at_opening(state: Path, clock: HandClock):
+def test_rates_and_limits_are_given_at_opening(state: Path, clock: ManualClock):
     storage = Storage.open(state, clock, billing=BillingSettings(0, 0, 0), log_limit=LogLimit(5))
     assert storage.billing.free
     with storage.logs.writer("b", "j", 1) as writer:

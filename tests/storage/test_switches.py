@@ -3,14 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage import Storage
-from tests.storage.world import HandClock
+from tests.clock import ManualClock
 
 
-def test_a_host_that_is_drained_stays_so_until_it_is_resumed(storage: Storage, tmp_path: Path, clock: HandClock):
+def test_a_host_that_is_drained_stays_so_until_it_is_resumed(storage: Storage, tmp_path: Path, clock: ManualClock):
     assert storage.switches.drained_since() is None
     since = clock.now()
     assert storage.switches.drain()
-    clock.turn(hours=1)
+    clock.advance(hours=1)
     assert not storage.switches.drain()
     other = Storage.open(tmp_path / "state", clock)
     assert other.switches.drained_since() == since

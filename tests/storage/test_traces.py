@@ -10,7 +10,7 @@ def test_builds_are_followed_in_the_order_in_which_they_ended(world: World):
     first, second, third, open_still = (world.build() for _ in range(4))
     began = world.clock.now()
     for build in (second, first, third):
-        world.clock.turn(seconds=1)
+        world.clock.advance(seconds=1)
         world.finish_build(build)
     ended = world.storage.builds.ended
     assert [build.id for build in ended(began, 2)] == [second.id, first.id]
@@ -18,11 +18,28 @@ def test_builds_are_followed_in_the_order_in_which_they_ended(world: World):
     assert open_still.id not in {build.id for build in ended(began, 10)}
 
 
+def test_a_build_is_followed_by_when_its_end_was_recorded(world: World):
+    """A build may have ended long before its end is recorded."""
+    late, quick = world.build(), world.build()
+    job = world.job(late)
+    lease = world.start(job)
+    world.clock.advance(minutes=1)
+    world.finish_build(quick)
+    sent = world.clock.now()
+    world.clock.advance(minutes=1)
+    world.storage.leases.stopped(lease.id, job.id, 110.0)
+    world.finish(job, lease)
+    world.finish_build(late)
+    (found,) = world.storage.builds.ended(sent, 10)
+    assert (found.id, found.recorded_at) == (late.id, world.clock.now())
+    assert found.finished_at == world.clock.now() - timedelta(seconds=110)
+
+
 def test_how_far_traces_are_sent_is_remembered(world: World):
     sent = world.storage.traces_sent
     assert sent.until() is None
     for _ in range(2):
-        until = world.clock.turn(seconds=1)
+        until = world.clock.advance(seconds=1)
         sent.note(until)
         assert sent.until() == until
 
@@ -32,14 +49,14 @@ def test_an_attempt_has_its_vm_and_its_commands_end_once(world: World):
     lease = world.assign(job)
     assert lease is not None
     attempts, clock = world.storage.attempts, world.clock
-    leased = clock.turn(seconds=1)
+    leased = clock.advance(seconds=1)
     attempts.leased(job.id)
-    clock.turn(seconds=1)
+    clock.advance(seconds=1)
     attempts.leased(job.id)
     world.storage.leases.start(lease.id, job.id)
-    over = clock.turn(seconds=1)
+    over = clock.advance(seconds=1)
     world.storage.leases.stopped(lease.id, job.id, None)
-    clock.turn(seconds=1)
+    clock.advance(seconds=1)
     world.storage.leases.stopped(lease.id, job.id, None)
     assert world.finish(job, lease, to=JobState.FAILED, exit_code=1)
     world.storage.leases.stopped(lease.id, job.id, None)

@@ -43,7 +43,7 @@ def test_bytes_too_short_to_be_sealed_are_refused(sealed: bytes):
 
 
 def test_another_key_does_not_open():
-    with pytest.raises(SealBroken, match=r"secret\.key is another one"):
+    with pytest.raises(SealBroken, match=r"sealed with another secret\.key"):
         Vault(b"1" * 32).open(Vault(b"2" * 32).seal(b"x"))
 
 
@@ -77,7 +77,7 @@ def test_a_key_that_is_there_and_not_to_be_read_is_for_its_owner(tmp_path: Path)
         Vault.load(tmp_path / "secret.key")
 
 
-def test_a_key_that_others_may_read_is_refused_with_the_command_that_mends_it(key: Path):
+def test_a_key_that_others_may_read_is_refused_with_the_fix(key: Path):
     key.chmod(0o640)
     with pytest.raises(KeyUnreadable, match="chmod 600"):
         Vault.load(key)

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from tests.e2e.daemon import until
 from tests.system import template
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,7 +106,7 @@ class Machine:
 
     def boot(self) -> None:
         """Switch it on, and wait until systemd has finished its start."""
-        groups = list(self._groups())
+        groups = list(self.groups())
         for group in groups:
             group.mkdir(exist_ok=True)
         joining = "".join(f"echo $$ >{group}/cgroup.procs; " for group in groups)
@@ -115,14 +115,14 @@ class Machine:
         argv = ["setpriv", "--pdeathsig", "KILL", "sh", "-c", f"{joining} exec {shlex.join(argv)}"]
         with (self.root.with_name(f"{self.root.name}.console")).open("ab") as console:
             self._init = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=console, stderr=console)
-        until(lambda: True if self._is_up() else None, "systemd's answer", 60)
+        until(self._is_up, "systemd's answer", 60)
         network = ["slirp4netns", "--configure", "--mtu=65520", "--disable-host-loopback", f"--cidr={_NETWORK}"]
         self._slirp = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *network, str(self.pid), "tap0"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until(lambda: "tap0" in self.run("ip -4 route").stdout or None, "the machine's network")
+        until(lambda: "tap0" in self.run("ip -4 route").stdout, "the machine's network")
         self.run("systemctl is-system-running --wait", check=False)
 
     def run(
@@ -132,7 +132,7 @@ class Machine:
 
         Raises AssertionError if ``check`` is set and the command fails.
         """
-        joining = "".join(f"echo $$ >{group}/cgroup.procs; " for group in self._groups())
+        joining = "".join(f"echo $$ >{group}/cgroup.procs; " for group in self.groups())
         inside = ["nsenter", "--target", str(self.pid), *_NAMESPACES, "--", "sh", "-c", command]
         done = subprocess.run(
             ["sh", "-c", f"{joining} exec {shlex.join(inside)}"],
@@ -205,7 +205,7 @@ class Machine:
             self._slirp.kill()
             self._slirp.wait(10)
             self._slirp = None
-        for top in self._groups():
+        for top in self.groups():
             _remove_group(top)
 
     def _is_up(self) -> bool:
@@ -224,7 +224,7 @@ class Machine:
     def _console(self) -> str:
         return self.root.with_name(f"{self.root.name}.console").read_text(errors="replace")[-3000:]
 
-    def _groups(self) -> Iterator[Path]:
+    def groups(self) -> Iterator[Path]:
         """Yield the machine's control group in each of this host's hierarchies that it uses."""
         unified = next(Path(folder) for folder in _UNIFIED if Path(folder, "cgroup.controllers").exists())
         yield unified / self.root.name

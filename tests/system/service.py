@@ -6,8 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.e2e.daemon import FINAL, until
+from tests.e2e.daemon import FINAL
 from tests.e2e.pipelines import one
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.system.machine import Machine
@@ -38,10 +39,10 @@ class Build:
         return self.service.curl("GET", f"pipelines/demo/builds/{self.number}/jobs/{self.job()['id']}/log").splitlines()
 
     def says(self, line: str) -> None:
-        until(lambda: True if line in self.log() else None, f'"{line}" in the log of {self.name}', 120)
+        until(lambda: line in self.log(), f'"{line}" in the log of {self.name}', 120)
 
     def passes(self) -> None:
-        until(lambda: True if self.state() in FINAL else None, f"the end of {self.name}", 180)
+        until(lambda: self.state() in FINAL, f"the end of {self.name}", 180)
         assert self.state() == "passed", self.job()
 
 
@@ -59,8 +60,8 @@ class Service:
         """Install this checkout on a machine, with a pipeline ``demo`` of its owner."""
         machine.put_checkout("/srv/ci-daemon")
         done = machine.run("/srv/ci-daemon/install.sh --owner ada@example.org --json", seconds=900)
-        said = json.loads(done.stdout)
-        service = cls(machine, said["url"], said["owner"]["token"], said["owner"]["organization"])
+        document = json.loads(done.stdout)
+        service = cls(machine, document["url"], document["owner"]["token"], document["owner"]["organization"])
         pipeline = {"name": "demo", "repository": "https://example.org/demo.git", "default_branch": "main"}
         service.ask("POST", "pipelines", pipeline)
         return service

@@ -15,7 +15,7 @@ from configparser import ConfigParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.vms.images.host import apt_options, apt_sources, local_certificates
+from actors.vms.images.host_apt import apt_options, apt_sources, local_certificates
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.daemon import FINAL, until
+from tests.e2e.daemon import FINAL
 from tests.system.machine import Machine
 from tests.system.service import Build, Service
+from tests.waiting import until
 
 STATE, FILE = "/var/lib/ci-daemon", "/srv/ci-daemon.backup"
 RUNNING = "echo begun; sleep 30; echo done"
@@ -62,7 +63,7 @@ def balance(machine: Machine, command: str = "ci-daemon") -> int:
     return cents
 
 
-def test_it_is_restored_by_a_program_out_of_pip_before_anything_is_installed(other: Machine, saved: Saved):
+def test_a_program_from_pip_restores_before_the_installation(other: Machine, saved: Saved):
     other.run("python3 -m venv /root/venv && /root/venv/bin/pip install --quiet /srv/ci-daemon", seconds=300)
     done = other.run(f"/root/venv/bin/ci-daemon restore {FILE}")
     assert "1 builds are not finished" in done.stdout
@@ -92,7 +93,7 @@ def test_all_of_it_is_the_services_there(other: Machine, moved: Service):
 def test_what_ended_is_there_and_what_ran_is_tried_again(moved: Service, saved: Saved):
     assert replace(saved.passed, service=moved).log() == saved.log
     running = replace(saved.running, service=moved)
-    until(lambda: True if running.state() in FINAL else None, "the end of the build that ran", 180)
+    until(lambda: running.state() in FINAL, "the end of the build that ran", 180)
     assert (running.state(), running.job()["attempt"]) == ("passed", 2)
     assert running.log()[-2:] == ["begun", "done"]
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.daemon import until
 from tests.e2e.pipelines import one
 from tests.system.machine import Machine
+from tests.waiting import until
 
 OLDER, NEWER = "/srv/older", "/srv/newer"
 TICKS = 45
@@ -50,7 +50,7 @@ def as_carl(machine: Machine, installed: dict[str, Any], command: str) -> str:
     return machine.run(f"su carl -c {shlex.quote(f'cd; export {access}; {command}')}").stdout
 
 
-def said(machine: Machine, command: str) -> Any:
+def run_json(machine: Machine, command: str) -> Any:
     return json.loads(machine.run(f"ci-daemon --json {command}").stdout)
 
 
@@ -64,7 +64,7 @@ def releases(machine: Machine) -> list[str]:
 
 def test_a_dry_run_changes_nothing(machine: Machine):
     would = json.loads(machine.run(f"{OLDER}/install.sh --dry-run --json").stdout)["would"]
-    assert would[0] == f"make a release of {OLDER}"
+    assert would[0].endswith(f" {OLDER}")
     assert machine.run("ls -d /opt/ci-daemon /etc/ci-daemon /var/lib/ci-daemon; id ci-daemon", check=False).stdout == ""
 
 
@@ -79,7 +79,7 @@ def test_it_installs_and_serves(machine: Machine, installed: dict[str, Any]):
         "root ci-daemon 640",
     ]
     assert installed["owner"]["token"] not in machine.run("grep -r ci_ /opt/ci-daemon/releases/*/origin; true").stdout
-    assert said(machine, "org list")[0]["balance_cents"] == 1000
+    assert run_json(machine, "org list")[0]["balance_cents"] == 1000
     assert not machine.run("find /var/lib/ci-daemon -user root; find /opt -user ci-daemon").stdout
 
 
@@ -88,7 +88,7 @@ def test_an_ordinary_user_builds(machine: Machine, installed: dict[str, Any]):
     assert "build #1 passed" in as_carl(machine, installed, "ci-daemon submit hello")
     refused = machine.run("su carl -c 'ci-daemon org list; ci-daemon install'", check=False)
     assert "Permission denied: run this with sudo" in refused.stderr
-    assert "this takes root: run `sudo ci-daemon install" in refused.stderr
+    assert "this needs root: run `sudo ci-daemon install" in refused.stderr
 
 
 def test_a_second_time_nothing_changes(machine: Machine, installed: dict[str, Any]):
@@ -99,12 +99,12 @@ def test_a_second_time_nothing_changes(machine: Machine, installed: dict[str, An
     assert (main_pid(machine), releases(machine)) == before
 
 
-def test_what_is_wrong_with_the_configuration_is_said_before_anything_stops(machine: Machine):
+def test_a_wrong_configuration_is_told_before_anything_stops(machine: Machine):
     before = main_pid(machine)
     machine.run("sed -i 's/^#warm = .*/warn = 1/' /etc/ci-daemon/ci-daemon.toml")
     refused = machine.run(f"{NEWER}/install.sh", check=False)
     machine.run("sed -i 's/^warn = 1/warm = 1/' /etc/ci-daemon/ci-daemon.toml")
-    assert "pool.warn is no setting: did you mean pool.warm?" in refused.stderr
+    assert "pool.warn is not a setting: did you mean pool.warm?" in refused.stderr
     assert main_pid(machine) == before
 
 
@@ -130,7 +130,7 @@ def test_a_new_release_takes_over_while_a_job_runs(machine: Machine, installed: 
     assert machine.run("grep '^warm' /etc/ci-daemon/ci-daemon.toml").stdout == "warm = 1\n"
     assert releases(machine) == [installed["release"], upgraded["release"]]
 
-    until(lambda: _state(machine, f"{org}/hello/2") == "passed" or None, "the job's end", TICKS + 60)
+    until(lambda: _state(machine, f"{org}/hello/2") == "passed", "the job's end", TICKS + 60)
     log = machine.run(f"ci-daemon build logs {org}/hello/2").stdout
     assert re.findall(r"tick (\d+)", log) == [str(number + 1) for number in range(TICKS)]
     assert _jobs(machine, f"{org}/hello/2")[0]["attempt"] == job["attempt"]
@@ -152,12 +152,12 @@ def test_a_release_that_does_not_start_gives_way_by_itself(machine: Machine):
 def test_going_back_says_what_is_lost_and_loses_no_more(machine: Machine, installed: dict[str, Any]):
     machine.run("ci-daemon user add bob@example.org --name Bob")
     asked = machine.run("ci-daemon install --rollback", check=False)
-    assert "users, builds and charges made since are gone" in asked.stderr
-    assert len(said(machine, "org list")) == 2
-    back = said(machine, "install --rollback --yes")
+    assert "users, builds and charges since then are lost" in asked.stderr
+    assert len(run_json(machine, "org list")) == 2
+    back = run_json(machine, "install --rollback --yes")
     assert back["release"] == installed["release"]
     assert back["database_of"]
-    assert [each["slug"] for each in said(machine, "org list")] == [installed["owner"]["organization"]]
+    assert [each["slug"] for each in run_json(machine, "org list")] == [installed["owner"]["organization"]]
     assert "build #3 passed" in as_carl(machine, installed, "ci-daemon submit hello")
 
 
@@ -166,7 +166,7 @@ def test_it_comes_off_and_finds_its_data_again(machine: Machine, installed: dict
     machine.run("ci-daemon uninstall --yes")
     assert not machine.run("ls -d /opt/ci-daemon /usr/local/bin/ci-daemon; pgrep -u ci-daemon", check=False).stdout
     machine.run(f"{OLDER}/install.sh", seconds=900)
-    assert len(said(machine, f"build list {installed['owner']['organization']}/hello")) == 3
+    assert len(run_json(machine, f"build list {installed['owner']['organization']}/hello")) == 3
 
     machine.run("ci-daemon uninstall --data --yes")
     left = machine.run(
@@ -179,7 +179,7 @@ def test_it_comes_off_and_finds_its_data_again(machine: Machine, installed: dict
 
 
 def _jobs(machine: Machine, build: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = said(machine, f"build show {build}")["jobs"]
+    found: list[dict[str, Any]] = run_json(machine, f"build show {build}")["jobs"]
     return found
 
 
@@ -188,4 +188,4 @@ def _running(machine: Machine, build: str) -> dict[str, Any] | None:
 
 
 def _state(machine: Machine, build: str) -> str:
-    return str(said(machine, f"build show {build}")["state"])
+    return str(run_json(machine, f"build show {build}")["state"])

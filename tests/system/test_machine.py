@@ -7,9 +7,9 @@ from pathlib import Path
 from tests.system.machine import Machine
 
 
-def test_a_machine_keeps_its_files_over_a_restart_and_leaves_nothing() -> None:
+def test_a_machine_keeps_files_over_a_restart_and_leaves_none() -> None:
     with Machine() as machine:
-        root, groups = machine.root, list(machine._groups())
+        root, groups = machine.root, list(machine.groups())
         assert machine.run("systemctl is-system-running").stdout.strip() == "running"
         assert machine.run("getent hosts deb.debian.org").stdout
         machine.write("/etc/systemd/system/mark.service", "[Service]\nType=oneshot\nExecStart=touch /var/lib/mark\n")

@@ -15,36 +15,36 @@ import urllib.error
 import urllib.request
 
 _BLOCK = 1 << 18
-_SILENCE = 30.0
+_READ_SECONDS = 30.0
 
 
 def main() -> None:
     """Download the archive that stdin asks for."""
-    wanted = json.load(sys.stdin)
+    options = json.load(sys.stdin)
     try:
-        digest = _download(wanted)
+        digest = _download(options)
     except urllib.error.HTTPError as error:
         sys.exit(f"the server answered {error.code} {error.reason}")
     except (OSError, ValueError, http.client.HTTPException) as error:
         sys.exit(f"{getattr(error, 'reason', None) or error}")
-    if wanted["sha256"] and digest != wanted["sha256"]:
-        sys.exit(f"the source has the SHA-256 {digest}, expected was {wanted['sha256']}")
+    if options["sha256"] and digest != options["sha256"]:
+        sys.exit(f"the source has the SHA-256 {digest}, but {options['sha256']} was expected")
 
 
-def _download(wanted: dict) -> str:  # type: ignore[type-arg] # a JSON object
+def _download(options: dict) -> str:  # type: ignore[type-arg] # a JSON object
     """Write the archive and return its SHA-256."""
     headers = {"User-Agent": "ci-daemon"}
-    if wanted["token"]:
-        headers["Authorization"] = "Bearer " + wanted["token"]
-    request = urllib.request.Request(wanted["url"], headers=headers)  # noqa: S310 - the opener knows only http and https
+    if options["token"]:
+        headers["Authorization"] = "Bearer " + options["token"]
+    request = urllib.request.Request(options["url"], headers=headers)  # noqa: S310 - the opener knows only http and https
     digest = hashlib.sha256()
     size = 0
-    os.makedirs(os.path.dirname(wanted["into"]), exist_ok=True)  # noqa: PTH103, PTH120 - saves an import
-    with _opener().open(request, timeout=_SILENCE) as response, open(wanted["into"], "wb") as file:  # noqa: PTH123
+    os.makedirs(os.path.dirname(options["into"]), exist_ok=True)  # noqa: PTH103, PTH120 - saves an import
+    with _opener().open(request, timeout=_READ_SECONDS) as response, open(options["into"], "wb") as file:  # noqa: PTH123
         while block := response.read(_BLOCK):
             size += len(block)
-            if size > wanted["max_bytes"]:
-                sys.exit(f"the source has more than {wanted['max_bytes']} bytes")
+            if size > options["max_bytes"]:
+                sys.exit(f"the source has more than {options['max_bytes']} bytes")
             digest.update(block)
             file.write(block)
     return digest.hexdigest()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Render every pipeline of every ``.hm/*.py``."""
-    sys.excepthook = _say_what_failed
+    sys.excepthook = _print_traceback
     dsl, result = sys.argv[1], int(sys.argv[2])
     sys.path.insert(0, dsl)
     sys.dont_write_bytecode = True
@@ -37,7 +37,7 @@ def main() -> None:
         file.write(envelope)
 
 
-def _say_what_failed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print a traceback that begins in the pipeline files, without the loader's frames."""
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith("<"):
         trace = trace.tb_next

@@ -19,21 +19,21 @@ import tempfile
 import time
 
 _BLOCK = 1 << 16
-_LAST_WORDS = 1.0
+_DRAIN_SECONDS = 1.0
 
 
 def main() -> None:
     """Run the loader as stdin asks, and print the report."""
-    wanted = json.loads(sys.stdin.buffer.readline())
+    options = json.loads(sys.stdin.buffer.readline())
     archive = os.path.join(tempfile.mkdtemp(), "dsl.zip")  # noqa: PTH118 - saves an import
     with open(archive, "wb") as file:  # noqa: PTH123
         file.write(sys.stdin.buffer.read())
     result, theirs = os.pipe()
     process = subprocess.Popen(
         # Unbuffered, so that the log shows output before the error that followed it.
-        [sys.executable, "-I", "-u", "-c", wanted["loader"], archive, str(theirs)],
-        cwd=wanted["folder"],
-        env=wanted["env"],
+        [sys.executable, "-I", "-u", "-c", options["loader"], archive, str(theirs)],
+        cwd=options["folder"],
+        env=options["env"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -42,25 +42,25 @@ def main() -> None:
     )
     os.close(theirs)
     assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 - they are pipes
-    log = _Kept(wanted["log_bytes"])
-    said = _Kept(wanted["stderr_bytes"])
-    envelope = _Kept(wanted["result_bytes"] + 1)
+    log = _StreamHead(options["log_bytes"])
+    errors = _StreamHead(options["stderr_bytes"])
+    envelope = _StreamHead(options["result_bytes"] + 1)
     exit_code = _follow(
         process,
-        {process.stdout.fileno(): (log,), process.stderr.fileno(): (log, said), result: (envelope,)},
-        time.monotonic() + wanted["seconds"],
+        {process.stdout.fileno(): (log,), process.stderr.fileno(): (log, errors), result: (envelope,)},
+        time.monotonic() + options["seconds"],
     )
     report = {
         "exit_code": exit_code,
         **{
-            name: base64.b64encode(kept.data).decode()
-            for name, kept in (("result", envelope), ("stderr", said), ("log", log))
+            name: base64.b64encode(head.data).decode()
+            for name, head in (("result", envelope), ("stderr", errors), ("log", log))
         },
     }
     sys.stdout.write(json.dumps(report))
 
 
-class _Kept:
+class _StreamHead:
     """The beginning of a stream."""
 
     def __init__(self, limit: int) -> None:
@@ -71,7 +71,9 @@ class _Kept:
         self.data += block[: self._limit - len(self.data)]
 
 
-def _follow(process: subprocess.Popen[bytes], readers: dict[int, tuple[_Kept, ...]], deadline: float) -> int | None:
+def _follow(
+    process: subprocess.Popen[bytes], readers: dict[int, tuple[_StreamHead, ...]], deadline: float
+) -> int | None:
     """Read all streams until the loader has ended and a moment longer; return its exit code.
 
     The loader's children may hold the streams open, so their end is not waited for. None if time ran out.
@@ -85,12 +87,12 @@ def _follow(process: subprocess.Popen[bytes], readers: dict[int, tuple[_Kept, ..
         while selector.get_map() and time.monotonic() < until:
             for key, _ in selector.select(0.05):
                 block = os.read(key.fd, _BLOCK)
-                for kept in readers[key.fd]:
-                    kept.take(block)
+                for head in readers[key.fd]:
+                    head.take(block)
                 if not block:
                     selector.unregister(key.fd)
             if exit_code is None and (exit_code := process.poll()) is not None:
-                until = min(deadline, time.monotonic() + _LAST_WORDS)
+                until = min(deadline, time.monotonic() + _DRAIN_SECONDS)
     if exit_code is None:
         try:
             exit_code = process.wait(max(0.0, deadline - time.monotonic()))

@@ -5,18 +5,21 @@ The store is imported on first use, because most commands only read its settings
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from actors.vms.images.names import check_name, is_name
-from actors.vms.images.reference import Reference
-from actors.vms.images.room import NoRoom, PullOptions, TooLarge
-from actors.vms.images.settings import ImageSettings
+from storage.facade import on_first_use
 
 if TYPE_CHECKING:
-    from actors.vms.images.choice import STANDARD, Images, OnDemand, resolve
     from actors.vms.images.debian import RELEASES
-    from actors.vms.images.store import Image, ImageError, ImageStore
+    from actors.vms.images.image import Image, ImageError
+    from actors.vms.images.names import check_name, is_name
+    from actors.vms.images.pull_bounds import ImageTooLarge, InsufficientDisk, PullOptions
+    from actors.vms.images.reference import Reference
+    from actors.vms.images.selection import STANDARD, Images, PullPolicy, resolve
+    from actors.vms.images.settings import ImageSettings
+    from actors.vms.images.store import ImageStore
+else:
+    __getattr__ = on_first_use(__name__)
 
 __all__ = [
     "RELEASES",
@@ -25,31 +28,13 @@ __all__ = [
     "ImageError",
     "ImageSettings",
     "ImageStore",
+    "ImageTooLarge",
     "Images",
-    "NoRoom",
-    "OnDemand",
+    "InsufficientDisk",
     "PullOptions",
+    "PullPolicy",
     "Reference",
-    "TooLarge",
     "check_name",
     "is_name",
     "resolve",
 ]
-
-_LATER = {
-    "Image": "actors.vms.images.store",
-    "ImageError": "actors.vms.images.store",
-    "ImageStore": "actors.vms.images.store",
-    "Images": "actors.vms.images.choice",
-    "OnDemand": "actors.vms.images.choice",
-    "RELEASES": "actors.vms.images.debian",
-    "STANDARD": "actors.vms.images.choice",
-    "resolve": "actors.vms.images.choice",
-}
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_LATER[name]), name)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING
 
-from actors.vms.images.host import apt_options, apt_sources, local_certificates
+from actors.vms.images.host_apt import apt_options, apt_sources, local_certificates
 from actors.vms.provider import VmError
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ _NEVER_UNPACKED = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/info/*", 
 _KEYRINGS = Path("/usr/share/keyrings")
 _CERTIFICATES = "/usr/local/share/ca-certificates"
 _LAST_LINES = 15
-_PATIENCE = 10.0
-_UNREACHED = "Failed to fetch"
+_JOIN_SECONDS = 10.0
+_FETCH_FAILED = "Failed to fetch"
 _PROXIES = {"http_proxy", "https_proxy", "ftp_proxy", "no_proxy"}
 
 
@@ -74,7 +74,9 @@ class Recipe:
         """Find the recipe of a name. Raises VmError if there is none, or the host lacks programs or keys."""
         release = RELEASES.get(name)
         if release is None:
-            message = f'no recipe for an image "{name}" (there is: {", ".join(RELEASES)}): see `ci-daemon image import`'
+            message = (
+                f'an image "{name}" cannot be built (these can: {", ".join(RELEASES)}): see `ci-daemon image import`'
+            )
             raise VmError(message)
         if shutil.which("mmdebstrap") is None:
             message = "mmdebstrap is not installed: run `sudo apt-get install -y mmdebstrap`"
@@ -108,7 +110,7 @@ class Recipe:
         ) as process:
             assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 - pipes
             last: deque[str] = deque(maxlen=_LAST_LINES)
-            listener = threading.Thread(target=_listen, args=(process.stderr, progress, last), daemon=True)
+            listener = threading.Thread(target=_read_stderr, args=(process.stderr, progress, last), daemon=True)
             listener.start()
             failure: VmError | None = None
             try:
@@ -117,12 +119,12 @@ class Recipe:
                 failure = error
             except BaseException:
                 process.terminate()
-                listener.join(_PATIENCE)
+                listener.join(_JOIN_SECONDS)
                 raise
             process.stdout.close()
             listener.join()
         if process.returncode != 0:
-            message = f"mmdebstrap could not make {self.name}: {_reason(last, failure)}"
+            message = f"mmdebstrap could not build {self.name}: {_reason(last, failure)}"
             raise VmError(message) from failure
         if failure is not None:
             raise failure
@@ -160,19 +162,19 @@ def _proxies() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.lower() in _PROXIES}
 
 
-def _reason(said: Iterable[str], failure: VmError | None) -> str:
+def _reason(output: Iterable[str], failure: VmError | None) -> str:
     """Return why mmdebstrap failed, by its last lines.
 
     If it could not reach the archive, the broken tar that follows is not worth a word.
     """
-    unreached = next((line for line in said if _UNREACHED in line), None)
+    unreached = next((line for line in output if _FETCH_FAILED in line), None)
     if unreached is None:
-        return "; ".join([*said, *([str(failure)] if failure else [])])
-    told = unreached.removeprefix("E: ")
-    return f"{told}: see that this host reaches its package archive, or name another one with --mirror"
+        return "; ".join([*output, *([str(failure)] if failure else [])])
+    cause = unreached.removeprefix("E: ")
+    return f"{cause}: check that this host can reach its package archive, or choose another one with --mirror"
 
 
-def _listen(lines: IO[bytes], progress: Callable[[str], None], last: deque[str]) -> None:
+def _read_stderr(lines: IO[bytes], progress: Callable[[str], None], last: deque[str]) -> None:
     for line in lines:
         text = line.decode(errors="replace").strip()
         if re.match(r"[IWE]: ", text):

@@ -29,7 +29,7 @@ def check_name(name: str) -> None:
     """Raise VmError if an image may not have this name."""
     if not is_name(name):
         message = (
-            f'"{name[:_MAX_NAME]}" is no name for an image: use lower-case letters, digits, ".", "_" and "-", parts '
+            f'"{name[:_MAX_NAME]}" is not a valid image name: use lower-case letters, digits, ".", "_" and "-", parts '
             'joined by "/", a tag after ":" or a digest after "@sha256:"'
         )
         raise VmError(message)

@@ -10,12 +10,14 @@ from actors.vms.provider import VmError
 
 __all__ = ["Reference"]
 
+# docker-image-py reads the same references, but needs the extension module `regex` and takes three times as long to
+# import as `re`, for this one pattern.
 _PATTERN = re.compile(
     r"((?P<host>(localhost|[a-z0-9-]+(\.[a-z0-9-]+)+|[a-z0-9.-]+(?=:\d+/)|\[[0-9a-f:]+\])(:\d{1,5})?)/)?"
     r"(?P<path>[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
     r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?P<digest>@sha256:[0-9a-f]{64})?"
 )
-_LONGEST = 500
+_MAX_LENGTH = 500
 _HUB = "docker.io"
 _HUB_NAMES = {_HUB, "index.docker.io", "registry-1.docker.io"}
 _OFFICIAL = "library/"
@@ -35,9 +37,9 @@ class Reference:
     @classmethod
     def parse(cls, text: str) -> Reference:
         """Parse a reference, with or without ``docker://``. Raises VmError if it is invalid."""
-        found = _PATTERN.fullmatch(text.removeprefix("docker://")) if len(text) <= _LONGEST else None
+        found = _PATTERN.fullmatch(text.removeprefix("docker://")) if len(text) <= _MAX_LENGTH else None
         if found is None:
-            message = f'"{text[:_LONGEST]}" names no image of a registry: write one like debian:12-slim'
+            message = f'"{text[:_MAX_LENGTH]}" is not a valid image reference: use one like debian:12-slim'
             raise VmError(message)
         registry, path = found["host"] or _HUB, found["path"]
         if registry in _HUB_NAMES:

@@ -16,38 +16,38 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from actors.vms.images.process import run
-from actors.vms.images.room import megabytes
+from actors.vms.images.pull_bounds import megabytes
+from actors.vms.images.watched_process import run
 from actors.vms.provider import VmError
-from actors.vms.sandbox.program import ENVIRONMENT
+from actors.vms.sandbox.programs import ENVIRONMENT
 from actors.vms.sandbox.userns import run_mapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from actors.vms.images.pull_bounds import PullBounds
     from actors.vms.images.reference import Reference
-    from actors.vms.images.room import Room
     from actors.vms.images.tree import Tree
 
-__all__ = ["Pulled", "fetch"]
+__all__ = ["DownloadedImage", "download"]
 
 _LAYOUT = "layout"
 _TAG = "image"
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=([^\0]*)", re.ASCII)
-_MOST_JSON = 8 << 20
-_MOST_LAYERS = 500
+_MAX_JSON_BYTES = 8 << 20
+_MAX_LAYERS = 500
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
-_SAID = re.compile(r'level=fatal msg="(?P<message>(?:[^"\\]|\\.)*)"')
+_SKOPEO_ERROR = re.compile(r'level=fatal msg="(?P<message>(?:[^"\\]|\\.)*)"')
 _LAST_LINES = 5
 _PROGRESS_SECONDS = 2.0
 
 _CAUSES = (
-    (("toomanyrequests", "429"), "the registry {host} refuses more requests for now: sign in, or try again later"),
+    (("toomanyrequests", "429"), "the registry {host} has a limit on requests: log in, or try again later"),
     (("manifest unknown", "name unknown", "not found"), "the registry has no such image: check its name and tag"),
     (
         ("unauthorized", "authentication required", "denied", "403 (Forbidden)", "invalid username"),
-        "the registry wants a login, or has no such image: run `skopeo login --authfile {auth} {host}` as {user}",
+        "the registry requires a login, or has no such image: run `skopeo login --authfile {auth} {host}` as {user}",
     ),
     (
         ("no such host", "connection refused", "i/o timeout", "network is unreachable", "no route to host", "EOF"),
@@ -55,62 +55,62 @@ _CAUSES = (
     ),
     (
         ("x509", "certificate", "server gave HTTP response"),
-        "the registry {host} does not prove who it is: add its authority with update-ca-certificates",
+        "this host does not trust the certificate of the registry {host}: add its CA with update-ca-certificates",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class DownloadedImage:
     """An image's layers in the caller's folder, and the environment variables of its programs."""
 
     folder: Path
     environment: Mapping[str, str]
 
-    def unpack(self, tree: Tree, room: Room) -> None:
+    def unpack(self, tree: Tree, bounds: PullBounds) -> None:
         """Unpack the layers into a tree in the same folder, inside the mapping, and remove the layers.
 
-        Raises VmError, and what the room's check raises.
+        Raises VmError, and what the check of the bounds raises.
         """
         around = tree.idmap.with_caller()
         run_mapped(["chown", "-R", "0:0", _LAYOUT], idmap=around, cwd=self.folder)
         argv = ["umoci", "raw", "unpack", "--image", f"{_LAYOUT}:{_TAG}", tree.path.name]
         environment = {**ENVIRONMENT, "HOME": "/", "LC_ALL": "C.UTF-8"}
-        ended = run(tree.idmap.command(argv), cwd=self.folder, environment=environment, check=room.check)
-        if ended.status != 0:
-            message = f"the layers cannot be unpacked: {_last_lines(ended.said)}"
+        result = run(tree.idmap.command(argv), cwd=self.folder, environment=environment, check=bounds.check)
+        if result.status != 0:
+            message = f"the layers cannot be unpacked: {_last_lines(result.output)}"
             raise VmError(message)
         run_mapped(["rm", "-rf", _LAYOUT], idmap=around, cwd=self.folder)
-        room.measure()
+        bounds.measure()
 
 
-def fetch(reference: Reference, folder: Path, room: Room) -> Pulled:
+def download(reference: Reference, folder: Path, bounds: PullBounds) -> DownloadedImage:
     """Copy the image for this machine's architecture into ``folder``.
 
-    Raises VmError, whose message says what to do, and what the room's check raises.
+    Raises VmError, whose message says what to do, and what the check of the bounds raises.
     """
     for program in ("skopeo", "umoci"):
         if shutil.which(program) is None:
             message = f"{program} is not installed: run `sudo apt-get install -y skopeo umoci`"
             raise VmError(message)
-    return _Fetch(reference, folder, room).pulled()
+    return _Download(reference, folder, bounds).pulled()
 
 
 @dataclass(slots=True)
-class _Fetch:
+class _Download:
     """The download of one image from its registry."""
 
     reference: Reference
     folder: Path
-    room: Room
-    _heard: float = field(default_factory=time.monotonic)
-    _told: float = field(default_factory=time.monotonic)
+    bounds: PullBounds
+    _last_received: float = field(default_factory=time.monotonic)
+    _last_progress: float = field(default_factory=time.monotonic)
     _bytes: int = 0
 
-    def pulled(self) -> Pulled:
+    def pulled(self) -> DownloadedImage:
         wanted, size = self._find()
-        self.room.expect(size)
-        self.room.options.progress(f"pulling {self.reference.short}: {megabytes(size)} MB")
+        self.bounds.expect(size)
+        self.bounds.options.progress(f"pulling {self.reference.short}: {megabytes(size)} MB")
         argv = ["copy", "--remove-signatures", f"docker://{wanted.text}", f"oci:{_LAYOUT}:{_TAG}"]
         self._skopeo(argv, "--src-tls-verify=false", lambda: self._follow(size))
         return self._layers()
@@ -124,24 +124,24 @@ class _Fetch:
             parts = [manifest["config"], *manifest["layers"]]
             size = sum(int(part["size"]) for part in parts)
         except (KeyError, TypeError, ValueError) as error:
-            raise self._no_image(error) from error
-        if len(parts) > _MOST_LAYERS:
-            message = f"{self.reference.short} cannot be pulled: it has more than {_MOST_LAYERS} layers"
+            raise self._unusable(error) from error
+        if len(parts) > _MAX_LAYERS:
+            message = f"{self.reference.short} cannot be pulled: it has more than {_MAX_LAYERS} layers"
             raise VmError(message)
         return wanted, size
 
     def _manifest(self, reference: Reference) -> tuple[Reference, dict[str, Any]]:
         with tempfile.TemporaryFile(dir=self.folder) as file:
             argv = ["inspect", "--raw", f"docker://{reference.text}"]
-            self._skopeo(argv, "--tls-verify=false", self._listen, stdout=file)
+            self._skopeo(argv, "--tls-verify=false", self._check_silence, stdout=file)
             file.seek(0)
-            raw = file.read(_MOST_JSON)
+            raw = file.read(_MAX_JSON_BYTES)
         try:
             manifest = json.loads(raw)
             if not isinstance(manifest, dict):
                 raise TypeError(manifest)
         except (TypeError, ValueError) as error:
-            raise self._no_image(error) from error
+            raise self._unusable(error) from error
         return reference.at(f"sha256:{hashlib.sha256(raw).hexdigest()}"), manifest
 
     def _of_this_machine(self, manifest: Mapping[str, Any]) -> str:
@@ -153,7 +153,7 @@ class _Fetch:
                 if entry["platform"]["os"] == "linux"
             }
         except (KeyError, TypeError) as error:
-            raise self._no_image(error) from error
+            raise self._unusable(error) from error
         digest = found.get(_architecture(), "")
         if not _DIGEST.fullmatch(digest):
             there = ", ".join(sorted(map(str, found))) or "none"
@@ -172,16 +172,16 @@ class _Fetch:
         insecurely = [insecure] if self.reference.on_loopback else []
         environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(self.folder)}
         command = ["skopeo", "--override-os=linux", argv[0], *insecurely, *argv[1:]]
-        self._heard = time.monotonic()
-        ended = run(command, cwd=self.folder, environment=environment, check=check, stdout=stdout)
-        if ended.status != 0:
-            raise VmError(self._sentence(ended.said))
+        self._last_received = time.monotonic()
+        result = run(command, cwd=self.folder, environment=environment, check=check, stdout=stdout)
+        if result.status != 0:
+            raise VmError(self._explain(result.output))
 
-    def _listen(self) -> None:
-        """Raise VmError if the registry has sent nothing for too long, and what the room's check raises."""
-        self.room.check()
-        timeout = self.room.options.timeout
-        if time.monotonic() - self._heard > timeout:
+    def _check_silence(self) -> None:
+        """Raise VmError if the registry has sent nothing for too long, and as the check of the bounds."""
+        self.bounds.check()
+        timeout = self.bounds.options.timeout
+        if time.monotonic() - self._last_received > timeout:
             message = (
                 f"{self.reference.short} cannot be pulled: the registry {self.reference.registry} sent nothing for "
                 f"{timeout:g} s"
@@ -192,20 +192,20 @@ class _Fetch:
         """Measure the bytes received: report the progress, and check the bounds."""
         now, came = time.monotonic(), _size(self.folder / _LAYOUT)
         if came != self._bytes:
-            self._bytes, self._heard = came, now
-        if came > self.room.options.max_bytes:
-            self.room.expect(came)
-        if now - self._told >= _PROGRESS_SECONDS:
-            self._told = now
-            self.room.options.progress(
+            self._bytes, self._last_received = came, now
+        if came > self.bounds.options.max_bytes:
+            self.bounds.expect(came)
+        if now - self._last_progress >= _PROGRESS_SECONDS:
+            self._last_progress = now
+            self.bounds.options.progress(
                 f"pulling {self.reference.short}: {megabytes(min(came, size))} of {megabytes(size)} MB"
             )
-        self._listen()
+        self._check_silence()
 
-    def _sentence(self, said: str) -> str:
+    def _explain(self, output: str) -> str:
         """Turn skopeo's error into a message that says what to do."""
-        found = _SAID.search(said)
-        reason = found["message"].replace('\\"', '"') if found else _last_lines(said)
+        found = _SKOPEO_ERROR.search(output)
+        reason = found["message"].replace('\\"', '"') if found else _last_lines(output)
         account = pwd.getpwuid(os.geteuid())
         facts = {
             "host": self.reference.registry,
@@ -217,7 +217,7 @@ class _Fetch:
                 return f"{self.reference.short} cannot be pulled: {sentence.format(**facts)} ({reason})"
         return f"{self.reference.short} cannot be pulled: {reason}"
 
-    def _layers(self) -> Pulled:
+    def _layers(self) -> DownloadedImage:
         layout = self.folder / _LAYOUT
         try:
             (entry,) = _json(layout / "index.json")["manifests"]
@@ -227,16 +227,18 @@ class _Fetch:
             lines = (config.get("config") or {}).get("Env") or []
             variables = [found for line in lines if (found := _VARIABLE.fullmatch(line))]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise self._no_image(error) from error
+            raise self._unusable(error) from error
         if architecture != _architecture():
             message = (
                 f"{self.reference.short} is for {architecture}, and this machine is {_architecture()}: pull another one"
             )
             raise VmError(message)
-        return Pulled(self.folder, {found[1]: found[2] for found in variables})
+        return DownloadedImage(self.folder, {found[1]: found[2] for found in variables})
 
-    def _no_image(self, error: Exception) -> VmError:
-        return VmError(f"{self.reference.short} is no image that a VM could start from: {error!r} in its manifest")
+    def _unusable(self, error: Exception) -> VmError:
+        return VmError(
+            f"{self.reference.short} is not an image that a VM can start from: its manifest is invalid ({error!r})"
+        )
 
 
 def _architecture() -> str:
@@ -254,13 +256,13 @@ def _size(folder: Path) -> int:
     return size
 
 
-def _last_lines(said: str) -> str:
-    return "; ".join(line.strip() for line in said.splitlines()[-_LAST_LINES:]) or "it said nothing"
+def _last_lines(output: str) -> str:
+    return "; ".join(line.strip() for line in output.splitlines()[-_LAST_LINES:]) or "it printed nothing"
 
 
 def _json(path: Path) -> Any:  # noqa: ANN401 - sent by a registry, checked by the caller
     with path.open("rb") as file:
-        return json.loads(file.read(_MOST_JSON))
+        return json.loads(file.read(_MAX_JSON_BYTES))
 
 
 def _blob(layout: Path, digest: str) -> Path:

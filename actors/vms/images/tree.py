@@ -31,7 +31,7 @@ _MAGIC = {
     b"\x28\xb5\x2f\xfd": ("--zstd", "zstd"),
 }
 _MAGIC_BYTES = 6
-_ONLY_DEVICES = ("Cannot mknod: Operation not permitted", "Exiting with failure status due to previous errors")
+_DEVICE_ERRORS = ("Cannot mknod: Operation not permitted", "Exiting with failure status due to previous errors")
 _FOLDERS = ("usr/sbin", "usr/bin", "sbin", "bin")
 _PACKAGES = {
     "sh": "dash",
@@ -70,26 +70,26 @@ class Tree:
         option, package = next((found for magic, found in _MAGIC.items() if head.startswith(magic)), ("", ""))
         argv = ["tar", "--extract", "--file=-", "--numeric-owner", "--same-owner", "--preserve-permissions"]
         argv += ["--exclude=./dev/*", "--exclude=dev/*", *([option] if option else [])]
-        with tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as errors:
             with subprocess.Popen(
                 self.idmap.command(argv), cwd=self.path, env={"PATH": os.defpath, "LC_ALL": "C"},
-                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=said,
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors,
             ) as tar:  # fmt: skip
-                _pour(head, blocks, tar)
-            said.seek(0)
-            lines = said.read().decode(errors="replace").splitlines()
-        if tar.returncode != 0 and not _harmless(lines):
+                _feed_tar(head, blocks, tar)
+            errors.seek(0)
+            lines = errors.read().decode(errors="replace").splitlines()
+        if tar.returncode != 0 and not _only_device_errors(lines):
             if any("Cannot exec" in line for line in lines):
                 message = f"this archive needs {package} to be unpacked: run `sudo apt-get install -y {package}`"
                 raise VmError(message)
             message = f"the archive cannot be unpacked: {'; '.join(lines[-5:])}"
             raise VmError(message)
 
-    def put(self, folder: str, name: str, program: bytes) -> None:
+    def write_program(self, folder: str, name: str, program: bytes) -> None:
         """Write a program into an existing folder; links cannot lead out of the tree. Raises VmError."""
-        place = _inside(self.path, folder)
+        place = _resolve_inside(self.path, folder)
         if place is None:
-            message = f"there is no folder /{folder} in it"
+            message = f"it has no folder /{folder}"
             raise VmError(message)
         argv = ["sh", "-ec", 'rm -rf -- "$1"; cat >"$1"; chmod 755 "$1"', "sh", name]
         with tempfile.TemporaryFile() as file:
@@ -127,7 +127,7 @@ def has_program(root: Path, program: str) -> bool:
     return any(_is_program(root, f"{folder}/{program}") for folder in _FOLDERS)
 
 
-def _pour(head: bytes, blocks: IO[bytes], tar: subprocess.Popen[bytes]) -> None:
+def _feed_tar(head: bytes, blocks: IO[bytes], tar: subprocess.Popen[bytes]) -> None:
     """Write everything to ``tar``, or as much as it takes; its own errors say why it stopped."""
     assert tar.stdin is not None  # noqa: S101 - it is a pipe
     try:
@@ -147,21 +147,21 @@ def _chain(head: bytes, blocks: IO[bytes]) -> Iterator[bytes]:
         yield block
 
 
-def _harmless(lines: Iterable[str]) -> bool:
+def _only_device_errors(lines: Iterable[str]) -> bool:
     """Tell whether all errors are about device nodes, which only root of the host may make."""
-    said = list(lines)
-    return bool(said) and all(line.endswith(_ONLY_DEVICES) for line in said)
+    errors = list(lines)
+    return bool(errors) and all(line.endswith(_DEVICE_ERRORS) for line in errors)
 
 
 def _is_program(root: Path, name: str) -> bool:
-    place = _inside(root, name)
+    place = _resolve_inside(root, name)
     if place is None:
         return False
     mode = place.stat().st_mode
     return stat.S_ISREG(mode) and bool(mode & 0o111)
 
 
-def _inside(root: Path, name: str) -> Path | None:
+def _resolve_inside(root: Path, name: str) -> Path | None:
     """Resolve a name as if ``root`` were ``/``, because links may be absolute; None if it does not exist."""
     pending, place = name.split("/")[::-1], root
     for _ in range(_MAX_LINKS * len(_FOLDERS)):

@@ -5,37 +5,30 @@ Modules that make VMs are imported on first use, because most commands only read
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from actors.vms.sandbox.network import NetworkSettings
-from actors.vms.sandbox.settings import SandboxSettings
-from actors.vms.sandbox.userns import IdMap, run_mapped
+from storage.facade import on_first_use
 
 if TYPE_CHECKING:
     from actors.vms.sandbox.disks import SnapshotInUse
-    from actors.vms.sandbox.limits import Limits
+    from actors.vms.sandbox.launcher.syscall_filter import MACHINES
+    from actors.vms.sandbox.limits import VmLimits
+    from actors.vms.sandbox.programs import BROKER_VARIABLE
     from actors.vms.sandbox.provider import SandboxProvider
+    from actors.vms.sandbox.settings import NetworkSettings, SandboxSettings
+    from actors.vms.sandbox.userns import IdMap, NoSubIds, run_mapped
+else:
+    __getattr__ = on_first_use(__name__)
 
 __all__ = [
+    "BROKER_VARIABLE",
+    "MACHINES",
     "IdMap",
-    "Limits",
     "NetworkSettings",
+    "NoSubIds",
     "SandboxProvider",
     "SandboxSettings",
     "SnapshotInUse",
+    "VmLimits",
     "run_mapped",
 ]
-
-_LATER = {
-    "Limits": "actors.vms.sandbox.limits",
-    "SandboxProvider": "actors.vms.sandbox.provider",
-    "SnapshotInUse": "actors.vms.sandbox.disks",
-}
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> object:
-        if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(_LATER[name]), name)

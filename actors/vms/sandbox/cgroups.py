@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmError
-from actors.vms.sandbox.program import STARTER
+from actors.vms.sandbox.programs import BROKER_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["CONTROLLERS", "Group", "Hierarchy", "find_hierarchies", "remove_groups"]
+__all__ = ["CONTROLLERS", "GroupLimits", "Hierarchy", "find_hierarchies", "remove_groups"]
 
 CONTROLLERS = ("cpu", "memory", "pids")
 
-_KEPT = "ci.slice/ci-vms.slice/ci-daemon-vms.service"
+_VMS_UNIT_GROUP = "ci.slice/ci-vms.slice/ci-daemon-vms.service"
 _TOP = "ci-daemon"
 _LEAF = "daemon"
 _PERIOD = 100_000
@@ -31,7 +31,7 @@ _PAUSE_SECONDS = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupLimits:
     """The limits of one VM: whole CPUs, bytes of memory, processes."""
 
     cpu: int
@@ -62,22 +62,22 @@ class Hierarchy:
         """Find the groups whose names begin with ``prefix``; none if the parent does not exist yet."""
         return self.parent.glob(f"{prefix}*")
 
-    def door(self, name: str) -> Path:
+    def join_file(self, name: str) -> Path:
         """Return the file through which a single-threaded process joins a group.
 
         In version 1 that is ``tasks``: ``cgroup.procs`` would wait 15 ms until all CPUs see that no process forks.
         """
         return self.folder(name) / ("tasks" if self.version == 1 else "cgroup.procs")
 
-    def make(self, name: str, group: Group) -> None:
+    def make(self, name: str, group: GroupLimits) -> None:
         """Make a group. Raises OSError."""
-        self._hand_down()
+        self._delegate_controllers()
         folder = self.folder(name)
         folder.mkdir()
         for file, value in self._settings(group):
             _write(folder / file, value)
 
-    def _hand_down(self) -> None:
+    def _delegate_controllers(self) -> None:
         if self.emptied:
             leaf = self.emptied / _LEAF
             leaf.mkdir(exist_ok=True)
@@ -89,7 +89,7 @@ class Hierarchy:
             if missing := set(self.controllers) - set(_read(folder / "cgroup.subtree_control")):
                 _write(folder / "cgroup.subtree_control", " ".join(f"+{name}" for name in sorted(missing)))
 
-    def _settings(self, group: Group) -> Iterator[tuple[str, str]]:
+    def _settings(self, group: GroupLimits) -> Iterator[tuple[str, str]]:
         first = self.version == 1
         if "pids" in self.controllers:
             yield "pids.max", str(group.pids)
@@ -111,7 +111,11 @@ def find_hierarchies(proc: Path = Path("/proc/self"), environ: Mapping[str, str]
         for mount in mounts:
             if mount.version == version and (not names or set(names.split(",")) <= mount.options):
                 own = mount.folder_of(path)
-                usable = _first(mount.folder, names.split(",")) if names else _second(own, mount.folder, environ)
+                usable = (
+                    _v1_hierarchies(mount.folder, names.split(","))
+                    if names
+                    else _v2_hierarchies(own, mount.folder, environ)
+                )
                 found += usable
                 if usable:  # one hierarchy may be mounted in several places, or twice in one
                     break
@@ -160,22 +164,22 @@ def _mounts(proc: Path) -> Iterator[_Mount]:
             yield _Mount(Path(folder), root, version, frozenset(options.split(",")))
 
 
-def _first(top: Path, controllers: list[str]) -> list[Hierarchy]:
+def _v1_hierarchies(top: Path, controllers: list[str]) -> list[Hierarchy]:
     """Put v1 groups at the top: the manager of the service's own group may remove idle ones near it."""
     wanted = tuple(name for name in CONTROLLERS if name in controllers)
     return [Hierarchy(1, wanted, top)] if wanted and os.access(top, os.W_OK) else []
 
 
-def _second(own: Path, root: Path, environ: Mapping[str, str]) -> list[Hierarchy]:
+def _v2_hierarchies(own: Path, root: Path, environ: Mapping[str, str]) -> list[Hierarchy]:
     """Find the parent of v2 groups.
 
-    With a starter it is the group that systemd keeps for the starter and the VMs (``systemd/ci-daemon-vms.service``),
+    With a broker it is the group that systemd keeps for the broker and the VMs (``systemd/ci-daemon-vms.service``),
     even if that has no controllers to enable. Otherwise it is the group whose leaf ``daemon`` the service is in, or the
     group that the service is alone in, or, for root, ``ci-daemon`` at the top.
     """
-    kept = root / _KEPT
-    if STARTER in environ and _may_use(kept):
-        return [Hierarchy(2, _offered(kept), kept, (kept,))]
+    kept = root / _VMS_UNIT_GROUP
+    if BROKER_VARIABLE in environ and _may_use(kept):
+        return [Hierarchy(2, _controllers_of(kept), kept, (kept,))]
     emptied: Path | None = None
     enable_in: tuple[Path, ...]
     if own.name == _LEAF and own != root and _may_use(own.parent):
@@ -186,11 +190,11 @@ def _second(own: Path, root: Path, environ: Mapping[str, str]) -> list[Hierarchy
         enable_in = (root, root / _TOP)
     else:
         return []
-    wanted = _offered(enable_in[0])
+    wanted = _controllers_of(enable_in[0])
     return [Hierarchy(2, wanted, enable_in[-1], enable_in, emptied)] if wanted else []
 
 
-def _offered(folder: Path) -> tuple[str, ...]:
+def _controllers_of(folder: Path) -> tuple[str, ...]:
     available = _read(folder / "cgroup.controllers")
     return tuple(name for name in CONTROLLERS if name in available)
 

@@ -15,21 +15,21 @@ import marshal
 import re
 import subprocess
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from actors.vms.provider import SnapshotNotFound, VmError, VmLost
-from actors.vms.sandbox.program import ENVIRONMENT, command
+from actors.vms.sandbox.programs import ENVIRONMENT, command
 from actors.vms.sandbox.userns import IdMap, run_mapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from actors.vms.sandbox.nursery import Nursery
+    from actors.vms.sandbox.zygote import Zygote
 
-__all__ = ["Chain", "Disks", "SnapshotInUse"]
+__all__ = ["MAX_LAYERS", "Disks", "LayerChain", "SnapshotInUse"]
 
-MOST_LAYERS: Final = 64
+MAX_LAYERS = 64
 """The most snapshot layers of a disk. A mount takes a few more, in case a crash prevents flattening."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -52,7 +52,7 @@ class SnapshotInUse(VmError):
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class LayerChain:
     """The layers below a disk: those of snapshots, newest first, over an image.
 
     A layer is ``NAME/upper`` or ``NAME/flat``. ``stamp`` tells the image from another one of the same name.
@@ -67,7 +67,7 @@ class Chain:
         return json.dumps(asdict(self)).encode()
 
     @classmethod
-    def load(cls, file: Path) -> Chain:
+    def load(cls, file: Path) -> LayerChain:
         """Read a chain's file. Raises LookupError if it is missing, or damaged by a crash of the host."""
         try:
             fields = json.loads(file.read_bytes())
@@ -84,11 +84,12 @@ class Chain:
 class Disks:
     """All disks and snapshots of one provider. Every call may block; none needs a lock."""
 
-    def __init__(self, folder: Path, idmap: IdMap, nursery: Nursery) -> None:
+    def __init__(self, folder: Path, idmap: IdMap, zygote: Zygote, max_layers: int = MAX_LAYERS) -> None:
         """Use ``folder``, which is made for the VMs' root if it is missing. Raises VmError."""
         self.folder = folder
         self._idmap = idmap
-        self._nursery = nursery
+        self._zygote = zygote
+        self._max_layers = max_layers
         parts = [f"{folder.name}/{part}" for part in ("disks", "snapshots", "trash", "trash/disks", "trash/snapshots")]
         if not all((folder.parent / part).is_dir() for part in parts):
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -103,12 +104,12 @@ class Disks:
         """Return the names of all snapshots, or what is left of them."""
         return {path.name for place in ("snapshots", "trash/snapshots") for path in (self.folder / place).iterdir()}
 
-    def chain_on(self, snapshot: str) -> Chain:
+    def chain_on(self, snapshot: str) -> LayerChain:
         """Return the chain of a disk that starts from this snapshot. Raises SnapshotNotFound."""
         check_name(snapshot)
         folder = self.folder / "snapshots" / snapshot
         try:
-            below = Chain.load(folder / "chain")
+            below = LayerChain.load(folder / "chain")
         except LookupError as error:
             message = f"no snapshot {snapshot!r} is in the store: the job that made it has to run again"
             raise SnapshotNotFound(message) from error
@@ -116,7 +117,7 @@ class Disks:
             return replace(below, layers=(f"{snapshot}/flat",))
         return replace(below, layers=(f"{snapshot}/upper", *below.layers))
 
-    def layer_paths(self, chain: Chain) -> list[Path]:
+    def layer_paths(self, chain: LayerChain) -> list[Path]:
         """Return the folders of the chain's layers, newest first."""
         return [self.folder / "snapshots" / layer for layer in chain.layers]
 
@@ -148,21 +149,21 @@ class Disks:
         check_name(snapshot)
         disk, kept = self.folder / "disks" / vm_id, self.folder / "snapshots" / snapshot
         if disk.exists() and kept.exists():
-            message = f"there is a snapshot {snapshot!r} already"
+            message = f"snapshot {snapshot!r} already exists"
             raise VmError(message)
         if not (disk / "chain").exists() and not kept.exists():
             message = f"VM {vm_id} has no disk to take a snapshot of"
             raise VmLost(message)
         self._run("sh", "-c", _FREEZE, "sh", vm_id, snapshot)
         chain = self.chain_on(snapshot)
-        if len(chain.layers) >= MOST_LAYERS:
+        if len(chain.layers) >= self._max_layers:
             self._flatten(snapshot, chain)
 
     def remove_snapshot(self, snapshot: str) -> None:
         """Free a snapshot; unknown names are fine. Raises SnapshotInUse, and VmError if files remain."""
         check_name(snapshot)
         if user := next((name for name, chain in self._chains() if snapshot in chain.snapshots), None):
-            message = f"snapshot {snapshot!r} is what {user} starts from"
+            message = f"snapshot {snapshot!r} is in use: {user} starts from it"
             raise SnapshotInUse(message)
         if snapshot in self.snapshots():
             self._run("sh", "-c", _REMOVE, "sh", "snapshots", snapshot)
@@ -173,18 +174,18 @@ class Disks:
         if vm_id in self.names():
             self._run("sh", "-c", _REMOVE, "sh", "disks", vm_id)
 
-    def _chains(self) -> Iterator[tuple[str, Chain]]:
+    def _chains(self) -> Iterator[tuple[str, LayerChain]]:
         """Yield each disk and snapshot, as a phrase, with its chain; a flat snapshot needs only its image."""
         for place in ("disks", "snapshots"):
             for path in (self.folder / place).iterdir():
                 try:
-                    chain = Chain.load(path / "chain")
+                    chain = LayerChain.load(path / "chain")
                 except LookupError:
                     continue
                 flat = (path / "flat").is_dir()
                 yield f"{place.removesuffix('s')} {path.name}", replace(chain, layers=()) if flat else chain
 
-    def _flatten(self, snapshot: str, chain: Chain) -> None:
+    def _flatten(self, snapshot: str, chain: LayerChain) -> None:
         """Replace a snapshot's layers by their sum, made of links, so that the size hardly matters."""
         spec = {
             "snapshot": snapshot,
@@ -202,7 +203,7 @@ class Disks:
         )
         if done.returncode != 0:
             reason = done.stderr.decode(errors="replace").strip()[-1000:]
-            message = f"the layers of snapshot {snapshot!r} cannot be summed up: {reason}"
+            message = f"the layers of snapshot {snapshot!r} cannot be merged: {reason}"
             raise VmError(message)
 
     def _measure(self, layer: str) -> int:
@@ -210,12 +211,12 @@ class Disks:
         return max(int(printed[0]), int(printed[2]) * _INODE_BYTES) if len(printed) == 4 else 0  # noqa: PLR2004 - du twice
 
     def _run(self, *argv: str) -> bytes:
-        return self._nursery.run_inside(argv, self._idmap, self.folder)
+        return self._zygote.run_mapped(argv, self._idmap, self.folder)
 
 
 def check_name(name: str) -> str:
     """Return ``name`` if it is safe as the name of a file. Raises VmError otherwise."""
     if not _NAME.fullmatch(name):
-        message = f"{name!r} is no name for a VM or a snapshot: letters, digits, '.', '_' and '-', 128 at most"
+        message = f"{name!r} is not a valid name of a VM or snapshot: use at most 128 letters, digits, '.', '_' and '-'"
         raise VmError(message)
     return name

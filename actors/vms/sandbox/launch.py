@@ -11,18 +11,18 @@ from typing import IO, TYPE_CHECKING, Any
 from actors.vms.provider import VmError
 
 if TYPE_CHECKING:
-    from actors.vms.sandbox.nursery import Nursery
-    from actors.vms.sandbox.vm import Vm
+    from actors.vms.sandbox.vm_folder import VmFolder
+    from actors.vms.sandbox.zygote import Zygote
     from storage import Clock
 
 __all__ = ["launch"]
 
 _GREETING = b"SSH-"
 _READY = b"ready"
-_SMALLEST_SECONDS = 0.001
+_MIN_SECONDS = 0.001
 
 
-def launch(vm: Vm, spec: dict[str, Any], nursery: Nursery, clock: Clock, deadline: float) -> socket.socket:
+def launch(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, clock: Clock, deadline: float) -> socket.socket:
     """Start the VM that ``spec`` describes; return a connection on which its sshd has sent its greeting.
 
     The connection is opened before the VM exists and waits in the listener's queue, so that sshd answers as soon as it
@@ -31,7 +31,7 @@ def launch(vm: Vm, spec: dict[str, Any], nursery: Nursery, clock: Clock, deadlin
     with ExitStack() as undo:
         listener = undo.enter_context(vm.listen())
         connection = undo.enter_context(vm.connect(_left(clock, deadline)))
-        with _start(vm, spec, nursery, listener) as report:
+        with _start(vm, spec, zygote, listener) as report:
             # From now on only the VM's processes hold the listener: if they die, the queued connection is reset. If
             # this process held it too, the connection would wait until the deadline.
             listener.close()
@@ -41,14 +41,14 @@ def launch(vm: Vm, spec: dict[str, Any], nursery: Nursery, clock: Clock, deadlin
     return connection
 
 
-def _start(vm: Vm, spec: dict[str, Any], nursery: Nursery, listener: socket.socket) -> IO[bytes]:
+def _start(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, listener: socket.socket) -> IO[bytes]:
     """Start the VM's first process; return the pipe that it reports to."""
     lock = vm.lock()
     read, write = os.pipe()
     report = os.fdopen(read, "rb", buffering=0)
     try:
         with (vm.folder / "log").open("ab") as log:
-            nursery.start("vm", spec, [write, log.fileno(), lock, listener.fileno()])
+            zygote.start("vm", spec, [write, log.fileno(), lock, listener.fileno()])
     except BaseException:
         report.close()
         raise
@@ -58,20 +58,20 @@ def _start(vm: Vm, spec: dict[str, Any], nursery: Nursery, listener: socket.sock
     return report
 
 
-def _await_ready(vm: Vm, report: IO[bytes], seconds: float) -> None:
+def _await_ready(vm: VmFolder, report: IO[bytes], seconds: float) -> None:
     poll = select.poll()
     poll.register(report, select.POLLIN)
     if not poll.poll(seconds * 1000):
-        message = f"VM {vm.id} was not there in time: {vm.log() or 'it said nothing'}"
+        message = f"VM {vm.id} did not start in time: {vm.log() or 'its log is empty'}"
         raise VmError(message)
-    said, _, why = report.read(select.PIPE_BUF).partition(b"\n")[0].partition(b" ")
-    if said != _READY:
+    status, _, why = report.read(select.PIPE_BUF).partition(b"\n")[0].partition(b" ")
+    if status != _READY:
         reason = ": ".join(filter(None, (why.decode(errors="replace"), vm.log())))
-        message = f"VM {vm.id} could not be made: {reason or 'its launcher ended without a word'}"
+        message = f"VM {vm.id} could not be created: {reason or 'its launcher ended without a message'}"
         raise VmError(message)
 
 
-def _await_greeting(vm: Vm, connection: socket.socket, seconds: float) -> None:
+def _await_greeting(vm: VmFolder, connection: socket.socket, seconds: float) -> None:
     """Wait for the first bytes of the SSH protocol, without consuming them."""
     connection.settimeout(seconds)
     try:
@@ -86,4 +86,4 @@ def _await_greeting(vm: Vm, connection: socket.socket, seconds: float) -> None:
 
 
 def _left(clock: Clock, deadline: float) -> float:
-    return max(deadline - clock.monotonic(), _SMALLEST_SECONDS)
+    return max(deadline - clock.monotonic(), _MIN_SECONDS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmError
-from actors.vms.sandbox.cgroups import CONTROLLERS, Group, Hierarchy, find_hierarchies
+from actors.vms.sandbox.cgroups import CONTROLLERS, GroupLimits, Hierarchy, find_hierarchies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from storage import Shape
 
-__all__ = ["Enforcement", "Limits"]
+__all__ = ["Enforcement", "VmLimits"]
 
 _GB = 1 << 30
 _OPEN_FILES = 65_536
@@ -34,14 +34,14 @@ class Enforcement:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class VmLimits:
     """The limits of VMs: ``processes`` is the most in one VM, groups are made in ``hierarchies``."""
 
     processes: int
     hierarchies: tuple[Hierarchy, ...]
 
     @classmethod
-    def of_host(cls, processes: int, environ: Mapping[str, str] = os.environ) -> Limits:
+    def of_host(cls, processes: int, environ: Mapping[str, str] = os.environ) -> VmLimits:
         """Find the hierarchies that this process may use, given its environment. Changes nothing."""
         return cls(processes, tuple(find_hierarchies(environ=environ)))
 
@@ -69,18 +69,18 @@ class Limits:
         groups = (path for hierarchy in self.hierarchies for path in hierarchy.groups(prefix))
         return {path.name.removeprefix(prefix) for path in groups}
 
-    def doors(self, name: str) -> tuple[Path, ...]:
+    def join_files(self, name: str) -> tuple[Path, ...]:
         """Return the files through which a process joins the control groups of that name."""
-        return tuple(hierarchy.door(name) for hierarchy in self.hierarchies)
+        return tuple(hierarchy.join_file(name) for hierarchy in self.hierarchies)
 
     def make_groups(self, name: str, shape: Shape) -> None:
         """Make a VM's control groups. Raises VmError; freeing the VM removes what was made by then."""
-        group = Group(cpu=shape.cpu, memory=shape.memory_gb * _GB, pids=self.processes)
+        group = GroupLimits(cpu=shape.cpu, memory=shape.memory_gb * _GB, pids=self.processes)
         try:
             for hierarchy in self.hierarchies:
                 hierarchy.make(name, group)
         except OSError as error:
-            message = f"no control group can be made for a VM: {error}"
+            message = f"the control groups of a VM cannot be created: {error}"
             raise VmError(message) from error
 
     def of_processes(self, shape: Shape) -> list[tuple[int, int, int]]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from actors.vms.provider import VmError
-from actors.vms.sandbox.firewall import CLOSED, ruleset
+from actors.vms.sandbox.firewall import CLOSED_NETWORKS, ruleset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["NetworkPlan", "NetworkSettings", "host_addresses", "plan_network"]
+    from actors.vms.sandbox.settings import NetworkSettings
+
+__all__ = ["NetworkPlan", "host_addresses", "plan_network"]
 
 RESOLVER = "10.0.2.3"
 """The address at which a VM finds the host's resolver, whatever its real address is."""
@@ -22,17 +23,7 @@ RESOLVER = "10.0.2.3"
 _ADDRESS, _PREFIX, _GATEWAY = "10.0.2.100", "24", "10.0.2.2"
 _SECONDS = 20.0
 _TUN = Path("/dev/net/tun")
-_FOR_ALL = 0o006
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkSettings:
-    """Networks that VMs may reach beyond the public internet: IPv4 in CIDR form, this host's included.
-
-    ``allow = ["10.1.2.0/24"]`` opens one.
-    """
-
-    allow: tuple[str, ...] = ()
+_OTHERS_READ_WRITE = 0o006
 
 
 class NetworkPlan(TypedDict):
@@ -48,13 +39,13 @@ class NetworkPlan(TypedDict):
     seconds: float
 
 
-def plan_network(settings: NetworkSettings) -> NetworkPlan:
+def plan_network(settings: NetworkSettings, tun: Path = _TUN) -> NetworkPlan:
     """Return the plan for a VM with a network, for the host as it is now.
 
     slirp4netns is up in 4 ms, pasta in 14; only slirp4netns supports DNS over TCP. Raises VmError if neither is
     installed, the host's tun device is not usable, or an allowed network is not in CIDR form.
     """
-    _check_tun(_TUN)
+    _check_tun(tun)
     netns, interface = "./netns", "eth0"
     if slirp := shutil.which("slirp4netns"):
         caution = ["--disable-host-loopback", "--enable-sandbox", "--enable-seccomp"]
@@ -86,10 +77,10 @@ def _check_tun(device: Path) -> None:
     try:
         mode = device.stat().st_mode
     except FileNotFoundError as error:
-        message = f"there is no {device}: run `sudo modprobe tun`"
+        message = f"{device} does not exist: run `sudo modprobe tun`"
         raise VmError(message) from error
-    if mode & _FOR_ALL != _FOR_ALL:
-        message = f"{device} is not for all, as it is elsewhere: run `sudo chmod 0666 {device}`"
+    if mode & _OTHERS_READ_WRITE != _OTHERS_READ_WRITE:
+        message = f"VMs cannot use {device}: run `sudo chmod 0666 {device}`"
         raise VmError(message)
 
 
@@ -99,4 +90,4 @@ def _rules(settings: NetworkSettings, *, dns_over_tcp: bool) -> bytes:
     except ValueError as error:
         message = f"a network that VMs may reach is not in CIDR form: {error}"
         raise VmError(message) from error
-    return ruleset(RESOLVER, allow, [*CLOSED, *host_addresses()], dns_over_tcp=dns_over_tcp)
+    return ruleset(RESOLVER, allow, [*CLOSED_NETWORKS, *host_addresses()], dns_over_tcp=dns_over_tcp)

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Identity"]
+__all__ = ["ProcessIdentity"]
 
 _STATE, _STARTED = 0, 19
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ProcessIdentity:
     """A process of this host; ``started`` is in clock ticks since boot, as in ``/proc/PID/stat``."""
 
     pid: int
     started: int
 
     @classmethod
-    def parse(cls, line: str) -> Identity | None:
+    def parse(cls, line: str) -> ProcessIdentity | None:
         """Parse ``PID STARTED``; return None for an incomplete line."""
         fields = line.split(" ")
         return cls(int(fields[0]), int(fields[1])) if len(fields) == 2 and line.endswith("\n") else None  # noqa: PLR2004
@@ -43,7 +43,7 @@ class Identity:
 
     def kill(self, seconds: float) -> bool:
         """Kill this process, never another one, and wait for its end; False if it outlives ``seconds``."""
-        with self._held() as descriptor:
+        with self._pidfd() as descriptor:
             if descriptor is None:
                 return True
             with suppress(ProcessLookupError):
@@ -53,7 +53,7 @@ class Identity:
             return bool(poll.poll(seconds * 1000))
 
     @contextmanager
-    def _held(self) -> Iterator[int | None]:
+    def _pidfd(self) -> Iterator[int | None]:
         """Yield a descriptor of this very process, or None if it is gone."""
         try:
             descriptor = os.pidfd_open(self.pid)

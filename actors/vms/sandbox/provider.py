@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from actors.vms.provider import Endpoint, ImageNotFound, SnapshotNotFound, VmDisk, VmError, VmLost, VmSpec, VmUse
 from actors.vms.sandbox.cgroups import remove_groups
-from actors.vms.sandbox.disks import Chain, Disks, check_name
+from actors.vms.sandbox.disks import MAX_LAYERS, Disks, LayerChain, check_name
 from actors.vms.sandbox.keys import KeyPair
 from actors.vms.sandbox.launch import launch
-from actors.vms.sandbox.limits import Limits
-from actors.vms.sandbox.measuring import measure
+from actors.vms.sandbox.limits import VmLimits
 from actors.vms.sandbox.network import RESOLVER, plan_network
-from actors.vms.sandbox.nursery import Nursery
 from actors.vms.sandbox.settings import SandboxSettings
-from actors.vms.sandbox.userns import close_to_others
-from actors.vms.sandbox.vm import Record, Vm
+from actors.vms.sandbox.usage import measure
+from actors.vms.sandbox.userns import restrict_to_owner
+from actors.vms.sandbox.vm_folder import VmFolder, VmRecord
+from actors.vms.sandbox.zygote import Zygote
 
 if TYPE_CHECKING:
     import socket
@@ -60,43 +60,45 @@ class SandboxProvider:
         clock: Clock,
         settings: SandboxSettings = _DEFAULTS,
         vms_at_once: int = 8,
+        max_layers: int = MAX_LAYERS,
     ) -> None:
         """Keep all VMs, disks and snapshots in ``folder``, which is made if it is missing. Raises VmError.
 
-        Resources that the kernel counts by user are shared among ``vms_at_once`` VMs.
+        Resources that the kernel counts by user are shared among ``vms_at_once`` VMs. The layers of a snapshot are
+        merged when they are ``max_layers``.
         """
-        self.limits = Limits.of_host(settings.processes)
+        self.limits = VmLimits.of_host(settings.processes)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        close_to_others(folder)
+        restrict_to_owner(folder)
         self._vms = folder / "vms"
         self._vms.mkdir(exist_ok=True)
-        self._nursery = Nursery()
-        self._disks = Disks(folder / "trees", idmap, self._nursery)
+        self._zygote = Zygote()
+        self._disks = Disks(folder / "trees", idmap, self._zygote, max_layers)
         self._images = images
         self._idmap = idmap
         self._clock = clock
         self._settings = settings
         self._vms_at_once = vms_at_once
-        self._greeted: dict[str, socket.socket] = {}
+        self._ready_connections: dict[str, socket.socket] = {}
 
     def create(self, spec: VmSpec) -> None:
         """Make a VM and return when its sshd answers, or raise and leave nothing behind."""
         deadline = self._clock.monotonic() + self._settings.create_seconds
         vm = self._vm(spec.id)
-        chain, layers = self._ground(spec)
+        chain, layers = self._base_layers(spec)
         network = plan_network(self._settings.network) if spec.network else None
         vm.make()
         try:
             host, caller = KeyPair.make(), KeyPair.make()
-            group = self._group_name(spec.id)
-            vm.write(Record(caller.private, host.public, tuple(map(str, self.limits.groups(group)))))
+            group = self.group_name(spec.id)
+            vm.write(VmRecord(caller.private, host.public, tuple(map(str, self.limits.groups(group)))))
             self.limits.make_groups(group, spec.shape)
             launched = {
                 "id": spec.id,
                 "disks": str(self._disks.folder / "disks"),
                 "layers": [str(layer) for layer in layers],
                 "chain": chain.dumps(),
-                "cgroups": [str(door) for door in self.limits.doors(group)],
+                "cgroups": [str(join_file) for join_file in self.limits.join_files(group)],
                 "limits": self.limits.of_processes(spec.shape),
                 "user_namespaces": self._settings.user_namespaces,
                 "processes": self._settings.processes,
@@ -109,10 +111,10 @@ class SandboxProvider:
                 "host_key": host.private,
                 "authorized_key": caller.public,
             }
-            self._greeted[spec.id] = launch(vm, launched, self._nursery, self._clock, deadline)
+            self._ready_connections[spec.id] = launch(vm, launched, self._zygote, self._clock, deadline)
         except OSError as error:
             self.destroy(spec.id)
-            message = f"VM {spec.id} could not be made: {error}"
+            message = f"VM {spec.id} could not be created: {error}"
             raise VmError(message) from error
         except BaseException:
             self.destroy(spec.id)
@@ -125,7 +127,7 @@ class SandboxProvider:
         if not vm.alive:
             message = f"VM {vm_id} has ended"
             raise VmLost(message)
-        opened = self._greeted.pop(vm_id, None)
+        opened = self._ready_connections.pop(vm_id, None)
         if opened is None or _is_closed(opened):
             try:
                 opened = vm.connect(_CONNECT_SECONDS)
@@ -154,7 +156,7 @@ class SandboxProvider:
     def snapshot(self, vm_id: str, name: str) -> None:
         """Keep the VM's disk under ``name`` and end the VM, whose other parts wait for ``destroy``."""
         vm = self._vm(vm_id)
-        self._hang_up(vm_id)
+        self._close_ready_connection(vm_id)
         vm.end(_END_SECONDS)
         self._disks.freeze(vm_id, name)
 
@@ -180,31 +182,36 @@ class SandboxProvider:
     def destroy(self, vm_id: str) -> None:
         """End the VM and free all that it held, in any state; ``list`` names it until all is gone."""
         vm = self._vm(vm_id)
-        self._hang_up(vm_id)
+        self._close_ready_connection(vm_id)
         vm.end(_END_SECONDS)
-        groups = set(self.limits.groups(self._group_name(vm_id)))
+        groups = set(self.limits.groups(self.group_name(vm_id)))
         with suppress(VmLost):
             groups |= {Path(group) for group in vm.record().groups}
         remove_groups(groups)
         self._disks.remove(vm_id)
         vm.remove()
 
+    def group_name(self, vm_id: str) -> str:
+        """Name a VM's control groups, uniquely on the host: those of other folders are beside them."""
+        found = self._vms.stat()
+        return f"ci-daemon-{found.st_dev:x}-{found.st_ino:x}-{vm_id}"
+
     def close(self) -> None:
         """Let the zygote end; VMs live on."""
-        self._nursery.close()
+        self._zygote.close()
 
-    def _vm(self, vm_id: str) -> Vm:
-        return Vm(self._vms / check_name(vm_id))
+    def _vm(self, vm_id: str) -> VmFolder:
+        return VmFolder(self._vms / check_name(vm_id))
 
-    def _ground(self, spec: VmSpec) -> tuple[Chain, Sequence[Path]]:
+    def _base_layers(self, spec: VmSpec) -> tuple[LayerChain, Sequence[Path]]:
         """Return the chain of the VM's disk, and the folders of its layers, newest first."""
         if spec.snapshot is None:
             root = self._images.path(spec.image)
-            return Chain(spec.image, _stamp(root)), [root]
+            return LayerChain(spec.image, _stamp(root)), [root]
         chain = self._chain_on(spec.snapshot)
         return chain, [*self._disks.layer_paths(chain), self._images.path(chain.image)]
 
-    def _chain_on(self, snapshot: str) -> Chain:
+    def _chain_on(self, snapshot: str) -> LayerChain:
         """Return the chain of a disk that starts from a snapshot. Raises SnapshotNotFound, ImageNotFound."""
         chain = self._disks.chain_on(snapshot)
         if chain.stamp != _stamp(self._images.path(chain.image)):
@@ -212,18 +219,13 @@ class SandboxProvider:
             raise SnapshotNotFound(message)
         return chain
 
-    def _group_name(self, vm_id: str) -> str:
-        """Name a VM's control groups, uniquely on the host: those of other folders are beside them."""
-        found = self._vms.stat()
-        return f"ci-daemon-{found.st_dev:x}-{found.st_ino:x}-{vm_id}"
-
-    def _hang_up(self, vm_id: str) -> None:
-        if opened := self._greeted.pop(vm_id, None):
+    def _close_ready_connection(self, vm_id: str) -> None:
+        if opened := self._ready_connections.pop(vm_id, None):
             opened.close()
 
     def list(self) -> Iterable[str]:
         """Name every VM that has anything left on the host, running or not."""
-        grouped = self.limits.names_after(self._group_name(""))
+        grouped = self.limits.names_after(self.group_name(""))
         return sorted(grouped | self._disks.names() | {path.name for path in self._vms.iterdir()})
 
 

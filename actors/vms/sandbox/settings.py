@@ -1,24 +1,35 @@
-"""The configuration section of the sandbox, with its defaults."""
+"""The configuration section of the sandbox and its network, with their defaults."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from actors.vms.sandbox.network import NetworkSettings
+from storage import setting
 
-__all__ = ["SandboxSettings"]
+__all__ = ["NetworkSettings", "SandboxSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """Networks that VMs may reach beyond the public internet."""
+
+    allow: tuple[str, ...] = setting(
+        (), 'IPv4 networks in CIDR form, such as `["10.1.2.0/24"]`, this host\'s included.'
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxSettings:
-    """Section ``[sandbox]``: the most seconds to make a VM, and the most ``processes`` in one.
+    """Section ``[sandbox]``: the limits and the privileges of each VM.
 
-    ``user_namespaces = true`` lets jobs nest user namespaces, which rootless Podman, Bubblewrap and the sandbox of
-    Chromium need. Root of a nested one has every capability in it, which opens far more of the kernel, shared by all
-    VMs, to attack, nftables first.
+    Root of a nested user namespace has every capability in it, which opens far more of the kernel, shared by all VMs,
+    to attack, nftables first.
     """
 
-    create_seconds: float = 120.0
-    processes: int = 4096
-    user_namespaces: bool = False
-    network: NetworkSettings = field(default_factory=NetworkSettings)
+    create_seconds: float = setting(120.0, "The most seconds to make a VM.", at_least=0)
+    processes: int = setting(4096, "The most processes in a VM.", at_least=1)
+    user_namespaces: bool = setting(
+        default=False,
+        description="Let jobs nest user namespaces, as rootless Podman, Bubblewrap and the sandbox of Chromium do.",
+    )
+    network: NetworkSettings = setting(NetworkSettings(), "Networks that VMs may reach beyond the public internet.")

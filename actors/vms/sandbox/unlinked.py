@@ -7,7 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmDisk
-from actors.vms.sandbox.program import ENVIRONMENT, command
+from actors.vms.sandbox.programs import ENVIRONMENT, command
 
 if TYPE_CHECKING:
     from pathlib import Path

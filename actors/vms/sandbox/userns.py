@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from actors.vms.provider import VmError
-from actors.vms.sandbox.program import command
+from actors.vms.sandbox.programs import command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Extent", "IdMap", "MappedFailed", "NoSubIds", "close_to_others", "run_mapped"]
+__all__ = ["Extent", "IdMap", "MappedProgramFailed", "NoSubIds", "restrict_to_owner", "run_mapped"]
 
 SIZE = 65536
 """The ids of a VM's outer user namespace, which include all users of the VM (``launcher/shares.py``)."""
@@ -31,7 +31,7 @@ CALLER = SIZE
 """The caller's id inside ``IdMap.with_caller()``."""
 
 _FIRST_FREE = 100_000
-_FOR_OTHERS = 0o077
+_GROUP_AND_OTHERS = 0o077
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/",
@@ -43,7 +43,7 @@ class NoSubIds(VmError):
     """The caller has no range of 65,536 sub-ids, or no program to map it; the message says what to run."""
 
 
-class MappedFailed(VmError):
+class MappedProgramFailed(VmError):
     """A program inside the mapping ended with a non-zero status; the message holds the end of its stderr."""
 
 
@@ -74,9 +74,9 @@ class IdMap:
         """
         caller = _login()
         uids, gids = _ranges(etc / "subuid"), _ranges(etc / "subgid")
-        uid, gid = _first_of(uids, caller), _first_of(gids, caller)
+        uid, gid = _first_range_of(uids, caller), _first_range_of(gids, caller)
         if uid is None or gid is None:
-            raise NoSubIds(_mending(caller.pw_name, [*uids, *gids], uid=uid, gid=gid))
+            raise NoSubIds(_usermod_command(caller.pw_name, [*uids, *gids], uid=uid, gid=gid))
         if os.geteuid() != 0 and not (shutil.which("newuidmap") and shutil.which("newgidmap")):
             message = "newuidmap and newgidmap are not installed: run `sudo apt-get install -y uidmap`"
             raise NoSubIds(message)
@@ -120,7 +120,7 @@ def run_mapped(
 ) -> bytes:
     """Run a program as root of the mapping, in ``cwd``, with a minimal environment; return its output.
 
-    Raises MappedFailed on a non-zero status, and after ``timeout`` seconds, when the program is killed.
+    Raises MappedProgramFailed on a non-zero status, and after ``timeout`` seconds, when the program is killed.
     """
     try:
         done = subprocess.run(
@@ -134,16 +134,16 @@ def run_mapped(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        message = f"`{shlex.join(argv)}` took longer than {timeout:g} s"
-        raise MappedFailed(message) from error
+        message = f"`{shlex.join(argv)}` took longer than {timeout:g} s and was killed"
+        raise MappedProgramFailed(message) from error
     if done.returncode != 0:
-        reason = done.stderr.decode(errors="replace").strip()[-2000:]
-        message = f"`{shlex.join(argv)}` ended with {done.returncode}: {reason or 'no message'}"
-        raise MappedFailed(message)
+        reason = done.stderr.decode(errors="replace").strip()[-2000:] or "it printed nothing"
+        message = f"`{shlex.join(argv)}` failed with status {done.returncode}: {reason}"
+        raise MappedProgramFailed(message)
     return done.stdout
 
 
-def close_to_others(folder: Path) -> None:
+def restrict_to_owner(folder: Path) -> None:
     """Let only its owner enter a folder with files of the VMs' ids.
 
     Does nothing if the folder is missing or another user's. Programs with the VMs' ids get into it by their working
@@ -151,12 +151,12 @@ def close_to_others(folder: Path) -> None:
     """
     with suppress(FileNotFoundError):
         found = folder.stat()
-        if found.st_uid == os.geteuid() and found.st_mode & _FOR_OTHERS:
-            folder.chmod(found.st_mode & ~_FOR_OTHERS & 0o7777)
+        if found.st_uid == os.geteuid() and found.st_mode & _GROUP_AND_OTHERS:
+            folder.chmod(found.st_mode & ~_GROUP_AND_OTHERS & 0o7777)
 
 
 @dataclass(frozen=True, slots=True)
-class _Range:
+class _SubIdRange:
     owner: str
     start: int
     count: int
@@ -171,21 +171,22 @@ def _login() -> pwd.struct_passwd:
         raise NoSubIds(message) from error
 
 
-def _ranges(path: Path) -> list[_Range]:
+def _ranges(path: Path) -> list[_SubIdRange]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return []
     fields = (line.strip().split(":") for line in lines)
-    return [_Range(f[0], int(f[1]), int(f[2])) for f in fields if len(f) == 3 and f[1].isdigit() and f[2].isdigit()]  # noqa: PLR2004 - name, start, count
+    three = (f for f in fields if len(f) == 3)  # noqa: PLR2004 - name, start, count
+    return [_SubIdRange(f[0], int(f[1]), int(f[2])) for f in three if f[1].isdigit() and f[2].isdigit()]
 
 
-def _first_of(ranges: Iterable[_Range], caller: pwd.struct_passwd) -> int | None:
+def _first_range_of(ranges: Iterable[_SubIdRange], caller: pwd.struct_passwd) -> int | None:
     names = {caller.pw_name, str(caller.pw_uid)}
     return next((r.start for r in ranges if r.owner in names and r.count >= SIZE), None)
 
 
-def _mending(name: str, taken: Sequence[_Range], *, uid: int | None, gid: int | None) -> str:
+def _usermod_command(name: str, taken: Sequence[_SubIdRange], *, uid: int | None, gid: int | None) -> str:
     start = _FIRST_FREE
     while any(r.start < start + SIZE and start < r.start + r.count for r in taken):
         start += SIZE

@@ -5,7 +5,7 @@ See engine.md, "A job attempt", step 2.
 
 from __future__ import annotations
 
-from actors.vms.source.laying import lay
-from actors.vms.source.reading import SourceError, describe
+from actors.vms.source.archive import SourceError, write_manifest
+from actors.vms.source.workspace_update import update_workspace
 
-__all__ = ["SourceError", "describe", "lay"]
+__all__ = ["SourceError", "update_workspace", "write_manifest"]

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from actors.ir import IrError, Limits, Plan, load
+from actors.ir import IrError, IrLimits, Plan, load
+from storage import EdgeKind
 
-LIMITS = Limits()
+LIMITS = IrLimits()
 
 
 def node(key: str, cmd: str = "true", env: dict[str, str] | None = None, **step: Any) -> dict[str, Any]:
@@ -38,11 +39,11 @@ def flat(*steps: Any, **members: Any) -> dict[str, Any]:
     return {"version": "0", **members, "steps": list(steps)}
 
 
-def planned(document: object, limits: Limits = LIMITS) -> Plan:
+def planned(document: object, limits: IrLimits = LIMITS) -> Plan:
     return load(json.dumps(document), limits)
 
 
-def refusal(document: object, limits: Limits = LIMITS) -> tuple[str, str]:
+def refusal(document: object, limits: IrLimits = LIMITS) -> tuple[str, str]:
     """Return the code and message with which a document, or a text, is refused."""
     text = document if isinstance(document, str) else json.dumps(document)
     with pytest.raises(IrError) as caught:
@@ -57,10 +58,12 @@ def lines(plan: Plan) -> list[str]:
     After a job's key, ``*`` stands for builds_in and ``?`` for continue_on_failure; ``-`` is an empty column.
     """
     return [
-        f"{job.key} | {job.name} | {job.image or '-'} | "
+        f"{job.step_key} | {job.name} | {job.image or '-'} | "
         + (
             " ".join(
-                plan.jobs[dependency.position].key + "*" * dependency.builds_in + "?" * dependency.continue_on_failure
+                plan.jobs[dependency.position].step_key
+                + "*" * (dependency.kind is EdgeKind.BUILDS_IN)
+                + "?" * dependency.continue_on_failure
                 for dependency in job.depends_on
             )
             or "-"
@@ -71,4 +74,4 @@ def lines(plan: Plan) -> list[str]:
 
 def dependencies(plan: Plan) -> dict[str, str]:
     """Return the last column of `lines` by key."""
-    return {job.key: line.rsplit(" | ", 1)[1] for job, line in zip(plan.jobs, lines(plan), strict=True)}
+    return {job.step_key: line.rsplit(" | ", 1)[1] for job, line in zip(plan.jobs, lines(plan), strict=True)}

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from actors.ir import Limits, load
+from actors.ir import IrLimits, load
 from tests.actors.ir.documents import graph, node, planned, refusal
 
 NOT_JSON = "the pipeline IR is not valid JSON: "
@@ -51,7 +51,7 @@ def test_a_number_that_nobody_needs_is_refused(text: str, column: int):
 
 def test_long_fractions_and_huge_exponents_are_numbers():
     text = json.dumps(graph(node("a")))[:-1] + f', "a": 0.{"7" * 5000}, "b": 1e999, "c": {"7" * 5000}.5}}'
-    assert load(text, Limits()).jobs
+    assert load(text, IrLimits()).jobs
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_long_fractions_and_huge_exponents_are_numbers():
         ('[[], "[[[", ' + "[" * 100_000 + '"' + '\\"[' * 100_000, 12 + 100_000),
     ],
 )
-def test_what_is_nested_too_deeply_is_refused_with_its_deepest_place(text: str, column: int):
+def test_too_deep_nesting_is_refused_with_its_place(text: str, column: int):
     assert refusal(text) == ("invalid_json", f"{NOT_JSON}nested too deeply: line 1 column {column}")
 
 
-def test_characters_beyond_the_basic_plane_come_through_in_both_forms():
+def test_characters_beyond_the_basic_plane_work_in_both_forms():
     document = graph(node("a", cmd="echo 🚀 \\ud800"))
     escaped, plain = json.dumps(document), json.dumps(document, ensure_ascii=False)
     assert "\\ud83d\\ude80" in escaped
-    assert load(escaped, Limits()) == load(plain, Limits()) == planned(document)
-    assert load(plain, Limits()).jobs[0].command == "echo 🚀 \\ud800"
+    assert load(escaped, IrLimits()) == load(plain, IrLimits()) == planned(document)
+    assert load(plain, IrLimits()).jobs[0].command == "echo 🚀 \\ud800"

@@ -38,17 +38,17 @@ def test_an_example_keeps_what_its_nodes_say(name: str):
     plan = planned(EXAMPLES[name])
     nodes = {node["step"]["key"]: node for node in EXAMPLES[name]["graph"]["nodes"]}
     assert plan.timeout_seconds == EXAMPLES[name].get("timeout_seconds")
-    assert [job.key for job in plan.jobs] == list(nodes)
+    assert [job.step_key for job in plan.jobs] == list(nodes)
     for job in plan.jobs:
-        step = nodes[job.key]["step"]
+        step = nodes[job.step_key]["step"]
         cache = step.get("cache", {"policy": "none"})
-        assert (job.command, job.env) == (step["cmd"], nodes[job.key]["env"])
+        assert (job.command, job.env) == (step["cmd"], nodes[job.step_key]["env"])
         assert job.timeout_seconds == step.get("timeout_seconds")
         assert (job.cache_policy, job.cache_key) == (cache["policy"], cache.get("key"))
 
 
 def test_the_flat_example_keeps_what_its_steps_say():
-    jobs = {job.key: job for job in planned(EXAMPLES["06-flat.flat"]).jobs}
+    jobs = {job.step_key: job for job in planned(EXAMPLES["06-flat.flat"]).jobs}
     assert jobs["deps"].command == "make deps"
     assert jobs["deps"].cache_policy == "forever"
     assert jobs["deps"].cache_key == "57d1ea97aa9271e132d16707e01df17999146075f86e9f6cfa756fdebc3c1b5c"

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from actors.ir import IrError, Limits, load
+from actors.ir import IrError, IrLimits, load
+from storage import BuildErrorCode
 from tests.actors.ir.documents import command, flat, graph, node, planned, refusal, wait
 
 ONE = graph(node("a"))
@@ -81,7 +82,7 @@ def test_messages_hold_keys_in_printable_form_and_bounded():
 
 
 def test_more_jobs_than_the_limit_are_refused():
-    limits = Limits(max_jobs=3)
+    limits = IrLimits(max_jobs=3)
     nodes = [node(str(number)) for number in range(4)]
     commands = [command(str(number)) for number in range(4)]
     assert len(planned(graph(*nodes[:3]), limits).jobs) == 3
@@ -93,11 +94,11 @@ def test_more_jobs_than_the_limit_are_refused():
 def test_a_longer_text_than_the_limit_is_refused_unread():
     text = json.dumps({**ONE, "note": "ü" * 50}, ensure_ascii=False)
     size = len(text.encode())
-    assert load(text, Limits(max_bytes=size)).jobs
+    assert load(text, IrLimits(max_bytes=size)).jobs
     for limit in (size - 1, len(text), 10):
-        assert refusal(text, Limits(max_bytes=limit)) == ("invalid_ir", f"$: expected at most {limit} bytes")
-    assert refusal("{" * 100, Limits(max_bytes=99)) == ("invalid_ir", "$: expected at most 99 bytes")
-    assert refusal("\ud800" * 4, Limits(max_bytes=3))[0] == "invalid_ir"
+        assert refusal(text, IrLimits(max_bytes=limit)) == ("invalid_ir", f"$: expected at most {limit} bytes")
+    assert refusal("{" * 100, IrLimits(max_bytes=99)) == ("invalid_ir", "$: expected at most 99 bytes")
+    assert refusal("\ud800" * 4, IrLimits(max_bytes=3))[0] == "invalid_ir"
 
 
 BAD_NODE = node("x", cmd="")
@@ -116,7 +117,7 @@ def test_of_several_faults_the_first_in_the_document_is_reported():
     assert refusal(flat(command("a", builds_in="z"), command("a", cmd="")))[0] == "unknown_dependency"
 
 
-def test_within_an_object_its_members_come_in_their_order_and_missing_ones_last():
+def test_faults_of_members_come_in_order_and_missing_ones_last():
     assert refusal(flat({"type": "command", "timeout_seconds": 0, "cmd": ""}))[1].startswith("steps[0].timeout_seconds")
     assert refusal(flat({"type": "command", "cmd": "", "timeout_seconds": 0}))[1].startswith("steps[0].cmd")
     assert refusal(flat({"type": "command", "timeout_seconds": 1}))[1].startswith("steps[0].key")
@@ -124,7 +125,7 @@ def test_within_an_object_its_members_come_in_their_order_and_missing_ones_last(
     assert refusal(flat(command("a"), {"type": "command", "cmd": "", "key": "a"}))[0] == "invalid_ir"
 
 
-def test_a_cycle_that_has_closed_before_another_fault_comes_first():
+def test_a_cycle_closed_before_another_fault_comes_first():
     loop = [[0, 1, "depends_on"], [1, 0, "depends_on"]]
     nodes = (node("a"), node("b"))
     assert refusal(graph(*nodes, edges=[*loop, [0, 9, "depends_on"]]))[0] == "cycle"
@@ -138,9 +139,9 @@ def test_a_cycle_that_has_closed_before_another_fault_comes_first():
 
 def test_the_last_of_two_members_of_one_name_counts():
     text = '{"version": "1", "steps": [{"type": "command", "key": "a", "cmd": "", "cmd": "true"}], "version": "0"}'
-    assert load(text, Limits()).jobs[0].command == "true"
+    assert load(text, IrLimits()).jobs[0].command == "true"
 
 
 def test_an_error_says_its_message():
-    error = IrError("cycle", "round and round")
+    error = IrError(BuildErrorCode.CYCLE, "round and round")
     assert (str(error), error.code, error.message) == ("round and round", "cycle", "round and round")

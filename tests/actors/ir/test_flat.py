@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.ir import Limits
+from actors.ir import IrLimits
 from tests.actors.ir.documents import command, dependencies, flat, lines, planned, refusal, wait
 
 a, b, c, d = (command(key) for key in "abcd")
@@ -15,7 +15,7 @@ def test_commands_without_a_wait_depend_on_nothing():
     assert dependencies(planned(flat(a, b))) == {"a": "-", "b": "-"}
 
 
-def test_a_wait_makes_every_later_command_depend_on_every_earlier_one():
+def test_a_wait_makes_later_commands_depend_on_all_earlier_ones():
     assert dependencies(planned(flat(a, b, wait(), c, wait(), d))) == {"a": "-", "b": "-", "c": "a b", "d": "a b c"}
 
 
@@ -38,7 +38,8 @@ def test_of_consecutive_waits_the_strict_one_decides(waits: list[object]):
     assert dependencies(planned(flat(a, *waits, b)))["b"] == "a"
 
 
-def test_a_failure_before_a_strict_wait_also_stops_what_follows_a_later_lenient_one():
+def test_a_failure_before_a_strict_wait_stops_all_later_steps():
+    """A later lenient wait does not change that."""
     assert dependencies(planned(flat(a, wait(), b, lenient, c)))["c"] == "a b?"
     assert dependencies(planned(flat(a, lenient, b, wait(), c)))["c"] == "a b"
     assert dependencies(planned(flat(a, lenient, b, lenient, c)))["c"] == "a? b?"
@@ -52,7 +53,7 @@ def test_a_step_builds_in_another_by_key():
     }
 
 
-def test_builds_in_and_a_wait_between_one_pair_are_one_dependency():
+def test_builds_in_and_a_wait_of_one_pair_are_one_dependency():
     assert dependencies(planned(flat(a, b, wait(), command("c", builds_in="a"))))["c"] == "a* b"
     assert dependencies(planned(flat(a, b, lenient, command("c", builds_in="b"))))["c"] == "a? b*"
 
@@ -74,7 +75,7 @@ def test_jobs_after_a_moved_one_keep_their_dependencies():
 
 
 @pytest.mark.parametrize("parent", ["z", "", "A", "x" * 300])
-def test_building_in_what_no_step_is_called_is_an_unknown_dependency(parent: str):
+def test_building_in_an_unknown_step_is_an_unknown_dependency(parent: str):
     name = parent if len(parent) < 200 else "x" * 199 + "…"
     assert refusal(flat(a, command("b", builds_in=parent), c)) == (
         "unknown_dependency",
@@ -92,14 +93,14 @@ def test_a_step_env_lies_over_the_documents_env():
     assert planned(flat(a, env=None)).jobs[0].env == {}
 
 
-def test_the_documents_env_counts_even_if_it_stands_after_the_steps():
+def test_the_documents_env_may_be_after_the_steps():
     document = {"version": "0", "steps": [command("a", env={"B": "2"})], "env": {"A": "1"}}
     assert planned(document).jobs[0].env == {"A": "1", "B": "2"}
     document = {"version": "0", "steps": [command("a", env={"B": "2"})], "env": {"A": 1}}
     assert refusal(document) == ("invalid_ir", "env.A: expected a string")
 
 
-def test_an_image_is_that_of_the_disk_then_the_steps_then_the_documents():
+def test_the_image_is_the_disks_else_the_steps_or_documents():
     steps = (command("a", image="debian:12"), b, command("c", builds_in="a", image="debian:13"), wait(), d)
     jobs = planned(flat(*steps, default_image="ubuntu:24.04")).jobs
     assert [job.image for job in jobs] == ["debian:12", "ubuntu:24.04", "debian:12", "ubuntu:24.04"]
@@ -130,7 +131,7 @@ def test_malformed_steps_are_refused_with_their_path(steps: object, message: str
 
 
 def test_the_documents_env_counts_for_each_job():
-    limits = Limits(max_env_bytes=10)
+    limits = IrLimits(max_env_bytes=10)
     assert planned(flat(command("a", env={"B": "67890"}), env={"A": "345"}), limits).jobs[0].env["B"] == "67890"
     assert refusal(flat(command("a", env={"B": "678901"}), env={"A": "345"}), limits) == (
         "invalid_ir",
@@ -140,8 +141,8 @@ def test_the_documents_env_counts_for_each_job():
 
 def test_a_short_document_cannot_become_more_env_than_a_long_one():
     document = flat(*(command(str(number)) for number in range(20)), env={"A": "x" * 100})
-    assert planned(document, Limits(max_bytes=20 * 101)).jobs
-    assert refusal(document, Limits(max_bytes=20 * 101 - 1)) == (
+    assert planned(document, IrLimits(max_bytes=20 * 101)).jobs
+    assert refusal(document, IrLimits(max_bytes=20 * 101 - 1)) == (
         "invalid_ir",
         "steps[19]: expected at most 2019 bytes of env in all steps together",
     )

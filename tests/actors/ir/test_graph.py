@@ -18,7 +18,7 @@ def test_edges_point_from_prerequisite_to_dependent():
 
 
 @pytest.mark.parametrize("kinds", [("builds_in", "depends_on"), ("depends_on", "builds_in"), ("builds_in",) * 2])
-def test_a_pair_with_several_edges_is_one_dependency_and_builds_in_wins(kinds: tuple[str, str]):
+def test_several_edges_of_a_pair_are_one_and_builds_in_wins(kinds: tuple[str, str]):
     assert dependencies(planned(graph(*ABC, edges=[[0, 1, kind] for kind in kinds])))["b"] == "a*"
 
 
@@ -35,7 +35,7 @@ def test_an_empty_fourth_element_says_nothing(extra: object):
     assert dependencies(planned(graph(*ABC, edges=[[0, 1, "depends_on", extra]])))["b"] == "a"
 
 
-def test_a_pair_continues_on_failure_only_if_each_of_its_edges_does():
+def test_a_pair_continues_on_failure_if_all_its_edges_do():
     lenient = {"continue_on_failure": True}
     assert dependencies(planned(graph(*ABC, edges=[[0, 1, "depends_on", lenient], [0, 1, "depends_on", lenient]])))[
         "b"
@@ -88,7 +88,7 @@ def test_a_malformed_edge_is_refused_with_its_path(edge: object, message: str):
     assert refusal(graph(*ABC, edges=[edge])) == ("invalid_ir", message)
 
 
-def test_an_image_is_that_of_the_disk_then_the_steps_then_the_documents():
+def test_the_image_is_the_disks_else_the_steps_or_documents():
     document = graph(
         node("own", image="debian:12"),
         node("default"),
@@ -141,7 +141,7 @@ def test_a_malformed_graph_is_refused_with_its_path(graph_value: object, message
     assert refusal({"version": "0", "graph": graph_value}) == ("invalid_ir", message)
 
 
-def test_the_image_of_a_disk_is_handed_down_whatever_the_order_of_the_document():
+def test_a_disks_image_is_inherited_in_any_document_order():
     document = graph(
         node("grandchild"),
         node("child"),

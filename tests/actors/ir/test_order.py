@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ir import Limits, Plan, parse, plan
+from actors.ir import IrLimits, Plan, parse, plan
 from tests.actors.ir.documents import command, flat, graph, node, planned, refusal, wait
 
 Edges = list[tuple[int, int]]
@@ -56,18 +56,18 @@ def reaches_itself(count: int, edges: Edges) -> bool:
 
 
 @given(acyclic_graphs())
-def test_the_order_is_topological_complete_and_keeps_document_order_among_equals(drawn: tuple[int, Edges]):
+def test_the_order_is_topological_then_that_of_the_document(drawn: tuple[int, Edges]):
     jobs = planned(of_edges(*drawn)).jobs
-    assert [int(job.key) for job in jobs] == smallest_order(*drawn)
+    assert [int(job.step_key) for job in jobs] == smallest_order(*drawn)
     for position, job in enumerate(jobs):
         sources = [dependency.position for dependency in job.depends_on]
         assert sources == sorted(set(sources))
         assert all(source < position for source in sources)
-        assert {int(jobs[source].key) for source in sources} == {a for a, b in drawn[1] if b == int(job.key)}
+        assert {int(jobs[source].step_key) for source in sources} == {a for a, b in drawn[1] if b == int(job.step_key)}
 
 
 @given(graphs())
-def test_a_cycle_is_found_if_and_only_if_there_is_one_and_is_a_real_one(drawn: tuple[int, Edges]):
+def test_a_cycle_is_found_exactly_if_there_is_one(drawn: tuple[int, Edges]):
     document = of_edges(*drawn)
     if not reaches_itself(*drawn):
         assert len(planned(document).jobs) == drawn[0]
@@ -90,7 +90,7 @@ def test_a_cycle_is_found_if_and_only_if_there_is_one_and_is_a_real_one(drawn: t
         ([(0, 1), (1, 2), (2, 3), (3, 1), (2, 1)], '"1" -> "2" -> "1"'),
     ],
 )
-def test_a_cycle_is_told_in_the_direction_of_its_edges_by_its_shortest_way(edges: Edges, message: str):
+def test_a_cycle_is_told_along_its_edges_by_the_shortest_way(edges: Edges, message: str):
     assert refusal(of_edges(4, edges)) == ("cycle", f"dependency cycle through {message}")
 
 
@@ -113,11 +113,11 @@ def test_a_long_cycle_is_told_in_short():
 def seconds_for(document: object) -> tuple[float, Plan]:
     text = json.dumps(document)
     began = time.thread_time()
-    result = plan(parse(text, Limits()))
+    result = plan(parse(text, IrLimits()))
     return time.thread_time() - began, result
 
 
-def test_a_thousand_jobs_with_ten_thousand_edges_are_planned_in_milliseconds():
+def test_1000_jobs_with_10000_edges_are_planned_in_milliseconds():
     randomness = random.Random(7)
     place = randomness.sample(range(1000), 1000)
     edges: set[tuple[int, int]] = set()

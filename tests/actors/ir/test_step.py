@@ -6,37 +6,38 @@ from typing import Any
 
 import pytest
 
-from actors.ir import Limits, PlannedJob
-from storage import Shape
+from actors.ir import IrLimits
+from storage import NewJob, Shape
 from tests.actors.ir.documents import command, flat, graph, node, planned, refusal
+from tests.records import new_job
 
 
-def job(limits: Limits | None = None, **step: Any) -> PlannedJob:
+def job(limits: IrLimits | None = None, **step: Any) -> NewJob:
     """Return the job of a one-step pipeline, after checking that both shapes agree."""
     step = {"key": "a", "cmd": "true", **step}
-    of_graph = planned(graph(node(**step)), limits or Limits()).jobs[0]
-    of_flat = planned(flat(command(**step)), limits or Limits()).jobs[0]
+    of_graph = planned(graph(node(**step)), limits or IrLimits()).jobs[0]
+    of_flat = planned(flat(command(**step)), limits or IrLimits()).jobs[0]
     assert of_graph == of_flat
     return of_graph
 
 
-def fault(limits: Limits | None = None, **step: Any) -> str:
+def fault(limits: IrLimits | None = None, **step: Any) -> str:
     """Return the message without the step's path, after checking that both shapes agree."""
     step = {"key": "a", "cmd": "true", **step}
-    of_graph = refusal(graph(node(**step)), limits or Limits())
-    of_flat = refusal(flat(command(**step)), limits or Limits())
+    of_graph = refusal(graph(node(**step)), limits or IrLimits())
+    of_flat = refusal(flat(command(**step)), limits or IrLimits())
     assert of_graph[0] == of_flat[0] == "invalid_ir"
     below = of_graph[1].removeprefix("graph.nodes[0].step.")
     assert of_flat[1].removeprefix("steps[0].") == below
     return below
 
 
-def args(**runner_args: Any) -> PlannedJob:
+def args(**runner_args: Any) -> NewJob:
     return job(runner_args=runner_args)
 
 
 def test_a_bare_step_has_the_defaults():
-    assert job() == PlannedJob(key="a", name="true", command="true", image=None, env={}, shape=Shape())
+    assert job() == new_job("a", name="true", image=None)
 
 
 @pytest.mark.parametrize("name", ["label", "image", "timeout_seconds", "cache", "runner", "runner_args"])
@@ -70,13 +71,13 @@ def test_without_a_label_a_job_is_named_by_its_first_line(label: str | None, com
 
 
 def test_keys_may_hold_quotes_spaces_and_any_script():
-    assert job(key='say "ok" \\ 测试 🚀').key == 'say "ok" \\ 测试 🚀'
-    assert job(key="k" * 255).key == "k" * 255
+    assert job(key='say "ok" \\ 测试 🚀').step_key == 'say "ok" \\ 测试 🚀'
+    assert job(key="k" * 255).step_key == "k" * 255
 
 
 def test_a_command_may_have_many_lines_and_just_reach_the_limit():
     assert job(cmd="set -e\nmake\ttest\r\n").command == "set -e\nmake\ttest\r\n"
-    assert job(Limits(max_command_bytes=6), cmd="äöü").command == "äöü"
+    assert job(IrLimits(max_command_bytes=6), cmd="äöü").command == "äöü"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_image_names_of_all_usual_forms_are_taken(name: str):
 
 
 def test_the_limit_of_a_command_counts_utf8_bytes():
-    assert fault(Limits(max_command_bytes=5), cmd="äöü") == "cmd: expected at most 5 bytes"
+    assert fault(IrLimits(max_command_bytes=5), cmd="äöü") == "cmd: expected at most 5 bytes"
 
 
 @pytest.mark.parametrize("policy", ["forever", "ttl", "on_change", "compose"])
@@ -168,10 +169,10 @@ def test_a_bad_cache_is_refused_with_its_path(cache: dict[str, object], message:
     assert fault(cache=cache) == message
 
 
-def test_a_shape_is_taken_from_the_runner_args_and_filled_from_the_limits():
+def test_a_shape_is_of_the_runner_args_then_of_the_limits():
     assert args(cpu=1, memory_gb=8, disk_gb=100).shape == Shape(1, 8, 100)
     assert args(memory_gb=16, cpu=None).shape == Shape(2, 16, 20)
-    assert job(Limits(default_shape=Shape(3, 5, 7)), runner_args={"cpu": 4}).shape == Shape(4, 5, 7)
+    assert job(IrLimits(default_shape=Shape(3, 5, 7)), runner_args={"cpu": 4}).shape == Shape(4, 5, 7)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_policies_are_kept_as_given():
     assert args(soft_fail={"exit_codes": []}).soft_fail_policy == {"exit_codes": []}
 
 
-def test_soft_fail_true_is_any_exit_code_and_false_is_none_at_all():
+def test_soft_fail_true_is_any_exit_code_and_false_is_none():
     assert args(soft_fail=True).soft_fail_policy == {"exit_codes": None}
     assert args(soft_fail=False).soft_fail_policy is None
 
@@ -283,10 +284,10 @@ def test_env_values_may_hold_anything_but_nul():
     assert planned(graph(node("a", env=env))).jobs[0].env == env
 
 
-def test_the_limit_of_env_counts_the_utf8_bytes_of_names_and_values():
+def test_the_limit_of_env_counts_utf8_bytes_of_names_and_values():
     document = graph(node("a", env={"AB": "ü", "C": "12345"}))
-    assert planned(document, Limits(max_env_bytes=10)).jobs
-    assert refusal(document, Limits(max_env_bytes=9)) == (
+    assert planned(document, IrLimits(max_env_bytes=10)).jobs
+    assert refusal(document, IrLimits(max_env_bytes=9)) == (
         "invalid_ir",
         "graph.nodes[0].env: expected at most 9 bytes of names and values",
     )

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from actors.vms import Connection, Endpoint, ImageStore, VmSpec
-from actors.vms.sandbox.provider import SandboxProvider
-from actors.vms.sandbox.userns import IdMap, run_mapped
+from actors.vms.sandbox import IdMap, SandboxProvider, run_mapped
 from storage import SystemClock
 
 IMAGE = "debian:12"

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from actors.vms import (
+    CommandLost,
+    CommandNotStarted,
     CommandSpec,
     CommandState,
     Connection,
     ConnectionLost,
     Exited,
-    GuestLost,
-    NotStarted,
     VmError,
     follow,
     inspect,
@@ -32,7 +32,7 @@ from actors.vms import (
 from tests.actors.vms.conftest import Vm
 from tests.sleeper import Sleeper
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
 SUPERVISOR = "read -r pid </run/ci-daemon/command"
 ENDING = "/run/ci-daemon/ending"
 
@@ -60,7 +60,7 @@ def left_running(connection: Connection) -> list[str]:
             [ "$(readlink $process/ns/pid)" = "$(readlink /proc/$$/ns/pid)" ] || cat $process/comm
         done 2>/dev/null
     """
-    return connection.run(listing, timeout=PATIENCE).stdout.decode().split()
+    return connection.run(listing, timeout=TIMEOUT).stdout.decode().split()
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def later(seconds: float, action: Callable[[], object]) -> Iterator[None]:
 
 
 class TestStarting:
-    def test_a_command_runs_in_bash_with_its_environment_and_no_other(self, connection: Connection):
+    def test_a_command_runs_in_bash_with_only_its_environment(self, connection: Connection):
         env = {"PATH": "/bin:/usr/bin", "TEXT": "a 'b' \"c\"\n$d `e` \\", "_odd_Name1": "1", "UNICODE": "é ✓"}
         shown = output_of(connection, "env -0; echo $BASH_VERSION", env=env)
         variables = dict(line.split("=", 1) for line in shown.decode().split("\0")[:-1])
@@ -96,7 +96,7 @@ class TestStarting:
         assert [int(mask, 16) & ~librarys_own for mask in masks] == [0, 0]
 
     def test_without_bash_a_command_runs_in_sh(self, vm: Vm, connection: Connection):
-        connection.run("sed -i '/^root:/s/bash/sh/' /etc/passwd; rm /bin/bash", timeout=PATIENCE)
+        connection.run("sed -i '/^root:/s/bash/sh/' /etc/passwd; rm /bin/bash", timeout=TIMEOUT)
         with vm.connect() as another:
             assert output_of(another, "readlink /proc/$$/exe") == b"/usr/bin/dash\n"
 
@@ -120,7 +120,7 @@ class TestStarting:
         spy = 'echo "$@" >>/tmp/seen; exec /usr/bin/real "$@"'
         connection.run(
             f"cd /usr/bin; mv setsid real; printf '#!/bin/sh\\n%s' {shlex.quote(spy)} >setsid; chmod 755 setsid",
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
         )
         shown = output_of(connection, "echo $TOKEN; cat /tmp/seen", env={"TOKEN": "hunter2", "PATH": "/usr/bin"})
         assert shown.decode().splitlines() == ["hunter2", "/bin/bash -c echo $TOKEN; cat /tmp/seen"]
@@ -153,7 +153,7 @@ class TestStarting:
         assert inspect(connection) is CommandState.RUNNING
         terminate(connection)
         assert inspect(connection) is CommandState.ENDED
-        connection.run(f"{SUPERVISOR}; kill -KILL $pid", timeout=PATIENCE)
+        connection.run(f"{SUPERVISOR}; kill -KILL $pid", timeout=TIMEOUT)
         assert inspect(connection) is CommandState.ENDED
 
     def test_what_cannot_be_started_says_why_and_may_be_tried_again(self, connection: Connection):
@@ -163,10 +163,10 @@ class TestStarting:
         assert output_of(connection, "echo fine") == b"fine\n"
 
     def test_a_start_of_which_only_a_part_arrives_runs_nothing(self, vm: Vm, connection: Connection):
-        half = command_module._init(CommandSpec("touch /tmp/ran; echo $X", env={"X": "y" * 100}))[:-20]
+        half = command_module.init_script(CommandSpec("touch /tmp/ran; echo $X", env={"X": "y" * 100}))[:-20]
         script = command_module.script("ending", "supervise", limit=1000, allowed=100, grace=0)
-        assert b"yntax error" in connection.run(script, stdin=half.encode(), timeout=PATIENCE).stdout
-        assert connection.run("[ -e /tmp/ran ]", timeout=PATIENCE).exit_code == 1
+        assert b"yntax error" in connection.run(script, stdin=half.encode(), timeout=TIMEOUT).stdout
+        assert connection.run("[ -e /tmp/ran ]", timeout=TIMEOUT).exit_code == 1
         assert inspect(connection) is CommandState.NOT_STARTED
 
     @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ class TestStarting:
         [{"command": "a\0b"}, {"env": {"": "1"}}, {"env": {"a=b": "1"}}, {"env": {"a;b": "1"}}, {"env": {"a": "\0"}}],
     )
     def test_what_no_program_can_be_given_is_refused(self, wrong: dict[str, object]):
-        with pytest.raises(ValueError, match=r"cannot hold NUL|has letters"):
+        with pytest.raises(ValueError, match=r"must not contain NUL|must consist of letters"):
             CommandSpec(**{"command": "true", **wrong})  # type: ignore[arg-type] # wrong on purpose
 
 
@@ -196,9 +196,7 @@ class TestEnding:
 
     def test_what_a_command_leaves_behind_dies_with_it(self, connection: Connection):
         left = "nohup tail -f /dev/null & (setsid tail -f /dev/null >/dev/null 2>&1 &); trap '' TERM HUP; exec true"
-        began = time.monotonic()
         output_of(connection, left)
-        assert time.monotonic() - began < 5
         assert left_running(connection) == []
 
     def test_a_command_that_kills_all_it_sees_kills_itself(self, connection: Connection):
@@ -207,20 +205,21 @@ class TestEnding:
 
     def test_the_oom_killer_takes_a_command_before_its_supervisor(self, connection: Connection):
         own = output_of(connection, "cat /proc/self/oom_score_adj")
-        supervisor = connection.run(f"{SUPERVISOR}; cat /proc/$pid/oom_score_adj", timeout=PATIENCE).stdout
+        supervisor = connection.run(f"{SUPERVISOR}; cat /proc/$pid/oom_score_adj", timeout=TIMEOUT).stdout
         assert int(own) > int(supervisor)
 
     def test_of_a_command_never_started_nothing_is_known(self, connection: Connection):
-        with pytest.raises(NotStarted):
+        with pytest.raises(CommandNotStarted):
             ended(connection)
 
 
 class TestOutput:
     def test_output_comes_while_the_command_runs(self, connection: Connection):
-        start(connection, CommandSpec("for i in 1 2 3 4 5; do date +%s.%N; sleep 0.2; done"))
-        lags = [time.time() - float(block.split()[-1]) for block in follow(connection)]
-        assert len(lags) == 5
-        assert sorted(lags)[2] < 0.1
+        start(connection, CommandSpec("echo up; until [ -e /tmp/go ]; do sleep 0.01; done; echo over"))
+        blocks = iter(follow(connection))
+        assert next(blocks) == b"up\n"
+        connection.run("touch /tmp/go", timeout=TIMEOUT)
+        assert list(blocks) == [b"over\n"]
 
     def test_output_and_errors_come_in_their_order(self, connection: Connection):
         assert output_of(connection, "for i in 1 2 3; do echo o$i; echo e$i >&2; done") == b"o1\ne1\no2\ne2\no3\ne3\n"
@@ -232,25 +231,24 @@ class TestOutput:
         whole = output_of(connection, command)
         assert whole.startswith(b"1\n2\n")
         assert whole.endswith(b"90000\nend")
-        assert connection.run("cat /tmp/random", timeout=PATIENCE).stdout in whole
+        assert connection.run("cat /tmp/random", timeout=TIMEOUT).stdout in whole
         for offset in (0, 1, 100_000, len(whole) - 1, len(whole), *random.sample(range(len(whole)), 5)):
             again = follow(connection, offset)
             assert b"".join(again) == whole[offset:]
             assert again.offset == len(whole)
             assert again.exited == Exited(0, len(whole), truncated=False)
 
-    def test_200_mb_come_in_seconds(self, connection: Connection):
-        began = time.monotonic()
+    def test_200_mb_come_whole(self, connection: Connection):
         start(connection, CommandSpec("head -c 200000000 /dev/zero", output_limit=1 << 30))
         assert sum(map(len, follow(connection))) == 200_000_000
-        assert time.monotonic() - began < 8
 
-    def test_output_past_the_limit_is_dropped_and_the_command_goes_on(self, connection: Connection):
+    def test_output_past_the_limit_is_dropped_without_an_error(self, connection: Connection):
+        """The command goes on."""
         output = output_of(connection, "yes | head -c 300000000; echo >&2 done; exit 6", output_limit=100_000)
         assert output == b"y\n" * (len(output) // 2)
         assert 100_000 <= len(output) < 100_512
         assert ended(connection) == Exited(6, len(output), truncated=True)
-        spool = connection.run("du --bytes --total /run/ci-daemon | tail -n 1", timeout=PATIENCE).stdout.split()[0]
+        spool = connection.run("du --bytes --total /run/ci-daemon | tail -n 1", timeout=TIMEOUT).stdout.split()[0]
         assert int(spool) < 200_000
 
     def test_output_of_just_the_limit_is_all_of_it(self, connection: Connection):
@@ -258,7 +256,7 @@ class TestOutput:
         assert ended(connection) == Exited(0, 1024, truncated=False)
 
     def test_a_full_run_folder_costs_output_and_no_more(self, connection: Connection):
-        connection.run("mount -o remount,size=1m tmpfs /run", timeout=PATIENCE)
+        connection.run("mount -o remount,size=1m tmpfs /run", timeout=TIMEOUT)
         output = output_of(connection, "head -c 5000000 /dev/zero; exit 9")
         assert len(output) < 1 << 20
         assert ended(connection) == Exited(9, len(output), truncated=True)
@@ -268,9 +266,9 @@ class TestOutput:
         assert output_of(connection, wreck).splitlines()[-1] == b"after"
         assert ended(connection).exit_code == 2
 
-    def test_removing_the_spool_behind_the_supervisors_back_harms_nothing(self, connection: Connection):
+    def test_a_command_that_removes_the_spool_harms_nothing(self, connection: Connection):
         start(connection, CommandSpec("echo before; sleep 0.3; echo after"))
-        connection.run("rm /run/ci-daemon/output.* /run/ci-daemon/result.*", timeout=PATIENCE)
+        connection.run("rm /run/ci-daemon/output.* /run/ci-daemon/result.*", timeout=TIMEOUT)
         assert b"".join(follow(connection)) == b"before\nafter\n"
 
     def test_a_command_cannot_see_its_supervisor(self, connection: Connection):
@@ -295,7 +293,7 @@ class TestSurviving:
     def test_a_killed_sshd_leaves_the_command_alone(self, vm: Vm, connection: Connection):
         start(connection, CommandSpec("sleep 0.3; echo survived"))
         with pytest.raises(ConnectionLost):
-            connection.run("kill -KILL $PPID; sleep 10", timeout=PATIENCE)
+            connection.run("kill -KILL $PPID; sleep 10", timeout=TIMEOUT)
         with vm.connect() as another:
             assert b"".join(follow(another)) == b"survived\n"
 
@@ -320,24 +318,24 @@ class TestSurviving:
     def test_a_killed_supervisor_is_told_and_nobody_waits_for_it(self, vm: Vm, connection: Connection):
         start(connection, CommandSpec("echo hi; sleep 60"))
         with vm.connect() as killer:
-            kill = later(0.3, lambda: killer.run(f"{SUPERVISOR}; kill -KILL $pid", timeout=PATIENCE))
-            with kill, pytest.raises(GuestLost):
+            kill = later(0.3, lambda: killer.run(f"{SUPERVISOR}; kill -KILL $pid", timeout=TIMEOUT))
+            with kill, pytest.raises(CommandLost):
                 list(follow(connection))
-        with pytest.raises(GuestLost):
+        with pytest.raises(CommandLost):
             ended(connection)
         terminate(connection)
 
     def test_a_supervisors_file_that_names_another_is_told(self, connection: Connection):
         start(connection, CommandSpec("umount /run/ci-daemon && echo 1 >/run/ci-daemon/command; exec sleep 60"))
-        connection.run("until grep -qx 1 /run/ci-daemon/command; do sleep 0.01; done", timeout=PATIENCE)
-        with pytest.raises(GuestLost):
+        connection.run("until grep -qx 1 /run/ci-daemon/command; do sleep 0.01; done", timeout=TIMEOUT)
+        with pytest.raises(CommandLost):
             ended(connection)
 
-    @pytest.mark.parametrize("said", ["exit 99999999999999999999", "exit 256", "exit -5", "exit 0 0", "exit"])
-    def test_an_exit_code_that_none_can_be_is_not_taken_from_a_command(self, connection: Connection, said: str):
-        forge = f"umount /run/ci-daemon && echo '\n{said}\noutput 0 0' | dd oflag=seek_bytes seek=300 conv=notrunc"
+    @pytest.mark.parametrize("result", ["exit 99999999999999999999", "exit 256", "exit -5", "exit 0 0", "exit"])
+    def test_an_impossible_exit_code_is_not_accepted(self, connection: Connection, result: str):
+        forge = f"umount /run/ci-daemon && echo '\n{result}\noutput 0 0' | dd oflag=seek_bytes seek=300 conv=notrunc"
         start(connection, CommandSpec(f"echo; {forge} of=$(echo /run/ci-daemon/result.*) status=none"))
-        with pytest.raises(GuestLost):
+        with pytest.raises(CommandLost):
             ended(connection)
 
 
@@ -365,7 +363,7 @@ class TestTerminating:
         assert next(iter(follow(connection))) == b"up\n"
         began = time.monotonic()
         terminate(connection, grace=0.3)
-        assert 0.2 < time.monotonic() - began < 5
+        assert time.monotonic() - began > 0.2
         assert ended(connection).exit_code == 137
         assert left_running(connection) == []
 
@@ -373,7 +371,7 @@ class TestTerminating:
         bomb = "trap '' TERM; bomb() { bomb | bomb & }; echo up; bomb 2>/dev/null; while :; do sleep 1; done"
         start(connection, CommandSpec(bomb, processes=300))
         assert next(iter(follow(connection))) == b"up\n"
-        connection.run("while [ $(ls -d /proc/[0-9]* | wc -l) -lt 200 ]; do sleep 0.05; done", timeout=PATIENCE)
+        connection.run("while [ $(ls -d /proc/[0-9]* | wc -l) -lt 200 ]; do sleep 0.05; done", timeout=TIMEOUT)
         terminate(connection, grace=0.3)
         assert ended(connection).exit_code == 137
         assert left_running(connection) == []
@@ -385,7 +383,7 @@ class TestTerminating:
         terminate(connection)
         assert ended(connection) == Exited(5, 0, truncated=False)
 
-    def test_a_vm_ends_what_it_was_asked_to_though_the_connection_ends(self, vm: Vm, connection: Connection):
+    def test_a_vm_ends_a_command_even_if_the_connection_ends(self, vm: Vm, connection: Connection):
         sleeper = Sleeper()
         start(connection, CommandSpec(f"trap '' TERM; {sleeper.command}"))
         sleeper.wait_for(runs=True)
@@ -397,7 +395,7 @@ class TestTerminating:
 
             asked = threading.Thread(target=ask)
             asked.start()
-            connection.run(f"until [ -e {ENDING} ]; do sleep 0.01; done", timeout=PATIENCE)
+            connection.run(f"until [ -e {ENDING} ]; do sleep 0.01; done", timeout=TIMEOUT)
         asked.join()
         connection.close()
         assert sleeper.runs
@@ -409,26 +407,25 @@ class TestTerminating:
 class TestTimeOut:
     def test_a_vm_ends_its_command_in_time_though_nobody_is_there(self, vm: Vm, connection: Connection):
         sleeper = Sleeper()
+        began = time.monotonic()
         start(connection, CommandSpec(sleeper.command, seconds=2.0))
         connection.close()
-        began = time.monotonic()
         sleeper.wait_for(runs=True)
         sleeper.wait_for(runs=False)
-        over = time.monotonic()
-        assert 1.5 < over - began < 6
+        assert time.monotonic() - began > 1.9
         with vm.connect() as another:
             exited = ended(another)
             again = ended(another)
         assert exited == Exited(143, 0, truncated=False, timed_out=True)
         assert exited.seconds_ago is not None
         assert again.seconds_ago is not None
-        assert 0 <= exited.seconds_ago <= again.seconds_ago < time.monotonic() - over + 1
+        assert 0 <= exited.seconds_ago <= again.seconds_ago < time.monotonic() - began - 1.9
 
     def test_a_command_that_ignores_its_time_out_is_killed(self, connection: Connection):
         began = time.monotonic()
         start(connection, CommandSpec("trap '' TERM; while :; do sleep 0.1; done", seconds=0.5, grace=0.5))
         assert ended(connection) == Exited(137, 0, truncated=False, timed_out=True)
-        assert 0.9 < time.monotonic() - began < 6
+        assert time.monotonic() - began > 0.9
         assert left_running(connection) == []
 
     def test_without_a_grace_a_command_is_killed_at_once(self, connection: Connection):
@@ -448,12 +445,12 @@ class TestTimeOut:
     def test_a_command_that_ends_in_time_is_not_noted(self, connection: Connection):
         start(connection, CommandSpec("sleep 0.2; exit 3", seconds=30))
         assert ended(connection) == Exited(3, 0, truncated=False, timed_out=False)
-        connection.run("while pgrep -x 'flock|timeout'; do sleep 0.01; done", timeout=PATIENCE)
+        connection.run("while pgrep -x 'flock|timeout'; do sleep 0.01; done", timeout=TIMEOUT)
 
     def test_two_who_end_a_command_send_one_term(self, connection: Connection):
         count = "trap 'echo TERM' TERM; echo up; while :; do sleep 0.05; done"
         start(connection, CommandSpec(count, seconds=0.3, grace=1.0))
-        connection.run(f"until [ -e {ENDING} ]; do sleep 0.01; done", timeout=PATIENCE)
+        connection.run(f"until [ -e {ENDING} ]; do sleep 0.01; done", timeout=TIMEOUT)
         terminate(connection, grace=1.0)
         assert b"".join(follow(connection)).count(b"TERM\n") == 1
         assert ended(connection).timed_out
@@ -464,16 +461,16 @@ class TestTimeOut:
         terminate(connection, grace=2.0)
         assert (ended(connection).exit_code, ended(connection).timed_out) == (137, False)
 
-    def test_the_supervisor_of_an_older_release_does_not_say_when_its_command_ended(self):
-        exited = command_module._outcome(0, b"started\nexit 3\noutput 5 0\nnow 17.25\n")
+    def test_an_older_supervisor_does_not_tell_the_end_time(self):
+        exited = command_module.parse_result(0, b"started\nexit 3\noutput 5 0\nnow 17.25\n")
         assert exited == Exited(3, 5, truncated=False, timed_out=False)
         assert exited.seconds_ago is None
 
-    @pytest.mark.parametrize("said", ["ended x", "ended", "ended 1 2", "ended nan", "ended inf"])
-    def test_an_end_at_no_time_is_not_taken_from_a_command(self, connection: Connection, said: str):
-        forge = f"umount /run/ci-daemon && echo '\n{said}' | dd oflag=seek_bytes seek=300 conv=notrunc"
+    @pytest.mark.parametrize("result", ["ended x", "ended", "ended 1 2", "ended nan", "ended inf"])
+    def test_an_end_at_no_time_is_not_taken_from_a_command(self, connection: Connection, result: str):
+        forge = f"umount /run/ci-daemon && echo '\n{result}' | dd oflag=seek_bytes seek=300 conv=notrunc"
         start(connection, CommandSpec(f"echo; {forge} of=$(echo /run/ci-daemon/result.*) status=none"))
-        with pytest.raises(GuestLost):
+        with pytest.raises(CommandLost):
             ended(connection)
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
-_MOST_DIGITS = 16
+_MAX_DIGITS = 16
 
 
 def map_ids(pid: int, uid_map: str, gid_map: str) -> None:
@@ -39,14 +39,14 @@ def as_root(uid_map: str, gid_map: str, function: Callable[[], object]) -> int:
 
     The child reports its own id, because in a PID namespace ``/proc`` may know it by another one than fork returns.
     """
-    mapped, say_mapped = os.pipe()
-    entered, say_entered = os.pipe()
+    mapped, report_mapped = os.pipe()
+    entered, report_entered = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            os.close(say_mapped)
+            os.close(report_mapped)
             unshare(CLONE_NEWUSER)
-            os.write(say_entered, own_id())
+            os.write(report_entered, own_id())
             if os.read(mapped, 1) == b"1":
                 become_root()
                 function()
@@ -55,14 +55,14 @@ def as_root(uid_map: str, gid_map: str, function: Callable[[], object]) -> int:
             os.write(2, f"{error}\n".encode())
         finally:
             os._exit(1)
-    os.close(say_entered)
+    os.close(report_entered)
     try:
-        if pid := os.read(entered, _MOST_DIGITS):
+        if pid := os.read(entered, _MAX_DIGITS):
             map_ids(int(pid), uid_map, gid_map)
-            os.write(say_mapped, b"1")
+            os.write(report_mapped, b"1")
     except OSError as error:
         os.write(2, f"{error}\n".encode())
-    os.close(say_mapped)
+    os.close(report_mapped)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 

@@ -12,11 +12,11 @@ import os
 import resource
 import time
 
-from . import filter as calls
+from . import syscall_filter
 from .guest import SSHD, SSHD_CONFIG
 from .kernel import (
-    forget_children,
-    hold_only,
+    close_all_but,
+    ignore_children,
     keep_capabilities,
     raise_oom_score,
     restore_signals,
@@ -52,7 +52,7 @@ _CAPABILITIES = (
 net_raw would send packets past the firewall's rules, and net_admin could remove the rules.
 """
 
-_OOM_SCORE = 530
+_OOM_SCORE = 995
 _BACK_OFF_SECONDS = 0.05
 
 
@@ -63,7 +63,7 @@ def limit(limits: list[tuple[int, int, int]], *, user_namespaces: bool) -> None:
     if not user_namespaces:
         with open("/proc/sys/user/max_user_namespaces", "wb", buffering=0) as file:
             file.write(b"0")
-    calls.install(user_namespaces=user_namespaces)
+    syscall_filter.install(user_namespaces=user_namespaces)
     keep_capabilities(_CAPABILITIES)
 
 
@@ -72,9 +72,9 @@ def serve(listener: int) -> NoReturn:
 
     Before the first connection, and so before any process could look, it closes and hides all that is the host's.
     """
-    hold_only(listener)
+    close_all_but(listener)
     restore_signals()
-    forget_children()
+    ignore_children()
     set_title(b"init")
     set_dumpable(dumpable=False)
     socket = _socket.socket(fileno=listener)

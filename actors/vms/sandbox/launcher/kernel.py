@@ -93,7 +93,7 @@ def restore_signals() -> None:
             continue
 
 
-def forget_children() -> None:
+def ignore_children() -> None:
     """Let the kernel reap this process's children."""
     _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
 
@@ -112,7 +112,7 @@ def child_ended(seconds: float) -> bool:
     return os.waitpid(-1, os.WNOHANG)[0] != 0
 
 
-def hold_only(keep: int) -> None:
+def close_all_but(keep: int) -> None:
     """Close all descriptors but ``keep``, and open ``/dev/null`` as the standard ones."""
     null = os.open("/dev/null", os.O_RDWR)
     for standard in range(3):

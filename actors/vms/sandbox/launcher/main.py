@@ -12,15 +12,14 @@ import _socket
 import os
 import struct
 
-from . import filter as calls
-from . import inside, vm
-from .kernel import await_children, forget_children, join_empty_keyring
+from . import mapped_program, syscall_filter, vm
+from .kernel import await_children, ignore_children, join_empty_keyring
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import NoReturn
 
-_PROGRAMS = {b"vm": vm.make, b"inside": inside.run}
+_PROGRAMS = {b"vm": vm.make, b"mapped": mapped_program.run}
 _NAME_BYTES = 16
 _DESCRIPTORS = 8
 _EACH = "i"
@@ -33,7 +32,7 @@ def main() -> int:
     """
     try:
         join_empty_keyring()
-        calls.prepare()
+        syscall_filter.prepare()
     except OSError as error:
         os.write(2, f"{error}\n".encode())
         return 1
@@ -42,7 +41,7 @@ def main() -> int:
     null = os.open("/dev/null", os.O_RDWR)
     for standard in (1, 2):
         os.dup2(null, standard)
-    forget_children()
+    ignore_children()
     requests = _socket.socket(fileno=0)
     while True:
         program, extra, _, _ = requests.recvmsg(_NAME_BYTES, _socket.CMSG_SPACE(_DESCRIPTORS * struct.calcsize(_EACH)))
@@ -51,14 +50,14 @@ def main() -> int:
         descriptors = [number for _, _, sent in extra for (number,) in struct.iter_unpack(_EACH, sent)]
         try:
             if os.fork() == 0:
-                _become(program, descriptors)
+                _run_program(program, descriptors)
         except OSError:  # the host has no room for a process: the client sees its descriptors closed
             pass
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _become(program: bytes, descriptors: list[int]) -> NoReturn:
+def _run_program(program: bytes, descriptors: list[int]) -> NoReturn:
     status = 1
     try:
         os.setsid()

@@ -14,7 +14,7 @@ import select
 import struct
 
 from .kernel import MS_BIND, mount, restore_signals
-from .shares import APART
+from .shares import NETWORK_PROGRAM_ID
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def publish(process: int, folder: str) -> None:
     mount(f"/proc/{process}/ns/net", path, flags=MS_BIND)
 
 
-class Connecting:
+class NetworkProgram:
     """The program that connects a VM to the network, which starts while the VM does.
 
     It runs in the host's network namespace and in the outer user namespace of the VM, so on the host it may do no more
@@ -113,5 +113,5 @@ class Connecting:
         if self._spec["ready"] == "fd":
             os.set_inheritable(ready, True)  # noqa: FBT003 - the function's own argument
             argv.append(f"--ready-fd={ready}")
-        os.setresuid(APART, 0, 0)
+        os.setresuid(NETWORK_PROGRAM_ID, 0, 0)
         os.execve(argv[0], argv, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})  # noqa: S606 - fixed by the service

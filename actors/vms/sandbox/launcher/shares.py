@@ -21,10 +21,10 @@ import sys
 INNER_MAP = "0 0 65535"
 """The ids of the inner namespace, among the outer one's."""
 
-APART = 65_535
+NETWORK_PROGRAM_ID = 65_535
 """The id of the outer namespace that the inner one lacks."""
 
-_PLENTY = {resource.RLIMIT_SIGPENDING: 1 << 16, resource.RLIMIT_MSGQUEUE: 819_200}
+_MAX_SHARE = {resource.RLIMIT_SIGPENDING: 1 << 16, resource.RLIMIT_MSGQUEUE: 819_200}
 """The most of a share: the default of a separate machine."""
 
 _OBJECTS = "/proc/sys/user"
@@ -37,7 +37,7 @@ def take_limits(vms: int, processes: int) -> dict[int, int]:
     ``processes`` is the most processes of a VM; the share is less if the host has too few process ids.
     """
     with open(_PROCESS_IDS, "rb") as file:
-        most = {**_PLENTY, resource.RLIMIT_NPROC: min(processes, _share(int(file.read()), vms))}
+        most = {**_MAX_SHARE, resource.RLIMIT_NPROC: min(processes, _share(int(file.read()), vms))}
     return {which: min(plenty, _share(_raised(which), vms)) for which, plenty in most.items()}
 
 

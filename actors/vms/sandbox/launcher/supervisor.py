@@ -22,7 +22,7 @@ from .kernel import (
     MS_PRIVATE,
     MS_REC,
     child_ended,
-    hold_only,
+    close_all_but,
     mount,
     set_dumpable,
     set_title,
@@ -33,7 +33,7 @@ TYPE_CHECKING = False  # importing typing takes longer than all other imports to
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-_LOOK_SECONDS = 5.0
+_CHECK_SECONDS = 5.0
 _NAMESPACES = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP
 _ID_BYTES = 16
 
@@ -44,12 +44,12 @@ def run(spec: dict[str, Any], mapped: int, report: int, log: int) -> NoReturn:
         _make(spec, mapped, report, log)
         os.write(report, b"ready\n")
         os.chdir("/")
-        hold_only(spec["lock"])
+        close_all_but(spec["lock"])
         set_title(f"ci-daemon VM {spec['id']}".encode())
     except Exception as error:  # noqa: BLE001 - the boundary of this process
         os.write(report, f"failed {error}\n".encode())
     else:
-        while not child_ended(_LOOK_SECONDS) and os.fstat(spec["lock"]).st_nlink:
+        while not child_ended(_CHECK_SECONDS) and os.fstat(spec["lock"]).st_nlink:
             pass
     finally:
         os._exit(1)
@@ -65,16 +65,16 @@ def _make(spec: dict[str, Any], mapped: int, report: int, log: int) -> None:
     set_dumpable(dumpable=True)
     os.umask(0o022)
     disk = _make_disk(disks, spec["id"], spec["chain"])
-    connecting = network.Connecting(spec["network"], disk, log) if spec["network"] else None
+    network_program = network.NetworkProgram(spec["network"], disk, log) if spec["network"] else None
     _mount_disk(disk, layers)
     shares.bound(spec["share_of_limits"], spec["share_of_objects"])
-    guest_process = _Guest(spec, f"{disk}/root", report)
-    if connecting:
+    guest_process = _GuestProcess(spec, f"{disk}/root", report)
+    if network_program:
         network.publish(guest_process.pid, disk)
-        connecting.go()
+        network_program.go()
     guest_process.go()
-    if connecting:
-        connecting.wait()
+    if network_program:
+        network_program.wait()
 
 
 def _make_disk(disks: int, name: str, chain: bytes) -> str:
@@ -97,7 +97,7 @@ def _mount_disk(disk: str, layers: list[int]) -> None:
     mount("overlay", f"{disk}/root", "overlay", data=options)
 
 
-class _Guest:
+class _GuestProcess:
     """The VM's PID 1 while it starts, in the VM's own namespaces."""
 
     def __init__(self, spec: dict[str, Any], root: str, report: int) -> None:
@@ -105,7 +105,7 @@ class _Guest:
         wait, self._go = os.pipe()
         self._said, say = os.pipe()
 
-        def divide() -> None:
+        def enter_namespaces() -> None:
             os.chdir(root)
             unshare(_NAMESPACES)
             network.raise_loopback()
@@ -114,9 +114,9 @@ class _Guest:
             if os.fork() == 0:
                 os.close(self._go)
                 os.write(say, own_id().ljust(_ID_BYTES))
-                _be_guest(spec, wait, say, report)
+                _run_guest(spec, wait, say, report)
 
-        status = as_root(shares.INNER_MAP, shares.INNER_MAP, divide)
+        status = as_root(shares.INNER_MAP, shares.INNER_MAP, enter_namespaces)
         os.close(wait)
         os.close(say)
         if status != 0:
@@ -133,7 +133,7 @@ class _Guest:
         os.close(self._said)
 
 
-def _be_guest(spec: dict[str, Any], wait: int, say: int, report: int) -> NoReturn:
+def _run_guest(spec: dict[str, Any], wait: int, say: int, report: int) -> NoReturn:
     try:
         if os.read(wait, 1) == b"1":
             guest.enter(spec)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _BLOCK = 512
-_MOST_LOOKS = 1_000_000
-_GONE = b" (deleted)\n"
+_MAX_CHECKS = 1_000_000
+_DELETED = b" (deleted)\n"
 
 
 def main() -> int:
@@ -34,25 +34,25 @@ def main() -> int:
     supervisor = spec["process"]
     disk = f"/proc/{supervisor}/root{spec['place']}"
     try:
-        held = _Held(os.statvfs(disk).f_fsid, {os.stat(disk).st_dev, os.stat(f"{disk}/..").st_dev})
+        files = _UnlinkedFiles(os.statvfs(disk).f_fsid, {os.stat(disk).st_dev, os.stat(f"{disk}/..").st_dev})
         if os.geteuid() != 0:
             join(f"/proc/{supervisor}/ns/user")
             become_root()
     except FileNotFoundError:  # it has ended
         return 1
-    for looks, look in enumerate(_looks(held, supervisor)):
-        if looks == _MOST_LOOKS:
-            held.in_flight += 1
+    for count, check in enumerate(_checks_of(files, supervisor)):
+        if count == _MAX_CHECKS:
+            files.in_flight += 1
             break
         try:
-            look()
+            check()
         except OSError:  # closed or ended meanwhile
             continue
-    os.write(1, b"%d %d" % held.sums())
+    os.write(1, b"%d %d" % files.sums())
     return 0
 
 
-class _Held:
+class _UnlinkedFiles:
     """The files found so far, by device and inode.
 
     A file's device does not identify its disk: an overlay over several file systems gives each another device.
@@ -97,15 +97,15 @@ def _in_flight(descriptor: str) -> int:
         return next((int(line.split()[1]) for line in file if line.startswith(b"scm_fds:")), 0)
 
 
-def _looks(held: _Held, supervisor: int) -> Iterator[Callable[[], None]]:
+def _checks_of(files: _UnlinkedFiles, supervisor: int) -> Iterator[Callable[[], None]]:
     """Yield a check of each descriptor of each thread, and of each mapping of an unlinked file."""
     for process in _descendants(supervisor):
         try:
             for thread in os.listdir(f"/proc/{process}/task"):
                 with os.scandir(f"/proc/{process}/task/{thread}/fd") as descriptors:
-                    yield from (partial(held.see, each.path) for each in descriptors)
+                    yield from (partial(files.see, each.path) for each in descriptors)
             with open(f"/proc/{process}/maps", "rb") as maps:
-                yield from (partial(held.see_mapped, process, line) for line in maps if line.endswith(_GONE))
+                yield from (partial(files.see_mapped, process, line) for line in maps if line.endswith(_DELETED))
         except OSError:  # it has ended
             continue
 

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 _REPORT, _LOG = 1, 2
-_OOM_SCORE = 500
-"""Above the service and the rest of the host; processes in a VM are slightly above the VM's PID 1."""
+_OOM_SCORE = 990
+"""Slightly below a job's 1000, so that the kernel kills the job before what runs it.
+
+A job can lower its own score to this, no further: the less they differ, the less it gains over its neighbours.
+"""
 
 
 def make(lock: int, listener: int) -> int:
@@ -51,32 +54,32 @@ def _record(lock: int, pid: int) -> None:
 
 
 def _join(cgroups: list[str]) -> None:
-    for door in cgroups:
-        with open(door, "wb", buffering=0) as file:
+    for join_file in cgroups:
+        with open(join_file, "wb", buffering=0) as file:
             file.write(b"0")
 
 
 def _fork_supervisor(spec: dict[str, Any]) -> tuple[int, int]:
     """Return the supervisor's id, and the descriptor that tells it that its ids are mapped."""
-    mapped, say_mapped = os.pipe()
-    born, say_born = os.pipe()
+    mapped, report_mapped = os.pipe()
+    forked, report_pid = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            os.close(say_mapped)
+            os.close(report_mapped)
             unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID)
             pid = os.fork()
             if pid == 0:
-                os.close(say_born)
+                os.close(report_pid)
                 supervisor.run(spec, mapped, _REPORT, _LOG)
-            os.write(say_born, str(pid).encode())
+            os.write(report_pid, str(pid).encode())
         except OSError as error:
             os.write(_REPORT, f"failed user namespaces are not allowed here: {error}\n".encode())
         finally:
             os._exit(0)
-    os.close(say_born)
-    pid = int(os.read(born, 16) or b"0")
+    os.close(report_pid)
+    pid = int(os.read(forked, 16) or b"0")
     os.waitpid(child, 0)
     if not pid:
         sys.exit(1)
-    return pid, say_mapped
+    return pid, report_mapped

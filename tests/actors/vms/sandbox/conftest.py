@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from actors.vms import Completed, Connection, ImageStore, VmSpec
-from actors.vms.sandbox import IdMap, Limits, SandboxProvider, SandboxSettings, run_mapped
+from actors.vms.sandbox import IdMap, SandboxProvider, SandboxSettings, VmLimits, run_mapped
+from actors.vms.sandbox.disks import MAX_LAYERS
+from actors.vms.sandbox.vm_folder import VmFolder
 from storage import Shape, SystemClock
 
 IMAGE = "debian:12"
@@ -27,9 +29,11 @@ class Host:
     names: set[str] = field(default_factory=set)
     opened: list[SandboxProvider] = field(default_factory=list)
 
-    def provider(self, settings: SandboxSettings | None = None) -> SandboxProvider:
+    def provider(self, settings: SandboxSettings | None = None, max_layers: int = MAX_LAYERS) -> SandboxProvider:
         settings = settings or SandboxSettings()
-        self.opened.append(SandboxProvider(self.folder, self.images, self.idmap, SystemClock(), settings))
+        self.opened.append(
+            SandboxProvider(self.folder, self.images, self.idmap, SystemClock(), settings, max_layers=max_layers)
+        )
         return self.opened[-1]
 
     def name(self) -> str:
@@ -37,6 +41,10 @@ class Host:
         name = str(uuid.uuid4())
         self.names.add(name)
         return name
+
+    def vm_folder(self, name: str) -> VmFolder:
+        """Return the folder of a VM."""
+        return VmFolder(self.folder / "vms" / name)
 
     def processes(self) -> list[int]:
         """Return the VMs' supervisors, recognized by their mounts, and all of their descendants."""
@@ -47,7 +55,7 @@ class Host:
         return found
 
     def groups(self) -> list[Path]:
-        places = [hierarchy.parent for hierarchy in Limits.of_host(1).hierarchies]
+        places = [hierarchy.parent for hierarchy in VmLimits.of_host(1).hierarchies]
         return [path for place in places for path in place.glob("ci-daemon-*") if path.name[-36:] in self.names]
 
     def mounts(self) -> list[str]:
@@ -100,8 +108,12 @@ class Guest:
     """A VM under test, and a connection to it."""
 
     provider: SandboxProvider
-    id: str
+    folder: VmFolder
     connection: Connection
+
+    @property
+    def id(self) -> str:
+        return self.folder.id
 
     def run(self, script: str, stdin: bytes = b"", timeout: float = 20.0) -> Completed:
         return self.connection.run(script, stdin=stdin, timeout=timeout)
@@ -137,7 +149,7 @@ def boot(host: Host) -> Iterator[Boot]:
         spec = VmSpec(host.name(), IMAGE, snapshot, shape or Shape(memory_gb=1), network)
         provider.create(spec)
         connections.append(Connection(provider.connect(spec.id), SystemClock()))
-        return Guest(provider, spec.id, connections[-1])
+        return Guest(provider, host.vm_folder(spec.id), connections[-1])
 
     yield make
     for connection in connections:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from actors.vms import SnapshotNotFound, VmError, VmLost, VmSpec
-from actors.vms.sandbox import IdMap, SandboxProvider, SnapshotInUse, disks, run_mapped
+from actors.vms.sandbox import IdMap, SandboxProvider, SnapshotInUse, run_mapped
 from storage import SystemClock
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Guest, Host
 
@@ -99,9 +99,8 @@ def test_a_removal_that_was_cut_short_is_finished(host: Host, idmap: IdMap) -> N
     assert list(provider.snapshots()) == []
 
 
-def test_a_snapshot_that_a_crash_of_the_host_tore_is_not_found_and_does_not_keep_others(
-    host: Host, boot: Boot, snapshot: Snapshot
-) -> None:
+def test_a_snapshot_torn_by_a_host_crash_is_not_found(host: Host, boot: Boot, snapshot: Snapshot) -> None:
+    """It does not keep other snapshots."""
     torn, other = snapshot(boot()), snapshot(boot())
     empty = ["sh", "-c", ': > "$1"', "sh", f"snapshots/{torn}/chain"]
     run_mapped(empty, idmap=host.idmap, cwd=host.folder / "trees")
@@ -112,7 +111,7 @@ def test_a_snapshot_that_a_crash_of_the_host_tore_is_not_found_and_does_not_keep
     assert list(host.provider().snapshots()) == []
 
 
-def test_a_snapshot_does_not_come_to_lie_on_another_image_of_the_same_name(
+def test_a_snapshot_keeps_its_image_if_the_name_gets_another(
     host: Host, boot: Boot, snapshot: Snapshot, tmp_path: Path, idmap: IdMap
 ) -> None:
     class Replaced:
@@ -139,7 +138,7 @@ def test_what_a_vm_wrote_is_measured(boot: Boot) -> None:
     assert 50 << 20 <= vm.provider.disk(vm.id).bytes < 51 << 20
 
 
-def test_files_without_a_name_that_are_open_count_as_long_as_they_are(boot: Boot) -> None:
+def test_open_files_without_a_name_count_while_open(boot: Boot) -> None:
     vm = boot()
     hold = "exec 9>/workspace/gone 8>/dev/shm/gone; rm /workspace/gone /dev/shm/gone; head -c 50M /dev/zero >&9"
     vm.says(f"setsid -f sh -c '{hold}; head -c 20M /dev/zero >&8; echo done >/run/done; exec sleep 60' >/dev/null 2>&1")
@@ -179,7 +178,7 @@ time.sleep(60)
 def hold(vm: Guest, how: str) -> None:
     """Hold 50 MiB of unnamed files in the VM."""
     vm.run("cat > /run/hold.py", stdin=HOLD.format(how).encode())
-    vm.says("setsid -f python3 /run/hold.py >/run/said 2>&1; until [ -s /run/done ]; do sleep 0.01; done")
+    vm.says("setsid -f python3 /run/hold.py >/run/output 2>&1; until [ -s /run/done ]; do sleep 0.01; done")
 
 
 @pytest.mark.parametrize("how", HOLDS)
@@ -197,7 +196,7 @@ def test_files_on_their_way_over_a_socket_are_known_to_be_there(boot: Boot) -> N
     assert vm.provider.disk(vm.id).unmeasured == 1
 
 
-def test_what_a_snapshot_takes_beyond_the_one_below_it_is_measured(boot: Boot, snapshot: Snapshot) -> None:
+def test_the_size_of_a_snapshot_is_without_its_base(boot: Boot, snapshot: Snapshot) -> None:
     below = boot()
     below.says("head -c 50M /dev/zero > /workspace/data")
     lower = snapshot(below)
@@ -215,7 +214,7 @@ def test_empty_files_count_as_the_inodes_that_they_take(boot: Boot) -> None:
     assert vm.provider.disk(vm.id).bytes >= 3000 * 16384
 
 
-def test_a_disk_that_fights_back_is_measured_kept_forked_and_freed(boot: Boot, snapshot: Snapshot) -> None:
+def test_a_hostile_disk_is_measured_kept_forked_and_freed(boot: Boot, snapshot: Snapshot) -> None:
     vm = boot()
     vm.python(
         "import os\n"
@@ -233,7 +232,7 @@ def test_a_disk_that_fights_back_is_measured_kept_forked_and_freed(boot: Boot, s
 
 
 @pytest.mark.parametrize("place", ["proc", "sys", "dev", "run", "tmp", "workspace", "etc"])
-def test_a_place_that_a_snapshot_made_a_link_leads_nowhere_outside(
+def test_a_link_in_a_snapshot_leads_nowhere_outside(
     host: Host, boot: Boot, snapshot: Snapshot, tmp_path: Path, place: str
 ) -> None:
     vm = boot()
@@ -284,18 +283,16 @@ for top in ("/workspace", "/usr/share/doc", "/etc/issue", "/usr/share/doc-base")
 """
 
 
-def test_the_sum_of_layers_means_what_the_layers_mean(
-    boot: Boot, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_merged_layers_have_the_content_of_all_layers(host: Host, boot: Boot, snapshot: Snapshot) -> None:
     looks = []
-    for most in (100, 2):
-        monkeypatch.setattr(disks, "MOST_LAYERS", most)
+    for max_layers in (100, 2):
+        provider = host.provider(max_layers=max_layers)
         taken = None
         for script in LAYERS:
-            vm = boot(snapshot=taken)
+            vm = boot(snapshot=taken, provider=provider)
             vm.says(script)
             taken = snapshot(vm)
-        looks.append(sorted(boot(snapshot=taken).python(LOOK).splitlines()))
+        looks.append(sorted(boot(snapshot=taken, provider=provider).python(LOOK).splitlines()))
     assert looks[0] == looks[1]
     assert len(looks[0]) > 5
 

@@ -103,7 +103,7 @@ def test_what_only_a_machine_s_root_may_do_is_refused(boot: Boot) -> None:
     assert vm.says("echo alive") == "alive"
 
 
-def test_one_vm_does_not_take_from_another_what_the_kernel_counts(boot: Boot) -> None:
+def test_a_vm_does_not_use_up_kernel_limits_of_another(boot: Boot) -> None:
     greedy, other = boot(), boot()
     assert greedy.run("echo 1000000 > /proc/sys/user/max_inotify_instances").exit_code != 0
     greedy.run("cat > /tmp/watch.py", stdin=WATCHERS.encode())

@@ -11,19 +11,19 @@ import pytest
 
 from actors.vms import VmError
 from actors.vms.sandbox.launch import launch
-from actors.vms.sandbox.vm import Vm
+from actors.vms.sandbox.vm_folder import VmFolder
 from storage import SystemClock
 
 
 class DyingVm:
     """A VM that reports that it is ready, and ends before it accepts a connection."""
 
-    def start(self, program: str, told: dict[str, Any], descriptors: list[int]) -> None:
+    def start(self, program: str, arguments: dict[str, Any], descriptors: list[int]) -> None:
         subprocess.run(["echo", "ready"], stdout=descriptors[0], pass_fds=descriptors[1:], check=True)
 
 
 def test_a_vm_that_dies_before_it_accepts_is_noticed_at_once(tmp_path: Path) -> None:
-    vm = Vm(tmp_path / "vm")
+    vm = VmFolder(tmp_path / "vm")
     vm.make()
     clock = SystemClock()
     failures: list[str] = []

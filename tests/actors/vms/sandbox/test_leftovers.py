@@ -6,28 +6,19 @@ import os
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from actors.vms import VmError
-from actors.vms.sandbox import run_mapped
-from actors.vms.sandbox.limits import Limits
+from actors.vms.sandbox import VmLimits, run_mapped
 from storage import Shape
 from tests.actors.vms.sandbox.conftest import Boot, Guest, Host
-
-
-def until(look: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not look():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
+from tests.waiting import until
 
 
 def supervisor(vm: Guest) -> int:
-    (process,) = [found for found in vm.provider._vm(vm.id)._processes() if found.alive]
+    (process,) = [found for found in vm.folder.processes() if found.alive]
     return process.pid
 
 
@@ -70,21 +61,21 @@ def test_a_vm_whose_network_was_killed_ends_whole(host: Host, boot: Boot):
     assert freed(host, vm)
 
 
-def test_a_vm_without_its_record_is_freed_with_its_control_groups(host: Host, boot: Boot):
+def test_a_vm_without_a_record_is_freed_with_its_groups(host: Host, boot: Boot):
     vm = boot()
     (host.folder / "vms" / vm.id / "record").unlink()
     vm.provider.destroy(vm.id)
     assert freed(host, vm)
 
 
-def test_a_vm_without_its_folder_is_found_by_its_disk_and_its_control_groups(host: Host, boot: Boot):
+def test_a_vm_without_a_folder_is_found_by_disk_and_groups(host: Host, boot: Boot):
     vm, other = boot(), boot()
     process = supervisor(vm)
     shutil.rmtree(host.folder / "vms" / vm.id)
     until(lambda: not Path(f"/proc/{process}").exists(), "the VM's end")
     assert vm.id in vm.provider.list()
-    vm.provider._disks.remove(vm.id)
-    assert (vm.id in vm.provider.list()) == bool(Limits.of_host(1).hierarchies)
+    run_mapped(["rm", "-rf", f"disks/{vm.id}"], idmap=host.idmap, cwd=host.folder / "trees")
+    assert (vm.id in vm.provider.list()) == bool(VmLimits.of_host(1).hierarchies)
     host.provider().destroy(vm.id)
 
     assert list(vm.provider.list()) == [other.id]
@@ -95,7 +86,7 @@ def test_control_groups_are_those_of_their_own_folder(host: Host, boot: Boot):
     vm = boot()
     other = Host(host.folder.with_name("other"), host.images, host.idmap, host.names)
     provider, orphan = other.provider(), host.name()
-    provider.limits.make_groups(provider._group_name(orphan), Shape())
+    provider.limits.make_groups(provider.group_name(orphan), Shape())
     try:
         assert list(vm.provider.list()) == [vm.id]
         assert list(provider.list()) == ([orphan] if provider.limits.hierarchies else [])
@@ -106,7 +97,7 @@ def test_control_groups_are_those_of_their_own_folder(host: Host, boot: Boot):
     run_mapped(["rm", "-rf", "other"], idmap=host.idmap.with_caller(), cwd=host.folder.parent)
 
 
-def test_a_disk_that_somebody_still_has_mounted_in_a_namespace_is_freed(host: Host, boot: Boot):
+def test_a_disk_still_mounted_in_a_namespace_is_freed(host: Host, boot: Boot):
     vm = boot()
     enter = ["nsenter", "--target", str(supervisor(vm)), "--user", "--mount", "--", "/bin/sleep", "600"]
     with subprocess.Popen(enter) as visitor:
@@ -119,20 +110,22 @@ def test_a_disk_that_somebody_still_has_mounted_in_a_namespace_is_freed(host: Ho
             visitor.kill()
 
 
-def test_a_vm_s_lock_is_held_by_the_time_it_is_there_so_that_no_end_is_taken_for_granted(host: Host):
-    vm = host.provider()._vm(host.name())
+def test_a_vms_lock_is_held_from_its_creation(host: Host):
+    """So a VM that starts is not taken for one that ended."""
+    host.provider()
+    vm = host.vm_folder(host.name())
     vm.make()
     lock = vm.lock()
     try:
         assert [path.name for path in vm.folder.iterdir()] == ["lock"]
-        with pytest.raises(VmError, match="does not die"):
+        with pytest.raises(VmError, match="cannot be killed"):
             vm.end(0.1)
     finally:
         os.close(lock)
     vm.end(0.1)
 
 
-def test_what_a_crash_left_in_a_snapshot_goes_when_it_is_asked_for_again(host: Host, boot: Boot):
+def test_a_repeated_snapshot_removes_what_a_crash_left(host: Host, boot: Boot):
     vm = boot()
     name = host.name()
     vm.provider.snapshot(vm.id, name)

@@ -104,13 +104,13 @@ def test_two_vms_cannot_have_one_name(boot: Boot) -> None:
 
 @pytest.mark.parametrize("name", ["", "../other", "a/b", ".", "-rf", "a" * 200, "a\nb"])
 def test_a_name_that_is_none_for_a_file_is_refused(host: Host, name: str) -> None:
-    with pytest.raises(VmError, match="no name"):
+    with pytest.raises(VmError, match="not a valid name"):
         host.provider().create(VmSpec(name, IMAGE, network=False))
-    with pytest.raises(VmError, match="no name"):
+    with pytest.raises(VmError, match="not a valid name"):
         host.provider().destroy(name)
 
 
-def test_unknown_images_and_snapshots_are_told_apart_and_leave_nothing(host: Host) -> None:
+def test_unknown_images_and_snapshots_have_errors_of_their_own(host: Host) -> None:
     provider = host.provider()
     with pytest.raises(ImageNotFound):
         provider.create(VmSpec(host.name(), "none:1", network=False))
@@ -119,7 +119,7 @@ def test_unknown_images_and_snapshots_are_told_apart_and_leave_nothing(host: Hos
     assert list(provider.list()) == []
 
 
-def test_an_image_without_sshd_is_refused_by_name_and_leaves_nothing(host: Host, tmp_path: Path, idmap: IdMap) -> None:
+def test_an_image_without_sshd_is_refused_and_leaves_nothing(host: Host, tmp_path: Path, idmap: IdMap) -> None:
     class Bare:
         def path(self, _: str) -> Path:
             return tmp_path / "bare"
@@ -184,9 +184,7 @@ def test_a_vm_outlives_the_process_that_made_it(host: Host, images_dir: Path) ->
 
 
 @pytest.mark.parametrize("delay_ms", [0, 4, 8, 12, 16, 24, 32, 48])
-def test_a_vm_whose_maker_was_killed_on_the_way_is_freed_all_the_same(
-    host: Host, images_dir: Path, delay_ms: int
-) -> None:
+def test_a_vm_whose_launcher_was_killed_is_freed(host: Host, images_dir: Path, delay_ms: int) -> None:
     name = host.name()
     with creator(host, images_dir, name) as process:
         threading.Event().wait(delay_ms / 1000)
@@ -223,8 +221,8 @@ def test_whatever_a_crash_left_is_listed_and_freed(host: Host, idmap: IdMap, lef
 
 def test_a_vm_whose_folder_was_removed_ends_by_itself(host: Host, boot: Boot) -> None:
     vm = boot(network=True)
-    (supervisor,) = [process for process in vm.provider._vm(vm.id)._processes() if process.alive]
-    groups = vm.provider._vm(vm.id).record().groups
+    (supervisor,) = [process for process in vm.folder.processes() if process.alive]
+    groups = vm.folder.record().groups
     shutil.rmtree(host.folder / "vms" / vm.id)
     ended = os.pidfd_open(supervisor.pid)
     poll = select.poll()

@@ -9,26 +9,11 @@ from pathlib import Path
 import pytest
 
 from actors.vms import VmError, VmSpec
-from actors.vms.sandbox import Limits, SandboxProvider, SandboxSettings
-from actors.vms.sandbox.cgroups import Group, Hierarchy, find_hierarchies, remove_groups
-from actors.vms.sandbox.program import STARTER
+from actors.vms.sandbox import BROKER_VARIABLE, SandboxProvider, SandboxSettings, VmLimits
+from actors.vms.sandbox.cgroups import GroupLimits, Hierarchy, find_hierarchies, remove_groups
 from storage import Shape
+from tests.actors.vms.sandbox.bomb import bomb
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Host
-
-BOMB = """\
-import os, time
-children = 0
-try:
-    while children < 2000:
-        if os.fork() == 0:
-            os.closerange(0, 3)
-            time.sleep(60)
-            os._exit(0)
-        children += 1
-except OSError:
-    pass
-print(children)
-"""
 
 HOG = """\
 blocks = []
@@ -43,20 +28,20 @@ def provider(request: pytest.FixtureRequest, host: Host) -> SandboxProvider:
     """A provider on this host, and one as on a host without control groups."""
     provider = host.provider(SandboxSettings(processes=100))
     if request.param == "resource limits":
-        provider.limits = Limits(100, ())
+        provider.limits = VmLimits(100, ())
     return provider
 
 
 def test_a_fork_bomb_is_bounded_and_the_vm_stays(boot: Boot, provider: SandboxProvider) -> None:
     vm = boot(provider=provider)
-    children = int(vm.python(BOMB))
+    children = int(vm.python(bomb(2000)))
     assert 50 < children < 100
     assert vm.provider.alive(vm.id)
 
 
 def test_a_bomb_in_one_vm_leaves_another_alone(boot: Boot, provider: SandboxProvider) -> None:
     bombed, other = boot(provider=provider), boot(provider=provider)
-    assert int(bombed.python(BOMB)) < 100
+    assert int(bombed.python(bomb(2000))) < 100
     assert other.says("for i in 1 2 3 4 5 6 7 8 9; do (sleep 0.1 &) ; done; echo well") == "well"
 
 
@@ -86,7 +71,7 @@ def test_a_full_temporary_file_system_does_not_end_the_vm(boot: Boot) -> None:
 def test_all_of_a_vm_is_in_its_groups(host: Host, boot: Boot) -> None:
     vm = boot(network=True)
     vm.says("setsid -f sleep 60 > /dev/null 2>&1")
-    groups = [Path(group) for group in vm.provider._vm(vm.id).record().groups]
+    groups = [Path(group) for group in vm.folder.record().groups]
     assert len(groups) == len(vm.provider.limits.hierarchies)
     for group in groups:
         inside = set((group / "cgroup.procs").read_text().split())
@@ -94,8 +79,8 @@ def test_all_of_a_vm_is_in_its_groups(host: Host, boot: Boot) -> None:
 
 
 def test_what_is_enforced_is_said_for_every_part_of_a_shape() -> None:
-    assert [each.resource for each in Limits.of_host(100).describe()] == ["cpu", "memory", "pids", "disk"]
-    without = {each.resource: each.enforced for each in Limits(100, ()).describe()}
+    assert [each.resource for each in VmLimits.of_host(100).describe()] == ["cpu", "memory", "pids", "disk"]
+    without = {each.resource: each.enforced for each in VmLimits(100, ()).describe()}
     assert without == {"cpu": False, "memory": False, "pids": True, "disk": True}
 
 
@@ -120,7 +105,7 @@ def second_version(at: str, controllers: str = "cpuset cpu io memory pids", proc
     }
 
 
-def test_version_1_groups_stand_at_the_top_where_nobody_tidies_up(tmp_path: Path) -> None:
+def test_version_1_groups_are_at_the_top_of_the_hierarchy(tmp_path: Path) -> None:
     proc = describe_host(
         tmp_path,
         cgroup="4:memory:/system/ci.service\n3:cpu,cpuacct:/system/ci.service\n1:name=systemd:/x\n0::/\n",
@@ -137,7 +122,7 @@ def test_version_1_groups_stand_at_the_top_where_nobody_tidies_up(tmp_path: Path
     ]
 
 
-def test_a_container_that_sees_only_its_own_part_of_the_tree_makes_groups_there(tmp_path: Path) -> None:
+def test_a_container_makes_groups_in_its_part_of_the_tree(tmp_path: Path) -> None:
     proc = describe_host(
         tmp_path,
         cgroup="4:pids:/docker/abc\n",
@@ -153,7 +138,7 @@ def test_a_hierarchy_that_is_mounted_twice_is_one(tmp_path: Path) -> None:
     assert find_hierarchies(proc) == [Hierarchy(1, ("pids",), tmp_path / "pids")]
 
 
-def test_a_service_that_systemd_delegates_to_makes_its_own_group_the_parent(tmp_path: Path) -> None:
+def test_a_delegated_group_is_the_parent_of_vm_groups(tmp_path: Path) -> None:
     service = "unified/system.slice/ci.service"
     proc = describe_host(
         tmp_path,
@@ -167,12 +152,12 @@ def test_a_service_that_systemd_delegates_to_makes_its_own_group_the_parent(tmp_
     (own / "daemon").mkdir()
     (own / "daemon" / "cgroup.procs").write_text("")
     with contextlib.suppress(FileNotFoundError):
-        found.make("vm", Group(cpu=2, memory=1 << 30, pids=64))
+        found.make("vm", GroupLimits(cpu=2, memory=1 << 30, pids=64))
     assert (own / "daemon" / "cgroup.procs").read_text() == str(os.getpid())
     assert (own / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
 
 
-def test_a_service_in_a_leaf_of_what_was_delegated_makes_groups_beside_it(tmp_path: Path) -> None:
+def test_a_service_in_a_delegated_leaf_makes_groups_beside_it(tmp_path: Path) -> None:
     service = "unified/system.slice/ci.service"
     proc = describe_host(
         tmp_path,
@@ -185,9 +170,8 @@ def test_a_service_in_a_leaf_of_what_was_delegated_makes_groups_beside_it(tmp_pa
     ]
 
 
-def test_vms_go_to_the_group_of_who_starts_them_whatever_controllers_it_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vms_are_in_the_group_of_their_starter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have any controllers."""
     service, kept = "unified/ci.slice/ci-daemon.service", "unified/ci.slice/ci-vms.slice/ci-daemon-vms.service"
     proc = describe_host(
         tmp_path,
@@ -200,9 +184,9 @@ def test_vms_go_to_the_group_of_who_starts_them_whatever_controllers_it_has(
     )
     (own,) = find_hierarchies(proc)
     assert own.parent == tmp_path / service
-    in_the_unit = {STARTER: ""}
+    in_the_unit = {BROKER_VARIABLE: ""}
     assert find_hierarchies(proc, in_the_unit) == [Hierarchy(2, ("pids",), tmp_path / kept, (tmp_path / kept,))]
-    monkeypatch.setenv(STARTER, "/run/ci-daemon-vms/starter")
+    monkeypatch.setenv(BROKER_VARIABLE, "/run/ci-daemon-vms/starter")
     assert find_hierarchies(proc) == [Hierarchy(2, ("pids",), tmp_path / kept, (tmp_path / kept,))]
     (tmp_path / kept / "cgroup.controllers").write_text("hugetlb")
     assert find_hierarchies(proc) == [Hierarchy(2, (), tmp_path / kept, (tmp_path / kept,))]
@@ -238,7 +222,7 @@ def test_settings_of_version_2(tmp_path: Path) -> None:
     group = parent / "vm"
     hierarchy = Hierarchy(2, ("cpu", "memory", "pids"), parent)
     parent.mkdir()
-    hierarchy.make("vm", Group(cpu=3, memory=1 << 30, pids=64))
+    hierarchy.make("vm", GroupLimits(cpu=3, memory=1 << 30, pids=64))
     written = {path.name: path.read_text() for path in group.iterdir()}
     assert written == {
         "cpu.max": "300000 100000",
@@ -250,15 +234,15 @@ def test_settings_of_version_2(tmp_path: Path) -> None:
 
 def test_a_vm_whose_groups_cannot_be_made_is_not_made(host: Host, tmp_path: Path) -> None:
     provider = host.provider()
-    provider.limits = Limits(100, (Hierarchy(2, ("pids",), tmp_path / "not there"),))
-    with pytest.raises(VmError, match="no control group can be made"):
+    provider.limits = VmLimits(100, (Hierarchy(2, ("pids",), tmp_path / "not there"),))
+    with pytest.raises(VmError, match="cannot be created"):
         provider.create(VmSpec(host.name(), IMAGE, network=False))
     assert list(provider.list()) == []
 
 
 def test_a_group_in_use_is_not_removed_in_silence(boot: Boot) -> None:
     vm = boot()
-    groups = [Path(group) for group in vm.provider._vm(vm.id).record().groups]
+    groups = [Path(group) for group in vm.folder.record().groups]
     if groups:
         with pytest.raises(VmError, match="cannot be removed"):
             remove_groups(groups, seconds=0.0)

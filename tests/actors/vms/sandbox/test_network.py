@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -15,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from actors.vms import VmError, VmSpec
-from actors.vms.sandbox import NetworkSettings, SandboxSettings, network
-from actors.vms.sandbox.firewall import CLOSED
+from actors.vms.sandbox import NetworkSettings, SandboxSettings
+from actors.vms.sandbox.firewall import CLOSED_NETWORKS
 from actors.vms.sandbox.network import host_addresses, plan_network
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Guest, Host
 
@@ -189,10 +190,8 @@ def test_what_the_configuration_allows_is_open(host: Host, boot: Boot, listener:
 
 def test_what_is_closed_is_refused_at_once(boot: Boot) -> None:
     vm = boot(network=True)
-    program = "import socket, time; t = time.monotonic(); s = socket.socket(); e = s.connect_ex(('10.1.2.3', 80))"
-    code, seconds = vm.python(f"{program}; print(e, time.monotonic() - t)").split()
-    assert int(code) != 0
-    assert float(seconds) < 0.5
+    code = int(vm.python("import socket; print(socket.socket().connect_ex(('10.1.2.3', 80)))"))
+    assert code not in {0, errno.ETIMEDOUT}  # a time-out takes two minutes
 
 
 def test_ipv6_leads_nowhere(boot: Boot, program: str) -> None:
@@ -203,7 +202,7 @@ def test_ipv6_leads_nowhere(boot: Boot, program: str) -> None:
     assert vm.run("python3 -", stdin=(send % ("::1", "0")).encode()).exit_code == 0
 
 
-def test_the_network_s_program_is_nobody_on_the_host_and_ends_with_the_vm(host: Host, boot: Boot, program: str) -> None:
+def test_the_network_program_has_no_rights_and_ends_with_the_vm(host: Host, boot: Boot, program: str) -> None:
     vm = boot(network=True)
     (pid,) = [pid for pid in host.processes() if program in command_line(pid)]
     real, effective = Path(f"/proc/{pid}/status").read_text().partition("Uid:\t")[2].split()[:2]
@@ -227,9 +226,7 @@ def test_a_vm_whose_network_died_is_lost(host: Host, boot: Boot, program: str) -
     assert not vm.provider.alive(vm.id)
 
 
-def test_a_host_without_a_program_for_networks_is_told_which_to_install(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_network_program_is_an_error_with_its_package(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(VmError, match="apt-get install -y slirp4netns"):
         host.provider().create(VmSpec(host.name(), IMAGE))
@@ -243,16 +240,13 @@ def test_a_program_that_fails_is_named_with_what_it_said(host: Host, monkeypatch
     assert list(host.provider().list()) == []
 
 
-def test_a_tunnel_device_that_is_not_for_all_or_not_there_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_closed_or_missing_tunnel_device_is_an_error(tmp_path: Path) -> None:
     device = tmp_path / "tun"
-    monkeypatch.setattr(network, "_TUN", device)
     with pytest.raises(VmError, match="modprobe tun"):
-        plan_network(NetworkSettings())
+        plan_network(NetworkSettings(), device)
     device.touch(mode=0o600)
     with pytest.raises(VmError, match="chmod 0666"):
-        plan_network(NetworkSettings())
+        plan_network(NetworkSettings(), device)
 
 
 @pytest.mark.parametrize("wrong", ["10.0.0.0/33", "example.org", "10.0.0.1/8", "::/0"])
@@ -277,12 +271,12 @@ def test_every_address_of_this_host_is_found(tmp_path: Path) -> None:
     "address", ["10.9.8.7", "172.31.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "127.8.8.8", "224.0.0.1"]
 )
 def test_private_addresses_are_closed(address: str) -> None:
-    assert any(IPv4Address(address) in block for block in CLOSED)
+    assert any(IPv4Address(address) in block for block in CLOSED_NETWORKS)
 
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "172.32.0.1", "193.0.0.1", "100.128.0.1", "223.255.255.255"])
 def test_public_addresses_are_open(address: str) -> None:
-    assert not any(IPv4Address(address) in block for block in CLOSED)
+    assert not any(IPv4Address(address) in block for block in CLOSED_NETWORKS)
 
 
 def command_line(pid: int) -> str:

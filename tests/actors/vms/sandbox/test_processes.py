@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms.sandbox.processes import Identity
+from actors.vms.sandbox.processes import ProcessIdentity
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def started(pid: int) -> int:
 
 
 def test_a_process_is_killed_and_waited_for(sleeper: subprocess.Popen[bytes]) -> None:
-    identity = Identity(sleeper.pid, started(sleeper.pid))
+    identity = ProcessIdentity(sleeper.pid, started(sleeper.pid))
     assert identity.alive
     assert identity.kill(5)
     assert not identity.alive
@@ -32,14 +32,14 @@ def test_a_process_is_killed_and_waited_for(sleeper: subprocess.Popen[bytes]) ->
 
 
 def test_a_later_process_of_the_same_id_is_left_alone(sleeper: subprocess.Popen[bytes]) -> None:
-    earlier = Identity(sleeper.pid, started(sleeper.pid) - 1)
+    earlier = ProcessIdentity(sleeper.pid, started(sleeper.pid) - 1)
     assert not earlier.alive
     assert earlier.kill(5)
     assert sleeper.poll() is None
 
 
 def test_a_process_that_is_gone_needs_no_killing(sleeper: subprocess.Popen[bytes]) -> None:
-    identity = Identity(sleeper.pid, started(sleeper.pid))
+    identity = ProcessIdentity(sleeper.pid, started(sleeper.pid))
     sleeper.kill()
     sleeper.wait(5)
     assert not identity.alive
@@ -47,7 +47,8 @@ def test_a_process_that_is_gone_needs_no_killing(sleeper: subprocess.Popen[bytes
 
 
 @pytest.mark.parametrize(
-    ("line", "parsed"), [("12 34\n", Identity(12, 34)), ("12 34", None), ("12\n", None), ("", None), ("12 3", None)]
+    ("line", "parsed"),
+    [("12 34\n", ProcessIdentity(12, 34)), ("12 34", None), ("12\n", None), ("", None), ("12 3", None)],
 )
-def test_a_line_counts_when_it_was_written_to_its_end(line: str, parsed: Identity | None) -> None:
-    assert Identity.parse(line) == parsed
+def test_a_line_counts_when_it_was_written_to_its_end(line: str, parsed: ProcessIdentity | None) -> None:
+    assert ProcessIdentity.parse(line) == parsed

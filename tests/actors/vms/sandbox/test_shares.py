@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.vms.sandbox import Limits, SandboxSettings
+from actors.vms.sandbox import SandboxSettings, VmLimits
+from tests.actors.vms.sandbox.bomb import bombs
 from tests.actors.vms.sandbox.conftest import Boot, Guest, Host
 
 AS_SEVERAL_USERS = """\
@@ -66,27 +67,6 @@ print(sent, flush=True)
 time.sleep(60)
 """
 
-BOMB = """\
-import os, time
-for uid in range(1, 5):
-    if os.fork() == 0:
-        os.setuid(uid)
-        children = 0
-        try:
-            while children < 500:
-                if os.fork() == 0:
-                    os.closerange(0, 3)
-                    time.sleep(60)
-                    os._exit(0)
-                children += 1
-        except OSError:
-            pass
-        print(children, flush=True)
-        os._exit(0)
-for _ in range(4):
-    os.wait()
-"""
-
 
 def taking(what: str) -> str:
     """Return the source of a function ``take`` that takes one more and returns whether it could."""
@@ -96,8 +76,8 @@ def taking(what: str) -> str:
 def leave(vm: Guest, program: str) -> int:
     """Start a program that prints a number and keeps running; return the number."""
     vm.run("cat > /tmp/program.py", stdin=program.encode())
-    vm.says("setsid -f python3 /tmp/program.py > /tmp/said 2>&1; until [ -s /tmp/said ]; do sleep 0.05; done")
-    return int(vm.says("cat /tmp/said"))
+    vm.says("setsid -f python3 /tmp/program.py > /tmp/output 2>&1; until [ -s /tmp/output ]; do sleep 0.05; done")
+    return int(vm.says("cat /tmp/output"))
 
 
 @pytest.mark.parametrize("what", TAKERS)
@@ -123,7 +103,7 @@ def test_no_vm_can_take_the_id_of_the_network_s_program(boot: Boot) -> None:
 def test_a_fork_bomb_of_several_users_is_one_vm_s(host: Host, boot: Boot, groups: bool) -> None:
     provider = host.provider(SandboxSettings(processes=100))
     if not groups:
-        provider.limits = Limits(100, ())
+        provider.limits = VmLimits(100, ())
     vm = boot(provider=provider)
-    assert sum(map(int, vm.python(BOMB).split())) < 100
+    assert sum(map(int, vm.python(bombs(500, users=4)).split())) < 100
     assert vm.says("echo well") == "well"

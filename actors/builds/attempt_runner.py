@@ -1,0 +1,311 @@
+"""The blocking steps of one attempt of a job (engine.md, "A job attempt")."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actors import vms
+from actors.builds.artifacts import Collected, Store, collect
+from actors.builds.assignment import spec_of
+from actors.builds.attempt_log import AttemptLog
+from actors.builds.environment import job_environment
+from actors.builds.outcome import DiskUse, Limit, limit_of, may_have_filled
+from actors.builds.vm_connection import Abandoned, VmConnection
+from actors.builds.workspace import populate_workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from actors.builds.assignment import Assignment
+    from actors.cleanup.host_disk import HostDisk
+    from actors.configuration import Settings
+    from actors.metrics import EngineMetrics
+    from storage import Clock, Snapshot, Storage
+
+__all__ = ["AttemptRunner", "Prepared"]
+
+_FLOOD_BYTES = 1 << 14
+_FLOOD_PAUSE = 0.004
+"""More blocks follow one of that size at once; the pause lets them be stored and announced together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A command that this or an earlier process started: its time limit, and whether it still runs."""
+
+    limit: Limit
+    runs: bool
+
+
+class AttemptRunner:
+    """The blocking steps of one attempt, taken one after the other on worker threads.
+
+    `abandon`, `kill` and `measure` may be called from other threads during a step. Another process can repeat every
+    step: it finds the VM, the command and the log that exist already.
+    """
+
+    def __init__(
+        self,
+        *,
+        assignment: Assignment,
+        storage: Storage,
+        provider: vms.Provider,
+        images: vms.Images,
+        clock: Clock,
+        settings: Settings,
+        host_disk: HostDisk,
+        metrics: EngineMetrics,
+        acquire_pauses: tuple[float, ...],
+        on_output: Callable[[], None],
+    ) -> None:
+        self._assignment = assignment
+        self._storage = storage
+        self._provider = provider
+        self._images = images
+        self._clock = clock
+        self._settings = settings
+        self._host_disk = host_disk
+        self._metrics = metrics
+        self._acquire_pauses = acquire_pauses
+        self._build, self._job, self._lease = assignment.build, assignment.job, assignment.lease
+        self._on_output = on_output
+        self._connection = VmConnection(provider, clock, assignment.lease.uuid)
+        self.log = AttemptLog(storage, self._build, self._job, self._connection, on_output)
+        self._fresh = False
+        self._last_use: DiskUse | None = None
+
+    def acquire(self) -> None:
+        """Make the VM, or find it, and connect.
+
+        Raises ImageNotFound, SnapshotNotFound, VmError, VmLost and Abandoned.
+        """
+        if self._lease.started_at is not None:
+            with self._ending_lost_log():
+                self._connection.reconnect()
+            return
+        if self._provider.alive(self._lease.uuid):
+            try:
+                self._connection.connect()
+            except vms.VmError:  # half made by a process that died
+                self._connection.disconnect()
+            else:
+                return
+        self._create()
+        self._connection.connect()
+
+    def prepare(self) -> Prepared:
+        """Populate the workspace and start the command, unless it was started before.
+
+        Raises SecretNotFound and EnvironmentTooLarge before anything is written there, SourceError, SnapshotNotFound,
+        VmError and VmLost.
+        """
+        with self._ending_lost_log():
+            connection = self._connection.connected()
+            state = vms.CommandState.NOT_STARTED if self._fresh else vms.inspect(connection)
+        if state is vms.CommandState.NOT_STARTED:
+            if self._lease.started_at is not None:
+                message = "the VM no longer knows of its command"
+                raise vms.CommandNotStarted(message)
+            return Prepared(self._start(connection), runs=True)
+        return Prepared(self._limit(), runs=state is vms.CommandState.RUNNING)
+
+    def _start(self, connection: vms.Connection) -> Limit:
+        """Populate the workspace and start the command; return the command's time limit."""
+        secrets = self._storage.secrets.resolve(self._build, self._job)
+        self.log.hide(secrets.values())
+        image = self._lease.image
+        env = job_environment(
+            self._build,
+            self._job,
+            self._settings.base_url,
+            of_jobs=self._settings.jobs.env,
+            of_image={} if image is None else self._images.environment(image),
+            of_build=self._storage.builds.env(self._build.id),
+            secrets=secrets,
+        )
+        self._populate_workspace()
+        self._connection.check()
+        self._notices()
+        self._last_use = DiskUse(written=0, free=self._free())
+        limit, settings = self._limit(), self._settings.jobs
+        spec = vms.CommandSpec(
+            command=self._job.command,
+            env=env,
+            seconds=limit.seconds,
+            grace=settings.kill_grace,
+            output_limit=settings.log_limit_bytes + 1,
+        )
+        vms.start(connection, spec)
+        return limit
+
+    def _limit(self) -> Limit:
+        """Return the command's time limit, counted from its recorded start, else from now."""
+        build = self._storage.builds.get(self._build.id) or self._build
+        step_seconds = self._job.timeout_seconds or self._settings.jobs.step_timeout
+        return limit_of(step_seconds, build, self._lease.started_at or self._clock.now())
+
+    def follow(self) -> vms.Exited:
+        """Copy the command's output into the log until it has ended, over as many connections as needed.
+
+        While the host's disk is full, the output waits in the VM.
+        """
+        with self._ending_lost_log():
+            while True:
+                try:
+                    return self._follow()
+                except vms.ConnectionLost:
+                    self._connection.reconnect()
+                except OSError as error:
+                    self.log.wait_for_room(error)
+
+    def _follow(self) -> vms.Exited:
+        log = self.log.opened()
+        following = vms.follow(self._connection.connected(), log.guest_offset)
+        for block in following:
+            log.output(block)
+            self._on_output()
+            if len(block) >= _FLOOD_BYTES:
+                self._connection.pause(_FLOOD_PAUSE)
+        assert following.exited is not None  # noqa: S101 - it was followed to its end
+        self.log.end()
+        return following.exited
+
+    @contextlib.contextmanager
+    def _ending_lost_log(self) -> Iterator[None]:
+        """End the log if the VM is lost, because no successor continues it.
+
+        If an earlier process started the command, its log is opened first.
+        """
+        try:
+            yield
+        except (vms.VmLost, vms.ConnectionLost):
+            if self._lease.started_at is not None:
+                self.log.opened()
+            self.log.end()
+            raise
+
+    def kill(self) -> None:
+        """End the command: TERM to its group, a grace, KILL to all that is left. Return when it is dead."""
+        vms.terminate(self._connection.connected(), grace=self._settings.jobs.kill_grace)
+
+    def measure(self) -> DiskUse:
+        """Measure how much the VM has written and how much the host has left."""
+        disk, free = self._provider.disk(self._lease.uuid), self._free()
+        limit, min_free = self._lease.shape.disk_gb * 2**30, self._settings.jobs.min_free_bytes
+        fills_host = self._host_disk.note(self._lease.uuid, disk, limit, free=free, min_free=min_free)
+        self._last_use = DiskUse(disk.bytes, free, fills_host)
+        return self._last_use
+
+    def may_have_filled_disk(self) -> bool:
+        """Tell whether the VM may have filled its disk since the last measurement. Cheap."""
+        return may_have_filled(self._last_use, self._free(), self._lease.shape)
+
+    def collect(self) -> Collected:
+        """Collect the job's artifacts into files that have no rows yet. Raises VmError and Abandoned."""
+        storage, settings = self._storage, self._settings.artifacts
+        room = shutil.disk_usage(storage.directory).free - self._settings.jobs.min_free_bytes
+        store = Store(storage.artifacts.files, self._build.uuid, max(0, min(room, settings.max_bytes)))
+        collected = collect(self._connection.connected(), self._job.artifacts, store, settings, self._clock)
+        if self._connection.abandoned:
+            storage.artifacts.files.remove(self._build.uuid, (file.uuid for file in collected.files.values()))
+            raise Abandoned
+        return collected
+
+    def snapshot(self) -> None:
+        """Snapshot the disk under the lease's id, for jobs that start from it. This ends the VM.
+
+        The snapshot's row is written first, so that every snapshot in the provider's store has one.
+        """
+        self._connection.disconnect()
+        name, provider = self._lease.uuid, self._provider
+        self._storage.snapshots.add(name, self._job.id, provider.name, base=self._base())
+        provider.snapshot(name, name)
+        self._host_disk.forget(name, kept=True)
+
+    def release(self) -> None:
+        """Destroy the VM; return when it is gone."""
+        self._connection.disconnect()
+        try:
+            self._provider.destroy(self._lease.uuid)
+        finally:
+            self._host_disk.forget(self._lease.uuid)
+
+    def abandon(self) -> None:
+        """Make the step under way raise soon; the VM and its command run on. Idempotent."""
+        self._connection.abandon()
+        self.log.close()
+
+    def _create(self) -> None:
+        """Make the VM; retry with pauses until the acquire time-out is over."""
+        provider, clock = self._provider, self._clock
+        spec = spec_of(self._lease, self._base())
+        deadline = clock.monotonic() + self._settings.jobs.acquire_timeout
+        pauses = iter(self._acquire_pauses)
+        while True:
+            provider.destroy(self._lease.uuid)
+            try:
+                with self._metrics.making():
+                    provider.create(spec)
+            except (vms.ImageNotFound, vms.SnapshotNotFound):
+                raise
+            except vms.VmError:
+                pause = next(pauses, None)
+                if pause is None or clock.monotonic() + pause > deadline:
+                    raise
+                self._connection.pause(pause)
+            else:
+                self._fresh = True
+                return
+
+    def _free(self) -> int:
+        return shutil.disk_usage(self._storage.directory).free
+
+    def _parent_disk(self) -> Snapshot | None:
+        """Return the snapshot to start from, None for the image. Raises SnapshotNotFound."""
+        parent = self._assignment.parent
+        if parent is None:
+            return None
+        snapshot = self._storage.snapshots.of_job(parent.id)
+        if snapshot is None:
+            message = f'the step "{parent.name}" left no disk to build in'
+            raise vms.SnapshotNotFound(message)
+        return snapshot
+
+    def _base(self) -> str | None:
+        """Return the name of the snapshot to start from, None for the image. Raises SnapshotNotFound."""
+        disk = self._parent_disk()
+        return None if disk is None else disk.name
+
+    def _populate_workspace(self) -> None:
+        populate_workspace(
+            self._storage,
+            self._clock,
+            self._build,
+            self._lease,
+            self._parent_disk(),
+            self._connection,
+            timeout=self._settings.jobs.source_timeout,
+        )
+
+    def _notices(self) -> None:
+        """Note a later attempt, or a substitute image, in the log before the first line of output.
+
+        All notices are written at once, so that a log that is not empty after a crash has all of them.
+        """
+        wanted, used = self._job.image, self._lease.image
+        lines: list[str] = []
+        if self._job.attempt > 1:
+            lines.append(f"attempt {self._job.attempt}")
+        if self._assignment.parent is None and wanted and used and self._stands_in_first(wanted, used):
+            lines.append(f'the image "{wanted}" is not on this host: "{used}" stands in for it in this build')
+        if lines and not self.log.opened().size:
+            self.log.notice("\n".join(lines))
+
+    def _stands_in_first(self, wanted: str, used: str) -> bool:
+        """Tell whether a substitute is used for the job's image, and no earlier attempt has said so."""
+        if not self._images.stands_in(wanted, used):
+            return False
+        return self._storage.attempts.is_first_of_image(self._job.id, self._job.attempt)

@@ -1,0 +1,114 @@
+"""The cache of disks across builds: hits, and disks to keep (engine.md, "Cache across builds")."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from actors.builds.states import JobEvent, next_state
+from actors.builds.workspace import build_of_job, manifest_on_disk
+from actors.vms import SnapshotNotFound
+from storage import CacheName
+
+if TYPE_CHECKING:
+    from actors.configuration import Configuration
+    from actors.log_watchers import LogWatchers
+    from actors.metrics import EngineMetrics
+    from actors.vms import Images, Provider
+    from storage import Build, CacheEntry, Clock, Job, Storage
+
+__all__ = ["DiskCache"]
+
+_log = logging.getLogger(__name__)
+
+
+class DiskCache:
+    """Finds and keeps the disks that jobs leave for later builds. Safe in any thread."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        provider: Provider,
+        images: Images,
+        clock: Clock,
+        configuration: Configuration,
+        metrics: EngineMetrics,
+        watchers: LogWatchers,
+    ) -> None:
+        self._storage = storage
+        self._provider = provider
+        self._images = images
+        self._clock = clock
+        self._configuration = configuration
+        self._metrics = metrics
+        self._watchers = watchers
+
+    def take_hit(self, job_id: int) -> bool:
+        """Let a scheduled job pass on a cache hit; tell whether it did. The caller lets its build go on.
+
+        False if the cache has nothing for it, or the job's state was changed meanwhile.
+        """
+        job = self._storage.jobs.get(job_id)
+        if job is None or job.cache_key is None or (target := next_state(job.state, JobEvent.CACHE_HIT)) is None:
+            return False
+        build = self._storage.builds.get(job.build_id)
+        entry = None if build is None else self._find(build, job)
+        if build is None or entry is None:
+            return False
+        notice = (
+            f'cache hit: nothing is run, the disk that "{entry.job_name}" left in build {entry.build_number} '
+            "is this job's"
+        )
+        if not self._storage.cache.hit(entry, job, target, build.uuid, notice):
+            return False
+        self._metrics.hit()
+        self._watchers.notify(job.uuid)
+        return True
+
+    def lacks(self, build: Build, job: Job) -> bool:
+        """Tell whether a job's disk belongs in the cache, and the cache has none yet."""
+        return self._enabled and job.cache_key is not None and self._find(build, job) is None
+
+    def keep(self, build: Build, job: Job, snapshot: str) -> None:
+        """Store a job's disk in the cache for later builds, unless the cache has one already."""
+        image = self._provider.snapshot_image(snapshot)
+        if job.cache_key is None or image is None or not self._enabled:
+            return
+        if self._storage.cache.store(CacheName(build.pipeline_id, image, job.cache_key), snapshot):
+            self._metrics.stored()
+
+    @property
+    def _enabled(self) -> bool:
+        return self._configuration.settings.cache.max_bytes > 0
+
+    def _find(self, build: Build, job: Job) -> CacheEntry | None:
+        """Return a job's cache entry, or None. An entry that cannot be used is dropped: see `_is_usable`."""
+        if job.cache_key is None or not self._enabled:
+            return None
+        image = self._images.resolve(job.image)
+        entry = self._storage.cache.find(CacheName(build.pipeline_id, image, job.cache_key))
+        if entry is None or self._is_usable(build, entry):
+            return entry
+        _log.warning("the cached disk %s is no longer usable and is removed from the cache", entry.snapshot)
+        self._storage.cache.drop([entry])
+        return None
+
+    def _is_usable(self, build: Build, entry: CacheEntry) -> bool:
+        """Tell whether a build's jobs can start from a cached disk.
+
+        They cannot if the disk is gone or its image was replaced, if the source on it is unknown, or if the clock was
+        set back, because its files would then seem newer than any source.
+        """
+        if self._provider.snapshot_image(entry.snapshot) != entry.name.image:
+            return False
+        if entry.created_at > self._clock.now():
+            return False
+        maker = build_of_job(self._storage, entry.job_id)
+        if maker is not None and maker.id == build.id:
+            return True
+        try:
+            manifest_on_disk(self._storage, maker)
+        except SnapshotNotFound:
+            return False
+        return True

@@ -1,0 +1,74 @@
+"""The environment of a job's command (engine.md, "A job attempt", step 4). Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from storage import Build, Job
+
+__all__ = ["EnvironmentTooLarge", "job_environment"]
+
+_DEFAULTS = {
+    "HOME": "/root",
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+}
+_MB_IN_GB = 1024
+_MAX_BYTES = 1 << 20
+"""Linux takes 2 MiB of environment and arguments together; the rest is for the arguments of programs."""
+
+
+class EnvironmentTooLarge(Exception):
+    """A job has more variables than Linux passes to a program; the message says what to do."""
+
+
+def job_environment(
+    build: Build,
+    job: Job,
+    base_url: str,
+    *,
+    of_jobs: Mapping[str, str],
+    of_image: Mapping[str, str],
+    of_build: Mapping[str, str],
+    secrets: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the variables of a job's command. Later sources win, and the service's own win over all.
+
+    ``of_jobs`` are the owner's for all jobs (``jobs.env``). ``CI_CPUS`` and ``CI_MEMORY_MB`` are the shape of the job's
+    VM: `nproc` and ``/proc/meminfo`` show the host's.
+
+    Raises EnvironmentTooLarge.
+    """
+    build_path = f"organizations/{build.organization_slug}/pipelines/{build.pipeline_slug}/builds/{build.number}"
+    env = {
+        **_DEFAULTS,
+        **of_image,
+        **of_jobs,
+        **job.env,
+        **of_build,
+        **secrets,
+        "CI": "true",
+        "CI_ORG": build.organization_slug,
+        "CI_PIPELINE": build.pipeline_slug,
+        "CI_BUILD_NUMBER": str(build.number),
+        "CI_BUILD_ID": build.external_id,
+        "CI_BUILD_URL": f"{base_url}/api/v0/{build_path}",
+        "CI_JOB_ID": job.uuid,
+        "CI_STEP_KEY": job.step_key,
+        "CI_BRANCH": build.branch or "",
+        "CI_COMMIT": build.commit or "",
+        "CI_ATTEMPT": str(job.attempt),
+        "CI_CPUS": str(job.shape.cpu),
+        "CI_MEMORY_MB": str(job.shape.memory_gb * _MB_IN_GB),
+    }
+    size = sum(len(f"{name}={value}\0".encode()) for name, value in env.items())
+    if size > _MAX_BYTES:
+        message = (
+            f"the job's environment has {size:,} bytes of at most {_MAX_BYTES:,}: give it fewer or shorter secrets"
+        )
+        raise EnvironmentTooLarge(message)
+    return env

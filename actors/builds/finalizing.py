@@ -1,0 +1,174 @@
+"""Finalizing an attempt: artifacts, disk, outcome and record (engine.md, "A job attempt", step 5)."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from actors.builds.artifacts import Collected
+from actors.builds.outcome import disk_failure, result_of_exit
+from actors.builds.states import JobEvent
+from actors.cleanup.holds import seconds_to_hold
+from actors.messages import Released
+from actors.vms import VmError, VmLost
+from storage import JobState
+
+if TYPE_CHECKING:
+    import storage
+    from actors.addresses import Address
+    from actors.builds.assignment import Assignment
+    from actors.builds.attempt_runner import AttemptRunner
+    from actors.builds.cache import DiskCache
+    from actors.builds.outcome import AttemptResult, Failure
+    from actors.metrics import EngineMetrics
+    from actors.settings import JobSettings
+
+__all__ = ["Finalizer"]
+
+
+class Finalizer:
+    """The steps from a command's exit to the record of its job's end. `finalize` blocks.
+
+    Another process can repeat every step, and finds the recorded exit code.
+    """
+
+    def __init__(
+        self,
+        *,
+        assignment: Assignment,
+        attempt: AttemptRunner,
+        store: storage.Storage,
+        cache: DiskCache,
+        settings: JobSettings,
+        metrics: EngineMetrics,
+        pool: Address[Released],
+    ) -> None:
+        self._assignment = assignment
+        self._attempt = attempt
+        self._storage = store
+        self._cache = cache
+        self._settings = settings
+        self._metrics = metrics
+        self._pool = pool
+        self._job = assignment.job
+        self._kept = False
+
+    def recorded_exit(self) -> int | None:
+        """Return the exit code that an earlier actor recorded without finishing the attempt, or None."""
+        attempt = self._last_attempt
+        return attempt.exit_code if attempt is not None and attempt.finished_at is None else None
+
+    def record(self, state: JobState, target: JobState, result: AttemptResult) -> bool:
+        """Move the job from ``state`` to ``target``, with its lease's price, and its debit if it is over.
+
+        All in one transaction; False and no change if the job is not in ``state`` (any more).
+        """
+        jobs, lease = self._storage.jobs, self._assignment.lease
+        if target is JobState.SCHEDULED:
+            self._storage.artifacts.discard(self._assignment.build, self._job)
+            return jobs.retry(
+                self._job.id,
+                state,
+                result.outcome,
+                lease_id=lease.id,
+                billable=result.billable,
+                backoff_seconds=result.backoff_seconds,
+            )
+        why = result.outcome.error_message
+        outcome = replace(result.outcome, error_message=why and self._attempt.log.masked(why))
+        held = result.held_in(target)
+        finished = jobs.finish(
+            self._job.id, state, target, outcome, lease_id=lease.id, billable=result.billable, held_seconds=held
+        )
+        if finished and target is JobState.PASSED and self._kept:
+            self._cache.keep(self._assignment.build, self._job, lease.uuid)
+        if finished and held:
+            self._observe_lease()
+        return finished
+
+    def release_lease(self) -> None:
+        """Return the lease, whose VM is gone, to the pool."""
+        self._storage.leases.end(self._assignment.lease.id)
+        self._observe_lease()
+        self._pool.post(Released(self._assignment.lease.id))
+
+    def finalize(self, exit_code: int, failure: Failure | None) -> AttemptResult:
+        """Return the attempt's result; unless it is a retry, collect artifacts and keep the disk if needed.
+
+        ``failure`` is why the command was killed, if it was. Raises VmLost if the VM is lost before a disk that other
+        jobs need is kept.
+        """
+        failure = failure or self._cause(exit_code)
+        lost = self._storage.attempts.lost(self._job.id)
+        result = result_of_exit(exit_code, self._job, failure, lost_before=lost)
+        if result.event is JobEvent.RETRY:
+            return result
+        self._collect()
+        return self._keep_disk(result)
+
+    def _observe_lease(self) -> None:
+        if (lease := self._storage.leases.get(self._assignment.lease.id)) is not None:
+            self._metrics.ended(lease)
+
+    @property
+    def _last_attempt(self) -> storage.Attempt | None:
+        attempts = self._storage.attempts.of_job(self._job.id)
+        return attempts[-1] if attempts else None
+
+    def _collect(self) -> None:
+        """Store the job's artifacts, unless an earlier process did. An error is only noted in the log."""
+        last = self._last_attempt
+        if not self._job.artifacts or (last is not None and last.collected_at is not None):
+            return
+        try:
+            collected = self._attempt.collect()
+        except VmError as error:
+            collected = Collected(remarks=[f"none are kept: {error}"])
+        self._storage.artifacts.store(self._assignment.build, self._job, collected.files.values())
+        self._attempt.log.notice(collected.notice())
+
+    def _cause(self, exit_code: int) -> Failure | None:
+        """Return a failure if the disk explains the exit, else None.
+
+        A failed command is checked against its own disk and the host's, a passed one only against its own.
+        """
+        passed = exit_code == 0
+        if passed and not self._attempt.may_have_filled_disk():
+            return None
+        try:
+            use = self._attempt.measure()
+        except VmError:
+            return None
+        return disk_failure(replace(use, fills_host=use.fills_host and not passed), self._assignment.lease.shape)
+
+    def _keep_disk(self, result: AttemptResult) -> AttemptResult:
+        """Keep the disk if other jobs build in it, or later builds may.
+
+        If it cannot be kept, the job fails if other jobs need it; otherwise that is only noted in the log.
+        """
+        needed = self._assignment.disk_children and (result.satisfies or self._assignment.disk_children_of_failure)
+        if not needed and not (
+            result.event is JobEvent.PASSED and self._cache.lacks(self._assignment.build, self._job)
+        ):
+            return self._hold_vm(result)
+        try:
+            self._attempt.snapshot()
+        except VmError as error:
+            if not needed:
+                self._attempt.log.notice(f"the disk could not be kept for later builds: {error}")
+                return result
+            if isinstance(error, VmLost):
+                raise
+            return result.without_disk(str(error))
+        self._kept = True
+        return result
+
+    def _hold_vm(self, result: AttemptResult) -> AttemptResult:
+        """Hold the VM of a failed job if its build asks for that, and say in the log how to enter it."""
+        build = self._assignment.build
+        seconds = 0 if result.event is JobEvent.PASSED else seconds_to_hold(self._storage, self._settings, build)
+        if seconds:
+            look = shlex.join(["ci-daemon", "debug", build.name, self._job.step_key])
+            self._attempt.log.notice(f"the VM is held for {seconds} s; for a shell in it, on the host: {look}")
+        return replace(result, held_seconds=seconds)

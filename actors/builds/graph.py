@@ -1,0 +1,101 @@
+"""The graph of a build's jobs, and the effect of their progress on each other. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from actors.builds.assignment import Assignment
+from actors.builds.states import JobEvent, Progress, blocks, satisfies
+from storage import Edge, EdgeKind, Job, JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from storage import Build, Lease
+
+__all__ = ["Graph", "Node"]
+
+
+@dataclass(slots=True)
+class Node:
+    """A job in its build's graph: its edges and its progress."""
+
+    job: Job
+    progress: Progress
+    prerequisites: list[Edge] = field(default_factory=list)
+    dependents: list[Edge] = field(default_factory=list)
+
+
+class Graph:
+    """Maps row ids of jobs to nodes, in DAG creation order."""
+
+    def __init__(self, jobs: Iterable[Job], edges: Iterable[Edge]) -> None:
+        self._nodes = {job.id: Node(job, Progress.of(job)) for job in jobs}
+        for edge in edges:
+            self._nodes[edge.from_id].dependents.append(edge)
+            self._nodes[edge.to_id].prerequisites.append(edge)
+        self._continuing = self._after_failures()
+
+    def __getitem__(self, job_id: int) -> Node:
+        return self._nodes[job_id]
+
+    def __contains__(self, job_id: object) -> bool:
+        return job_id in self._nodes
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._nodes)
+
+    def progress(self) -> Iterator[Progress]:
+        """Return the progress of each job."""
+        return (node.progress for node in self._nodes.values())
+
+    def assignment(self, build: Build, job: Job, lease: Lease) -> Assignment:
+        """Return the assignment for the actor of a job's attempt."""
+        disk_children = [edge for edge in self._nodes[job.id].dependents if edge.kind is EdgeKind.BUILDS_IN]
+        return Assignment(
+            build=build,
+            job=job,
+            lease=lease,
+            parent=self.parent(job.id),
+            disk_children=bool(disk_children),
+            disk_children_of_failure=any(edge.continue_on_failure for edge in disk_children),
+        )
+
+    def parent(self, job_id: int) -> Job | None:
+        """Return the job in whose disk this one builds, or None."""
+        edges = self._nodes[job_id].prerequisites
+        return next((self._nodes[edge.from_id].job for edge in edges if edge.kind is EdgeKind.BUILDS_IN), None)
+
+    def readiness(self, job_id: int) -> JobEvent | None:
+        """Return the event that follows from a pending job's prerequisites: READY, BLOCKED, or None yet."""
+        node = self._nodes[job_id]
+        if node.progress.state is not JobState.PENDING:
+            return None
+        before = [(self._nodes[edge.from_id].progress, edge.continue_on_failure) for edge in node.prerequisites]
+        if any(blocks(progress, continue_on_failure=forgiving) for progress, forgiving in before):
+            return JobEvent.BLOCKED
+        if all(satisfies(progress, continue_on_failure=forgiving) for progress, forgiving in before):
+            return JobEvent.READY
+        return None
+
+    def to_cancel(self) -> set[int]:
+        """Return the jobs to cancel if the build fails fast; none while no job has failed.
+
+        These are the unfinished jobs, except those that also run after a failure: the dependents over
+        ``continue_on_failure`` edges, and everything that depends on them.
+        """
+        if not any(progress.failed for progress in self.progress()):
+            return set()
+        unfinished = {job_id for job_id, node in self._nodes.items() if not node.progress.state.terminal}
+        return unfinished - self._continuing
+
+    def _after_failures(self) -> set[int]:
+        ahead = [edge.to_id for node in self._nodes.values() for edge in node.prerequisites if edge.continue_on_failure]
+        found: set[int] = set()
+        while ahead:
+            job_id = ahead.pop()
+            if job_id not in found:
+                found.add(job_id)
+                ahead += [edge.to_id for edge in self._nodes[job_id].dependents]
+        return found

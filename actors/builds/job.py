@@ -1,0 +1,387 @@
+"""The job actor: takes a job through one attempt, and owns every change of its state meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from actors.builds.attempt_runner import Prepared
+from actors.builds.command_time import CommandTime
+from actors.builds.job_messages import (
+    Acquired,
+    Destroyed,
+    Finalized,
+    JobMessage,
+    JobTask,
+    KillOverdue,
+    MeasureDisk,
+    RecordAgain,
+    StepDone,
+    StepTimedOut,
+)
+from actors.builds.outcome import (
+    AttemptResult,
+    DiskUse,
+    Failure,
+    disk_failure,
+    failure_of,
+    outcome_of,
+    result_of_exit,
+    result_of_failure,
+    seconds_to_full,
+    timeout_on_record,
+)
+from actors.builds.states import JobEvent, Progress, next_state
+from actors.log_context import set_log_context
+from actors.messages import JobChanged
+from actors.supervision import Supervised
+from actors.vms import Exited
+from storage import JobState
+
+if TYPE_CHECKING:
+    from actors.addresses import Address
+    from actors.builds.assignment import Assignment
+    from actors.builds.attempt_runner import AttemptRunner
+    from actors.builds.finalizing import Finalizer
+    from actors.log_watchers import LogWatchers
+    from actors.messages import ChildStopped
+    from actors.metrics import EngineMetrics
+    from actors.settings import JobSettings
+    from actors.timer import Alarm, Timer
+    from actors.timings import Timings
+    from storage import Storage
+
+__all__ = ["JobActor"]
+
+_RECORD_RETRY_SECONDS = 1.0
+_MEASURE_SECONDS = 1.0
+
+
+class JobActor(Supervised[JobMessage, JobTask]):
+    """Drives one attempt: VM, source, command, log, snapshot, result, release.
+
+    The blocking steps run one after the other on worker threads (`AttemptRunner`); between them this actor decides, so
+    that a cancel or a time-out works at every moment. A job that already has a VM is continued where it is.
+    """
+
+    def __init__(
+        self,
+        *,
+        timer: Timer,
+        supervisor: Address[JobChanged | ChildStopped],
+        assignment: Assignment,
+        attempt: AttemptRunner,
+        finalizer: Finalizer,
+        storage: Storage,
+        settings: JobSettings,
+        watchers: LogWatchers,
+        metrics: EngineMetrics,
+        timings: Timings,
+    ) -> None:
+        super().__init__(timer, supervisor, timings.retry)
+        self._supervisor = supervisor
+        self._assignment = assignment
+        self._attempt = attempt
+        self._finalizer = finalizer
+        self._storage = storage
+        self._settings = settings
+        self._watchers = watchers
+        self._metrics = metrics
+        self._report_timeout = timings.report
+        self._job, self._lease = assignment.job, assignment.lease
+        self._state = assignment.job.state
+        self._alarms: list[Alarm] = []
+        self._following = False
+        self._measuring = False
+        self._time = CommandTime(storage, assignment, timings.vm_first)
+        self._builds_time_is_up = False
+        self._exit_code: int | None = None
+        self._failure: Failure | None = None
+        self._timeout = timeout_on_record(assignment.job)
+        self._result: AttemptResult | None = None
+        self._vm_gone = False
+
+    @property
+    def doing(self) -> str:
+        """The job, its state, and the work under way."""
+        return f"job {self._job.uuid} is {self._state}; {super().doing}"
+
+    def begin(self) -> None:
+        """Begin the attempt, or continue it from its recorded state."""
+        set_log_context(build=self._assignment.build.external_id, job=self._job.uuid)
+        exit_code = self._finalizer.recorded_exit()
+        if exit_code is not None:
+            self._finalize(exit_code)
+        elif self._state.stopping and self._lease.started_at is None:
+            self._release()
+        else:
+            self.work(JobTask.ACQUIRE, self._acquire)
+
+    def teardown(self) -> None:
+        """Close the connection and the log; the VM and its command run on."""
+        for alarm in self._alarms:
+            alarm.cancel()
+        self._attempt.abandon()
+
+    def on_error(self, message: object, error: Exception) -> None:
+        """Fail the job for an internal error; if only the record of its end failed, retry that."""
+        if self._result is None:
+            self._attempt.abandon()
+            self._result = result_of_failure(failure_of(error), self._job, lost_before=0, retries=0)
+        self._alarm(_RECORD_RETRY_SECONDS, RecordAgain(self._result))
+
+    def handle(self, message: JobMessage) -> None:
+        """Take the next step."""
+        match message:
+            case JobEvent.BUILD_TIMEOUT if self._state is JobState.RUNNING and not self._time.known:
+                self._builds_time_is_up = True
+            case JobEvent():
+                self._stop_command(message)
+            case StepTimedOut() | KillOverdue() | MeasureDisk():
+                if self._following:
+                    self._time_is_up(message)
+            case Acquired() | Prepared() | Exited() | DiskUse() | Finalized():
+                if not self._over:
+                    self._step_done(message)
+            case Destroyed():
+                self._vm_is_gone()
+            case RecordAgain(result):
+                self._conclude(result)
+            case _:
+                assert_never(message)
+
+    def _time_is_up(self, alarm: StepTimedOut | KillOverdue | MeasureDisk) -> None:
+        match alarm:
+            case StepTimedOut():
+                self._stop_command(JobEvent.STEP_TIMEOUT)
+            case KillOverdue():
+                self._abandon_vm(f"it has not ended {self._report_timeout:g} s after its grace")
+            case MeasureDisk():
+                if not self._measuring:
+                    self._measuring = True
+                    self._time.confirm_running()
+                    self.work(JobTask.MEASURE, self._attempt.measure)
+            case _:
+                assert_never(alarm)
+
+    def _step_done(self, done: StepDone) -> None:
+        match done:
+            case Acquired():
+                self._acquired()
+            case Prepared():
+                self._started(done)
+            case Exited():
+                self._exited(done)
+            case DiskUse():
+                self._measured(done)
+            case Finalized(result):
+                self._conclude(result)
+            case _:
+                assert_never(done)
+
+    def on_task_error(self, task: JobTask, error: Exception) -> None:
+        """Fail or retry the job, unless the failed step does not matter to it."""
+        if self._over and task is not JobTask.RELEASE:
+            return
+        match task:
+            case JobTask.MEASURE:
+                self._measuring = False
+                self._alarm(_MEASURE_SECONDS, MeasureDisk())
+            case JobTask.KILL:
+                if self._following:
+                    self._abandon_vm(error)
+            case JobTask.RELEASE:
+                self.log.warning("job %s: its VM cannot be destroyed, the reaper will: %s", self._job.uuid, error)
+                self._vm_is_gone()
+            case JobTask.ACQUIRE | JobTask.PREPARE | JobTask.FOLLOW | JobTask.FINALIZE:
+                self._step_failed(error)
+            case _:
+                assert_never(task)
+
+    def _acquire(self) -> Acquired:
+        self._attempt.acquire()
+        return Acquired()
+
+    def _destroy(self) -> Destroyed:
+        self._attempt.release()
+        return Destroyed()
+
+    def _acquired(self) -> None:
+        if not self._state.stopping:
+            self._storage.leases.active(self._lease.id)
+            self._storage.attempts.leased(self._job.id)
+            self.work(JobTask.PREPARE, self._attempt.prepare)
+        elif self._lease.started_at is not None:
+            self._follow()
+            self._kill()
+        else:
+            self._release()
+
+    def _started(self, prepared: Prepared) -> None:
+        """Record that the command runs, which is when its time and its billing begin.
+
+        A command that ended during downtime counts as ended then, even if its build's time is up by now.
+        """
+        if self._state.stopping:
+            self._release()
+            return
+        if self._state is JobState.ASSIGNED:
+            if not self._storage.leases.start(self._lease.id, self._job.id):
+                self._accept_outside_change()
+                return
+            self._change(JobState.RUNNING)
+        left = self._time.begin(prepared)
+        self._follow()
+        if left is not None:
+            self._alarm(left, StepTimedOut())
+            self._alarm(_MEASURE_SECONDS, MeasureDisk())
+            if self._builds_time_is_up:
+                self._stop_command(JobEvent.BUILD_TIMEOUT)
+
+    def _follow(self) -> None:
+        self._following = True
+        self.work(JobTask.FOLLOW, self._attempt.follow)
+
+    def _stop_command(self, event: JobEvent) -> None:
+        """Begin to end the job for a cancel or a time-out, at any step."""
+        target = next_state(self._state, event)
+        if target is None or not target.stopping:  # a job that is scheduled again is stopped by its build
+            self._metrics.dropped(self._job.uuid, self._state, event)
+            return
+        if not self._begin_to_stop(target, self._time.failure(event)):
+            return
+        if self._following:
+            self._kill()
+        elif self._result is None:
+            self._attempt.abandon()
+
+    def _begin_to_stop(self, target: JobState, timeout: Failure | None) -> bool:
+        """Record that the command is being ended, and why; False if the job was changed from outside."""
+        if not self._storage.jobs.move(self._job.id, self._state, target, outcome_of(timeout)):
+            self._accept_outside_change()
+            return False
+        self._timeout = timeout
+        self._change(target)
+        return True
+
+    def _kill(self) -> None:
+        """Ask the VM to end the command. A VM that does not confirm the end in time is destroyed."""
+        self.work(JobTask.KILL, self._attempt.kill)
+        self._alarm(self._settings.kill_grace + self._report_timeout, KillOverdue())
+
+    def _abandon_vm(self, why: object) -> None:
+        self.log.warning("job %s: its command cannot be ended, so its VM is destroyed: %s", self._job.uuid, why)
+        self._attempt.abandon()
+
+    @property
+    def _over(self) -> bool:
+        """True once the attempt's end is recorded, so that only the VM is left to destroy."""
+        return self._state.terminal or self._state is JobState.SCHEDULED
+
+    def _accept_outside_change(self) -> None:
+        """Accept a state set from outside (`ci-daemon build force-finish`), and only destroy the VM."""
+        job = self._storage.jobs.get(self._job.id)
+        self._state = job.state if job and job.attempt == self._job.attempt else JobState.SCHEDULED
+        self.log.info("job %s became %s meanwhile, so its VM is destroyed", self._job.uuid, self._state)
+        self._notify_watchers()
+        self._attempt.abandon()
+        self._release()
+
+    def _measured(self, use: DiskUse) -> None:
+        self._measuring = False
+        min_free = self._settings.min_free_bytes
+        failure = disk_failure(use, self._lease.shape)
+        if failure is not None and self._following and self._failure is None:
+            self._failure = failure
+            self._kill()
+        else:
+            self._alarm(seconds_to_full(use, self._lease.shape, min_free=min_free), MeasureDisk())
+
+    def _exited(self, exited: Exited) -> None:
+        """Record the command's end, and its time-out if its VM has ended it for that."""
+        self._following = False
+        timeout = self._time.end(exited)
+        late = timeout is not None and self._state is JobState.RUNNING
+        if late and not self._begin_to_stop(JobState.TIMING_OUT, timeout):
+            return
+        self._storage.attempts.exited(self._job.id, exited.exit_code)
+        self._finalize(exited.exit_code)
+
+    def _finalize(self, exit_code: int) -> None:
+        """Conclude a canceled job; else close the attempt, which judges the exit code and keeps results."""
+        self._exit_code = exit_code
+        if self._state is JobState.CANCELING:
+            self._conclude(result_of_exit(exit_code, self._job, None))
+        else:
+            failure = self._failure or self._timeout
+            self.work(JobTask.FINALIZE, lambda: Finalized(self._finalizer.finalize(exit_code, failure)))
+
+    def _step_failed(self, error: Exception) -> None:
+        """Fail the job after an error in a step, or retry it if the service is at fault."""
+        self._following = False
+        self._result = None
+        if self._state.stopping:
+            self._release()
+            return
+        failure = self._failure or failure_of(error)
+        lost = self._storage.attempts.lost(self._job.id)
+        self._conclude(result_of_failure(failure, self._job, lost_before=lost, retries=self._settings.service_retries))
+
+    def _conclude(self, result: AttemptResult) -> None:
+        """Record a result: of a job that ended by itself at once, of a stopped one after its VM is gone.
+
+        A timed-out job whose VM is held is recorded once its command is dead.
+        """
+        self._result = result
+        held = self._state is JobState.TIMING_OUT and result.held_seconds
+        if self._state.stopping and not self._vm_gone and not held:
+            self._release()
+        else:
+            self._record(result)
+
+    def _record(self, result: AttemptResult) -> None:
+        """Record the job's new state, its lease's price and its debit in one transaction, then announce it."""
+        if self._state.stopping:
+            result = result.stopped(self._timeout)
+        target = next_state(self._state, result.event)
+        if target is None:
+            self._metrics.dropped(self._job.uuid, self._state, result.event)
+        elif self._finalizer.record(self._state, target, result):
+            self._metrics.attempted(target, result)
+            self._change(target, soft_failed=result.soft_failed)
+        else:
+            self._accept_outside_change()
+            return
+        if target is not None and result.held_in(target):
+            self.stop()
+        elif self._vm_gone:
+            self._release_lease()
+        else:
+            self._release()
+
+    def _release(self) -> None:
+        self.work(JobTask.RELEASE, self._destroy)
+
+    def _vm_is_gone(self) -> None:
+        self._vm_gone = True
+        if self._state.stopping:
+            self._record(self._result or result_of_exit(self._exit_code, self._job, self._timeout))
+        else:
+            self._release_lease()
+
+    def _release_lease(self) -> None:
+        """Return the lease and stop."""
+        self._finalizer.release_lease()
+        self.stop()
+
+    def _change(self, state: JobState, *, soft_failed: bool = False) -> None:
+        """Note a state that is in the storage, and announce it."""
+        self._state = state
+        self.log.info("attempt %d of %r is %s", self._job.attempt, self._job.step_key, state)
+        self._notify_watchers()
+        self._supervisor.post(JobChanged(self._job.id, Progress(state, soft_failed, self._job.attempt)))
+
+    def _notify_watchers(self) -> None:
+        self._watchers.notify(self._job.uuid)
+
+    def _alarm(self, seconds: float, message: JobMessage) -> None:
+        self._alarms.append(self._timer.tell_after(seconds, self.address, message))

@@ -1,0 +1,82 @@
+"""The messages and tasks of a job actor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from actors.builds.attempt_runner import Prepared
+from actors.builds.outcome import AttemptResult, DiskUse
+from actors.builds.states import JobEvent
+from actors.vms import Exited
+
+__all__ = [
+    "Acquired",
+    "Destroyed",
+    "Finalized",
+    "JobMessage",
+    "JobTask",
+    "KillOverdue",
+    "MeasureDisk",
+    "RecordAgain",
+    "StepDone",
+    "StepTimedOut",
+]
+
+
+class JobTask(StrEnum):
+    """A blocking step of a job actor."""
+
+    ACQUIRE = "acquire"
+    PREPARE = "prepare"
+    FOLLOW = "follow"
+    MEASURE = "measure"
+    KILL = "kill"
+    FINALIZE = "finalize"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimedOut:
+    """Timer: the command's time is up, and its VM has had time to end it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KillOverdue:
+    """Timer: a command that is being killed should be dead by now."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureDisk:
+    """Timer: measure the VM's disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordAgain:
+    """Timer: record this result, which could not be recorded before."""
+
+    result: AttemptResult
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired:
+    """Worker: the VM is there and connected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finalized:
+    """Worker: artifacts and disk are kept; this is the attempt's result."""
+
+    result: AttemptResult
+
+
+@dataclass(frozen=True, slots=True)
+class Destroyed:
+    """Worker: the VM is gone."""
+
+
+StepDone = Acquired | Prepared | Exited | DiskUse | Finalized
+"""The results of steps that no longer count once the end of the attempt is recorded."""
+
+JobMessage = JobEvent | StepTimedOut | KillOverdue | MeasureDisk | RecordAgain | StepDone | Destroyed
+"""The messages of a job actor; only events come from other actors."""

@@ -1,0 +1,99 @@
+"""Transitions of a build's jobs that have no VM, and of the jobs that depend on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.builds.outcome import build_timeout, outcome_of, soft_fails
+from actors.builds.states import JobEvent, Progress, next_state
+from storage import JobState
+
+if TYPE_CHECKING:
+    from actors.builds.cache import DiskCache
+    from actors.builds.graph import Graph
+    from actors.builds.outcome import Failure
+    from actors.log_watchers import LogWatchers
+    from actors.metrics import EngineMetrics
+    from storage import Build, Storage
+
+__all__ = ["JobTransitions"]
+
+
+class JobTransitions:
+    """Moves jobs to their next state: in the storage first, then in the graph.
+
+    It remembers the jobs to check after a prerequisite ended. If the storage fails, `settle` goes on with them when it
+    is called again. For the supervisor's thread only.
+    """
+
+    def __init__(
+        self,
+        build: Build,
+        graph: Graph,
+        *,
+        storage: Storage,
+        cache: DiskCache,
+        watchers: LogWatchers,
+        metrics: EngineMetrics,
+    ) -> None:
+        self._build = build
+        self._graph = graph
+        self._storage = storage
+        self._cache = cache
+        self._watchers = watchers
+        self._metrics = metrics
+        self._to_check = dict.fromkeys(graph)
+
+    def has_vm(self, job_id: int) -> bool:
+        """Tell whether a job is in a state in which it has a VM."""
+        return self._graph[job_id].progress.state.has_vm
+
+    def move(self, job_id: int, event: JobEvent, failure: Failure | None = None) -> None:
+        """Apply an event to a job without a VM; reload the job if its state in the storage differs."""
+        node = self._graph[job_id]
+        target = next_state(node.progress.state, event)
+        if target is None or node.progress.state.has_vm:
+            return
+        failure = build_timeout(self._build) if event is JobEvent.BUILD_TIMEOUT else failure
+        soft = event in {JobEvent.QUEUE_TIMEOUT, JobEvent.IMAGE_NOT_FOUND} and soft_fails(node.job)
+        outcome = outcome_of(failure, soft_failed=soft)
+        if not self._storage.jobs.move(job_id, node.progress.state, target, outcome):
+            self._metrics.dropped(node.job.uuid, node.progress.state, event)
+            self.reload(job_id)
+            return
+        self.note(job_id, Progress(target, soft, node.progress.attempt))
+        self._watchers.notify(node.job.uuid)
+
+    def reload(self, job_id: int) -> None:
+        """Note a job's progress as it is in the storage."""
+        job = self._storage.jobs.get(job_id)
+        if job is not None:
+            self.note(job_id, Progress.of(job))
+
+    def note(self, job_id: int, progress: Progress) -> None:
+        """Note a job's progress from the storage; if it is over, mark its dependents to be settled."""
+        node = self._graph[job_id]
+        node.progress = progress
+        if progress.state.terminal:
+            self._to_check.update(dict.fromkeys(edge.to_id for edge in node.dependents))
+
+    def settle(self) -> bool:
+        """Schedule or skip the jobs whose prerequisites have ended; return whether one of them needs a VM now."""
+        waits = False
+        while self._to_check:
+            job_id = next(iter(self._to_check))
+            if (event := self._graph.readiness(job_id)) is not None:
+                self.move(job_id, event)
+            waits |= self._waits(job_id)
+            del self._to_check[job_id]
+        return waits
+
+    def _waits(self, job_id: int) -> bool:
+        """Tell whether a job needs a VM now. A scheduled job with a cache hit passes without one."""
+        node = self._graph[job_id]
+        if node.progress.state is not JobState.SCHEDULED:
+            return False
+        hit = node.job.cache_key is not None and self._cache.take_hit(job_id)
+        if hit:
+            self.reload(job_id)
+        return not hit

@@ -1,0 +1,251 @@
+"""The outcome of an attempt for its job. Pure (engine.md, "States"; pipeline-ir.md, "runner_args")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from actors import vms
+from actors.builds.environment import EnvironmentTooLarge
+from actors.builds.states import JobEvent
+from storage import JobErrorCode, JobState, Outcome, SecretNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from storage import Build, Job, Shape
+
+__all__ = [
+    "AttemptResult",
+    "DiskUse",
+    "Failure",
+    "Limit",
+    "build_timeout",
+    "disk_failure",
+    "failure_of",
+    "limit_of",
+    "may_have_filled",
+    "outcome_of",
+    "result_of_exit",
+    "result_of_failure",
+    "seconds_to_full",
+    "soft_fails",
+    "timed_out_with_build",
+    "timeout_on_record",
+]
+
+_GB = 2**30
+_NEARLY_FULL = 0.95
+_FAST_WRITER = 2 * _GB
+_MIN_MEASURE_SECONDS, _MAX_MEASURE_SECONDS = 1.0, 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The reason why an attempt failed, other than its exit code.
+
+    A failure of the ``service`` is retried, and is not billed; its code is one ``of_service``.
+    """
+
+    code: JobErrorCode
+    message: str
+    service: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The time that a command has from its start, in seconds, and the failure if it takes longer."""
+
+    seconds: float
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUse:
+    """Bytes that a VM has written, and bytes free on the host; ``fills_host`` if the VM is why few are."""
+
+    written: int
+    free: int
+    fills_host: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptResult:
+    """The result of an attempt that is to be recorded.
+
+    A retry may begin after ``backoff_seconds``. The VM is held for ``held_seconds``, so that the user can look into it,
+    unless the job is canceled.
+    """
+
+    event: JobEvent
+    outcome: Outcome
+    billable: bool = True
+    backoff_seconds: int = 0
+    held_seconds: int = 0
+
+    def held_in(self, state: JobState) -> int:
+        """Return for how many seconds the VM of a job that ends in this state is held."""
+        return self.held_seconds if state.failed else 0
+
+    @property
+    def soft_failed(self) -> bool:
+        """True if the job's policy forgives its failure."""
+        return bool(self.outcome.soft_failed)
+
+    @property
+    def satisfies(self) -> bool:
+        """True if dependents may run."""
+        return self.event is JobEvent.PASSED or self.soft_failed
+
+    def without_disk(self, why: str) -> AttemptResult:
+        """Return the same result of a job whose disk could not be kept.
+
+        Dependents cannot build in it, so the job fails if it would have satisfied them.
+        """
+        if not self.satisfies:
+            return self
+        outcome = outcome_of(Failure(JobErrorCode.SNAPSHOT_FAILED, why), self.outcome.exit_code)
+        return replace(self, event=JobEvent.FAILED, outcome=outcome)
+
+    def stopped(self, timeout: Failure | None) -> AttemptResult:
+        """Return the same result of a job that was stopped: by ``timeout`` if given, else by a cancel.
+
+        A step's time-out may be a soft failure. A build's is not: a build that ran out of time does not pass.
+        """
+        soft = self.soft_failed and timeout is not None and timeout.code != JobErrorCode.PIPELINE_TIMEOUT
+        outcome = outcome_of(timeout, self.outcome.exit_code, soft_failed=soft)
+        return replace(self, event=JobEvent.DEAD, outcome=outcome)
+
+
+def outcome_of(failure: Failure | None, exit_code: int | None = None, *, soft_failed: bool = False) -> Outcome:
+    """Return the outcome to record, with the code and message of ``failure`` if there is one."""
+    code, message = (failure.code, failure.message) if failure else (None, None)
+    return Outcome(exit_code, code, message, soft_failed)
+
+
+def build_timeout(build: Build) -> Failure:
+    """Return the failure for a build's time-out."""
+    return Failure(JobErrorCode.PIPELINE_TIMEOUT, f"the build's time-out of {build.timeout_seconds} s is over")
+
+
+def limit_of(step_seconds: int, build: Build, started_at: datetime) -> Limit:
+    """Return the limit of a command that starts now: its step's time, or what is left of its build's.
+
+    A build's time begins with its first command.
+    """
+    if build.timeout_seconds is not None:
+        left = build.timeout_seconds - (started_at - (build.started_at or started_at)).total_seconds()
+        if left < step_seconds:
+            return Limit(left, build_timeout(build))
+    return Limit(step_seconds, Failure(JobErrorCode.STEP_TIMEOUT, f"the step's time-out of {step_seconds} s is over"))
+
+
+def timed_out_with_build(job: Job) -> bool:
+    """Tell whether a job was ended because its build's time was up."""
+    return job.error_code == JobErrorCode.PIPELINE_TIMEOUT
+
+
+def timeout_on_record(job: Job) -> Failure | None:
+    """Return the recorded time-out for which a job is being ended, or None."""
+    if job.state is not JobState.TIMING_OUT:
+        return None
+    return Failure(JobErrorCode(job.error_code or JobErrorCode.INTERNAL_ERROR), job.error_message or "")
+
+
+def failure_of(error: Exception) -> Failure:
+    """Return the failure that an error of a step means for its job (engine.md, "States": ``error_code``)."""
+    match error:
+        case vms.ImageNotFound():
+            return Failure(JobErrorCode.IMAGE_NOT_FOUND, str(error))
+        case vms.SnapshotNotFound():
+            return Failure(JobErrorCode.SNAPSHOT_FAILED, str(error))
+        case vms.SourceError():
+            return Failure(JobErrorCode.SOURCE_FETCH_FAILED, str(error))
+        case SecretNotFound():
+            return Failure(JobErrorCode.SECRET_NOT_FOUND, str(error))
+        case EnvironmentTooLarge():
+            return Failure(JobErrorCode.ENV_TOO_LARGE, str(error))
+        case vms.CommandLost():
+            return Failure(JobErrorCode.VM_LOST, str(error))
+        case vms.VmLost() | vms.ConnectionLost():
+            return Failure(JobErrorCode.VM_LOST, str(error), service=True)
+        case vms.VmError():
+            return Failure(JobErrorCode.LEASE_FAILED, str(error), service=True)
+        case _:
+            return Failure(JobErrorCode.INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+
+
+def disk_failure(use: DiskUse, shape: Shape) -> Failure | None:
+    """Return the failure of a VM that has filled its disk, or that fills the host's; else None."""
+    if use.written >= shape.disk_gb * _GB * _NEARLY_FULL:
+        return Failure(
+            JobErrorCode.DISK_FULL, f"the job filled its disk of {shape.disk_gb} GB; ask for more with disk_gb"
+        )
+    if use.fills_host:
+        why = f"the host's disk has only {use.free / _GB:.1f} GB left, and this job takes most of what is missing"
+        return Failure(JobErrorCode.DISK_FULL, why)
+    return None
+
+
+def may_have_filled(last: DiskUse | None, free: int, shape: Shape) -> bool:
+    """Tell, from the host's ``free`` bytes, whether a VM may have filled its disk since ``last``.
+
+    This costs one system call, while a measurement reads the names of all files that the VM has written.
+    """
+    return last is None or last.written + last.free - free >= shape.disk_gb * _GB * _NEARLY_FULL
+
+
+def seconds_to_full(use: DiskUse, shape: Shape, *, min_free: int) -> float:
+    """Return the seconds to the next measurement: before a fast writer fills the disk, but not too often."""
+    room = min(shape.disk_gb * _GB - use.written, use.free - min_free)
+    return min(max(room / _FAST_WRITER, _MIN_MEASURE_SECONDS), _MAX_MEASURE_SECONDS)
+
+
+def result_of_exit(exit_code: int | None, job: Job, failure: Failure | None, *, lost_before: int = 0) -> AttemptResult:
+    """Return the result of an attempt whose command ended by itself or was killed for ``failure``.
+
+    ``lost_before`` counts the earlier attempts that the service lost; they do not use up the job's own retries.
+    """
+    if exit_code == 0 and failure is None:
+        return AttemptResult(JobEvent.PASSED, Outcome(exit_code))
+    if failure is None and exit_code is not None and _retries(exit_code, job, job.attempt - 1 - lost_before):
+        return AttemptResult(JobEvent.RETRY, Outcome(exit_code), backoff_seconds=_backoff(job.retry_policy))
+    return AttemptResult(
+        JobEvent.FAILED, outcome_of(failure, exit_code, soft_failed=_covers(job.soft_fail_policy, exit_code))
+    )
+
+
+def result_of_failure(failure: Failure, job: Job, *, lost_before: int, retries: int) -> AttemptResult:
+    """Return the result of an attempt that failed before its command ended."""
+    again = failure.service and lost_before < retries
+    return AttemptResult(
+        JobEvent.RETRY if again else JobEvent.FAILED,
+        outcome_of(failure, soft_failed=not again and soft_fails(job)),
+        billable=not failure.service,
+    )
+
+
+def soft_fails(job: Job) -> bool:
+    """Tell whether a failure without an exit code is a soft failure of the job."""
+    return _covers(job.soft_fail_policy, None)
+
+
+def _retries(exit_code: int, job: Job, retried: int) -> bool:
+    """Tell whether the job's retry policy asks for another attempt after ``retried`` retries."""
+    policy = job.retry_policy
+    limit = policy.get("limit") if policy is not None else 0
+    return _covers(policy, exit_code) and isinstance(limit, int) and retried < limit
+
+
+def _backoff(policy: Mapping[str, object] | None) -> int:
+    seconds = policy.get("backoff_seconds") if policy is not None else None
+    return seconds if isinstance(seconds, int) else 0
+
+
+def _covers(policy: Mapping[str, object] | None, exit_code: int | None) -> bool:
+    """Tell whether a policy covers this exit code; a policy that lists none covers every failure."""
+    if policy is None:
+        return False
+    codes = policy.get("exit_codes")
+    return codes is None or (isinstance(codes, list | tuple) and exit_code in codes)

@@ -1,0 +1,114 @@
+"""The SSH connection to an attempt's VM: made again when it is lost, until it is abandoned."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+from actors import vms
+
+if TYPE_CHECKING:
+    from storage import Clock
+
+__all__ = ["Abandoned", "VmConnection"]
+
+_RECONNECT_WAITS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+class Abandoned(Exception):
+    """The actor has abandoned the step that was under way."""
+
+
+class VmConnection:
+    """The connection to one VM.
+
+    One thread at a time connects and uses it; any thread may `disconnect` or `abandon`.
+    """
+
+    def __init__(self, provider: vms.Provider, clock: Clock, vm_id: str) -> None:
+        self._provider = provider
+        self._clock = clock
+        self._vm_id = vm_id
+        self._lock = threading.Lock()
+        self._abandoned = threading.Event()
+        self._connection: vms.Connection | None = None
+        self._connecting: socket.socket | None = None
+
+    @property
+    def abandoned(self) -> bool:
+        """True once `abandon` was called."""
+        return self._abandoned.is_set()
+
+    def check(self) -> None:
+        """Raise Abandoned once `abandon` was called."""
+        if self._abandoned.is_set():
+            raise Abandoned
+
+    def pause(self, seconds: float) -> None:
+        """Wait. Raises Abandoned at once when `abandon` is called."""
+        if self._abandoned.wait(seconds):
+            raise Abandoned
+
+    def connect(self) -> vms.Connection:
+        """Make a connection. Raises VmLost, VmError or Abandoned."""
+        endpoint = self._provider.connect(self._vm_id)
+        with self._lock:
+            self._connecting = endpoint.socket
+        if self._abandoned.is_set():
+            self.disconnect()
+        connection = vms.Connection(endpoint, self._clock)
+        with self._lock:
+            self._connecting = None
+            if not self._abandoned.is_set():
+                self._connection = connection
+                return connection
+        connection.close()
+        raise Abandoned
+
+    def connected(self) -> vms.Connection:
+        """Return the open connection, or make one. Raises VmLost, VmError or Abandoned."""
+        connection = self._connection
+        if connection is not None and connection.alive:
+            return connection
+        self.check()
+        return self.connect()
+
+    def reconnect(self) -> None:
+        """Connect again, with pauses, while the VM is alive.
+
+        Raises VmLost if the VM is gone or does not answer in the end, and Abandoned.
+        """
+        self.disconnect()
+        for wait in _RECONNECT_WAITS:
+            self.check()
+            if not self._provider.alive(self._vm_id):
+                message = "the VM of the command is gone"
+                raise vms.VmLost(message)
+            try:
+                self.connect()
+            except vms.VmLost:
+                raise
+            except vms.VmError:
+                self.pause(wait)
+            else:
+                return
+        message = "the VM runs but no longer answers on SSH"
+        raise vms.VmLost(message)
+
+    def disconnect(self) -> None:
+        """Close the connection, and abort one that is being made."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+            connecting, self._connecting = self._connecting, None
+        if connecting is not None:
+            with contextlib.suppress(OSError):
+                connecting.shutdown(socket.SHUT_RDWR)
+        if connection is not None:
+            connection.close()
+
+    def abandon(self) -> None:
+        """Make the current use of the VM end soon, and refuse further use. Idempotent."""
+        self._abandoned.set()
+        self.disconnect()

@@ -1,0 +1,107 @@
+"""A job's workspace, populated from its build's source (engine.md, "A job attempt", step 2).
+
+A disk always holds the source of the build whose job left it. So the row of a snapshot, by its job, tells which source
+is on the disk. Nothing in the VM is asked for that, because earlier jobs could have changed it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from actors import vms
+from storage import ManifestUnreadable
+from storage.files import content_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actors.builds.vm_connection import VmConnection
+    from storage import Build, Clock, Lease, Snapshot, Storage
+
+__all__ = ["await_next_second", "build_of_job", "manifest_on_disk", "populate_workspace", "source_manifest"]
+
+_GB = 2**30
+_SECOND = timedelta(seconds=1)
+
+
+def populate_workspace(
+    storage: Storage,
+    clock: Clock,
+    build: Build,
+    lease: Lease,
+    disk: Snapshot | None,
+    connection: VmConnection,
+    *,
+    timeout: float,
+) -> None:
+    """Make the workspace in a lease's VM match a build's archive; the VM started from ``disk``, if given.
+
+    Raises SourceError, SnapshotNotFound if it is no longer known which source is on the disk, VmError and Abandoned.
+    """
+    held = None
+    if disk is not None:
+        maker = build_of_job(storage, disk.job_id)
+        if maker is not None and maker.id == build.id:
+            return
+        held = manifest_on_disk(storage, maker)
+        await_next_second(clock, disk, connection)
+    vms.update_workspace(
+        connection.connected(),
+        storage.sources.path(build.uuid),
+        source_manifest(storage, build, lease.shape.disk_gb * _GB) if build.has_source else None,
+        held,
+        time=int(clock.now().timestamp()),
+        timeout=timeout,
+    )
+
+
+def build_of_job(storage: Storage, job_id: int) -> Build | None:
+    """Return the build of a job."""
+    job = storage.jobs.get(job_id)
+    return None if job is None else storage.builds.get(job.build_id)
+
+
+def manifest_on_disk(storage: Storage, maker: Build | None) -> Path | None:
+    """Return the manifest of the source on a disk that a job of ``maker`` left; None if it had no source.
+
+    Raises SnapshotNotFound if the manifest is missing or damaged.
+    """
+    if maker is not None and not maker.has_source:
+        return None
+    try:
+        if maker is not None:
+            manifest = storage.sources.manifest(maker.uuid)
+            content_bytes(manifest)
+            return manifest
+    except ManifestUnreadable:
+        pass
+    message = "the source on the disk to build in is unknown: start the build again"
+    raise vms.SnapshotNotFound(message)
+
+
+def source_manifest(storage: Storage, build: Build, max_bytes: int) -> Path:
+    """Return the manifest of a build's archive; write it if it does not exist. Raises SourceError."""
+    manifest = storage.sources.manifest(build.uuid)
+    try:
+        size = content_bytes(manifest)
+    except ManifestUnreadable:
+        archive = storage.sources.path(build.uuid)
+        vms.write_source_manifest(archive, manifest, max_bytes=max_bytes, sha256=build.source_sha256)
+        return manifest
+    if size > max_bytes:
+        message = f"the source unpacks to {size} bytes and the disk has {max_bytes}: ask for more with disk_gb"
+        raise vms.SourceError(message)
+    return manifest
+
+
+def await_next_second(clock: Clock, disk: Snapshot, connection: VmConnection) -> None:
+    """Wait until newly written files get a later second than all files on a disk.
+
+    They get their time in whole seconds, and some tools compare no finer: Python takes byte code to belong to any
+    source of the same size and second.
+    """
+    now = clock.now()
+    later = disk.created_at.replace(microsecond=0) + _SECOND
+    if disk.created_at <= now < later:
+        connection.pause((later - now).total_seconds())

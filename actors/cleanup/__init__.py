@@ -1,0 +1,15 @@
+"""Cleanup: the reaper, retention, eviction, holds, and the host's disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.facade import on_first_use
+
+if TYPE_CHECKING:
+    from actors.cleanup.eviction import SnapshotForest, free_disks
+    from actors.cleanup.retention import ExpiredTotal, expire, preview
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = ["ExpiredTotal", "SnapshotForest", "expire", "free_disks", "preview"]

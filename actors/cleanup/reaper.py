@@ -1,0 +1,228 @@
+"""The reaper: removes the VMs, snapshots, files and rows that nothing names any more.
+
+Runs on worker threads of the root supervisor, at start and every minute. A row is written before its resource is made,
+and removed after it. So to find orphans, list resources first, then rows: a resource without a row is an orphan. To
+find lost resources, list rows first: a row without a resource is lost, unless the resource is still being made.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from actors.cleanup import retention
+from actors.cleanup.eviction import evict, free_disks
+from actors.cleanup.holds import end_holds
+from actors.messages import Released
+from actors.vms import VmError
+from storage import DatabaseUnavailable, JobState, LeaseState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from actors.addresses import Address
+    from actors.cleanup.host_disk import HostDisk
+    from actors.configuration import Configuration
+    from actors.vms import Images, Provider
+    from storage import Clock, Lease, Storage
+
+__all__ = ["Reaper"]
+
+_log = logging.getLogger(__name__)
+
+_GB = 2**30
+
+_ORPHAN_AGE = timedelta(hours=1)
+"""Age at which a file without a row, or a VM without a job, is no longer being made."""
+
+_UNUSED_IMAGE_AGE = timedelta(hours=3)
+"""An image not recorded as used for so long is used by no service: each records its images hourly."""
+
+
+class Reaper:
+    """Removes orphans of a state directory and an image store. Its methods block.
+
+    It tells ``pool`` the leases that it ends.
+    """
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        provider: Provider,
+        images: Images,
+        clock: Clock,
+        host_disk: HostDisk,
+        configuration: Configuration,
+        pool: Address[Released],
+    ) -> None:
+        self._storage = storage
+        self._provider = provider
+        self._images = images
+        self._clock = clock
+        self._host_disk = host_disk
+        self._configuration = configuration
+        self._pool = pool
+
+    def reap(self) -> None:
+        """Remove every VM, snapshot, file and row that nothing names; the next round repeats what fails."""
+        vms = (partial(end_holds, self._storage, self._provider), self._reap_vms, self._reap_leases)
+        snapshots = (self._reap_snapshots, self._reap_snapshot_rows)
+        for chore in (*vms, *snapshots, self._reap_sources, self._images.sweep, self.sweep):
+            try:
+                chore()
+            except (VmError, OSError) as error:
+                _log.warning("clean-up is incomplete and is tried again in the next round: %s", error)
+
+    def remove_orphaned_sources(self) -> None:
+        """Remove the source archives of builds that an earlier process did not create. Before the API starts."""
+        try:
+            self._reap_sources(age=timedelta())
+        except (DatabaseUnavailable, OSError) as error:
+            _log.warning("source archives without a build could not be removed: %s", error)
+
+    def release_vms(self) -> None:
+        """End the holds that are over, and destroy the VMs of finished jobs that are not held."""
+        end_holds(self._storage, self._provider)
+        self._reap_leases()
+
+    def sweep(self) -> None:
+        """Free the disks and sources of finished builds, and what the cache holds beyond its budget."""
+        storage = self._storage
+        evict(storage, self._provider, self._configuration.settings.cache.max_bytes)
+        free_disks(storage, self._provider)
+        for build_uuid in storage.sources.all():
+            if _is_finished(storage, build_uuid):
+                storage.sources.remove(build_uuid)
+        finished = {uuid for uuid in storage.sources.manifests() if _is_finished(storage, uuid)}
+        for build_uuid in finished - storage.snapshots.builds():
+            storage.sources.remove_manifest(build_uuid)
+
+    def free_disk_space(self, lacking: int) -> None:
+        """Free cached and unneeded disks and unused images, since the host's disk lacks ``lacking`` bytes."""
+        _log.info("the host's disk is short of %.1f GB: removing what is not needed", lacking / _GB)
+        evict(self._storage, self._provider, self._configuration.settings.cache.max_bytes, room=lacking)
+        self.sweep()
+        self._remove_unused_images(_UNUSED_IMAGE_AGE)
+
+    def expire(self) -> None:
+        """Remove expired images, logs and artifacts, and log and artifact files that have no row."""
+        self._remove_unused_images()
+        storage, now = self._storage, self._clock.now()
+        expired = retention.expire(storage, self._configuration.settings.retention, now)
+        for what, total in (("logs", expired.logs), ("artifacts", expired.artifacts)):
+            if total.builds:
+                _log.info(
+                    "the %s of %d expired builds were removed: %d bytes are free", what, total.builds, total.bytes
+                )
+        for name in storage.log_retention.remove_strays():
+            _log.warning("the logs of build %s, which is not in the database, were removed", name)
+        if orphans := storage.artifact_retention.remove_strays(now - _ORPHAN_AGE):
+            _log.warning("%d artifact files belonged to no job and were removed", orphans)
+
+    def _reap_vms(self) -> None:
+        """Destroy the VMs that no live lease names."""
+        existing = set(self._provider.list())
+        for vm in existing - {lease.uuid for lease in self._storage.leases.live()}:
+            _log.warning("VM %s has no lease and is destroyed", vm)
+            self._destroy(vm)
+        self._host_disk.retain({lease.uuid for lease in self._storage.leases.live()})
+
+    def _reap_leases(self) -> None:
+        """End the leases of finished jobs that are not held, of finished renders, and of lost warm VMs."""
+        leases = self._storage.leases
+        for lease in leases.live():
+            if lease.build_id is not None:
+                if self._is_rendered(lease, lease.build_id) and self._destroy(lease.uuid):
+                    leases.end(lease.id)
+            elif lease.job_id is not None and self._has_ended(lease.id, lease.job_id, lease.attempt):
+                if self._destroy(lease.uuid):
+                    leases.end(lease.id)
+                    self._pool.post(Released(lease.id))
+            elif lease.job_id is None and self._is_lost(lease) and leases.end_unclaimed(lease.id):
+                _log.warning("warm VM %s is lost: its lease has ended", lease.uuid)
+                self._destroy(lease.uuid)
+                self._pool.post(Released(lease.id))
+
+    def _reap_snapshots(self) -> None:
+        """Remove the snapshots that no row names, repeatedly, because one may be based on another."""
+        kept = set(self._provider.snapshots())
+        orphans = kept - {snapshot.name for snapshot in self._storage.snapshots.all()}
+        removed: Iterable[str] = orphans
+        while removed:
+            removed = [name for name in orphans if self._remove_snapshot(name)]
+            orphans.difference_update(removed)
+            for name in removed:
+                _log.warning("snapshot %s belonged to no job and was removed", name)
+
+    def _reap_snapshot_rows(self) -> None:
+        """Remove the rows of snapshots that the provider lacks.
+
+        Those of jobs with a live lease stay, because their snapshot may be in the making.
+        """
+        storage = self._storage
+        rows = storage.snapshots.all()
+        at_work = {lease.job_id for lease in storage.leases.live()}
+        kept = set(self._provider.snapshots())
+        for snapshot in rows:
+            if snapshot.name not in kept and snapshot.job_id not in at_work:
+                _log.warning("snapshot %s has no disk: its row was removed", snapshot.name)
+                storage.snapshots.remove(snapshot.name)
+
+    def _reap_sources(self, age: timedelta = _ORPHAN_AGE) -> None:
+        """Remove the source archives without a build that are older than ``age``."""
+        before = self._clock.now() - age
+        for name in self._storage.sources.remove_strays(before, self._storage.builds.by_uuid):
+            _log.warning("the source archive %s belongs to no build and was removed", name)
+
+    def _remove_unused_images(self, unused: timedelta | None = None) -> None:
+        """Remove the images that were pulled for jobs and not used for ``unused``, or the configured time."""
+        in_use = {lease.image for lease in self._storage.leases.live() if lease.image is not None}
+        for snapshot in self._storage.snapshots.all():
+            if (image := self._provider.snapshot_image(snapshot.name)) is not None:
+                in_use.add(image)
+        for name in self._images.retire(in_use, self._clock.now(), unused):
+            _log.info("image %s was not used for long and was removed; it is pulled again when a job names it", name)
+
+    def _has_ended(self, lease_id: int, job_id: int, attempt: int) -> bool:
+        """Tell whether a lease's job has ended without a hold on the VM, or has moved on to another attempt."""
+        job = self._storage.jobs.get(job_id)
+        if job is None or job.attempt != attempt:
+            return True
+        if job.state.terminal:
+            return self._storage.holds.of_lease(lease_id) is None
+        return job.state is JobState.SCHEDULED
+
+    def _is_rendered(self, lease: Lease, build_id: int) -> bool:
+        """Tell whether a build's render is over, or has started again in another VM."""
+        render = self._storage.renders.get(build_id)
+        return render is None or render.finished_at is not None or render.lease_id != lease.id
+
+    def _is_lost(self, lease: Lease) -> bool:
+        """Tell whether the VM of a lease without a job is gone, or was never made."""
+        if lease.state is LeaseState.WARM:
+            return not self._provider.alive(lease.uuid)
+        return lease.created_at < self._clock.now() - _ORPHAN_AGE
+
+    def _remove_snapshot(self, name: str) -> bool:
+        try:
+            self._provider.remove_snapshot(name)
+        except VmError as error:
+            _log.info("snapshot %s cannot be removed yet: %s", name, error)
+            return False
+        return True
+
+    def _destroy(self, vm: str) -> bool:
+        try:
+            self._provider.destroy(vm)
+        except (VmError, OSError) as error:
+            _log.warning("VM %s cannot be destroyed and is tried again in the next round: %s", vm, error)
+            return False
+        return True
+
+
+def _is_finished(storage: Storage, build_uuid: str) -> bool:
+    build = storage.builds.by_uuid(build_uuid)
+    return build is not None and build.state.terminal

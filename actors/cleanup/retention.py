@@ -1,0 +1,121 @@
+"""Retention of logs, artifacts and the audit, by age and size (engine.md, "Logs")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from storage import setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+    from storage import KeptFiles, Retention, Storage
+
+__all__ = ["Expired", "ExpiredTotal", "RetentionSettings", "due", "expire", "preview"]
+
+_BATCH = 100
+_DAY = timedelta(days=1)
+_GB = 2**30
+_MAX = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionSettings:
+    """Section ``[retention]``: how long logs, artifacts and the audit are kept, and how many GB of them.
+
+    Over budget, the builds that finished first lose their logs or artifacts. Builds themselves and the ledger are
+    always kept.
+    """
+
+    logs_days: int = setting(90, "The days that logs are kept; 0 is for ever.", at_least=0, at_most=_MAX)
+    logs_gb: float = setting(0.0, "The most GB of logs; 0 is no budget.", at_least=0, at_most=_MAX)
+    artifacts_days: int = setting(90, "The days that artifacts are kept; 0 is for ever.", at_least=0, at_most=_MAX)
+    artifacts_gb: float = setting(0.0, "The most GB of artifacts; 0 is no budget.", at_least=0, at_most=_MAX)
+    audit_days: int = setting(365, "The days that the audit is kept; 0 is for ever.", at_least=0, at_most=_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredTotal:
+    """The expired part of one kind: a number of builds, and of bytes."""
+
+    builds: int = 0
+    bytes: int = 0
+
+    @classmethod
+    def of(cls, parts: Iterable[KeptFiles]) -> ExpiredTotal:
+        """Return the sum of some parts."""
+        sizes = [part.bytes for part in parts]
+        return cls(len(sizes), sum(sizes))
+
+    def __add__(self, other: ExpiredTotal) -> ExpiredTotal:
+        """Return the sum of both."""
+        return ExpiredTotal(self.builds + other.builds, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """The parts of each kind that were removed, or are due; ``audit`` counts entries."""
+
+    logs: ExpiredTotal
+    artifacts: ExpiredTotal
+    audit: int = 0
+
+
+def due(oldest_first: Iterable[KeptFiles], before: datetime | None, excess: int) -> Iterator[KeptFiles]:
+    """Yield what is due: everything from before an instant, then more until ``excess`` bytes are freed."""
+    for each in oldest_first:
+        old = before is not None and each.finished_at < before
+        if not old and excess <= 0:
+            return
+        if old or each.bytes:
+            excess -= each.bytes
+            yield each
+
+
+def preview(storage: Storage, settings: RetentionSettings, now: datetime) -> Expired:
+    """Return what is due, without removing it."""
+    logs, artifacts = _rules(storage, settings)
+    audit = storage.audit.expirable(now - settings.audit_days * _DAY) if settings.audit_days else 0
+    return Expired(ExpiredTotal.of(logs.due(now)), ExpiredTotal.of(artifacts.due(now)), audit)
+
+
+def expire(storage: Storage, settings: RetentionSettings, now: datetime) -> Expired:
+    """Remove what is due, and what an earlier process began to remove."""
+    logs, artifacts = _rules(storage, settings)
+    audit = storage.audit.expire(now - settings.audit_days * _DAY) if settings.audit_days else 0
+    return Expired(logs.expire(now), artifacts.expire(now), audit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """The age limit and the budget of one kind."""
+
+    retention: Retention
+    days: int
+    gb: float
+
+    def due(self, now: datetime) -> Iterator[KeptFiles]:
+        before = now - self.days * _DAY if self.days else None
+        excess = self.retention.bytes() - int(self.gb * _GB) if self.gb else 0
+        return due(self.retention.oldest_first(), before, excess)
+
+    def expire(self, now: datetime) -> ExpiredTotal:
+        self.retention.finish_expiring()
+        removed, expired = ExpiredTotal(), self.due(now)
+        while batch := list(islice(expired, _BATCH)):
+            self.retention.expire(batch)
+            removed += ExpiredTotal.of(batch)
+        return removed
+
+
+def _rules(storage: Storage, settings: RetentionSettings) -> tuple[_Rule, _Rule]:
+    """Return the rule of each kind, after measuring the logs of builds that finished since the last time."""
+    storage.log_retention.measure()
+    return (
+        _Rule(storage.log_retention, settings.logs_days, settings.logs_gb),
+        _Rule(storage.artifact_retention, settings.artifacts_days, settings.artifacts_gb),
+    )

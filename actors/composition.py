@@ -1,0 +1,228 @@
+"""The composition of the live service: its parts, and the actors made of them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from actors.addresses import Addresses
+from actors.builds.attempt_runner import AttemptRunner
+from actors.builds.cache import DiskCache
+from actors.builds.finalizing import Finalizer
+from actors.builds.job import JobActor
+from actors.builds.supervisor import BuildSupervisor
+from actors.cleanup.host_disk import HostDisk
+from actors.cleanup.reaper import Reaper
+from actors.log_watchers import LogWatchers
+from actors.metrics import EngineMetrics
+from actors.render.pool import RenderPool
+from actors.render.recording import RenderRecorder
+from actors.render.rendering import Rendering
+from actors.scheduling.image_puller import ImagePuller
+from actors.scheduling.pending_reason import PendingReasons
+from actors.scheduling.pool import LeasePool
+from actors.supervision import spawn
+from actors.timer import Timer
+
+if TYPE_CHECKING:
+    from actors.addresses import Address
+    from actors.builds.assignment import Assignment
+    from actors.builds.job_messages import JobMessage
+    from actors.configuration import Configuration
+    from actors.messages import (
+        BuildMessage,
+        ChildStopped,
+        ImagePullerMessage,
+        JobChanged,
+        LeasePoolMessage,
+        RenderPoolMessage,
+    )
+    from actors.timings import Timings
+    from actors.vms import Images, Provider
+    from storage import Clock, Render, Storage
+
+__all__ = ["Composition"]
+
+
+@dataclass(frozen=True)
+class Composition:
+    """The parts of a running service; each says who may change it.
+
+    ``broken`` is set when restarting actors does not help: the process then ends and systemd starts it again.
+    """
+
+    storage: Storage
+    provider: Provider
+    images: Images
+    clock: Clock
+    configuration: Configuration
+    timings: Timings
+    addresses: Addresses = field(default_factory=Addresses)
+    reasons: PendingReasons = field(default_factory=PendingReasons)
+    watchers: LogWatchers = field(default_factory=LogWatchers)
+    metrics: EngineMetrics = field(default_factory=EngineMetrics)
+    host_disk: HostDisk = field(default_factory=HostDisk)
+    broken: threading.Event = field(default_factory=threading.Event)
+
+    @cached_property
+    def timer(self) -> Timer:
+        """The timer of all actors."""
+        return Timer(self.clock)
+
+    @cached_property
+    def cache(self) -> DiskCache:
+        """The cache of disks across builds."""
+        return DiskCache(
+            storage=self.storage,
+            provider=self.provider,
+            images=self.images,
+            clock=self.clock,
+            configuration=self.configuration,
+            metrics=self.metrics,
+            watchers=self.watchers,
+        )
+
+    @cached_property
+    def reaper(self) -> Reaper:
+        """The reaper."""
+        return Reaper(
+            storage=self.storage,
+            provider=self.provider,
+            images=self.images,
+            clock=self.clock,
+            host_disk=self.host_disk,
+            configuration=self.configuration,
+            pool=self.addresses.pool,
+        )
+
+    @cached_property
+    def recorder(self) -> RenderRecorder:
+        """The recorder of renders."""
+        return RenderRecorder(
+            storage=self.storage,
+            images=self.images,
+            configuration=self.configuration,
+            metrics=self.metrics,
+            root=self.addresses.root,
+            watchers=self.watchers,
+        )
+
+    def lease_pool(self) -> Address[LeasePoolMessage]:
+        """Start a lease pool."""
+        return spawn(
+            LeasePool,
+            timer=self.timer,
+            root=self.addresses.root,
+            image_puller=self.addresses.images,
+            storage=self.storage,
+            provider=self.provider,
+            images=self.images,
+            clock=self.clock,
+            configuration=self.configuration,
+            cache=self.cache,
+            reasons=self.reasons,
+            metrics=self.metrics,
+            timings=self.timings,
+        )
+
+    def image_puller(self) -> Address[ImagePullerMessage]:
+        """Start an image puller."""
+        return spawn(
+            ImagePuller,
+            timer=self.timer,
+            root=self.addresses.root,
+            pool=self.addresses.pool,
+            storage=self.storage,
+            images=self.images,
+            clock=self.clock,
+            configuration=self.configuration,
+            make_room=self.reaper.free_disk_space,
+            progress=self.reasons.pulls,
+            watchers=self.watchers,
+            metrics=self.metrics,
+            timings=self.timings,
+        )
+
+    def render_pool(self) -> Address[RenderPoolMessage]:
+        """Start a render pool."""
+        return spawn(
+            RenderPool,
+            timer=self.timer,
+            root=self.addresses.root,
+            pool=self.addresses.pool,
+            storage=self.storage,
+            provider=self.provider,
+            configuration=self.configuration,
+            rendering=self._rendering,
+            watchers=self.watchers,
+            timings=self.timings,
+        )
+
+    def build_supervisor(self, build_id: int) -> Address[BuildMessage]:
+        """Start the supervisor of a build."""
+        return spawn(
+            BuildSupervisor,
+            build_id=build_id,
+            timer=self.timer,
+            root=self.addresses.root,
+            pool=self.addresses.pool,
+            job_actor=self._job_actor,
+            storage=self.storage,
+            clock=self.clock,
+            cache=self.cache,
+            watchers=self.watchers,
+            metrics=self.metrics,
+            timings=self.timings,
+        )
+
+    def _job_actor(self, supervisor: Address[JobChanged | ChildStopped], assignment: Assignment) -> Address[JobMessage]:
+        """Start the actor of an attempt, which keeps the settings of its start."""
+        settings, storage = self.configuration.settings, self.storage
+        attempt = AttemptRunner(
+            assignment=assignment,
+            storage=storage,
+            provider=self.provider,
+            images=self.images,
+            clock=self.clock,
+            settings=settings,
+            host_disk=self.host_disk,
+            metrics=self.metrics,
+            acquire_pauses=self.timings.acquire,
+            on_output=partial(self.watchers.notify, assignment.job.uuid),
+        )
+        finalizer = Finalizer(
+            assignment=assignment,
+            attempt=attempt,
+            store=storage,
+            cache=self.cache,
+            settings=settings.jobs,
+            metrics=self.metrics,
+            pool=self.addresses.pool,
+        )
+        return spawn(
+            JobActor,
+            timer=self.timer,
+            supervisor=supervisor,
+            assignment=assignment,
+            attempt=attempt,
+            finalizer=finalizer,
+            storage=storage,
+            settings=settings.jobs,
+            watchers=self.watchers,
+            metrics=self.metrics,
+            timings=self.timings,
+        )
+
+    def _rendering(self, render: Render) -> Rendering:
+        return Rendering(
+            render=render,
+            storage=self.storage,
+            provider=self.provider,
+            images=self.images,
+            clock=self.clock,
+            settings=self.configuration.settings,
+            host_disk=self.host_disk,
+            recorder=self.recorder,
+        )

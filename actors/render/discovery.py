@@ -1,0 +1,88 @@
+"""Rendering of an archive without a build: to preview it, or to find the pipelines that it declares."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actors import vms
+from actors.builds.vm_connection import VmConnection
+from actors.cleanup.host_disk import HostDisk
+from actors.render import steps
+from actors.render.envelope import Envelope
+from actors.render.envelope_cache import cache_name, keep
+from actors.render.vm import disk_limited, running_vm
+
+if TYPE_CHECKING:
+    from actors.configuration import Settings
+    from actors.render.settings import RenderSettings
+    from storage import Clock, Rendered, Storage
+
+__all__ = ["discover", "render_archive"]
+
+
+def discover(
+    storage: Storage,
+    provider: vms.Provider,
+    images: vms.Images,
+    clock: Clock,
+    settings: Settings,
+    *,
+    organization: str,
+    slug: str,
+    archive: bytes,
+) -> Envelope:
+    """Return the pipelines that an archive declares, for an organization without a pipeline of that slug.
+
+    The result is cached, so a build of the new pipeline is not rendered again. Raises RenderFailed and VmError.
+    """
+    image = images.resolve(None)
+    with tempfile.NamedTemporaryFile(suffix=".tar.gz") as file:
+        file.write(archive)
+        file.flush()
+        name = cache_name(organization, slug, Path(file.name), image)
+        rendered = storage.renders.cached(name)
+        if rendered is None:
+            rendered = render_archive(
+                storage,
+                provider,
+                clock,
+                settings.render,
+                min_free=settings.jobs.min_free_bytes,
+                image=image,
+                archive=Path(file.name),
+                organization=organization,
+                slug=slug,
+            )
+            keep(storage, clock, settings.render.cache_seconds, name, rendered)
+    return Envelope.parse(rendered.envelope)
+
+
+def render_archive(
+    storage: Storage,
+    provider: vms.Provider,
+    clock: Clock,
+    settings: RenderSettings,
+    *,
+    min_free: int,
+    image: str,
+    archive: Path,
+    organization: str,
+    slug: str,
+) -> Rendered:
+    """Render an archive's pipeline files in a VM of this host, then destroy the VM. Needs no actor.
+
+    The archive is unpacked into the VM over SSH. Raises RenderFailed and VmError.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        manifest = Path(temporary, "manifest")
+        steps.check_archive(archive, manifest, settings.shape.disk_gb * 2**30, "")
+        lease = storage.leases.reserve_warm(str(uuid.uuid4()), provider.name, image, settings.shape)
+        link = VmConnection(provider, clock, lease.uuid)
+        with running_vm(storage, provider, lease, link) as connection:
+            now = int(clock.now().timestamp())
+            vms.update_workspace(connection, archive, manifest, time=now, timeout=settings.fetch_timeout)
+            with disk_limited(storage, provider, lease, link, HostDisk(), min_free=min_free):
+                return steps.load(connection, organization, slug, settings)

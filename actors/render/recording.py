@@ -1,0 +1,106 @@
+"""The record of a render: the build's plan, or why it has none (pipeline-ir.md, "Rendering")."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from actors.ir import IrError, load
+from actors.messages import BuildCreated
+from actors.render.envelope import Envelope, RenderFailed
+from actors.render.envelope_cache import cache_name, sha256_of
+from storage import RENDER_LOG, BuildErrorCode
+
+if TYPE_CHECKING:
+    from actors.addresses import Address
+    from actors.configuration import Configuration
+    from actors.log_watchers import LogWatchers
+    from actors.metrics import EngineMetrics
+    from actors.vms import Images
+    from storage import Build, Pipeline, Rendered, Storage
+
+__all__ = ["RenderRecorder"]
+
+_log = logging.getLogger(__name__)
+
+
+class RenderRecorder:
+    """Writes the results of renders, announces them and counts them."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        images: Images,
+        configuration: Configuration,
+        metrics: EngineMetrics,
+        root: Address[BuildCreated],
+        watchers: LogWatchers,
+    ) -> None:
+        self._storage = storage
+        self._images = images
+        self._configuration = configuration
+        self._metrics = metrics
+        self._root = root
+        self._watchers = watchers
+
+    def plan_from_cache(self, build: Build) -> bool:
+        """Plan a build from an earlier render of the same archive; False if there is none.
+
+        Also False if the archive is not on this host, or does not match the build's SHA-256.
+        """
+        if not build.has_source:
+            return False
+        archive = self._storage.sources.path(build.uuid)
+        image = self._images.resolve(None)
+        rendered = self._storage.renders.cached(
+            cache_name(build.organization_slug, build.pipeline_slug, archive, image)
+        )
+        if rendered is None or (build.source_sha256 and build.source_sha256 != sha256_of(archive)):
+            return False
+        self.record(build, rendered)
+        return True
+
+    def record(self, build: Build, rendered: Rendered) -> None:
+        """Record the result of a render: the build's plan, or why it has none."""
+        pipeline = self._storage.pipelines.by_id(build.pipeline_id)
+        if pipeline is None:
+            return
+        try:
+            envelope = Envelope.parse(rendered.envelope)
+            pipeline_ir = envelope.select(pipeline.source_slug or pipeline.slug).pipeline_ir
+            planned = load(pipeline_ir, self._configuration.settings.limits)
+        except RenderFailed as failure:
+            self.refuse(build, BuildErrorCode.RENDER_FAILED, str(failure), rendered.log)
+        except IrError as error:
+            self.refuse(build, error.code, error.message, rendered.log)
+        else:
+            self._write_log(build, rendered.log)
+            jobs, timeout = planned.jobs, planned.timeout_seconds
+            if self._storage.renders.plan(build.id, pipeline_ir, timeout, jobs, has_source=True):
+                self._metrics.rendered()
+                self._root.post(BuildCreated(build.id))
+                self._follow(build, pipeline, envelope)
+            self._watchers.notify(build.uuid)
+
+    def _follow(self, build: Build, pipeline: Pipeline, envelope: Envelope) -> None:
+        """Store the pipelines that the repository declares, if the build is of its default branch."""
+        if pipeline.repo_name is not None and build.branch == pipeline.default_branch:
+            declared = {each.slug: each.declaration for each in envelope.pipelines}
+            self._storage.declarations.follow(pipeline.organization_id, pipeline.repo_name, declared)
+
+    def refuse(self, build: Build, code: BuildErrorCode, message: str, log: bytes) -> None:
+        """Fail a build that cannot be rendered or planned, and keep the output of its pipeline files."""
+        self._write_log(build, log)
+        if self._storage.renders.refuse(build.id, code, message):
+            self._metrics.rendered(code)
+        self._watchers.notify(build.uuid)
+
+    def _write_log(self, build: Build, log: bytes) -> None:
+        """Keep the output of the pipeline files, once. If it cannot be written, the build still gets its plan."""
+        try:
+            if log and not self._storage.logs.reader(build.uuid, RENDER_LOG).exists():
+                with self._storage.logs.writer(build.uuid, RENDER_LOG, 1) as writer:
+                    writer.output(log)
+        except OSError as error:
+            _log.warning("the render log of build %s cannot be written: %s", build.uuid, error)

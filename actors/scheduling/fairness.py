@@ -1,0 +1,117 @@
+"""Fairness among organizations: least recent usage over weight, then longest wait. Pure (engine.md)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actors.scheduling.capacity import Load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from storage import QueuedJob, Shape
+
+__all__ = ["USAGE_SECONDS", "Holdings"]
+
+_HALF_LIFE = 3600.0
+"""Seconds after which an organization's usage counts half."""
+
+USAGE_SECONDS = 4 * _HALF_LIFE
+"""Seconds after which usage is not loaded again at a restart."""
+
+_MIN_SECONDS = 60.0
+_DECAY = math.log(2) / _HALF_LIFE
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A VM that a job holds, and since when."""
+
+    organization_id: int
+    shape: Shape
+    since: float
+
+
+class Holdings:
+    """The VMs that organizations hold, and their recent usage: vCPU seconds that decay with time.
+
+    Instants are monotonic seconds.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[int, _Held] = {}
+        self._loads: dict[int | None, Load] = {}
+        self._past: dict[int, tuple[float, float]] = {}
+
+    @property
+    def leases(self) -> AbstractSet[int]:
+        """The row ids of the leases that jobs hold."""
+        return self._held.keys()
+
+    def load(self, organization_id: int | None = None) -> Load:
+        """Return the load of the VMs that jobs hold: of all jobs, or of an organization's."""
+        return self._loads.get(organization_id, Load())
+
+    def hold(self, lease_id: int, organization_id: int, shape: Shape, since: float) -> None:
+        """Add a VM that a job holds."""
+        self._held[lease_id] = _Held(organization_id, shape, since)
+        self._update_load(organization_id)
+
+    def release(self, lease_id: int, now: float) -> None:
+        """Remove a VM and count its time as usage. A lease that is not held is ignored."""
+        held = self._held.pop(lease_id, None)
+        if held is not None:
+            self._update_load(held.organization_id)
+            self.used(held.organization_id, held.shape.cpu, held.since, now)
+
+    def used(self, organization_id: int, cpu: int, began: float, ended: float) -> None:
+        """Count the time of a VM that has ended; 0 if the clock was set back meanwhile."""
+        began = min(began, ended)
+        amount, at = self._past.get(organization_id, (0.0, ended))
+        now = max(at, ended)
+        self._past[organization_id] = (amount * _decay_after(now - at) + _usage_of(cpu, began, ended, now), now)
+
+    def usage(self, organizations: Iterable[int], now: float) -> dict[int, float]:
+        """Return the usage of each of these organizations.
+
+        A held VM counts for at least a minute, so that grants within one instant take turns.
+        """
+        usage = {}
+        for organization_id in organizations:
+            amount, at = self._past.get(organization_id, (0.0, now))
+            usage[organization_id] = amount * _decay_after(now - at)
+        for held in self._held.values():
+            if held.organization_id in usage:
+                began = min(held.since, now - _MIN_SECONDS)
+                usage[held.organization_id] += _usage_of(held.shape.cpu, began, now, now)
+        return usage
+
+    def next(self, heads: Mapping[int, QueuedJob], now: float) -> QueuedJob:
+        """Return the job that should get the next VM, of each organization's next job."""
+        usage = self.usage(heads, now)
+        return min(
+            heads.values(),
+            key=lambda job: (
+                usage[job.organization_id] / job.weight,
+                job.scheduled_at,
+                job.position,
+                job.job_id,
+            ),
+        )
+
+    def _update_load(self, organization_id: int) -> None:
+        held = self._held.values()
+        self._loads[organization_id] = Load.of(each.shape for each in held if each.organization_id == organization_id)
+        self._loads[None] = Load.of(each.shape for each in held)
+
+
+def _decay_after(seconds: float) -> float:
+    return math.exp(-_DECAY * seconds)
+
+
+def _usage_of(cpu: int, began: float, ended: float, now: float) -> float:
+    """Return the vCPU seconds from ``began`` to ``ended``, decayed to ``now``."""
+    return cpu * (_decay_after(now - ended) - _decay_after(now - began)) / _DECAY

@@ -1,0 +1,179 @@
+"""The image puller: pulls an image once for all jobs that wait for it (engine.md, "Leases", "Images")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+from actors.messages import ImageFailed, ImagePullerMessage, ImagesAwaited, PollStorage, Reschedule
+from actors.scheduling.image_pull import ImagePull, NotAwaited
+from actors.supervision import Supervised
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors.addresses import Address
+    from actors.configuration import Configuration
+    from actors.log_watchers import LogWatchers
+    from actors.messages import LeasePoolMessage, RootMessage
+    from actors.metrics import EngineMetrics
+    from actors.timer import Timer
+    from actors.timings import Timings
+    from actors.vms import Images
+    from storage import Clock, Storage
+
+__all__ = ["ImagePuller"]
+
+_GB = 2**30
+_MAX_PULLS = 4
+_FAILURE_SECONDS = 30.0
+_QUEUED = "other images are pulled first"
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """The reason of a failed pull, which is not repeated before ``until`` (monotonic seconds)."""
+
+    why: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class _PullImage:
+    """Task: pull an image."""
+
+    image: str
+
+    def __str__(self) -> str:
+        return f"pull {self.image}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Pulled:
+    """Worker: the image is in the store."""
+
+    image: str
+
+
+class ImagePuller(Supervised[ImagePullerMessage | _Pulled, _PullImage]):
+    """Pulls the images that jobs wait for into the store, each once, and a few at a time.
+
+    The waiting jobs are in the storage (`Queue.await_image`), so that a successor goes on with them. A failure is
+    remembered for a while, so that many jobs with an image that cannot be pulled cause only one attempt.
+    """
+
+    def __init__(
+        self,
+        *,
+        timer: Timer,
+        root: Address[RootMessage],
+        pool: Address[LeasePoolMessage],
+        storage: Storage,
+        images: Images,
+        clock: Clock,
+        configuration: Configuration,
+        make_room: Callable[[int], None],
+        progress: dict[str, str],
+        watchers: LogWatchers,
+        metrics: EngineMetrics,
+        timings: Timings,
+    ) -> None:
+        super().__init__(timer, root, timings.retry)
+        self._root = root
+        self._pool = pool
+        self._storage = storage
+        self._images = images
+        self._clock = clock
+        self._configuration = configuration
+        self._make_room = make_room
+        self._progress = progress
+        self._watchers = watchers
+        self._metrics = metrics
+        self._pulls: dict[str, ImagePull] = {}
+        self._queued: dict[str, None] = {}
+        self._failures: dict[str, _Failure] = {}
+
+    def begin(self) -> None:
+        """Start the pulls that jobs already wait for."""
+        self._progress.clear()
+        self._start_pulls()
+
+    def teardown(self) -> None:
+        """End all pulls and remove what they have so far."""
+        for pull in self._pulls.values():
+            pull.end()
+
+    def handle(self, message: ImagePullerMessage | _Pulled) -> None:
+        """Start pulls, end those that no job waits for any more, and queue the jobs again."""
+        match message:
+            case ImagesAwaited():
+                self._start_pulls()
+                for pull in self._pulls.values():
+                    pull.note_new_jobs()
+            case PollStorage():
+                for image, pull in self._pulls.items():
+                    if not self._storage.queue.is_awaited(image):
+                        pull.end()
+            case _Pulled(image):
+                self._forget(image)
+                self._metrics.image(pulled=True)
+                self._storage.queue.image_arrived(image)
+                self._pool.post(Reschedule())
+                self._start_pulls()
+            case _:
+                assert_never(message)
+
+    def on_task_error(self, task: _PullImage, error: Exception) -> None:
+        """Remember why an image cannot be pulled, and tell its jobs, unless none waits for it any more."""
+        self._forget(task.image)
+        if not isinstance(error, NotAwaited):
+            self.log.warning("cannot pull the image %s: %s", task.image, error)
+            self._metrics.image(pulled=False)
+            until = self._clock.monotonic() + _FAILURE_SECONDS
+            self._failures[task.image] = _Failure(str(error), until)
+        self._start_pulls()
+
+    def _pull(self, image: str) -> None:
+        """Pull an image on a worker thread."""
+        pull = self._pulls[image] = ImagePull(
+            image=image,
+            storage=self._storage,
+            images=self._images,
+            clock=self._clock,
+            keep_free=int(self._configuration.settings.pool.low_disk_gb * _GB),
+            make_room=self._make_room,
+            progress=self._progress,
+            watchers=self._watchers,
+        )
+
+        def run() -> _Pulled:
+            pull.run()
+            return _Pulled(image)
+
+        self.work(_PullImage(image), run)
+
+    def _forget(self, image: str) -> None:
+        self._pulls.pop(image, None)
+        self._progress.pop(image, None)
+
+    def _start_pulls(self) -> None:
+        """Start as many pulls as may run at once, in the order of the requests."""
+        now, awaited = self._clock.monotonic(), self._storage.queue.awaited_images()
+        self._failures = {image: each for image, each in self._failures.items() if each.until > now}
+        for image in awaited:
+            if image in self._failures:
+                self._refuse(image, self._failures[image].why)
+            elif image not in self._pulls:
+                self._queued.setdefault(image)
+                self._progress[image] = _QUEUED
+        for image in list(self._queued):
+            if len(self._pulls) == _MAX_PULLS:
+                return
+            del self._queued[image]
+            self._progress.pop(image, None)
+            if image in awaited:
+                self._pull(image)
+
+    def _refuse(self, image: str, why: str) -> None:
+        for job in self._storage.queue.awaiting(image):
+            self._root.post(ImageFailed(job.build_id, job.job_id, why))

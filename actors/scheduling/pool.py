@@ -1,0 +1,312 @@
+"""The lease pool: grants VMs to jobs, within the caps (engine.md, "Actors" and "Leases")."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING, assert_never
+
+from actors.messages import (
+    CacheHit,
+    Drain,
+    Granted,
+    ImagesAwaited,
+    LeasePoolMessage,
+    MakeRoom,
+    PollStorage,
+    QueueTimedOut,
+    Refill,
+    Released,
+    Reschedule,
+    ResyncLeases,
+)
+from actors.scheduling.admission import Admission
+from actors.scheduling.fairness import Holdings
+from actors.scheduling.pending_reason import Waiting
+from actors.scheduling.scheduler import Decision, host_full, schedule_next
+from actors.scheduling.usage import held_by_jobs, load_usage, monotonic
+from actors.scheduling.warm_stock import WarmStock
+from actors.scheduling.warm_vms import DestroyWarm, MakeWarm, WarmMade, destroy_warm, make_warm
+from actors.supervision import Supervised
+from actors.timer import seconds_since
+from storage import JobState, Lease, LeaseState, QueuedJob
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from actors.addresses import Address
+    from actors.builds.cache import DiskCache
+    from actors.configuration import Configuration
+    from actors.messages import ImagePullerMessage, RootMessage
+    from actors.metrics import EngineMetrics
+    from actors.scheduling.pending_reason import PendingReasons
+    from actors.settings import PoolSettings
+    from actors.timer import Alarm, Timer
+    from actors.timings import Timings
+    from actors.vms import Images, Provider
+    from storage import Clock, Storage
+
+__all__ = ["LeasePool"]
+
+_OVERDUE_PAUSE = 0.5
+_OVERDUE_BATCH = 20
+
+
+class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm]):
+    """Grants VMs to scheduled jobs, fairly and within the caps, and keeps some warm.
+
+    The queue is the storage: jobs in state ``scheduled``. So a waiting job costs neither thread nor memory here.
+    The queue is not polled: one alarm is set to the next instant at which something in it is due.
+    """
+
+    def __init__(
+        self,
+        *,
+        timer: Timer,
+        root: Address[RootMessage],
+        image_puller: Address[ImagePullerMessage],
+        storage: Storage,
+        provider: Provider,
+        images: Images,
+        clock: Clock,
+        configuration: Configuration,
+        cache: DiskCache,
+        reasons: PendingReasons,
+        metrics: EngineMetrics,
+        timings: Timings,
+    ) -> None:
+        super().__init__(timer, root, timings.retry)
+        self._root = root
+        self._image_puller = image_puller
+        self._storage = storage
+        self._provider = provider
+        self._images = images
+        self._clock = clock
+        self._configuration = configuration
+        self._cache = cache
+        self._reasons = reasons
+        self._metrics = metrics
+        self._timings = timings
+        self._started_at = clock.now()
+        self._holdings = Holdings()
+        self._warm = WarmStock()
+        self._admission = Admission(storage, clock, lambda lacking: root.post(MakeRoom(lacking)), timings.disk)
+        self._alarm: Alarm | None = None
+
+    @property
+    def _settings(self) -> PoolSettings:
+        return self._configuration.settings.pool
+
+    def begin(self) -> None:
+        """Take over from an earlier pool: leases that jobs hold, warm VMs that are alive, recent usage."""
+        self._holdings = load_usage(self._storage, self._clock)
+        for lease in self._storage.leases.live():
+            if lease.build_id is not None:
+                continue
+            if lease.job_id is not None:
+                self._repeat_grant(lease.job_id, lease)
+            elif lease.state is LeaseState.WARM and self._provider.alive(lease.uuid):
+                self._warm.adopt(lease)
+            else:
+                self._destroy(lease)
+        self._serve()
+
+    def teardown(self) -> None:
+        """Cancel the alarm."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def handle(self, message: LeasePoolMessage | WarmMade) -> None:
+        """Grant VMs, take them back, refill the warm ones."""
+        match message:
+            case Reschedule():
+                self._serve()
+            case PollStorage():
+                if self._admission.changed or self._warm.unwanted(self._wanted()):
+                    self._serve()
+            case Released(lease_id):
+                self._holdings.release(lease_id, self._clock.monotonic())
+                self._warm.remove(lease_id)
+                self._serve()
+            case ResyncLeases():
+                self._resync()
+                self._serve()
+            case Refill():
+                self._warm.wake()
+                self._serve()
+            case Drain():
+                self._admission.draining = True
+                self._serve()
+            case WarmMade(lease):
+                self._storage.leases.warmed(lease.id)
+                self._warm.made(lease)
+                self._destroy_excess()
+                self.address.post(Reschedule())
+            case _:
+                assert_never(message)
+
+    def on_task_error(self, task: MakeWarm | DestroyWarm, error: Exception) -> None:
+        """Try again to make a warm VM later; leave one that cannot be destroyed to the reaper."""
+        match task:
+            case DestroyWarm():
+                self.log.warning("cannot destroy a warm VM, the reaper will: %s", error)
+            case MakeWarm(image):
+                if self._warm.failed(image, str(error)):
+                    self.log.warning("cannot make a warm VM: %s", error)
+                self._timer.tell_after(self._timings.warm, self.address, Refill())
+            case _:
+                assert_never(task)
+
+    def _make(self, image: str) -> None:
+        """Make a warm VM on a worker thread."""
+        self._warm.begun(image)
+
+        def make() -> WarmMade:
+            return WarmMade(make_warm(self._storage, self._provider, self._images, self._metrics, image))
+
+        self.work(MakeWarm(image), make)
+
+    def _destroy(self, lease: Lease) -> None:
+        """Destroy a warm VM on a worker thread."""
+        self.work(DestroyWarm(lease), lambda: destroy_warm(self._storage, self._provider, lease))
+
+    def _serve(self) -> None:
+        """Do what is due: end back-offs, grant, time out, refill. Then set the alarm for what is next."""
+        soonest = self._storage.queue.wake()
+        blocked = self._admission.check(self._settings.low_disk_gb)
+        if blocked is None:
+            self._await_images()
+        waiting = Waiting(everyone=blocked) if blocked else self._grant()
+        self._reasons.waiting = waiting
+        if self._admission.draining:
+            return
+        due = [soonest, self._end_overdue(waiting)]
+        if blocked is None:
+            self._refill()
+        elif not self._admission.drained:
+            due.append(self._clock.now() + timedelta(seconds=self._timings.disk))
+        self._set_alarm(min((instant for instant in due if instant is not None), default=None))
+
+    def _set_alarm(self, due: datetime | None) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if due is not None:
+            seconds = max(0.0, (due - self._clock.now()).total_seconds())
+            self._alarm = self._timer.tell_after(seconds, self.address, Reschedule())
+
+    def _await_images(self) -> None:
+        """Let jobs whose image is missing wait for the image, outside the queue, so that others get VMs."""
+        queue = self._storage.queue
+        if not (named := queue.images()):
+            return
+        for name, image in self._images.missing(named).items():
+            if queue.await_image(name, image):
+                self._image_puller.post(ImagesAwaited())
+
+    def _grant(self) -> Waiting:
+        """Grant VMs in fair order until the next job does not fit; return what keeps the jobs waiting."""
+        queue, now = self._storage.queue, self._clock.monotonic()
+        if (full_host := host_full(self._holdings, self._settings.host())) is not None:
+            return full_host
+        heads = {job.organization_id: job for job in queue.heads()}
+        while (decision := self._schedule_next(heads, now)).job is not None:
+            self._grant_to(decision.job)
+            organization_id = decision.job.organization_id
+            following = queue.head(organization_id)
+            if following is None:
+                del heads[organization_id]
+            else:
+                heads[organization_id] = following
+        return decision.waiting
+
+    def _schedule_next(self, heads: dict[int, QueuedJob], now: float) -> Decision:
+        host, organization = self._settings.host(), self._settings.organization()
+        return schedule_next(heads.values(), self._holdings, host, organization, now)
+
+    def _grant_to(self, job: QueuedJob) -> None:
+        if self._cache.take_hit(job.job_id):  # another build has stored the result meanwhile
+            self._root.post(CacheHit(job.build_id, job.job_id))
+            return
+        image = self._images.resolve(job.image)
+        if not self._images.use(image) and job.image is not None and job.parent_snapshot_job_id is None:
+            self._await_images()  # the image was removed after the queue was checked
+            return
+        warm = self._warm.fitting(job, image)
+        lease = self._storage.leases.assign(
+            job.job_id,
+            provider=self._provider.name,
+            image=image,
+            shape=job.shape,
+            network=job.network,
+            warm_lease_id=warm.id if warm else None,
+            lease_uuid=warm.uuid if warm else str(uuid.uuid4()),
+        )
+        if lease is None:  # the job was canceled, or the owner ended the warm VM
+            live = self._storage.leases.live()
+            self._warm.retain({each.id for each in live if each.state is LeaseState.WARM})
+            return
+        self._metrics.granted(seconds_since(job.scheduled_at, self._clock))
+        self._warm.remove(lease.id)
+        self._hold(lease)
+        self._destroy_excess()
+        self._root.post(Granted(job.build_id, lease))
+
+    def _end_overdue(self, waiting: Waiting) -> datetime | None:
+        """Time out jobs that waited too long; return when the next may be due. Downtime is excluded."""
+        timeout, queue, now = self._settings.queue_timeout, self._storage.queue, self._clock.now()
+        since = queue.oldest() if timeout else None
+        if since is None:
+            return None
+        limit = timedelta(seconds=timeout)
+        due = max(since, self._started_at) + limit
+        if due > now:
+            return due
+        for job in queue.overdue(now - limit, _OVERDUE_BATCH):
+            why = f"no VM within {timeout} s: {waiting.reason(job.job_id, job.organization_id)}"
+            self._root.post(QueueTimedOut(job.build_id, job.job_id, why))
+        return now + timedelta(seconds=_OVERDUE_PAUSE)
+
+    def _hold(self, lease: Lease) -> None:
+        if lease.organization_id is not None:
+            since = monotonic(self._clock, lease.started_at)
+            self._holdings.hold(lease.id, lease.organization_id, lease.shape, since)
+
+    def _resync(self) -> None:
+        """Resync the held leases with the storage: messages to a pool that died are lost."""
+        leases = held_by_jobs(self._storage)
+        for lease_id in self._holdings.leases - leases.keys():
+            self._holdings.release(lease_id, self._clock.monotonic())
+        for lease_id in leases.keys() - self._holdings.leases:
+            self._hold(leases[lease_id])
+
+    def _repeat_grant(self, job_id: int, lease: Lease) -> None:
+        """Repeat a grant whose message may have been lost; a duplicate does no harm."""
+        job = self._storage.jobs.get(job_id)
+        if job is not None and job.state is JobState.ASSIGNED:
+            self._root.post(Granted(job.build_id, lease))
+
+    def _refill(self) -> None:
+        """Destroy unwanted warm VMs, and make missing ones, one per core at a time, if the host has room."""
+        wanted = self._wanted()
+        for lease in self._warm.unwanted(wanted):
+            self._warm.remove(lease.id)
+            self._destroy(lease)
+        while self._warm.making < (os.cpu_count() or 1) and (image := self._warm.missing(wanted)) is not None:
+            if self._settings.host().excess(self._holdings.load(), self._warm.count + 1):
+                return
+            self._make(image)
+
+    def _wanted(self) -> Counter[str]:
+        """Return how many warm VMs are wanted of each image; the default image may change at any time."""
+        resolve = self._images.resolve
+        wanted = Counter({resolve(None): self._settings.warm})
+        wanted.update({resolve(name): count for name, count in self._settings.warm_images.items()})
+        return wanted
+
+    def _destroy_excess(self) -> None:
+        """Destroy the warm VMs that exceed the host's caps beside the jobs' VMs. No job waits for that."""
+        for lease in self._warm.take_oldest(self._settings.host().excess(self._holdings.load(), self._warm.count)):
+            self._destroy(lease)

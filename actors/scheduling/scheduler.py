@@ -1,0 +1,82 @@
+"""The scheduler: picks the job that gets the next VM. Pure (engine.md, "Actors": the lease pool)."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actors.scheduling.pending_reason import Blocked, Waiting
+from storage import Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from actors.scheduling.capacity import Capacity
+    from actors.scheduling.fairness import Holdings
+    from storage import QueuedJob
+
+__all__ = ["Decision", "host_full", "queue_order", "schedule_next"]
+
+_MIN_SHAPE = Shape(1, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The job that gets the next VM, None if none does at present, and why the others wait."""
+
+    job: QueuedJob | None
+    waiting: Waiting
+
+
+def host_full(holdings: Holdings, host: Capacity) -> Waiting | None:
+    """Return the reason if the host has no room for even the smallest VM; None if it has."""
+    full = host.shortage(holdings.load(), _MIN_SHAPE)
+    return Waiting(host=Blocked(None, full)) if full is not None and full.total else None
+
+
+def schedule_next(
+    heads: Iterable[QueuedJob], holdings: Holdings, host: Capacity, organization: Capacity, now: float
+) -> Decision:
+    """Choose among the next jobs of the organizations; ``now`` is in monotonic seconds.
+
+    Smaller jobs do not overtake a large one that does not fit, or it would wait for ever.
+    """
+    if (full_host := host_full(holdings, host)) is not None:
+        return Decision(None, full_host)
+    fitting: dict[int, QueuedJob] = {}
+    blocked: dict[int, Blocked] = {}
+    for head in heads:
+        lack = organization.shortage(holdings.load(head.organization_id), head.shape)
+        if lack is None:
+            fitting[head.organization_id] = head
+        else:
+            blocked[head.organization_id] = Blocked(head.job_id, lack)
+    if not fitting:
+        return Decision(None, Waiting(organizations=blocked))
+    job = holdings.next(fitting, now)
+    lack = host.shortage(holdings.load(), job.shape)
+    if lack is not None:
+        return Decision(None, Waiting(host=Blocked(job.job_id, lack), organizations=blocked))
+    return Decision(job, Waiting(organizations=blocked))
+
+
+def queue_order(
+    queues: Mapping[int, Iterable[QueuedJob]], holdings: Holdings, now: float, limit: int
+) -> list[QueuedJob]:
+    """Return the order in which waiting jobs would get VMs from now on, if no other job came.
+
+    Args:
+        queues: each organization's waiting jobs, in their order.
+        holdings: the organizations' held VMs and usage; changed by this call.
+        now: monotonic seconds.
+        limit: the most jobs to return.
+    """
+    left = {organization: deque(queue) for organization, queue in queues.items()}
+    order: list[QueuedJob] = []
+    while len(order) < limit and (heads := {each: queue[0] for each, queue in left.items() if queue}):
+        job = holdings.next(heads, now)
+        left[job.organization_id].popleft()
+        order.append(job)
+        holdings.hold(-len(order), job.organization_id, job.shape, now)
+    return order

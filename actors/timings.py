@@ -1,0 +1,28 @@
+"""Waits of the live service that tests shorten; its configuration does not contain them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Timings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Waits in seconds.
+
+    Attributes:
+        retry: before a message is handled again after a transient error.
+        vm_first: how long after its limit a VM may take to end a command, before this process ends it.
+        report: how long after the grace a VM may take to report a killed command's end and the rest of its output.
+        acquire: before each further try to make a job's VM.
+        disk: before the host's disk is measured again while it is too full.
+        warm: before another try to make a warm VM that could not be made.
+    """
+
+    retry: float = 1.0
+    vm_first: float = 2.0
+    report: float = 10.0
+    acquire: tuple[float, ...] = (0.2, 1.0, 3.0, 10.0)
+    disk: float = 5.0
+    warm: float = 10.0

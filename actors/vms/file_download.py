@@ -1,0 +1,204 @@
+"""Download of files from a VM: listed and packed there, read here as a stream.
+
+The job may have replaced the programs of its VM. So their output is checked for its format and its size, and nothing
+large is kept in memory (engine.md, "A job attempt", 5).
+"""
+
+from __future__ import annotations
+
+import tarfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actors.vms.guest import script
+from actors.vms.provider import VmError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+
+    from actors.vms.ssh.connection import Connection
+    from actors.vms.ssh.stream import Stream
+
+__all__ = ["DownloadedFile", "InvalidDownload", "TarReader", "download_files", "list_files"]
+
+_MAX_FILES = 1_000_000
+_MAX_PATH_BYTES = 4_096
+_MAX_HEADER_BYTES = 1 << 16
+_OVERHEAD = 1 << 15
+"""Bytes that a tar may take for each file beyond its contents."""
+
+_BLOCK = 512
+_END_OF_ARCHIVE = bytes(_BLOCK)
+_MAX_ERROR_CHARS = 300
+
+
+class InvalidDownload(VmError):
+    """The VM sent an invalid list of files or tar."""
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadedFile:
+    """A file of a tar.
+
+    ``blocks`` yields its ``file_size`` bytes: read them before the next file, or not at all. A hard link has no blocks;
+    ``same_as`` names the earlier file.
+    """
+
+    path: str
+    file_size: int
+    blocks: Iterator[bytes]
+    same_as: str | None = None
+
+
+def list_files(connection: Connection, workspace: str = "/workspace", *, timeout: float) -> Generator[bytes]:
+    """Yield the path of each regular file below a folder as it is found.
+
+    Paths are relative to the folder and never lead out of it. Raises InvalidDownload, also for more than a million
+    files, ConnectionLost and CommandTimeout.
+    """
+    count = 0
+    rest = b""
+    with connection.stream(script("list", workspace=workspace), timeout=timeout) as listing:
+        for block in listing:
+            *paths, rest = (rest + block).split(b"\0")
+            count += len(paths)
+            if count > _MAX_FILES:
+                message = f"the workspace has more than {_MAX_FILES:,} files"
+                raise InvalidDownload(message)
+            for path in (*paths, rest):
+                if len(path) > _MAX_PATH_BYTES or (path is not rest and not _is_file_path(path)):
+                    message = "the VM sent an invalid list of its files"
+                    raise InvalidDownload(message)
+            yield from (path.removeprefix(b"./") for path in paths)
+    if listing.exit_code != 0 and not count:
+        message = f"the VM cannot list its files: {_error_of(listing)}"
+        raise InvalidDownload(message)
+
+
+def _is_file_path(path: bytes) -> bool:
+    start, *segments = path.split(b"/")
+    return start == b"." and bool(segments) and not {b"", b".", b".."}.intersection(segments)
+
+
+def download_files(
+    connection: Connection, paths: Sequence[str], workspace: str = "/workspace", *, max_bytes: int, timeout: float
+) -> Generator[DownloadedFile]:
+    """Yield files below a folder as they arrive in a tar.
+
+    The VM is asked for ``paths``, but may send other files, or fewer. Raises InvalidDownload, also for more than
+    ``max_bytes`` plus the tar's overhead and if the VM reports a failure at the end, ConnectionLost and CommandTimeout.
+    """
+    names = b"".join(b"./%s\0" % path.encode() for path in paths)
+    with connection.stream(script("pack", workspace=workspace), stdin=names, timeout=timeout) as stream:
+        yield from TarReader(_bounded(stream, max_bytes + _OVERHEAD * (len(paths) + 1))).files()
+    if stream.exit_code != 0:
+        message = f"not all files could be read: {_error_of(stream)}"
+        raise InvalidDownload(message)
+
+
+class TarReader:
+    """Reader of a stream of one or more tars: ustar, with the long names of GNU and pax.
+
+    `tarfile` parses each header, but not the stream: it would read a long name of any size into memory.
+    """
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._buffer = b""
+
+    def files(self) -> Iterator[DownloadedFile]:
+        """Yield the regular files and the hard links to them. Raises InvalidDownload."""
+        long_path = long_link = ""
+        while header := self._header():
+            try:
+                member = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+            except tarfile.HeaderError as error:
+                message = f"the VM sent an invalid tar: {error}"
+                raise InvalidDownload(message) from error
+            if member.type == tarfile.GNUTYPE_LONGNAME:
+                long_path = _text(self._more_header(member.size))
+            elif member.type == tarfile.GNUTYPE_LONGLINK:
+                long_link = _text(self._more_header(member.size))
+            elif member.type == tarfile.XHDTYPE:
+                long_path = _pax_path(self._more_header(member.size)) or long_path
+            else:
+                path, long_path = (long_path or member.name).removeprefix("./"), ""
+                link, long_link = (long_link or member.linkname).removeprefix("./"), ""
+                content = self._content(max(0, member.size))
+                if member.type == tarfile.LNKTYPE:
+                    yield DownloadedFile(path, 0, iter(()), same_as=link)
+                elif member.type in {tarfile.REGTYPE, tarfile.AREGTYPE}:
+                    yield DownloadedFile(path, max(0, member.size), content)
+                for _ in content:
+                    pass
+
+    def _header(self) -> bytes:
+        """Return the next header; empty at the end."""
+        while (header := self._take(_BLOCK)) == _END_OF_ARCHIVE:
+            pass
+        if header and len(header) < _BLOCK:
+            raise _truncated()
+        return header
+
+    def _more_header(self, size: int) -> bytes:
+        """Return the contents of a member that extends the header of the next one."""
+        if not 0 <= size <= _MAX_HEADER_BYTES:
+            message = "the VM sent a tar with a header that is too long"
+            raise InvalidDownload(message)
+        return b"".join(self._content(size))
+
+    def _content(self, size: int) -> Iterator[bytes]:
+        """Yield a member's bytes, then skip the padding. Raises InvalidDownload if the tar ends early."""
+        left = size
+        while left:
+            block = self._buffer or next(self._blocks, b"")
+            if not block:
+                raise _truncated()
+            self._buffer = block[left:]
+            yield block[:left]
+            left -= min(left, len(block))
+        filling = -size % _BLOCK
+        if len(self._take(filling)) < filling:
+            raise _truncated()
+
+    def _take(self, size: int) -> bytes:
+        """Return ``size`` bytes, fewer only at the end."""
+        while len(self._buffer) < size and (block := next(self._blocks, b"")):
+            self._buffer += block
+        taken, self._buffer = self._buffer[:size], self._buffer[size:]
+        return taken
+
+
+def _pax_path(records: bytes) -> str | None:
+    """Return the path in a pax header, whose records begin with their length. Raises InvalidDownload."""
+    while records:
+        length = records.partition(b" ")[0]
+        if not length.isdigit() or not 0 < int(length) <= len(records):
+            message = "the VM sent a tar with a header that cannot be read"
+            raise InvalidDownload(message)
+        keyword, _, value = records[len(length) + 1 : int(length) - 1].partition(b"=")
+        if keyword == b"path":
+            return _text(value)
+        records = records[int(length) :]
+    return None
+
+
+def _text(name: bytes) -> str:
+    return name.rstrip(b"\0").decode("utf-8", "surrogateescape")
+
+
+def _bounded(blocks: Iterable[bytes], left: int) -> Iterator[bytes]:
+    for block in blocks:
+        left -= len(block)
+        if left < 0:
+            message = "the VM sent more than was requested"
+            raise InvalidDownload(message)
+        yield block
+
+
+def _error_of(stream: Stream) -> str:
+    return stream.stderr.decode(errors="replace").strip()[-_MAX_ERROR_CHARS:] or f"exit code {stream.exit_code}"
+
+
+def _truncated() -> InvalidDownload:
+    return InvalidDownload("the VM sent a tar that ends in the middle")

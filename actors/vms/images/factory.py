@@ -1,0 +1,18 @@
+"""The tools that make and remove images, imported on first use: most commands only list images."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.facade import on_first_use
+
+if TYPE_CHECKING:
+    from actors.vms.images.debian import Recipe
+    from actors.vms.images.making import bootstrap, check_programs, pull, unpack
+    from actors.vms.images.pull_bounds import PullOptions
+    from actors.vms.images.staging import Staging
+    from actors.vms.images.tree import Tree
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = ["PullOptions", "Recipe", "Staging", "Tree", "bootstrap", "check_programs", "pull", "unpack"]

@@ -1,0 +1,81 @@
+"""Staging folders of an image store: images are made and removed there, so readers see whole images."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from actors.vms.images.names import folder_of
+from actors.vms.images.provisioning import destroy_leftover_vms
+from actors.vms.images.scratch import sweep_scratch
+from actors.vms.images.tree import Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from actors.vms.images.store_locks import StoreLocks
+    from actors.vms.sandbox.userns import IdMap
+
+__all__ = ["Staging"]
+
+_PREFIX = ".making-"
+
+
+class Staging:
+    """The staging folders of a store, one for each image that is being made or removed.
+
+    The caller holds the lock of the image.
+    """
+
+    def __init__(self, store: Path, idmap: IdMap, locks: StoreLocks) -> None:
+        self._store = store
+        self._idmap = idmap
+        self._locks = locks
+
+    @contextmanager
+    def new(self, name: str) -> Iterator[Path]:
+        """Yield a new folder in which to make an image; it is removed at the end unless it was renamed."""
+        folder = self._folder(name)
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            if folder.exists():
+                self.remove(folder)
+
+    def take(self, name: str) -> Path:
+        """Move an image out of the store, to be removed."""
+        folder = self._folder(name)
+        (self._store / folder_of(name)).rename(folder)
+        return folder
+
+    def take_former(self, name: str) -> Path | None:
+        """Move the image that a new one of its name replaces out of the store; None if there is none."""
+        image = self._store / folder_of(name)
+        if not image.exists():
+            return None
+        folder = self._store / f"{_PREFIX}{folder_of(name)}~former"
+        image.rename(folder)
+        return folder
+
+    def remove(self, folder: Path) -> None:
+        """Remove a staging folder with its VMs and its scratch folder."""
+        destroy_leftover_vms(folder, self._idmap)
+        sweep_scratch(folder, self._idmap)
+        Tree(folder, self._idmap).remove()
+
+    def sweep_image(self, name: str) -> None:
+        """Remove what a dead process left of an image that it was making or removing."""
+        folder = self._folder(name)
+        if folder.exists():
+            self.remove(folder)
+
+    def sweep(self) -> None:
+        """Remove what dead processes left of any image."""
+        for folder in self._store.glob(f"{_PREFIX}*"):
+            with suppress(BlockingIOError), self._locks.image_if_free(folder.name.removeprefix(_PREFIX)):
+                self.remove(folder)
+
+    def _folder(self, name: str) -> Path:
+        return self._store / f"{_PREFIX}{folder_of(name)}"

@@ -1,0 +1,81 @@
+"""Programs that make an image: watched while they run, killed with the thread that waits for them."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["POLL_SECONDS", "ProcessResult", "run"]
+
+POLL_SECONDS = 0.2
+"""Seconds between two checks of a program."""
+
+_BLOCK = 1 << 16
+_LAST_BYTES = 1 << 16
+_DIES_WITH_CALLER = ("setpriv", "--pdeathsig", "KILL", "--")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessResult:
+    """The end of a program: its exit status, and the end of its output."""
+
+    status: int
+    output: str
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    environment: Mapping[str, str],
+    check: Callable[[], None],
+    stdout: IO[bytes] | None = None,
+) -> ProcessResult:
+    """Run a program to its end.
+
+    ``check`` is called at least every `POLL_SECONDS`; if it raises, the program is killed and the exception is raised
+    from here. The program's output goes to ``stdout`` if that is given, else with its errors into ``output``. The
+    program dies with the calling thread.
+    """
+    with subprocess.Popen(
+        [*_DIES_WITH_CALLER, *argv], cwd=cwd, env=dict(environment), start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=stdout or subprocess.PIPE,
+        stderr=subprocess.PIPE if stdout else subprocess.STDOUT,
+    ) as process:  # fmt: skip
+        pipe = process.stderr if stdout else process.stdout
+        assert pipe is not None  # noqa: S101 - one of them is a pipe
+        try:
+            output = _read(pipe.fileno(), check)
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    return ProcessResult(process.wait(POLL_SECONDS), output)
+                check()
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+
+
+def _read(pipe: int, check: Callable[[], None]) -> str:
+    """Read a pipe until it is closed; return the end of its contents."""
+    blocks: deque[bytes] = deque(maxlen=_LAST_BYTES // 64)
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while True:
+            check()
+            if not selector.select(POLL_SECONDS):
+                continue
+            block = os.read(pipe, _BLOCK)
+            if not block:
+                return b"".join(blocks)[-_LAST_BYTES:].decode(errors="replace")
+            blocks.append(block)

@@ -1,0 +1,180 @@
+"""The folder of one VM, named by its id: it exists from before the VM is made until all is removed."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from actors.vms.provider import VmDisk, VmError, VmLost
+from actors.vms.sandbox.processes import ProcessIdentity
+from actors.vms.sandbox.unlinked import unlinked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["VmFolder", "VmRecord"]
+
+_BACKLOG = 128
+_PAUSE_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class VmRecord:
+    """The facts about a VM that any process needs to connect to it and to free it."""
+
+    private_key: str
+    host_key: str
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VmFolder:
+    """The folder of a VM: ``record``, ``lock``, ``ssh`` (the socket) and ``log``.
+
+    Processes of the VM hold ``lock`` as long as any of them lives.
+    """
+
+    folder: Path
+
+    @property
+    def id(self) -> str:
+        """The VM's name."""
+        return self.folder.name
+
+    def make(self) -> None:
+        """Make the folder. Raises VmError if the VM exists already."""
+        try:
+            self.folder.mkdir(mode=0o700)
+        except FileExistsError as error:
+            message = f"VM {self.id} already exists"
+            raise VmError(message) from error
+
+    def remove(self) -> None:
+        """Remove the folder with everything in it; a missing folder is fine. Raises VmError if it stays."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder.exists():
+            message = f"the folder of VM {self.id} cannot be removed: see {self.folder}"
+            raise VmError(message)
+
+    def write(self, record: VmRecord) -> None:
+        """Write the record, before any part of the VM is made."""
+        descriptor = os.open(self.folder / "record", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(asdict(record), file)
+
+    def record(self) -> VmRecord:
+        """Read the record. Raises VmLost."""
+        try:
+            fields = json.loads((self.folder / "record").read_bytes())
+        except (FileNotFoundError, json.JSONDecodeError) as error:
+            message = f"VM {self.id} does not exist"
+            raise VmLost(message) from error
+        return VmRecord(fields["private_key"], fields["host_key"], tuple(fields["groups"]))
+
+    def lock(self) -> int:
+        """Take the VM's lock before its first process starts; return the descriptor to pass to that.
+
+        The file gets its name only once it is locked, so a process that ends the VM never finds it free too early.
+        """
+        unnamed = self.folder / "lock.new"
+        descriptor = os.open(unnamed, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            unnamed.rename(self.folder / "lock")
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def log(self) -> str:
+        """Return the end of the VM's log, the errors of the programs around it."""
+        try:
+            return (self.folder / "log").read_text(encoding="utf-8", errors="replace").strip()[-1000:]
+        except FileNotFoundError:
+            return ""
+
+    @property
+    def alive(self) -> bool:
+        """True if the VM runs, or is about to."""
+        return any(process.alive for process in self.processes())
+
+    def processes(self) -> Iterator[ProcessIdentity]:
+        """Yield the processes that made the VM or run in it; their ids may be of other processes now."""
+        try:
+            lines = (self.folder / "lock").read_text(encoding="ascii").splitlines(keepends=True)
+        except FileNotFoundError:
+            return
+        for line in lines:
+            if process := ProcessIdentity.parse(line):
+                yield process
+
+    def unlinked(self, disk: Path) -> VmDisk:
+        """Return the space of unlinked files that the VM's processes hold on its disk, mounted at ``disk``."""
+        held = [unlinked(process.pid, disk) for process in self.processes() if process.alive]
+        return VmDisk(sum(each.bytes for each in held), sum(each.unmeasured for each in held))
+
+    def listen(self) -> socket.socket:
+        """Make the socket on which the VM will accept connections."""
+        listener = socket.socket(socket.AF_UNIX)
+        with self._address() as address:
+            listener.bind(address)
+        listener.listen(_BACKLOG)
+        return listener
+
+    def connect(self, seconds: float) -> socket.socket:
+        """Open a connection to the VM. Raises OSError."""
+        opened = socket.socket(socket.AF_UNIX)
+        opened.settimeout(seconds)
+        try:
+            with self._address() as address:
+                opened.connect(address)
+        except OSError:
+            opened.close()
+            raise
+        return opened
+
+    def end(self, seconds: float) -> None:
+        """Kill all processes of the VM and wait for their end. Raises VmError if one outlives ``seconds``."""
+        deadline = time.monotonic() + seconds
+        try:
+            descriptor = os.open(self.folder / "lock", os.O_RDWR)
+        except FileNotFoundError:
+            return
+        try:
+            while not _try_lock(descriptor):
+                left = deadline - time.monotonic()
+                if left < 0:
+                    message = f"the processes of VM {self.id} cannot be killed: their ids are in {self.folder / 'lock'}"
+                    raise VmError(message)
+                running = [process for process in self.processes() if process.alive]
+                for process in running:
+                    process.kill(left)
+                if not running:
+                    time.sleep(_PAUSE_SECONDS)
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _address(self) -> Iterator[str]:
+        """Yield a short path of the socket, however long that of the folder: the kernel takes 107 bytes."""
+        descriptor = os.open(self.folder, os.O_PATH)
+        try:
+            yield f"/proc/self/fd/{descriptor}/ssh"
+        finally:
+            os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

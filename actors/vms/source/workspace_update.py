@@ -1,0 +1,177 @@
+"""Make a VM's workspace match a source archive, by manifest (engine.md, "A job attempt", step 2)."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import tarfile
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from actors.vms.guest import script
+from actors.vms.source.archive import DAMAGE_ERRORS, SourceError
+from actors.vms.source.removal import removal_script
+from storage.files import EntryKind, changed_entries, differences
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from actors.vms.ssh.connection import Connection
+    from storage.files import Entry
+
+__all__ = ["update_workspace"]
+
+_BLOCK = 1 << 18
+_PACKET = 1 << 16
+_TAR_BLOCK = 512
+_REFUSED_EXIT = 69
+_KINDS = {EntryKind.FILE: tarfile.REGTYPE, EntryKind.FOLDER: tarfile.DIRTYPE, EntryKind.LINK: tarfile.SYMTYPE}
+
+
+def update_workspace(
+    connection: Connection,
+    archive: Path,
+    manifest: Path | None,
+    held: Path | None = None,
+    *,
+    time: int,
+    workspace: str = "/workspace",
+    timeout: float = 600.0,
+) -> None:
+    """Make the VM's workspace match an archive, owned by root. Safe to repeat after a crash.
+
+    Entries that are equal in both manifests stay, and so do files in neither; all else is removed or written. If a step
+    has put something else in place of a folder with a difference below it, everything is written anew.
+
+    Args:
+        connection: to the VM, in which no command has been started yet.
+        archive: the gzipped tar that ``manifest`` describes.
+        manifest: None for a build without a source: then nothing of an earlier archive stays.
+        held: the manifest of the archive that this disk already has, or None.
+        time: modification time of what is written, in whole seconds since the epoch.
+        workspace: the folder in the VM.
+        timeout: seconds for each command in the VM.
+
+    Raises:
+        SourceError: the VM cannot unpack it, or the archive does not match the manifest.
+        ManifestUnreadable, ConnectionLost, CommandTimeout.
+    """
+    update = _WorkspaceUpdate(connection, archive, manifest, held, time, workspace, timeout)
+    if held is None:
+        if update.write(everything=True, empty=True):
+            return
+    elif next(differences(manifest, held), None) is None:
+        return
+    elif update.clear(everything=False):
+        update.write(everything=False)
+        return
+    update.clear(everything=True)
+    update.write(everything=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _WorkspaceUpdate:
+    """The arguments of `update_workspace`, and its steps. ``everything``: assume nothing of the disk."""
+
+    connection: Connection
+    archive: Path
+    manifest: Path | None
+    held: Path | None
+    time: int
+    workspace: str
+    timeout: float
+
+    def clear(self, *, everything: bool) -> bool:
+        """Remove what `write` must not find; False if a folder is no longer one."""
+        found = differences(self.manifest, self.held, everything=everything)
+        program = chain([script("clear").encode()], removal_script(found, everything=everything))
+        return self._run("exec sh", program, may_refuse=not everything)
+
+    def write(self, *, everything: bool, empty: bool = False) -> bool:
+        """Write what differs; False if the workspace must be ``empty`` and is not, with nothing written."""
+        if self.manifest is None:
+            return True
+        entries = changed_entries(self.manifest, self.held, everything=everything)
+        program = script("unpack", empty="yes" if empty else "")
+        return self._run(program, _tar(self.archive, entries, self.time), may_refuse=empty)
+
+    def _run(self, program: str, stdin: Iterable[bytes], *, may_refuse: bool) -> bool:
+        confined = script("confined", workspace=self.workspace, program=program)
+        done = self.connection.run(confined, stdin=_packets(stdin), timeout=self.timeout)
+        if done.exit_code != 0 and not (may_refuse and done.exit_code == _REFUSED_EXIT):
+            reason = done.stderr.decode(errors="replace").strip()[-1000:]
+            message = f"the source cannot be unpacked in the VM: {reason}"
+            raise SourceError(message)
+        return done.exit_code == 0
+
+
+def _tar(archive: Path, entries: Iterable[Entry], time: int) -> Iterator[bytes]:
+    """Yield a tar of the entries, with contents from the archive.
+
+    ``entries`` are in the order of their starts in the archive. Raises SourceError if a file's contents are not those
+    of its entry.
+    """
+    with gzip.open(archive) as unpacked:
+        position = 0
+        last: Entry | None = None
+        for entry in entries:
+            linked = last if last is not None and entry.kind is EntryKind.FILE and entry.start == last.start else None
+            yield _header(entry, time, linked)
+            if entry.kind is not EntryKind.FILE or linked is not None:
+                continue
+            try:
+                while position < entry.start:
+                    position += len(_read(unpacked, entry.start - position))
+                digest = hashlib.sha256()
+                while position < entry.start + entry.size:
+                    block = _read(unpacked, entry.start + entry.size - position)
+                    digest.update(block)
+                    position += len(block)
+                    yield block
+            except DAMAGE_ERRORS as error:
+                message = f"the source was damaged on this host: {error}"
+                raise SourceError(message) from error
+            if digest.digest() != entry.content:
+                message = "the source was changed on this host during its build"
+                raise SourceError(message)
+            yield bytes(-entry.size % _TAR_BLOCK)
+            last = entry
+    yield bytes(2 * _TAR_BLOCK)
+
+
+def _header(entry: Entry, time: int, linked: Entry | None) -> bytes:
+    member = tarfile.TarInfo(_text(entry.path))
+    member.mode, member.mtime = entry.mode, time
+    member.type = _KINDS[entry.kind]
+    if linked is not None:
+        member.type, member.linkname = tarfile.LNKTYPE, _text(linked.path)
+    elif entry.kind is EntryKind.LINK:
+        member.linkname = _text(entry.content)
+    else:
+        member.size = entry.size
+    return member.tobuf(tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape")
+
+
+def _read(unpacked: gzip.GzipFile, size: int) -> bytes:
+    block = unpacked.read(min(size, _BLOCK))
+    if not block:
+        message = "it ends too early"
+        raise EOFError(message)
+    return block
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="surrogateescape")
+
+
+def _packets(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes in blocks of at least 64 KiB, except the last, to save packets."""
+    packet = bytearray()
+    for block in blocks:
+        packet += block
+        if len(packet) >= _PACKET:
+            yield bytes(packet)
+            packet.clear()
+    yield bytes(packet)

@@ -1,0 +1,29 @@
+"""SSH to a VM: commands, interactive sessions and port forwards (engine.md, "Leases").
+
+All is imported on first use, because most commands never connect to a VM.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.facade import on_first_use
+
+if TYPE_CHECKING:
+    from actors.vms.ssh.connection import Completed, Connection, HostKeyMismatch, OutputTooLong
+    from actors.vms.ssh.interactive import InteractiveSession, Pty
+    from actors.vms.ssh.stream import CommandTimeout, ConnectionLost, Stream
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = [
+    "CommandTimeout",
+    "Completed",
+    "Connection",
+    "ConnectionLost",
+    "HostKeyMismatch",
+    "InteractiveSession",
+    "OutputTooLong",
+    "Pty",
+    "Stream",
+]

@@ -1,0 +1,207 @@
+"""One SSH connection to a VM: commands with a deadline, output as a stream (engine.md, "Leases")."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import socket
+import threading
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import paramiko
+
+from actors.vms.provider import VmError
+from actors.vms.ssh.interactive import InteractiveSession
+from actors.vms.ssh.port_forward import remote_forward
+from actors.vms.ssh.receive_limits import BoundedSocket, limit_unread
+from actors.vms.ssh.stream import DISCONNECT_ERRORS, CommandTimeout, ConnectionLost, Deadline, Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from actors.vms.provider import Endpoint
+    from actors.vms.ssh.interactive import Pty
+    from storage import Clock
+
+__all__ = ["Completed", "Connection", "HostKeyMismatch", "OutputTooLong"]
+
+_KEEPALIVE_SECONDS = 15
+_START_SECONDS = 20.0
+_UNACKNOWLEDGED_MS = 60_000
+_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")
+
+
+class HostKeyMismatch(VmError):
+    """The server is not the VM that was made: its host key is not the pinned one. Nothing was sent to it."""
+
+
+class OutputTooLong(VmError):
+    """A command that should answer briefly printed more than its limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A command that ended by itself; ``stderr`` is its last 64 KiB."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+
+class Connection:
+    """An authenticated SSH connection on an endpoint's socket. Any number of threads may share it.
+
+    Connecting blocks for at most ``timeout`` seconds and raises ConnectionLost or HostKeyMismatch.
+    """
+
+    def __init__(self, endpoint: Endpoint, clock: Clock, *, timeout: float = 20.0) -> None:
+        self._clock = clock
+        try:
+            _set_socket_options(endpoint.socket)
+            self._transport = paramiko.Transport(BoundedSocket(endpoint.socket))  # type: ignore[arg-type] # it acts as one
+        except OSError as error:
+            message = f"the VM's socket is closed: {error}"
+            raise ConnectionLost(message) from error
+        try:
+            self._handshake(endpoint, Deadline(clock, timeout))
+        except BaseException:
+            self._transport.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def alive(self) -> bool:
+        """True if commands can be started on it."""
+        return self._transport.is_active()
+
+    def run(
+        self,
+        script: str,
+        *,
+        stdin: bytes | Iterable[bytes] = b"",
+        timeout: float,
+        limit: int = 16 << 20,
+    ) -> Completed:
+        """Run a POSIX shell script in the VM and return its outcome, whatever its exit code.
+
+        Takes at most ``limit`` bytes of stdout, because a VM may send anything. Raises ConnectionLost,
+        CommandTimeout after ``timeout`` seconds, OutputTooLong, and what iterating over ``stdin`` raises.
+        """
+        blocks: list[bytes] = []
+        size = 0
+        with self.stream(script, stdin=stdin, timeout=timeout) as output:
+            for block in output:
+                size += len(block)
+                if size > limit:
+                    message = f"a command in the VM printed more than {limit} bytes"
+                    raise OutputTooLong(message)
+                blocks.append(block)
+        return Completed(output.exit_code, b"".join(blocks), output.stderr)
+
+    def stream(self, script: str, *, stdin: bytes | Iterable[bytes] = b"", timeout: float | None) -> Stream:
+        """Start a POSIX shell script in the VM and return its stdout as a stream of blocks.
+
+        Without a ``timeout`` the stream lasts as long as the command, which must still start within 20 seconds. Raises
+        ConnectionLost or CommandTimeout.
+        """
+        deadline = Deadline(self._clock, timeout)
+        starting = Deadline(self._clock, _START_SECONDS) if timeout is None else deadline
+        return Stream(self._start(script, starting), deadline, stdin)
+
+    def interactive(self, script: str, pty: Pty | None) -> InteractiveSession:
+        """Start an interactive POSIX shell script in the VM, at a terminal if ``pty`` is given.
+
+        Raises ConnectionLost or CommandTimeout.
+        """
+        return InteractiveSession(self._start(script, Deadline(self._clock, _START_SECONDS), pty))
+
+    def _start(self, script: str, starting: Deadline, pty: Pty | None = None) -> paramiko.Channel:
+        try:
+            channel = self._transport.open_session(timeout=starting.remaining())
+            limit_unread(channel)
+            channel.event = _DeadlineEvent(starting)
+            if pty is not None:
+                channel.get_pty(pty.term, pty.columns, pty.rows)
+            channel.exec_command(f"exec /bin/sh -c {shlex.quote(script)}")
+        except Exception as error:  # paramiko fails in many ways, see _handshake
+            if starting.remaining() == 0:
+                message = "the VM did not start a command in time"
+                raise CommandTimeout(message) from error
+            message = f"the connection to the VM is lost: {_reason(error)}"
+            raise ConnectionLost(message) from error
+        return channel
+
+    @contextmanager
+    def forward(self, target: tuple[str, int]) -> Iterator[int]:
+        """Yield a port on the VM's loopback that is forwarded to ``target``; closed at the end.
+
+        ``target`` is an address as this host sees it. Raises ConnectionLost if the VM opens no port.
+        """
+        with ExitStack() as opened:
+            try:
+                port = opened.enter_context(remote_forward(self._transport, target))
+            except DISCONNECT_ERRORS as error:
+                message = f"the VM refuses to forward a port to this host: {_reason(error)}"
+                raise ConnectionLost(message) from error
+            yield port
+
+    def close(self) -> None:
+        """End the connection and every command's channel on it. Idempotent."""
+        self._transport.close()
+
+    def _handshake(self, endpoint: Endpoint, deadline: Deadline) -> None:
+        transport = self._transport
+        options = transport.get_security_options()
+        options.ciphers = _CIPHERS
+        options.key_types = ("ssh-ed25519",)
+        seconds = deadline.remaining() or 0.0
+        transport.banner_timeout = transport.handshake_timeout = seconds
+        try:
+            transport.start_client(timeout=seconds)
+            host_key = transport.get_remote_server_key()
+            if f"{host_key.get_name()} {host_key.get_base64()}" != endpoint.host_key:
+                message = "the VM's host key is not the expected one, so the connection was refused"
+                raise HostKeyMismatch(message)
+            key = paramiko.Ed25519Key.from_private_key(io.StringIO(endpoint.private_key))
+            transport.auth_timeout = deadline.remaining() or 0.0
+            transport.auth_publickey(endpoint.user, key)
+        except paramiko.AuthenticationException as error:
+            message = f"the VM refuses the key of its lease: {error}"
+            raise ConnectionLost(message) from error
+        except HostKeyMismatch:
+            raise
+        except Exception as error:  # paramiko fails in many ways on a peer that breaks the protocol
+            message = f"the VM did not complete the SSH handshake: {_reason(error)}"
+            raise ConnectionLost(message) from error
+        transport.set_keepalive(_KEEPALIVE_SECONDS)
+
+
+class _DeadlineEvent(threading.Event):
+    """A channel's event for the answer to a request, with the deadline that paramiko lacks."""
+
+    def __init__(self, deadline: Deadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def wait(self, timeout: float | None = None) -> bool:
+        super().wait(self._deadline.remaining() if timeout is None else timeout)
+        self.set()
+        return True
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _set_socket_options(sock: socket.socket) -> None:
+    if sock.family in {socket.AF_INET, socket.AF_INET6}:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)

@@ -1,0 +1,157 @@
+"""A command running in a VM, as the host sees it: streams of its output and input, and its end."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+import paramiko
+
+from actors.vms.provider import VmError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from storage import Clock
+
+__all__ = ["DISCONNECT_ERRORS", "CommandTimeout", "ConnectionLost", "Deadline", "Stream"]
+
+_BLOCK = 1 << 20
+_STDIN_BLOCK = 1 << 16
+_MAX_STDERR_BYTES = 1 << 16
+
+DISCONNECT_ERRORS = (paramiko.SSHException, OSError, EOFError)
+"""Exceptions of paramiko when the peer is gone or a channel is closed."""
+
+
+class ConnectionLost(VmError):
+    """The connection failed, or ended a command without its exit status. A new one may work."""
+
+
+class CommandTimeout(VmError):
+    """A command did not end in time. Its channel is closed, but it may still run in the VM."""
+
+
+class Deadline:
+    """A deadline some seconds from now; with None there is none."""
+
+    def __init__(self, clock: Clock, seconds: float | None) -> None:
+        self.seconds = seconds or 0.0
+        self._clock = clock
+        self._end = None if seconds is None else clock.monotonic() + seconds
+
+    def remaining(self) -> float | None:
+        """Return the seconds left, or None if there is no deadline."""
+        return None if self._end is None else max(0.0, self._end - self._clock.monotonic())
+
+
+class Stream:
+    """The stdout of a running command as a stream of blocks.
+
+    ``exit_code`` and ``stderr`` (its last 64 KiB) are set at its end. One thread iterates; any other may close.
+    """
+
+    def __init__(self, channel: paramiko.Channel, deadline: Deadline, stdin: bytes | Iterable[bytes]) -> None:
+        self.exit_code = -1
+        self.stderr = b""
+        self._channel = channel
+        self._deadline = deadline
+        self._closed = False
+        self._stdin_failure: Exception | None = None
+        # Both buffers set it when data arrives. One may clear it while the other still has data, so wait for it only
+        # after both were found empty.
+        self._arrived = threading.Event()
+        channel.in_buffer.set_event(self._arrived)
+        channel.in_stderr_buffer.set_event(self._arrived)
+        self._stdin_thread: threading.Thread | None = None
+        blocks = _blocks(stdin)
+        if (first := next(blocks, None)) is None:
+            with suppress(*DISCONNECT_ERRORS):
+                channel.shutdown_write()
+        else:
+            self._stdin_thread = threading.Thread(
+                target=self._send_stdin, args=(first, blocks), name="ssh-stdin", daemon=True
+            )
+            self._stdin_thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield blocks until the command has ended or ``close`` was called.
+
+        Raises ConnectionLost if it ended without an exit status, CommandTimeout at the deadline.
+        """
+        channel = self._channel
+        while True:
+            ended = bool(channel.eof_received) or channel.closed
+            if channel.recv_stderr_ready():
+                self.stderr = (self.stderr + _received(channel.recv_stderr))[-_MAX_STDERR_BYTES:]
+            elif channel.recv_ready():
+                yield _received(channel.recv)
+            elif ended:
+                break
+            elif not self._arrived.wait(self._deadline.remaining()):
+                self._time_out()
+        self._take_exit_code()
+
+    def close(self) -> None:
+        """Close the channel; the command in the VM gets no signal. Idempotent."""
+        self._closed = True
+        with suppress(*DISCONNECT_ERRORS):
+            self._channel.close()
+
+    def _take_exit_code(self) -> None:
+        if not self._closed and not self._channel.status_event.wait(self._deadline.remaining()):
+            self._time_out()
+        if self._stdin_failure is not None:
+            raise self._stdin_failure
+        self.exit_code = self._channel.exit_status
+        if self.exit_code == -1 and not self._closed:
+            message = "a command in the VM ended without an exit status: the connection dropped or it was killed"
+            raise ConnectionLost(message)
+        if self._stdin_thread is not None:
+            self.close()
+            self._stdin_thread.join(1.0)
+
+    def _time_out(self) -> None:
+        # If the VM has stopped reading, close() blocks until the socket has room.
+        closing = threading.Thread(target=self.close, name="ssh-close", daemon=True)
+        closing.start()
+        closing.join(1.0)
+        message = f"a command in the VM did not end within {self._deadline.seconds:g} s"
+        raise CommandTimeout(message)
+
+    def _send_stdin(self, block: bytes | None, stdin: Iterator[bytes]) -> None:
+        with suppress(*DISCONNECT_ERRORS):  # the command has ended and takes no more
+            while block is not None:
+                self._channel.sendall(block)
+                try:
+                    block = next(stdin, None)
+                except Exception as error:  # noqa: BLE001 - handed to the thread that reads the stream
+                    self._stdin_failure = error
+                    self._channel.close()
+                    return
+            self._channel.shutdown_write()
+
+
+def _received(receive: Callable[[int], bytes]) -> bytes:
+    """Return what a channel has received.
+
+    Raises ConnectionLost if the message to the VM that there is room again cannot be sent.
+    """
+    try:
+        return receive(_BLOCK)
+    except DISCONNECT_ERRORS as error:
+        message = "the connection to the VM dropped in the middle of a command's output"
+        raise ConnectionLost(message) from error
+
+
+def _blocks(stdin: bytes | Iterable[bytes]) -> Iterator[bytes]:
+    if isinstance(stdin, bytes):
+        return (stdin[start : start + _STDIN_BLOCK] for start in range(0, len(stdin), _STDIN_BLOCK))
+    return iter(stdin)

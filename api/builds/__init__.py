@@ -1,0 +1,1 @@
+"""Creation of builds from requests (wire-decisions.md, "Pipelines, builds, jobs")."""

@@ -1,0 +1,123 @@
+"""Stream slots for responses that hold a thread: log streams, log waits and waits for renders."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+__all__ = ["LogReader", "StreamBody", "StreamSlot", "StreamSlots"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogReader:
+    """The account that reads a log, or the address if there is no account.
+
+    ``public`` is true for everyone but members: they may read because the pipeline is public.
+    """
+
+    key: str
+    public: bool
+
+
+class StreamSlots:
+    """Slots for long responses, and the flag that the server is about to close. Safe in any thread.
+
+    There are fewer slots than threads, so that short requests are always served. A quarter of the slots is reserved for
+    renders; readers of logs share the others. One reader holds at most its share of those, and readers of public
+    pipelines together hold at most half, so that members always find a slot.
+    """
+
+    def __init__(self, limit: int, per_reader: int | None = None) -> None:
+        """Offer ``limit`` slots; ``per_reader`` is the most for one reader, by default all for readers."""
+        self._limit = limit
+        self._reader_limit = limit - limit // 4
+        self._public_limit = max(1, self._reader_limit // 2)
+        self._per_reader = per_reader or self._reader_limit
+        self._lock = threading.Lock()
+        self._taken = 0
+        self._readers: Counter[LogReader] = Counter()
+        self._closing = threading.Event()
+
+    @property
+    def closing(self) -> bool:
+        """True if every stream should end now."""
+        return self._closing.is_set()
+
+    def close(self) -> None:
+        """End every stream within moments, and begin no new one."""
+        self._closing.set()
+
+    def acquire(self) -> StreamSlot | None:
+        """Take a slot to wait for a render; None if all are taken or the server is closing."""
+        with self._lock:
+            if not self._has_free():
+                return None
+            self._taken += 1
+        return StreamSlot(self._release)
+
+    def acquire_for_reader(self, reader: LogReader) -> StreamSlot | None:
+        """Take a slot to read a log; None if the reader may have no more, or as in `acquire`."""
+        with self._lock:
+            if not self._has_free() or not self._may_read(reader):
+                return None
+            self._taken += 1
+            self._readers[reader] += 1
+        return StreamSlot(lambda: self._release_reader(reader))
+
+    def _has_free(self) -> bool:
+        return not self.closing and self._taken < self._limit
+
+    def _may_read(self, reader: LogReader) -> bool:
+        if self._readers.total() >= self._reader_limit or self._readers[reader] >= self._per_reader:
+            return False
+        return not reader.public or self._public_readers() < self._public_limit
+
+    def _public_readers(self) -> int:
+        return sum(count for reader, count in self._readers.items() if reader.public)
+
+    def _release(self) -> None:
+        with self._lock:
+            self._taken -= 1
+
+    def _release_reader(self, reader: LogReader) -> None:
+        with self._lock:
+            self._taken -= 1
+            self._readers[reader] -= 1
+            if not self._readers[reader]:
+                del self._readers[reader]
+
+
+class StreamSlot:
+    """One stream slot, to be released once; of several calls the first counts."""
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        self._release = release
+        self._released = threading.Lock()
+
+    def release(self) -> None:
+        """Release the slot; a second call does nothing."""
+        if self._released.acquire(blocking=False):
+            self._release()
+
+
+class StreamBody:
+    """The body of a stream. Releases its slot when the server is done with it, even if it never began."""
+
+    def __init__(self, blocks: Generator[bytes], slot: StreamSlot) -> None:
+        self._blocks = blocks
+        self._slot = slot
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._blocks
+
+    def close(self) -> None:
+        """End the stream. The server calls this after the last block, and when the client is gone."""
+        try:
+            self._blocks.close()
+        finally:
+            self._slot.release()

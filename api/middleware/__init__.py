@@ -1,0 +1,1 @@
+"""Middleware, with authentication, rate limits and idempotency (wire-decisions.md)."""

@@ -1,0 +1,110 @@
+"""The audit of every change that is made through the API."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+from storage import DatabaseUnavailable
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.http.addresses import ClientAddresses
+    from api.openapi.operations import Operation, Routes
+    from api.request import ApiRequest
+    from storage import Storage
+
+__all__ = ["AuditTrail"]
+
+_log = logging.getLogger(__name__)
+
+_CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_SIGN_INS = frozenset({"cliRedeem", "cliRedeemV2"})
+"""Operations whose refusals are noted too; a rate limit for each address bounds their number."""
+
+_NAMES = ("number", "slug", "id", "uuid", "api_token")
+"""Fields of records that name a row, in order of preference. None of them is a secret."""
+
+_NOBODY = "nobody"
+_CLIENT_ERROR = 400
+_RATE_LIMITED = 429
+
+
+class AuditTrail:
+    """Middleware that writes an audit entry for each request that changed something.
+
+    It finds the operation by route and method, and `Routes` accepts no responder without one. The entry is written
+    after the change and before the response is sent. It contains values of the path and the new row's name; no token,
+    query or body.
+    """
+
+    def __init__(self, storage: Storage, routes: Routes, addresses: ClientAddresses) -> None:
+        self._audit = storage.audit
+        self._routes = routes
+        self._addresses = addresses
+
+    def process_resource(
+        self, req: ApiRequest, resp: falcon.Response, resource: object, params: dict[str, Any]
+    ) -> None:
+        """Note the parameters of the path."""
+        req.context.named = dict(params)
+
+    def process_response(
+        self,
+        req: ApiRequest,
+        resp: falcon.Response,
+        resource: object,
+        req_succeeded: bool,  # noqa: FBT001
+    ) -> None:
+        """Write the entry."""
+        if req.method not in _CHANGING or req.uri_template is None:
+            return
+        operation = self._routes.operation(req.uri_template, req.method)
+        if operation is not None and (outcome := _outcome(operation, resp)) is not None:
+            self._write(req, resp, operation, outcome)
+
+    def _write(self, req: ApiRequest, resp: falcon.Response, operation: Operation, outcome: str) -> None:
+        named: dict[str, str] = req.context.get("named") or {}
+        parts = [named[part] for part in re.findall(r"{(\w+)}", req.uri_template or "") if part in named]
+        row = _name_of(resp)
+        subject = "/".join(parts if row is None or row in parts else [*parts, row])
+        caller = req.context.get("caller")
+        actor = _NOBODY if caller is None else caller.user.email
+        organization = named.get("org") or _slug_of(resp)
+        note = f"{outcome}request {req.request_id}"
+        origin = self._addresses.address(req)
+        try:
+            self._audit.write(actor, operation.id, subject, note, origin=origin, organization=organization)
+        except DatabaseUnavailable:
+            change = {"actor": actor, "action": operation.id, "subject": subject, "origin": origin}
+            _log.exception("a change was made but could not be written to the audit", extra=change)
+
+
+def _outcome(operation: Operation, resp: falcon.Response) -> str | None:
+    """Return a prefix for the note; None if there is nothing to note."""
+    if resp.status_code < _CLIENT_ERROR:
+        return ""
+    if resp.context.get("build_number") is not None:
+        return "rejected, "
+    return "refused, " if operation.id in _SIGN_INS and resp.status_code < _RATE_LIMITED else None
+
+
+def _name_of(resp: falcon.Response) -> str | None:
+    """Return the name of the row that was created or changed."""
+    record = resp.context.get("record")
+    for field in _NAMES:
+        value = getattr(record, field, None)
+        if field == "api_token" and value is not None:
+            return str(value.id)
+        if value is not None:
+            return str(value)
+    number = resp.context.get("build_number")
+    return None if number is None else str(number)
+
+
+def _slug_of(resp: falcon.Response) -> str | None:
+    """Return the slug of the organization in the response, for paths without one."""
+    slug = getattr(resp.context.get("record"), "slug", None)
+    return None if slug is None else str(slug)

@@ -1,0 +1,194 @@
+"""Authentication and access: the caller, and the records of the path that the caller may see.
+
+Checks have the same order everywhere: 401, then 404 for organization, pipeline and build, then 403 for the role
+(wire-decisions.md, "Everywhere" and "Who may do what").
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from api.errors.responses import ApiError
+from storage import Build, Caller, Organization, Pipeline, Role, Storage, TokenKind, Visibility
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.middleware.rate_limits import RateLimits
+
+__all__ = ["Access", "Membership", "bearer_token"]
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
+_SEND_ONE = "send `Authorization: Bearer <token>`"
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The caller as a member of the organization in the path."""
+
+    caller: Caller
+    organization: Organization
+    role: Role
+
+    def require(self, role: Role) -> None:
+        """Raise ApiError ``insufficient_org_role`` unless the member has at least this role."""
+        if not self.role.covers(role):
+            raise ApiError(
+                "insufficient_org_role",
+                f"this needs the role {role} in {self.organization.slug}; your role is {self.role}",
+            )
+
+
+class Access:
+    """Turns a request's token and path into records, or raises ApiError. Safe in any thread."""
+
+    def __init__(self, storage: Storage, limits: RateLimits) -> None:
+        self._storage = storage
+        self._limits = limits
+
+    def caller(self, req: falcon.Request) -> Caller:
+        """Return the caller that the bearer token belongs to. Raises ApiError ``unauthorized``."""
+        caller = self.optional_caller(req)
+        if caller is None:
+            raise ApiError.unauthorized(_SEND_ONE)
+        return caller
+
+    def session(self, req: falcon.Request) -> Caller:
+        """Return the caller, who must send a session token and not an API key.
+
+        Raises ApiError ``unauthorized`` or ``session_required``.
+        """
+        caller = self.caller(req)
+        if caller.kind is not TokenKind.SESSION:
+            raise ApiError("session_required", "an API key cannot do this; send a session token")
+        return caller
+
+    def revoke(self, req: falcon.Request) -> None:
+        """Revoke the bearer token; one that is already revoked or expired is no error.
+
+        Raises ApiError ``unauthorized`` if there is no token or it is unknown.
+        """
+        token = bearer_token(req)
+        if token is None:
+            raise ApiError.unauthorized(_SEND_ONE)
+        req.context.caller = self._storage.tokens.caller(token)
+        if not self._storage.tokens.revoke(token):
+            raise self._bad_token(req)
+
+    def optional_caller(self, req: falcon.Request) -> Caller | None:
+        """Return the caller that the bearer token belongs to; None without a token.
+
+        An invalid token is refused even if the request needs none: raises ApiError ``unauthorized``.
+        """
+        token = bearer_token(req)
+        if token is None:
+            return None
+        caller = self._storage.tokens.caller(token)
+        if caller is None:
+            raise self._bad_token(req)
+        req.context.caller = caller
+        return caller
+
+    def member(self, req: falcon.Request, org: str, at_least: Role = Role.MEMBER) -> Membership:
+        """Return the caller as a member of the organization. Raises ApiError for 401, 404 and 403.
+
+        If more of the path must be found before the role is checked, leave out ``at_least`` and call `Member.require`
+        later.
+        """
+        caller = self.caller(req)
+        found = self._storage.organizations.for_member(caller.user.id, org)
+        if found is None:
+            raise ApiError.not_found("organization", org)
+        member = Membership(caller, *found)
+        member.require(at_least)
+        return member
+
+    def pipeline(self, req: falcon.Request, org: str, pipeline: str) -> tuple[Membership, Pipeline]:
+        """Return the caller's membership and the pipeline. Raises ApiError for 401 and 404."""
+        member = self.member(req, org)
+        found = self._storage.pipelines.by_slug(member.organization.id, pipeline)
+        if found is None:
+            raise ApiError.not_found("pipeline", pipeline)
+        return member, found
+
+    def build(self, req: falcon.Request, org: str, pipeline: str, number: str) -> Build:
+        """Return the build, for a member of its organization. Raises ApiError for 401 and 404."""
+        caller = self.caller(req)
+        build = self.build_by_path(org, pipeline, number)
+        if build is not None and self.is_member(caller, build.organization_id):
+            return build
+        self.pipeline(req, org, pipeline)
+        raise ApiError.not_found("build", number)
+
+    def readable_pipeline(self, req: falcon.Request, org: str, pipeline: str) -> Pipeline:
+        """Return a pipeline whose builds the caller may read, as a member or because it is public.
+
+        Raises ApiError for 401 and 404.
+        """
+        return self._readable_pipeline(self.optional_caller(req), org, pipeline)
+
+    def readable_build(self, req: falcon.Request, org: str, pipeline: str, number: str) -> Build:
+        """Return a build that the caller may read, as a member or because the pipeline is public.
+
+        Raises ApiError for 401 and 404.
+        """
+        caller = self.optional_caller(req)
+        build = self.build_by_path(org, pipeline, number)
+        if build is not None and caller is not None and self.is_member(caller, build.organization_id):
+            return build
+        self._readable_pipeline(caller, org, pipeline)
+        if build is None:
+            raise ApiError.not_found("build", number)
+        return build
+
+    def may_read(self, caller: Caller | None, build: Build) -> bool:
+        """Tell whether the caller may read a build's jobs and logs."""
+        if caller is not None and self.is_member(caller, build.organization_id):
+            return True
+        pipeline = self._storage.pipelines.by_id(build.pipeline_id)
+        return pipeline is not None and pipeline.visibility is Visibility.PUBLIC
+
+    def is_member(self, caller: Caller, organization_id: int) -> bool:
+        """Tell whether the caller is a member of an organization."""
+        return self._storage.organizations.role(organization_id, caller.user.id) is not None
+
+    def build_by_path(self, org: str, pipeline: str, number: str) -> Build | None:
+        """Return the build that a path names, without checking access; None if there is none."""
+        if not _NUMBER.fullmatch(number):
+            return None
+        return self._storage.builds.find(org, pipeline, int(number))
+
+    def _bad_token(self, req: falcon.Request) -> ApiError:
+        """Return the error for a bad token. Raises ApiError ``rate_limited`` after too many from one address."""
+        self._limits.limit_failures(req)
+        return ApiError.unauthorized("the token is unknown, revoked or expired")
+
+    def _readable_pipeline(self, caller: Caller | None, org: str, slug: str) -> Pipeline:
+        organization = self._storage.organizations.by_slug(org)
+        pipeline = None if organization is None else self._storage.pipelines.by_slug(organization.id, slug)
+        if pipeline is not None and pipeline.visibility is Visibility.PUBLIC:
+            return pipeline
+        if caller is None:
+            raise ApiError.unauthorized(
+                "send `Authorization: Bearer <token>`; only public pipelines can be read without a token"
+            )
+        if organization is None or not self.is_member(caller, organization.id):
+            raise ApiError.not_found("organization", org)
+        if pipeline is None:
+            raise ApiError.not_found("pipeline", slug)
+        return pipeline
+
+
+def bearer_token(req: falcon.Request) -> str | None:
+    """Return the bearer token; None if there is none.
+
+    Raises ApiError ``unauthorized`` for another scheme.
+    """
+    if req.auth is None:
+        return None
+    scheme, _, token = req.auth.partition(" ")
+    if scheme.lower() != "bearer":
+        raise ApiError.unauthorized(f"send a Bearer token; the scheme {scheme[:20]!r} is not supported")
+    return token.strip(" ")

@@ -1,0 +1,64 @@
+"""`Idempotency-Key`: a repeated request is done once (wire-decisions.md, "Pipelines, builds, jobs")."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
+
+from api.bodies import body_bytes, parse_json
+from api.errors.responses import ApiError
+from api.openapi.operations import Parameter
+from storage import RequestKey
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.middleware.authentication import Membership
+
+__all__ = ["KEY_ERRORS", "KEY_PARAMETERS", "BuildSubmission"]
+
+_HEADER = "Idempotency-Key"
+_MAX_LENGTH = 255
+_NAME = TypeAdapter(
+    Annotated[str, StringConstraints(min_length=1, max_length=_MAX_LENGTH), Field(examples=["push-4f6d2a1c9b8e"])]
+)
+
+KEY_PARAMETERS = (
+    Parameter(
+        _HEADER,
+        "A name for this request. The same request with the same name returns the same build for 24 hours.",
+        _NAME.json_schema(),
+        "header",
+    ),
+)
+KEY_ERRORS = ("invalid_idempotency_key", "idempotency_conflict")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSubmission:
+    """A body that is parsed but not checked, and the request's idempotency key if it has one."""
+
+    document: object
+    key: RequestKey | None
+
+    @classmethod
+    def read(cls, req: falcon.Request, member: Membership) -> BuildSubmission:
+        """Read a request. Its bytes, which may be many, are released when this returns.
+
+        Raises ApiError ``invalid_idempotency_key``, and as `body_bytes` and `parse_json` do.
+        """
+        name = req.get_header(_HEADER)
+        try:
+            name = None if name is None else _NAME.validate_python(name)
+        except ValidationError:
+            raise ApiError("invalid_idempotency_key", f"{_HEADER}: expected 1 to {_MAX_LENGTH} characters") from None
+        body = body_bytes(req)
+        key = None
+        if name is not None:
+            request = hashlib.sha256(req.path.encode() + b"\0")
+            request.update(body)
+            key = RequestKey(member.caller.user.id, member.organization.id, name, request.digest())
+        return cls(parse_json(body), key)

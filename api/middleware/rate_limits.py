@@ -1,0 +1,114 @@
+"""Rate limits where credentials are issued, tried or not needed (wire-decisions.md, "Everywhere")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from api.errors.responses import ApiError
+from api.http.addresses import ClientAddresses
+from api.middleware.buckets import TokenBuckets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import falcon
+
+    from api.middleware.buckets import BucketState
+    from api.openapi.operations import Operation, Routes
+    from api.request import ApiRequest
+    from api.settings import RateLimitSettings
+    from storage import Caller, Clock
+
+__all__ = ["PublicLimit", "RateLimits"]
+
+
+class RateLimits:
+    """The limits by address, by account, and of bad and missing tokens by address. Safe in any thread.
+
+    A limited endpoint calls `limit_address` first, and `limit_account` once it knows the caller. A bad bearer
+    token or log token counts for its address on any endpoint: a flood of them is refused, while valid tokens from the
+    same address still work. Requests that need no token have buckets of their own, so that they keep nobody from
+    signing in.
+    """
+
+    def __init__(self, settings: RateLimitSettings, trusted_proxies: Iterable[str], clock: Clock) -> None:
+        self._addresses = ClientAddresses(trusted_proxies)
+        self._by_address = TokenBuckets(settings.address_per_minute, settings.tracked, clock)
+        self._without_token = TokenBuckets(settings.address_per_minute, settings.tracked, clock)
+        self._by_account = TokenBuckets(settings.account_per_minute, settings.tracked, clock)
+        self._failures = TokenBuckets(settings.failures_per_minute, settings.tracked, clock)
+
+    def limit_address(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Count a request for its address. Raises ApiError ``rate_limited``."""
+        _admit(self._by_address.take(self._addresses.network(req)), "from this address", resp)
+
+    def limit_public(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Count a request that needs no token for its address. Raises ApiError ``rate_limited``."""
+        _admit(self._without_token.take(self._addresses.network(req)), "without a token from this address", resp)
+
+    def limit_account(self, caller: Caller, resp: falcon.Response) -> None:
+        """Count a request for its caller. Raises ApiError ``rate_limited``."""
+        _admit(self._by_account.take(caller.user.uuid), "of this account", resp)
+
+    def limit_failures(self, req: falcon.Request) -> None:
+        """Count a bad token for its address. Raises ApiError ``rate_limited``."""
+        level = self._failures.take(self._addresses.network(req))
+        if not level.granted:
+            raise _too_many(level, "with bad tokens from this address")
+
+
+class PublicLimit:
+    """Middleware that limits requests without a token where none is needed, by address.
+
+    It finds the operation by route and method, and `Routes` accepts no responder without one.
+    """
+
+    def __init__(self, limits: RateLimits, routes: Routes) -> None:
+        self._limits = limits
+        self._routes = routes
+
+    def process_resource(
+        self, req: ApiRequest, resp: falcon.Response, resource: object, params: dict[str, Any]
+    ) -> None:
+        """Count the request. Raises ApiError ``rate_limited``."""
+        operation = self._routes.operation(req.uri_template or "", req.method)
+        if operation is None or (operation.counted and _is_public(req, operation)):
+            self._limits.limit_public(req, resp)
+
+
+def _is_public(req: ApiRequest, operation: Operation) -> bool:
+    """Tell whether a request may be served without a token, and has none that will be checked."""
+    match operation.security:
+        case "public":
+            return True
+        case "optional":
+            return req.auth is None
+        case "log_token":
+            return req.auth is None and req.get_param("token") is None
+        case _:
+            return False
+
+
+def _admit(level: BucketState, scope: str, resp: falcon.Response) -> None:
+    """Set the rate limit headers; of several limits, for the nearest. Raises ApiError ``rate_limited``."""
+    if not level.granted:
+        raise _too_many(level, scope)
+    remaining = resp.get_header("RateLimit-Remaining")
+    if remaining is None or level.left < int(remaining):
+        resp.set_headers(_headers(level))
+
+
+def _too_many(level: BucketState, scope: str) -> ApiError:
+    return ApiError(
+        "rate_limited",
+        f"too many requests {scope}: at most {level.limit} a minute; try again in {level.retry_in} s",
+        headers={**_headers(level), "Retry-After": str(level.retry_in)},
+    )
+
+
+def _headers(level: BucketState) -> dict[str, str]:
+    return {
+        "RateLimit-Limit": str(level.limit),
+        "RateLimit-Remaining": str(level.left),
+        "RateLimit-Reset": str(level.full_in),
+    }

@@ -1,0 +1,231 @@
+"""The OpenAPI 3.1 document, made from the responders' declarations and the catalog of errors."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import falcon
+from pydantic.json_schema import models_json_schema
+
+from api.errors.catalog import CATALOG
+from api.errors.responses import ErrorRecord
+from api.openapi.examples import example_of
+from api.openapi.operations import Answer, Operation, operation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pydantic import BaseModel
+
+    from api.openapi.operations import Endpoint, Routes
+
+__all__ = ["OpenApiResource", "document"]
+
+_REF = "#/components/schemas/{model}"
+_UUID = {"type": "string", "format": "uuid", "examples": ["0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e"]}
+_SLUG = {"type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]+(?:-[a-z0-9]+)*$"}
+_PATH: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "org": ("Slug of the organization.", {**_SLUG, "examples": ["ada-example-org"]}),
+    "pipeline": ("Slug of the pipeline.", {**_SLUG, "examples": ["hello"]}),
+    "number": ("Number of the build in its pipeline.", {"type": "integer", "minimum": 1, "examples": [1]}),
+    "job_id": ("Id of the job.", _UUID),
+    "build_id": ("UUID of the build.", _UUID),
+    "user_id": ("Id of the user.", _UUID),
+    "id": ("Id of the record.", _UUID),
+    "name": ("Name of the secret.", {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "examples": ["TOKEN"]}),
+    "code": ("Code of the error.", {"type": "string", "enum": sorted(CATALOG)}),
+}
+_SECURITY: Mapping[str, list[dict[str, list[str]]]] = {
+    "bearer": [{"bearer": []}],
+    "optional": [{"bearer": []}, {}],
+    "log_token": [{"bearer": []}, {"logToken": []}, {}],
+    "metrics": [{"metricsToken": []}, {}],
+    "public": [],
+}
+_ABOUT = """A continuous-integration service: pipelines are planned into jobs, each job runs in a VM leased for it.
+
+All bodies are JSON. Every error has the same form: branch on its `code`; its `doc_url` is a page that says what to do.
+Lists are pages: `limit` (1 to 100) and `cursor`, the `next_cursor` of the page before."""
+
+
+class OpenApiResource:
+    """``/api/v0/openapi.json``."""
+
+    def __init__(self, routes: Routes, base_url: str) -> None:
+        self._routes = routes
+        self._base_url = base_url
+        self._document: dict[str, Any] | None = None
+
+    @operation("getOpenApi", Answer(200, "The document.", media_type="application/json"), security="public")
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Get this document."""
+        self._document = self._document or document(self._routes, self._base_url)
+        resp.content_type = falcon.MEDIA_JSON
+        resp.media = self._document
+
+
+def document(routes: Routes, base_url: str) -> dict[str, Any]:
+    """Return the document of all operations of these routes, for a service at ``base_url``."""
+    schemas, names = _components(endpoint.operation for endpoint in routes.endpoints)
+    writer = _OperationWriter(schemas, names, base_url)
+    paths: dict[str, dict[str, Any]] = defaultdict(dict)
+    for endpoint in routes.endpoints:
+        paths[endpoint.path][endpoint.method] = writer.operation(endpoint)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "ci-daemon", "version": version("ci-daemon"), "description": _ABOUT},
+        "servers": [{"url": base_url}],
+        "tags": [{"name": tag} for tag in dict.fromkeys(_tag(endpoint.responder) for endpoint in routes.endpoints)],
+        "paths": dict(paths),
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer", "description": "A session token or an API key."},
+                "logToken": {"type": "apiKey", "in": "query", "name": "token", "description": "A build's log token."},
+                "metricsToken": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "`http.metrics_token` of the configuration.",
+                },
+            },
+        },
+    }
+
+
+def _components(operations: Iterable[Operation]) -> tuple[dict[str, Any], dict[type[BaseModel], str]]:
+    """Return the schemas of all bodies and records by name, and the name of each model."""
+    inputs: dict[type[BaseModel], None] = {}
+    outputs: dict[type[BaseModel], None] = {ErrorRecord: None}
+    for described in operations:
+        if described.body is not None:
+            inputs[described.body] = None
+        outputs |= {answer.model: None for answer in described.answers if answer.model is not None}
+    _, generated = models_json_schema(
+        [*((model, "validation") for model in inputs), *((model, "serialization") for model in outputs)],
+        ref_template=_REF,
+    )
+    renamed = {name: _plain(name) for name in generated["$defs"]}
+    schemas = {renamed[name]: _with_plain_refs(schema, renamed) for name, schema in generated["$defs"].items()}
+    return schemas, {model: _plain(model.__name__) for model in (*inputs, *outputs)}
+
+
+def _plain(name: str) -> str:
+    """Return a model's name in the document: ``PageRecord[BuildRecord]`` is a BuildList."""
+    page = re.fullmatch(r"PageRecord[\[_](\w+?)Record[\]_]", name)
+    return f"{page[1]}List" if page else name.removesuffix("Record")
+
+
+def _with_plain_refs(schema: Any, renamed: Mapping[str, str]) -> Any:  # noqa: ANN401 - any JSON
+    """Return the schema with plain names, without titles, and without defaults of null.
+
+    Client generators assume that a field with a default is always present.
+    """
+    if isinstance(schema, dict):
+        wanted = {key: part for key, part in schema.items() if key != "title" and (key, part) != ("default", None)}
+        kept = {key: _with_plain_refs(part, renamed) for key, part in wanted.items()}
+        if "$ref" in kept:
+            prefix, _, name = kept["$ref"].rpartition("/")
+            kept["$ref"] = f"{prefix}/{renamed.get(name, name)}"
+        return kept
+    if isinstance(schema, list):
+        return [_with_plain_refs(part, renamed) for part in schema]
+    return schema
+
+
+def _tag(responder: Callable[..., None]) -> str:
+    """Return an endpoint's tag: its module in ``api.resources``, or its package outside of it."""
+    _, room, module = responder.__module__.split(".")
+    return (module if room == "resources" else room).replace("_", " ")
+
+
+class _OperationWriter:
+    """Writes single operations, with examples, using the schemas of the whole document."""
+
+    def __init__(self, schemas: dict[str, Any], names: dict[type[BaseModel], str], base_url: str) -> None:
+        self._schemas = schemas
+        self._names = names
+        self._base_url = base_url
+
+    def operation(self, endpoint: Endpoint) -> dict[str, Any]:
+        """Return one operation object."""
+        declared = endpoint.operation
+        summary, _, description = (endpoint.responder.__doc__ or declared.id).strip().partition("\n")
+        written: dict[str, Any] = {
+            "operationId": declared.id,
+            "tags": [_tag(endpoint.responder)],
+            "summary": summary.rstrip("."),
+            "security": _SECURITY[declared.security],
+            "parameters": [*self._in_path(endpoint.path), *self._parameters(declared)],
+            "responses": {str(answer.status): self._success(answer) for answer in declared.answers}
+            | self._failures(declared),
+        }
+        if description.strip():
+            written["description"] = " ".join(description.split())
+        if declared.body is not None:
+            written["requestBody"] = {"required": declared.body_required, "content": self._json(declared.body)}
+        return written
+
+    def _in_path(self, path: str) -> list[dict[str, Any]]:
+        described = ((name, *_PATH[name]) for name in re.findall(r"{(\w+)}", path))
+        return [
+            {"name": name, "in": "path", "required": True, "description": text, "schema": dict(schema)}
+            for name, text, schema in described
+        ]
+
+    def _parameters(self, declared: Operation) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": parameter.name,
+                "in": parameter.location,
+                "required": parameter.required,
+                "description": parameter.description,
+                "schema": dict(parameter.schema),
+            }
+            for parameter in declared.parameters
+        ]
+
+    def _success(self, answer: Answer) -> dict[str, Any]:
+        written: dict[str, Any] = {"description": answer.description}
+        if answer.model is not None:
+            written["content"] = self._json(answer.model)
+        elif answer.media_type is not None:
+            text = answer.media_type in {"text/plain", "text/html"}
+            written["content"] = {answer.media_type: {"schema": {"type": "string"} if text else {}}}
+        if answer.headers:
+            written["headers"] = {
+                name: {"description": text, "schema": {"type": "string"}} for name, text in answer.headers.items()
+            }
+        return written
+
+    def _failures(self, declared: Operation) -> dict[str, Any]:
+        by_status: dict[int, list[str]] = defaultdict(list)
+        for code in declared.every_error:
+            by_status[CATALOG[code].status].append(code)
+        return {str(status): self._failure(status, by_status[status]) for status in sorted(by_status)}
+
+    def _failure(self, status: int, codes: list[str]) -> dict[str, Any]:
+        content = {
+            "schema": {"$ref": _REF.format(model="Error")},
+            "examples": {code: {"summary": CATALOG[code].meaning, "value": self._envelope(code)} for code in codes},
+        }
+        return {"description": HTTPStatus(status).phrase, "content": {falcon.MEDIA_JSON: content}}
+
+    def _envelope(self, code: str) -> dict[str, Any]:
+        problem = CATALOG[code]
+        return {
+            "error": {
+                "type": problem.type,
+                "code": code,
+                "message": problem.meaning,
+                "request_id": "3f0c4a539d0a5f5f9d6c1d2e0b9d6f0e",
+                "doc_url": f"{self._base_url}/docs/errors/{code}",
+            }
+        }
+
+    def _json(self, model: type[BaseModel]) -> dict[str, Any]:
+        schema = {"$ref": _REF.format(model=self._names[model])}
+        return {falcon.MEDIA_JSON: {"schema": schema, "example": example_of(schema, self._schemas)}}

@@ -1,0 +1,89 @@
+"""Examples for the OpenAPI document: plain fields have them by name, bodies are composed. Pure."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["example_of"]
+
+_PREFIX = "#/components/schemas/"
+_NULL = {"type": "null"}
+_PLAIN: Mapping[str, Any] = MappingProxyType({"integer": 0, "number": 0, "boolean": False, "null": None})
+_BY_NAME: Mapping[str, Any] = MappingProxyType(
+    {
+        "allow_manual": True,
+        "branch": "main",
+        "command": "make test",
+        "commit": "4f6d2a1c9b8e7d6c5b4a39281706f5e4d3c2b1a0",
+        "default_branch": "main",
+        "depends_on": [],
+        "description": "Unit tests and a release archive",
+        "download_url": "https://ci.example.org/api/v0/organizations/ada-example-org/pipelines/hello/builds/1/artifacts"
+        "/0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e/download",
+        "env": {"LOG_LEVEL": "debug"},
+        "exit_code": 0,
+        "file_size": 48213,
+        "filename": "hello-1.0.tar.gz",
+        "image": "debian:12",
+        "email": "ada@example.org",
+        "message": "Mend the parser",
+        "mime_type": "application/gzip",
+        "name": "Hello",
+        "number": 1,
+        "path": "dist/hello-1.0.tar.gz",
+        "personal_org_slug": "ada-example-org",
+        "pipeline_ir": '{"version": "0", "steps": [{"type": "command", "key": "hi", "cmd": "echo hi"}]}',
+        "pipeline_slug": "hello",
+        "repo_name": "ada/hello",
+        "repository": "https://git.example.org/ada/hello.git",
+        "sha256": "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824",
+        "slug": "hello",
+        "source": "api",
+        "source_sha256": "",
+        "source_slug": "hello",
+        "status": "ok",
+        "step_key": "test",
+        "token": "kX2m8Qd0wYvN5s1rJ7tLb3cHf9gEaZ4iUoP6xTqRnMk",
+        "url": "https://example.org",
+        "value": "hunter2",
+    }
+)
+
+
+def example_of(schema: Mapping[str, Any], components: Mapping[str, Any], name: str = "") -> Any:  # noqa: ANN401 - any JSON
+    """Return an example for the JSON Schema of the field ``name``, or of a whole body.
+
+    A string or an object that may be null is null, unless its field has an example in the table above. Raises
+    LookupError for another string without an example.
+    """
+    if "$ref" in schema:
+        return example_of(components[schema["$ref"].removeprefix(_PREFIX)], components)
+    if (given := next((schema[key] for key in ("examples", "enum") if key in schema), None)) is not None:
+        return given[0]
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    if (choices := next((schema[key] for key in ("anyOf", "oneOf", "allOf") if key in schema), None)) is not None:
+        return None if _NULL in choices and _is_bare(choices[0]) else example_of(choices[0], components, name)
+    return _of_parts(schema, components, name)
+
+
+def _is_bare(schema: Mapping[str, Any]) -> bool:
+    """Tell whether a schema allows any string or any object, so that an example says nothing."""
+    return schema.get("type") in {"string", "object"} and not schema.keys() & {"examples", "enum", "properties"}
+
+
+def _of_parts(schema: Mapping[str, Any], components: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401
+    match schema.get("type"):
+        case "object":
+            properties = schema.get("properties", {})
+            return {part: example_of(properties[part], components, part) for part in properties}
+        case "array":
+            return [example_of(schema["items"], components, name)]
+        case str() as plain if plain in _PLAIN:
+            return _PLAIN[plain]
+        case _:
+            raise LookupError(f"the field {name!r} has no example: {dict(schema)}")

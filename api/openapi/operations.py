@@ -1,0 +1,167 @@
+"""Declarations of endpoints, made at their responders; the OpenAPI document is made from them.
+
+The first line of a responder's docstring is the operation's summary, the rest its description; its tag is
+the responder's module in ``api.resources``, or its package outside of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import falcon
+    from pydantic import BaseModel
+
+    from api.request import ApiRequest
+
+__all__ = ["Answer", "Endpoint", "Operation", "Parameter", "Routes", "operation"]
+
+_METHODS = ("get", "put", "post", "delete", "patch")
+_ALWAYS = ("malformed_request", "headers_too_large", "internal_error", "busy")
+_AUTHORIZED = ("unauthorized", "rate_limited")
+_BODY = ("malformed_json", "unsupported_media_type", "body_too_large", "invalid_body")
+
+Responder = TypeVar("Responder", bound="Callable[..., None]")
+Security = Literal["bearer", "optional", "log_token", "metrics", "public"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A query parameter or header of a request; ``schema`` is JSON Schema that includes an example."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    location: Literal["query", "header"] = "query"
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One success response.
+
+    Without a ``model`` the body is of the ``media_type``; without either it is empty.
+    """
+
+    status: int
+    description: str
+    model: type[BaseModel] | None = None
+    media_type: str | None = None
+    headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One endpoint and method. ``errors`` are codes of the catalog, except those that any request may get.
+
+    ``security`` is ``bearer`` if a bearer token is required; ``optional`` if public records can be read without one;
+    ``log_token`` if a bearer token or a log token is required; ``metrics`` if the configured token is required, except
+    on this host; ``public`` if no token is required. If ``counted``, a request without a token uses up the rate limit
+    of its address.
+    """
+
+    id: str
+    answers: tuple[Answer, ...]
+    errors: tuple[str, ...]
+    body: type[BaseModel] | None
+    body_required: bool
+    parameters: tuple[Parameter, ...]
+    security: Security
+    counted: bool
+
+    @property
+    def every_error(self) -> tuple[str, ...]:
+        """The codes of all errors that a caller may get here."""
+        authorized = () if self.security == "public" else _AUTHORIZED
+        limited = ("rate_limited",) if self.counted else ()
+        body = () if self.body is None else _BODY
+        return tuple(dict.fromkeys((*authorized, *limited, *body, *self.errors, *_ALWAYS)))
+
+
+def operation(
+    id: str,  # noqa: A002 - what OpenAPI calls it
+    *answers: Answer,
+    errors: tuple[str, ...] = (),
+    body: type[BaseModel] | None = None,
+    body_required: bool = True,
+    parameters: tuple[Parameter, ...] = (),
+    security: Security = "bearer",
+    counted: bool = True,
+) -> Callable[[Responder], Responder]:
+    """Declare what a responder takes and returns."""
+    declared = Operation(id, answers, errors, body, body_required, parameters, security, counted)
+
+    def declare(responder: Responder) -> Responder:
+        responder.operation = declared  # type: ignore[attr-defined] # functions take attributes
+        return responder
+
+    return declare
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A path and a method, in lower case, with the responder to both and its declaration."""
+
+    path: str
+    method: str
+    responder: Callable[..., None]
+    operation: Operation
+
+
+class Routes:
+    """Every path of the API with the resource that answers it, in the order of the document."""
+
+    def __init__(self) -> None:
+        self._routes: list[tuple[str, object, str | None]] = []
+        self._endpoints: dict[tuple[str, str], Endpoint] = {}
+
+    def add(self, path: str, resource: object, suffix: str | None = None) -> None:
+        """Route ``path`` to ``resource``: to its responders that end in ``suffix``, if one is given.
+
+        Raises:
+            TypeError: A responder has no `operation`.
+        """
+        for method, responder in _responders(resource, suffix):
+            declared = getattr(responder, "operation", None)
+            if not isinstance(declared, Operation):
+                raise TypeError(f"{responder.__qualname__} needs @operation: without, it is not documented or audited")
+            self._endpoints[path, method] = Endpoint(path, method, responder, declared)
+        self._routes.append((path, resource, suffix))
+
+    def add_page(self, path: str, resource: object) -> None:
+        """Route ``path`` to a page or its parts, which are not in the document.
+
+        Raises:
+            TypeError: The resource answers other methods than GET.
+        """
+        for method, responder in _responders(resource):
+            if method != "get":
+                raise TypeError(f"{responder.__qualname__} is not part of a page: it needs @operation and Routes.add")
+        self._routes.append((path, resource, None))
+
+    def install(self, app: falcon.App[ApiRequest, falcon.Response]) -> None:
+        """Add every route to the app."""
+        for path, resource, suffix in self._routes:
+            app.add_route(path, resource, **({"suffix": suffix} if suffix else {}))
+
+    def operation(self, path: str, method: str) -> Operation | None:
+        """Return the declaration of a path's responder to a method; None if there is none."""
+        endpoint = self._endpoints.get((path, method.lower()))
+        return None if endpoint is None else endpoint.operation
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """All endpoints of the document."""
+        return tuple(self._endpoints.values())
+
+
+def _responders(resource: object, suffix: str | None = None) -> Iterator[tuple[str, Callable[..., None]]]:
+    """Yield a resource's responders with their methods."""
+    for method in _METHODS:
+        responder = getattr(resource, f"on_{method}_{suffix}" if suffix else f"on_{method}", None)
+        if responder is not None:
+            yield method, responder

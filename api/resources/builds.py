@@ -1,0 +1,148 @@
+"""Builds of a pipeline: list, create, read, cancel."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import storage
+from actors import EngineBusy
+from api.bodies import answer, check_body
+from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RepoIdentity
+from api.errors.responses import ApiError
+from api.fields import StoredRecord, Timestamp, Uuid
+from api.middleware.idempotency import KEY_ERRORS, KEY_PARAMETERS, BuildSubmission
+from api.openapi.operations import Answer, operation
+from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
+from storage import BuildState, Storage
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.builds.creation import BuildCreation
+    from api.engine import EngineInterface
+    from api.middleware.authentication import Access
+    from api.paging import Pager
+
+__all__ = ["BuildRecord", "BuildsResource"]
+
+
+_PIPELINE_ERRORS = ("organization_not_found", "pipeline_not_found")
+_BUILD_ERRORS = (*_PIPELINE_ERRORS, "build_not_found")
+_CREATION_ERRORS = (
+    *_PIPELINE_ERRORS,
+    *KEY_ERRORS,
+    "pipeline_manual_disabled",
+    "billing_insufficient_balance",
+    "build_invalid",
+    "build_plan_rejected",
+    "draining",
+)
+
+
+class BuildRecord(StoredRecord):
+    """A build; ``id`` is its external id."""
+
+    id: Uuid
+    number: int
+    state: BuildState
+    pipeline_slug: str
+    created_at: Timestamp
+    branch: str | None
+    commit: str | None
+    message: str | None
+    source: str | None
+    scheduled_at: Timestamp | None
+    started_at: Timestamp | None
+    finished_at: Timestamp | None
+    error_code: str | None
+    error_message: str | None
+
+    @classmethod
+    def of(cls, build: storage.Build) -> BuildRecord:
+        """Return the record of a stored build."""
+        return cls.showing(build, id=build.external_id)
+
+
+_CREATED = Answer(201, "The build, which is planned and starts by itself.", BuildRecord)
+
+
+class BuildsResource:
+    """``/api/v0/organizations/{org}/pipelines/{pipeline}/builds`` and the paths below it."""
+
+    def __init__(
+        self, storage: Storage, engine: EngineInterface, access: Access, pager: Pager, creation: BuildCreation
+    ) -> None:
+        self._storage = storage
+        self._engine = engine
+        self._access = access
+        self._pager = pager
+        self._creation = creation
+
+    @operation(
+        "listBuilds",
+        Answer(200, "A page of builds.", PageRecord[BuildRecord]),
+        errors=(*_PIPELINE_ERRORS, *PAGE_ERRORS),
+        parameters=PAGE_PARAMETERS,
+        security="optional",
+    )
+    def on_get_list(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
+        """List the pipeline's builds, newest first."""
+        found = self._access.readable_pipeline(req, org, pipeline)
+        page = partial(self._storage.builds.page, found.id)
+        self._pager.answer(req, resp, f"builds/{found.id}", page, BuildRecord.of)
+
+    @operation(
+        "createBuild",
+        _CREATED,
+        errors=_CREATION_ERRORS,
+        body=CreateBuildRequest,
+        parameters=KEY_PARAMETERS,
+    )
+    def on_post_list(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
+        """Create a build; any member can.
+
+        Without `pipeline_ir` the response comes when the build is rendered. While the host is drained or its disk is
+        nearly full, nothing is rendered and no build is created: the response is 503 `busy`.
+        """
+        member, found = self._access.pipeline(req, org, pipeline)
+        submission = BuildSubmission.read(req, member)
+        answer(resp, BuildRecord.of(self._creation.create(req, found, submission, CreateBuildRequest)), status=201)
+
+    @operation(
+        "createBuildBySource",
+        _CREATED,
+        errors=_CREATION_ERRORS,
+        body=CreateRepoBuildRequest,
+        parameters=KEY_PARAMETERS,
+    )
+    def on_post_by_repo(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
+        """Create a build of a pipeline by its repository and name; any member can.
+
+        Case matters in `source_slug`, not in `repo_name`; of several matching pipelines the oldest is used. If there is
+        none and the source in the body declares one, it is created with the slug `<owner>-<repo>-<source_slug>`.
+        """
+        member = self._access.member(req, org)
+        submission = BuildSubmission.read(req, member)
+        identity = check_body(submission.document, RepoIdentity)
+        found = self._storage.pipelines.by_source(member.organization.id, identity.repo_name, identity.source_slug)
+        if found is None:
+            found = self._creation.register_pipeline(member.organization, identity, submission)
+        answer(resp, BuildRecord.of(self._creation.create(req, found, submission, CreateRepoBuildRequest)), status=201)
+
+    @operation("getBuild", Answer(200, "The build.", BuildRecord), errors=_BUILD_ERRORS, security="optional")
+    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
+        """Get a build."""
+        answer(resp, BuildRecord.of(self._access.readable_build(req, org, pipeline, number)))
+
+    @operation("cancelBuild", Answer(200, "The build after the cancel.", BuildRecord), errors=_BUILD_ERRORS)
+    def on_put_cancel(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
+        """Cancel a build; a finished build stays unchanged."""
+        build = self._access.build(req, org, pipeline, number)
+        if not build.state.terminal:
+            try:
+                self._engine.cancel(build.id)
+            except EngineBusy as error:
+                raise ApiError("busy", str(error), headers={"Retry-After": "1"}) from None
+            build = self._storage.builds.get(build.id) or build
+        answer(resp, BuildRecord.of(build))

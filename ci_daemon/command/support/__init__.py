@@ -1,0 +1,1 @@
+"""Parts that all commands share: sessions, styles, errors, records by name."""

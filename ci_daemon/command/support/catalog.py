@@ -1,0 +1,113 @@
+"""All commands with their lines and headings in the help; each is imported on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import click
+
+__all__ = ["HEADINGS", "Catalog"]
+
+HEADINGS: Mapping[str, Mapping[str, str]] = {
+    "Set up": {
+        "install": "Install or upgrade the service on this host.",
+        "uninstall": "Remove the service from this host.",
+        "init": "Make the state directory: database, keys, folders.",
+        "config check": "Check the configuration.",
+        "config show": "Show every setting in effect, and its origin.",
+        "doctor": "Check this machine; print a fix for each failure.",
+        "image build": "Make an image of a Debian or Ubuntu release.",
+        "image default": "Show or change the default image.",
+        "image import": "Make an image of a root file system's tar.",
+        "image list": "List the images, and what uses them.",
+        "image pull": "Pull an image from an OCI registry.",
+        "image remove": "Remove an image.",
+    },
+    "See": {
+        "status": "Show the state of the service on one screen.",
+        "top": "Watch the jobs that run and those that wait.",
+        "queue": "List the jobs that wait for a VM, with the reason.",
+        "lease kill": "End VMs at once.",
+        "lease list": "List the leased VMs.",
+        "logs": "Show the service's own log.",
+        "audit": "List who changed what, when, and from where.",
+    },
+    "Run": {
+        "serve": "Run the service until a signal stops it.",
+        "drain": "Start no more jobs on this host.",
+        "resume": "Start jobs on this host again.",
+        "cache clear": "Empty the cache.",
+        "cache list": "List the cached disks.",
+        "cache stats": "Show the size of the cache and its hits.",
+        "retention run": "Remove expired logs and artifacts now.",
+        "backup": "Save everything but VM disks in one file.",
+        "restore": "Restore a state directory from a backup.",
+    },
+    "People and money": {
+        "user add": "Add a user with an organization and an API key.",
+        "user list": "List the users.",
+        "user remove": "Close a user's account.",
+        "org add-member": "Make a user a member of an organization.",
+        "org create": "Create an organization.",
+        "org list": "List the organizations.",
+        "org members": "List who belongs to an organization.",
+        "org set": "Change an organization's settings.",
+        "token create": "Make an API key or a session.",
+        "token list": "List a user's tokens.",
+        "token revoke": "Revoke a token.",
+        "coupon create": "Make a coupon.",
+        "coupon disable": "Let a coupon expire at once.",
+        "coupon list": "List the coupons.",
+        "ledger export": "Print an organization's whole ledger.",
+        "ledger grant": "Give an organization credit.",
+        "ledger refund": "Refund an organization.",
+        "ledger verify": "Check that balances and debits are correct.",
+    },
+    "Build": {
+        "submit": "Run a pipeline over a tree and follow it.",
+        "render": "Print the pipeline of a tree as v0 IR.",
+        "pipeline list": "List an organization's pipelines.",
+        "pipeline set": "Change a pipeline's settings.",
+        "build cancel": "Cancel a build.",
+        "build force-finish": "End a build by hand, as a last resort.",
+        "build list": "List a pipeline's builds.",
+        "build logs": "Show the logs of a build's jobs.",
+        "build show": "Show a build and its jobs.",
+        "debug": "Open a shell in a job's VM.",
+        "secret delete": "Delete a secret.",
+        "secret list": "List the names of secrets.",
+        "secret set": "Set a secret to the text on stdin.",
+    },
+}
+"""The lines of the help, in the order in which a newcomer needs the commands.
+
+They are here so that the help imports no command; a test checks that every command has one.
+"""
+
+_MODULES = {"uninstall": "install", "resume": "drain", "restore": "backup"}
+"""Commands that share a module with their counterpart; the others have a module of their own name."""
+
+
+class Catalog(Mapping[str, "click.Command"]):
+    """The commands by name, imported on access: imports take most of a small command's time."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._names():
+            raise KeyError(name)
+        command: click.Command = getattr(import_module(f"ci_daemon.command.{_MODULES.get(name, name)}"), name)
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+    @staticmethod
+    def _names() -> Mapping[str, None]:
+        return dict.fromkeys(words.partition(" ")[0] for texts in HEADINGS.values() for words in texts)

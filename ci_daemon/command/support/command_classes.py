@@ -1,0 +1,103 @@
+"""The base classes of all commands: help, `--json` anywhere on the line, user, audit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ci_daemon.command.support.catalog import HEADINGS
+from ci_daemon.command.support.identity import become_owner
+from ci_daemon.command.support.session import Session
+
+__all__ = ["CallerCommand", "Command", "Group", "RootGroup"]
+
+_ONE_DOCUMENT = "Print one JSON document."
+
+
+def _json_option(text: str = _ONE_DOCUMENT) -> click.Option:
+    """Return the option `--json`, which sets the session's flag anywhere on the line."""
+    return click.Option(
+        ["--json"],
+        is_flag=True,
+        expose_value=False,
+        callback=_remember_json,
+        help=text,
+    )
+
+
+def _remember_json(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click's form
+    if wanted:
+        context.ensure_object(Session).json = True
+
+
+class CallerCommand(click.Command):
+    """A command with `--json` that runs as its caller, also as root, and leaves an entry in the audit.
+
+    ``json_help`` describes the output of `--json` if it is not one document. A command that only ``reads`` leaves no
+    entry.
+    """
+
+    def __init__(
+        self,
+        *args: Any,  # noqa: ANN401 - click's own arguments, handed on
+        json_help: str = _ONE_DOCUMENT,
+        reads: bool = False,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.append(_json_option(json_help))
+        self.reads = reads
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what its callback returns
+        """Run it, and write its audit entry."""
+        session = ctx.ensure_object(Session)
+        result = super().invoke(ctx)
+        if not self.reads and not session.audited:
+            from ci_daemon.command.support import auditing  # noqa: PLC0415 - only a command that changes something pays for it
+
+            auditing.record(ctx, session)
+        return result
+
+
+class Command(CallerCommand):
+    """A command that runs as the owner of the state directory if root calls it.
+
+    The files that it creates there thus belong to the owner.
+    """
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what its callback returns
+        """Run it. Files on its command line are open already, because perhaps only the caller can read them."""
+        become_owner(ctx.ensure_object(Session).state_dir)
+        return super().invoke(ctx)
+
+
+class Group(click.Group):
+    """A group of commands, with `--json`."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - click's own arguments, handed on
+        super().__init__(*args, **kwargs)
+        self.params.append(_json_option())
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the lines of the group's commands."""
+        own = f"{self.name} "
+        texts = {words: text for all_texts in HEADINGS.values() for words, text in all_texts.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(words.removeprefix(own), text) for words, text in texts.items() if words.startswith(own)]
+            )
+
+
+class RootGroup(Group):
+    """The root command; its help lists all commands under headings without importing them."""
+
+    group_class = Group
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands heading by heading."""
+        for heading, texts in HEADINGS.items():
+            with formatter.section(heading):
+                formatter.write_dl(list(texts.items()))

@@ -1,0 +1,60 @@
+"""The exceptions that a user can do something about, and their error messages."""
+
+from __future__ import annotations
+
+import errno
+from http import HTTPStatus
+
+from actors.vms import VmError
+from api import CannotListen
+from ci_daemon.backup import BackupError
+from ci_daemon.config import ConfigError
+from ci_daemon.host.lock import AlreadyServed
+from ci_daemon.host.open_files import TooFewFiles
+from ci_daemon.install.host import InstallError
+from ci_daemon.submit.client import RequestFailed, ServiceUnreachable
+from ci_daemon.submit.packing import PackError
+from ci_daemon.tracing import TracingUnavailable
+from storage import StorageError
+
+__all__ = ["EXPECTED_ERRORS", "error_message"]
+
+EXPECTED_ERRORS = (
+    AlreadyServed,
+    RequestFailed,
+    BackupError,
+    CannotListen,
+    ConfigError,
+    InstallError,
+    OSError,
+    PackError,
+    ServiceUnreachable,
+    StorageError,
+    TooFewFiles,
+    TracingUnavailable,
+    UnicodeEncodeError,
+    VmError,
+)
+
+_MAX_QUOTED = 100
+
+
+def error_message(error: Exception) -> str:
+    """Return the error message for the user."""
+    match error:
+        case RequestFailed(status=HTTPStatus.UNAUTHORIZED):
+            return f"{error}: check CI_DAEMON_TOKEN, and CI_DAEMON_URL"
+        case RequestFailed(code="body_too_large"):
+            return (
+                f"{error}: exclude files that no step needs in .gitignore, or raise http.max_body_bytes of the service"
+            )
+        case PermissionError(filename=str(name)):
+            return f"{name}: Permission denied: run this with sudo, or as its owner"
+        case OSError(errno=errno.ENOSPC, filename=name):
+            return f"{name or 'the output'}: the disk is full: free some space, and run the same command again"
+        case UnicodeEncodeError(object=text):
+            return f"{text[:_MAX_QUOTED]!a} is not valid UTF-8"
+        case OSError(filename=str(name), strerror=str(reason)):
+            return f"{name}: {reason}"
+        case _:
+            return str(error)

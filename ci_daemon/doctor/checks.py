@@ -1,0 +1,45 @@
+"""All checks, in the order in which a new owner fixes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.vms.sandbox import VmLimits
+from ci_daemon.doctor import host, service, state
+from ci_daemon.doctor.isolation import isolation
+from ci_daemon.doctor.shared_limits import shared_limits
+from ci_daemon.doctor.vm_limits import vm_limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from ci_daemon.doctor.check import Check
+
+__all__ = ["run_checks"]
+
+
+def run_checks(state_dir: Path, environ: Mapping[str, str]) -> Iterator[Check]:
+    """Yield the result of each check as soon as it is known."""
+    config, configuration = state.configuration(state_dir, environ)
+    yield host.python()
+    yield from host.packages()
+    yield host.sub_ids()
+    namespaces = host.namespaces()
+    yield namespaces
+    if namespaces.ok:  # overlays are tried in one
+        yield host.overlay(state_dir)
+    yield host.tun()
+    yield host.clock()
+    yield from service.clock_synchronization()
+    yield state.disk_space(state_dir)
+    yield configuration
+    yield state.state_directory(state_dir)
+    yield state.database(state_dir)
+    yield state.default_image(state_dir, config)
+    yield service.address(state_dir, config.http.listen)
+    yield from service.unit(state_dir)
+    vm_environ = service.environment(state_dir, environ)
+    yield from vm_limits(VmLimits.of_host(config.sandbox.processes, vm_environ))
+    yield from isolation(config.sandbox, vm_environ)
+    yield from shared_limits()

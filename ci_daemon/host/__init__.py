@@ -1,0 +1,1 @@
+"""The process on its host: the journal, systemd, the lock of the state directory, open files."""

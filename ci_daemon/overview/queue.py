@@ -1,0 +1,81 @@
+"""The jobs that wait for a VM, in the order in which they get one, and why they wait.
+
+The order and the reasons come from the same rows and functions as the lease pool's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actors.scheduling import (
+    Waiting,
+    admission_block,
+    awaits_image,
+    back_off,
+    load_usage,
+    queue_order,
+    schedule_next,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from actors import PoolSettings
+    from storage import Clock, Job, Storage
+
+__all__ = ["WaitingJob", "waiting_jobs"]
+
+_NOT_RUNNING = "waiting for a VM: the service does not run"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingJob:
+    """A waiting job; ``position`` counts from 1 over all organizations.
+
+    ``position`` is None while the job backs off or waits for its image. ``build`` is ORG/PIPELINE/NUMBER; ``since`` is
+    when the job became ready for a VM.
+    """
+
+    position: int | None
+    build: str
+    step: str
+    organization: str
+    since: datetime
+    reason: str
+
+
+def waiting_jobs(
+    storage: Storage, settings: PoolSettings, clock: Clock, limit: int, *, running: bool
+) -> list[WaitingJob]:
+    """Return at most ``limit`` waiting jobs: those in line first, then for an image, then backing off.
+
+    The order is an estimate, because the organizations' turns change with their usage. ``running`` says whether the
+    service runs.
+    """
+    usage, now = load_usage(storage, clock), clock.monotonic()
+    block = admission_block(storage, settings.low_disk_gb)
+    heads = storage.queue.heads()
+    decision = schedule_next(heads, usage, settings.host(), settings.organization(), now)
+    reasons = Waiting(everyone=block.reason) if block is not None else decision.waiting
+    queues = {head.organization_id: storage.queue.following(head.organization_id, limit) for head in heads}
+    found: list[WaitingJob] = []
+    for position, queued in enumerate(queue_order(queues, usage, now, limit), 1):
+        reason = reasons.reason(queued.job_id, queued.organization_id) if running else _NOT_RUNNING
+        found += _waiting_job(storage, storage.jobs.get(queued.job_id), position, reason)
+    for image in storage.queue.awaited_images():
+        for awaiting in storage.queue.awaiting(image)[: limit - len(found)]:
+            found += _waiting_job(storage, storage.jobs.get(awaiting.job_id), None, awaits_image(image))
+    for job_id in storage.queue.backing_off(limit - len(found)):
+        job = storage.jobs.get(job_id)
+        if job is not None and (pause := back_off(job, clock.now())) is not None:
+            found += _waiting_job(storage, job, None, pause)
+    return found
+
+
+def _waiting_job(storage: Storage, job: Job | None, position: int | None, reason: str) -> Iterator[WaitingJob]:
+    """Yield a waiting job, unless it was deleted since it was listed."""
+    build = None if job is None else storage.builds.get(job.build_id)
+    if job is not None and build is not None and job.scheduled_at is not None:
+        yield WaitingJob(position, build.name, job.step_key, build.organization_slug, job.scheduled_at, reason)

@@ -1,0 +1,69 @@
+"""The branch, commit and repository of a tree, according to git."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+from ci_daemon.submit.declared import declared_slugs
+from storage import slugify
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["GitRevision", "default_slug", "folder_slug", "git_revision"]
+
+_NO_COMMIT = "0" * 40
+
+
+@dataclass(frozen=True, slots=True)
+class GitRevision:
+    """A tree's branch, commit, first line of the commit's message, and address of the repository.
+
+    A tree without git is on ``main``, at git's own null commit, in a repository named like its folder.
+    """
+
+    branch: str
+    commit: str
+    message: str | None
+    repository: str
+
+
+def git_revision(tree: Path) -> GitRevision:
+    """Ask git about a tree; anything it does not know has a default. Never raises."""
+    branch = _git(tree, "symbolic-ref", "--quiet", "--short", "HEAD")
+    commit = _git(tree, "rev-parse", "--verify", "--quiet", "HEAD")
+    message = _git(tree, "log", "-1", "--format=%s") if commit else None
+    remote = _git(tree, "remote", "get-url", "origin")
+    return GitRevision(
+        branch or "main", commit or _NO_COMMIT, message, _without_secret(remote) if remote else tree.resolve().name
+    )
+
+
+def default_slug(tree: Path) -> str:
+    """Return the default pipeline of a tree: the only one that it declares, else the folder's slug."""
+    declared = declared_slugs(tree)
+    return declared[0] if len(declared) == 1 else folder_slug(tree)
+
+
+def folder_slug(tree: Path) -> str:
+    """Return the slug of the name of a tree's folder."""
+    return slugify(tree.resolve().name) or "main"
+
+
+def _git(tree: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(tree), *arguments], capture_output=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode(errors="replace").strip() or None if done.returncode == 0 else None
+
+
+def _without_secret(remote: str) -> str:
+    """Remove user and password from a URL: a clone URL may contain a token."""
+    parts = urlsplit(remote)
+    if parts.scheme not in {"http", "https"}:
+        return remote
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))

@@ -1,0 +1,1 @@
+"""Accounts: users, organizations, members, invites and tokens."""

@@ -1,0 +1,102 @@
+"""Closing of accounts (wire-decisions.md, "Accounts").
+
+Nothing that the ledger or a build refers to is deleted. The user's row stays, without name and address. Organizations
+whose only member was the user stay, without members, and their slugs stay taken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import peewee
+
+from storage.database.statements import Query, Write, first, slot
+from storage.errors import SoleOwner
+from storage.models import CliLoginRow, MembershipRow, OrganizationRow, PipelineRow, TokenRow, UserRow
+from storage.records import Role, Visibility
+
+if TYPE_CHECKING:
+    from storage.builds.builds import Builds
+    from storage.builds.holds import Holds
+    from storage.database.connection import Database
+
+__all__ = ["Accounts"]
+
+
+class Accounts:
+    """Closes accounts. Safe in any thread."""
+
+    def __init__(self, database: Database, builds: Builds, holds: Holds) -> None:
+        self._database = database
+        self._builds = builds
+        self._holds = holds
+        mine = MembershipRow.user == slot("user_id")
+        other = MembershipRow.alias()
+        others = other.select(peewee.SQL("1")).where(
+            other.organization == MembershipRow.organization, other.user != slot("user_id")
+        )
+        self._depending = Query(
+            database,
+            MembershipRow.select(OrganizationRow.slug)
+            .join(OrganizationRow)
+            .where(
+                mine,
+                MembershipRow.role == Role.OWNER,
+                peewee.fn.EXISTS(others),
+                ~peewee.fn.EXISTS(others.where(other.role == Role.OWNER)),
+            )
+            .order_by(MembershipRow.organization),
+            lambda row: str(row[0]),
+        )
+        self._alone = Query(
+            database,
+            MembershipRow.select(MembershipRow.organization).where(mine, ~peewee.fn.EXISTS(others)),
+            first,
+        )
+        self._hide = Write(
+            database,
+            PipelineRow.update({PipelineRow.visibility: Visibility.PRIVATE}).where(
+                PipelineRow.organization == slot("organization_id"), PipelineRow.deleted_at.is_null()
+            ),
+        )
+        self._close_organization = Write(
+            database,
+            OrganizationRow.update({OrganizationRow.closed_at: slot("now")}).where(
+                OrganizationRow.id == slot("organization_id")
+            ),
+        )
+        self._leave = Write(database, MembershipRow.delete().where(mine))
+        self._forget_tokens = Write(database, TokenRow.delete().where(TokenRow.user == slot("user_id")))
+        self._forget_cli_logins = Write(database, CliLoginRow.delete().where(CliLoginRow.user == slot("user_id")))
+        self._close_user = Write(
+            database,
+            UserRow.update({UserRow.email: UserRow.uuid, UserRow.name: "", UserRow.closed_at: slot("now")}).where(
+                UserRow.id == slot("user_id")
+            ),
+        )
+
+    def close(self, user_id: int) -> list[int]:
+        """Close a user's account, and the organizations whose only member is the user.
+
+        Requests the cancel of those organizations' unfinished builds and returns their ids, for the caller to notify
+        the engine. Raises SoleOwner, and changes nothing, if the user is the only owner of an organization that has
+        other members.
+        """
+        with self._database.write():
+            depending = self._depending.all(user_id=user_id)
+            if depending:
+                raise SoleOwner(depending)
+            now = self._database.now()
+            closed = self._alone.all(user_id=user_id)
+            for organization_id in closed:
+                self._close_organization.run(organization_id=organization_id, now=now)
+                self._hide.run(organization_id=organization_id)
+                self._holds.forget(organization_id=organization_id)
+            canceled = [build.id for build in self._builds.unfinished() if build.organization_id in closed]
+            for build_id in canceled:
+                self._builds.request_cancel(build_id)
+            self._leave.run(user_id=user_id)
+            self._forget_tokens.run(user_id=user_id)
+            self._forget_cli_logins.run(user_id=user_id)
+            self._close_user.run(user_id=user_id, now=now)
+            return canceled

@@ -1,0 +1,152 @@
+"""Bearer tokens of 32 random bytes; only the SHA-256 is stored (wire-decisions.md, "Authentication")."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import peewee
+
+from storage.accounts.users import USER
+from storage.database.instants import DAY, SECOND, to_micros
+from storage.database.statements import Columns, Query, Write, insert_into, slot, written
+from storage.errors import DatabaseUnavailable
+from storage.models import OrganizationRow, TokenRow, UserRow
+from storage.records import Caller, Token, TokenKind
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from storage.database.connection import Database
+
+__all__ = ["Tokens", "hashed"]
+
+_PREFIX = "ci_"
+_TOKEN_BYTES = 32
+_LAST_USED_INTERVAL = 60 * SECOND
+_SESSION = 30 * DAY
+_KEPT_AFTER_END = 30 * DAY
+"""Time for which a token is kept after its end, so that its owner can still log out with it."""
+
+_TOKEN = Columns.of(Token, TokenRow)
+_CALLER = Columns.of(Caller, TokenRow, user=USER, token_id=TokenRow.id)
+
+
+class Tokens:
+    """The bearer tokens of users. Safe in any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        hashing = TokenRow.hash == slot("hash")
+        named = TokenRow.uuid == slot("uuid")
+        of_user = TokenRow.user == slot("user_id")
+        api_key = TokenRow.kind == TokenKind.API_KEY
+        standing = TokenRow.revoked_at.is_null()
+        self._by_hash = Query(
+            database,
+            TokenRow.select(*_CALLER.selected, TokenRow.last_used_at.alias("_"))
+            .join(UserRow)
+            .join(OrganizationRow)
+            .where(
+                hashing,
+                standing,
+                UserRow.closed_at.is_null(),
+                TokenRow.expires_at.is_null() | (TokenRow.expires_at > slot("now")),
+            ),
+            tuple,
+        )
+        tokens = TokenRow.select(*_TOKEN.selected)
+        self._by_id = Query(database, tokens.where(TokenRow.id == slot("id")), _TOKEN)
+        self._of_user = Query(database, tokens.where(of_user, standing).order_by(TokenRow.id), _TOKEN)
+        self._api_keys = Query(database, tokens.where(of_user, standing, api_key).order_by(TokenRow.id.desc()), _TOKEN)
+        self._insert = Write(database, insert_into(TokenRow, "last_used_at", "revoked_at"))
+        self._use = Write(
+            database,
+            TokenRow.update({TokenRow.last_used_at: slot("now")}).where(
+                TokenRow.id == slot("id"), TokenRow.last_used_at.is_null() | (TokenRow.last_used_at <= slot("before"))
+            ),
+        )
+        revoking = TokenRow.update(
+            {TokenRow.revoked_at: peewee.fn.COALESCE(TokenRow.revoked_at, slot("now"))},
+        )
+        self._revoke = Write(database, revoking.where(hashing))
+        self._revoke_named = Write(database, revoking.where(named, standing))
+        self._revoke_api_key = Write(database, revoking.where(named, standing, of_user, api_key))
+        over_since = peewee.fn.COALESCE(TokenRow.revoked_at, TokenRow.expires_at)
+        self._forget = Write(database, TokenRow.delete().where(over_since <= slot("before")))
+
+    def create_api_key(self, user_id: int, description: str, expires_at: datetime | None = None) -> tuple[Token, str]:
+        """Add a personal API key; return its record and the token, which cannot be read again."""
+        token = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
+        until = None if expires_at is None else to_micros(expires_at)
+        return self._create(TokenKind.API_KEY, token, user_id, description, until)
+
+    def create_session(self, user_id: int, description: str) -> tuple[Token, str]:
+        """Add a session of 30 days; return its record and the token, which cannot be read again."""
+        with self._database.write():
+            until = self._database.now() + _SESSION
+            return self._create(TokenKind.SESSION, secrets.token_urlsafe(_TOKEN_BYTES), user_id, description, until)
+
+    def caller(self, token: str) -> Caller | None:
+        """Return the caller that a token belongs to; None if it is unknown, revoked or expired.
+
+        Notes the token's use at most once a minute, and skips that if it would wait for another writer.
+        """
+        now = self._database.now()
+        row = self._by_hash.one(hash=hashed(token), now=now)
+        if row is None:
+            return None
+        *found, last_used_at = row
+        caller = _CALLER(found)
+        if last_used_at is None or last_used_at + _LAST_USED_INTERVAL <= now:
+            with suppress(DatabaseUnavailable), self._database.write_at_once():
+                self._use.run(id=caller.token_id, now=now, before=now - _LAST_USED_INTERVAL)
+        return caller
+
+    def of_user(self, user_id: int) -> list[Token]:
+        """Return a user's tokens that are not revoked, oldest first."""
+        return self._of_user.all(user_id=user_id)
+
+    def api_keys(self, user_id: int) -> list[Token]:
+        """Return a user's API keys that are not revoked, newest first."""
+        return self._api_keys.all(user_id=user_id)
+
+    def revoke(self, token: str) -> bool:
+        """Revoke a token that its owner presents, if it is not revoked already; False if it is unknown."""
+        with self._database.write():
+            return self._revoke.run(hash=hashed(token), now=self._database.now()) == 1
+
+    def revoke_api_key(self, user_id: int, uuid: str) -> bool:
+        """Revoke a user's API key by UUID; False if the user has no such key."""
+        with self._database.write():
+            return self._revoke_api_key.run(user_id=user_id, uuid=uuid, now=self._database.now()) == 1
+
+    def revoke_named(self, uuid: str) -> bool:
+        """Revoke a token of any user and kind by UUID; False if there is none."""
+        with self._database.write():
+            return self._revoke_named.run(uuid=uuid, now=self._database.now()) == 1
+
+    def _create(
+        self, kind: TokenKind, token: str, user_id: int, description: str, expires_at: int | None
+    ) -> tuple[Token, str]:
+        with self._database.write():
+            now = self._database.now()
+            self._forget.run(before=now - _KEPT_AFTER_END)
+            token_id = self._insert.insert(
+                uuid=str(uuid4()),
+                user_id=user_id,
+                kind=kind,
+                hash=hashed(token),
+                description=description,
+                created_at=now,
+                expires_at=expires_at,
+            )
+            return written(self._by_id.one(id=token_id)), token
+
+
+def hashed(secret: str) -> bytes:
+    """Return the SHA-256 of a secret, which is stored in its place."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()

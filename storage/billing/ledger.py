@@ -1,0 +1,201 @@
+"""The append-only ledger, in whole cents; a trigger keeps the balances (wire-decisions.md, "Billing")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import peewee
+
+from storage.database.statements import NEWEST, Columns, Query, Write, first, insert_into, slot, written
+from storage.models import BuildRow, HoldRow, JobRow, LeaseRow, LedgerRow, OrganizationRow, PipelineRow
+from storage.records import Discrepancy, LedgerEntry, LedgerSource, Page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from storage.database.connection import Database
+
+__all__ = ["Ledger"]
+
+_ENTRY = Columns.of(LedgerEntry, LedgerRow)
+_BATCH = 1000
+
+
+class Ledger:
+    """Each organization's credits and debits. Safe in any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        of_organization = LedgerRow.organization == slot("organization_id")
+        entries = LedgerRow.select(*_ENTRY.selected)
+        self._by_id = Query(database, entries.where(LedgerRow.id == slot("id")), _ENTRY)
+        self._page = Query(
+            database,
+            entries.where(of_organization, LedgerRow.id < slot("after"))
+            .order_by(LedgerRow.id.desc())
+            .limit(slot("limit")),
+            _ENTRY,
+        )
+        self._after = Query(
+            database,
+            entries.where(of_organization, LedgerRow.id > slot("after")).order_by(LedgerRow.id).limit(_BATCH),
+            _ENTRY,
+        )
+        self._balance = Query(
+            database,
+            OrganizationRow.select(OrganizationRow.balance_cents).where(OrganizationRow.id == slot("organization_id")),
+            first,
+        )
+        overdrawn = peewee.fn.TOTAL(OrganizationRow.balance_cents < 0)
+        self._totals = Query(
+            database,
+            OrganizationRow.select(peewee.fn.COALESCE(peewee.fn.SUM(OrganizationRow.balance_cents), 0), overdrawn),
+            lambda row: (int(row[0]), int(row[1])),
+        )
+        self._insert = Write(database, insert_into(LedgerRow))
+        started = LeaseRow.started_at.is_null(is_null=False)
+        self._job_total = Query(
+            database,
+            LeaseRow.select(
+                peewee.fn.SUM(LeaseRow.amount_cents),
+                JobRow.organization,
+                PipelineRow.slug,
+                BuildRow.number,
+                JobRow.step_key,
+            )
+            .join(JobRow)
+            .join(BuildRow)
+            .join(PipelineRow)
+            .where(LeaseRow.job == slot("job_id"), started)
+            .group_by(JobRow.id),
+            tuple,
+        )
+        self._job_name = Query(
+            database,
+            JobRow.select(JobRow.organization, PipelineRow.slug, BuildRow.number, JobRow.step_key)
+            .join(BuildRow)
+            .join(PipelineRow)
+            .where(JobRow.id == slot("job_id")),
+            tuple,
+        )
+        summed = peewee.fn.COALESCE(
+            LedgerRow.select(peewee.fn.SUM(LedgerRow.amount_cents)).where(LedgerRow.organization == OrganizationRow.id),
+            0,
+        )
+        self._unbalanced = Query(
+            database,
+            OrganizationRow.select(OrganizationRow.slug, OrganizationRow.balance_cents, summed).where(
+                OrganizationRow.balance_cents != summed
+            ),
+            _unbalanced,
+        )
+        leased = peewee.fn.COALESCE(
+            LeaseRow.select(peewee.fn.SUM(LeaseRow.amount_cents)).where(LeaseRow.job == JobRow.id, started),
+            0,
+        )
+        ran = peewee.fn.EXISTS(LeaseRow.select(LeaseRow.id).where(LeaseRow.job == JobRow.id, started))
+        self._misbilled = Query(
+            database,
+            JobRow.select(OrganizationRow.slug, JobRow.uuid, leased, LedgerRow.amount_cents)
+            .join(OrganizationRow)
+            .switch(JobRow)
+            .join(LedgerRow, peewee.JOIN.LEFT_OUTER, on=LedgerRow.job == JobRow.id)
+            .where(
+                JobRow.finished_at.is_null(is_null=False),
+                (ran & LedgerRow.id.is_null()) | (LedgerRow.amount_cents != 0 - leased),
+            ),
+            _misbilled,
+        )
+        self._misheld = Query(
+            database,
+            HoldRow.select(OrganizationRow.slug, JobRow.uuid, HoldRow.amount_cents, LedgerRow.amount_cents)
+            .join(OrganizationRow)
+            .switch(HoldRow)
+            .join(JobRow)
+            .switch(HoldRow)
+            .join(LedgerRow)
+            .where(LedgerRow.amount_cents != 0 - HoldRow.amount_cents),
+            _misheld,
+        )
+
+    def append(
+        self, organization_id: int, amount_cents: int, source: LedgerSource, description: str | None
+    ) -> LedgerEntry:
+        """Append an entry: a positive amount is a credit, a negative one a debit."""
+        with self._database.write():
+            return written(self._by_id.one(id=self._write(organization_id, amount_cents, source, description, None)))
+
+    def balance(self, organization_id: int) -> int:
+        """Return an organization's balance in cents, at a cost that does not grow with the ledger."""
+        return self._balance.one(organization_id=organization_id) or 0
+
+    def totals(self) -> tuple[int, int]:
+        """Return the sum of all balances in cents, and how many organizations have a negative balance."""
+        return written(self._totals.one())
+
+    def page(self, organization_id: int, limit: int, after: int | None) -> Page[LedgerEntry]:
+        """Return an organization's entries past the key ``after``, newest first."""
+        older_than = NEWEST if after is None else after
+        return self._page.page(limit, lambda entry: entry.id, organization_id=organization_id, after=older_than)
+
+    def entries(self, organization_id: int) -> Iterator[LedgerEntry]:
+        """Yield an organization's entries, oldest first, reading them in batches."""
+        after = 0
+        while batch := self._after.all(organization_id=organization_id, after=after):
+            yield from batch
+            after = batch[-1].id
+
+    def verify(self) -> list[Discrepancy]:
+        """Compare balances with entries, and debits of jobs and holds with their prices; [] if all agree."""
+        return self._unbalanced.all() + self._misbilled.all() + self._misheld.all()
+
+    def debit_job(self, job_id: int) -> None:
+        """Append the one debit of a job that just ended, inside the caller's transaction.
+
+        It is the sum of the prices of the job's leases, even if that is 0. A job whose command never started has none.
+        """
+        total = self._job_total.one(job_id=job_id)
+        if total is None:
+            return
+        cents, organization_id, pipeline, number, step_key = total
+        description = f"{pipeline} #{number} {step_key}"
+        self._write(organization_id, -cents, LedgerSource.VM_LEASE_DEBIT, description, job_id)
+
+    def debit_hold(self, job_id: int, cents: int) -> int:
+        """Append the debit of a hold that just ended, even of 0 cents; return the entry's id.
+
+        Part of the caller's transaction.
+        """
+        organization_id, pipeline, number, step_key = written(self._job_name.one(job_id=job_id))
+        description = f"{pipeline} #{number} {step_key}, held"
+        return self._write(organization_id, -cents, LedgerSource.VM_LEASE_DEBIT, description, None)
+
+    def _write(
+        self, organization_id: int, amount_cents: int, source: LedgerSource, description: str | None, job_id: int | None
+    ) -> int:
+        return self._insert.insert(
+            uuid=str(uuid4()),
+            organization_id=organization_id,
+            amount_cents=amount_cents,
+            source=source,
+            description=description,
+            job_id=job_id,
+            created_at=self._database.now(),
+        )
+
+
+def _unbalanced(row: Sequence[Any]) -> Discrepancy:
+    slug, kept, summed = row
+    return Discrepancy(slug, f"the balance is kept as {kept} cents, the entries sum up to {summed}")
+
+
+def _misbilled(row: Sequence[Any]) -> Discrepancy:
+    slug, job_uuid, leased, debit = row
+    billed = "has no debit" if debit is None else f"is debited {-debit} cents"
+    return Discrepancy(slug, f"job {job_uuid} {billed}, its leases cost {leased}")
+
+
+def _misheld(row: Sequence[Any]) -> Discrepancy:
+    slug, job_uuid, cents, debit = row
+    return Discrepancy(slug, f"the hold of job {job_uuid} is debited {-debit} cents, it cost {cents}")

@@ -1,0 +1,129 @@
+"""Usage of organizations in a window of time: the leases and holds that started in [start, end).
+
+A hold is another use of its lease's VM, after the job's: it starts when the job ends, and has its own price.
+"""
+
+from __future__ import annotations
+
+import heapq
+from datetime import UTC, timedelta
+from typing import TYPE_CHECKING, Any
+
+import peewee
+
+from storage.database.instants import DAY, SECOND, to_micros
+from storage.database.statements import Columns, Query, slot, written
+from storage.errors import UsageTooLong
+from storage.models import BuildRow, HoldRow, JobRow, LeaseRow, PipelineRow
+from storage.records import BuildUsage, DayUsage, LeaseUsage, Shape, Usage, UsedBy
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from storage.database.connection import Database
+
+__all__ = ["UsageReport"]
+
+_SLUG_UNLESS_DELETED = peewee.Case(None, [(PipelineRow.deleted_at.is_null(), PipelineRow.slug)])
+_BUILD = Columns.of(
+    UsedBy,
+    BuildRow,
+    pipeline_uuid=PipelineRow.uuid,
+    pipeline_name=PipelineRow.name,
+    pipeline_slug=(_SLUG_UNLESS_DELETED, str),
+)
+
+
+class _Uses:
+    """The statements over leases or holds, whose rows have a start, an end and a price."""
+
+    def __init__(self, database: Database, row: type[LeaseRow | HoldRow], uses: peewee.ModelSelect[Any]) -> None:
+        seconds = peewee.fn.MAX(0, row.finished_at - row.started_at) / SECOND
+        sums = (LeaseRow.cpu * seconds, LeaseRow.memory_gb * seconds, LeaseRow.disk_gb * seconds, row.amount_cents)
+        started = (
+            row.organization == slot("organization_id"),
+            row.started_at >= slot("start"),
+            row.started_at < slot("end"),
+        )
+        self.total = Query(
+            database,
+            uses.select(*(peewee.fn.COALESCE(peewee.fn.SUM(summed), 0) for summed in sums)).where(*started),
+            lambda found: Usage(*found),
+        )
+        lease = Columns.of(
+            LeaseUsage,
+            row,
+            vm=LeaseRow.uuid,
+            shape=Columns.of(Shape, LeaseRow),
+            job_uuid=JobRow.uuid,
+            job_name=JobRow.name,
+            step_key=JobRow.step_key,
+        )
+        pairs: Columns[tuple[UsedBy, LeaseUsage]] = Columns(lambda build, lease: (build, lease), _BUILD, lease)
+        self.each = Query(
+            database,
+            uses.select(*pairs.selected)
+            .join_from(row, JobRow)
+            .join(BuildRow)
+            .join(PipelineRow)
+            .where(*started)
+            .order_by(row.started_at, row.finished_at, row.id)
+            .limit(slot("limit")),
+            pairs,
+        )
+
+
+class UsageReport:
+    """Sums and lists of leases and holds, each in whole seconds. Safe in any thread."""
+
+    MAX_LEASES = 10_000
+    """Most leases in a breakdown."""
+
+    MAX_DAYS = 366
+    """Most days in a series."""
+
+    def __init__(self, database: Database) -> None:
+        self._leases = _Uses(database, LeaseRow, LeaseRow.select())
+        self._holds = _Uses(database, HoldRow, HoldRow.select().join(LeaseRow))
+
+    def total(self, organization_id: int, start: datetime, end: datetime) -> Usage:
+        """Return the usage of what started in [start, end); a lease that still runs counts as 0."""
+        return self._sum(organization_id, to_micros(start), to_micros(end))
+
+    def series(self, organization_id: int, start: datetime, end: datetime) -> list[DayUsage]:
+        """Return `total` for each UTC day, from that of ``start`` to the last one that begins before ``end``.
+
+        The first and last day count only within the window. Raises UsageTooLong for more than ``MAX_DAYS``.
+        """
+        first_day = start.astimezone(UTC).date()
+        earliest, latest = to_micros(start), to_micros(end)
+        midnights = range(earliest - earliest % DAY, latest, DAY)
+        if len(midnights) > self.MAX_DAYS:
+            raise UsageTooLong(f"the window has {len(midnights)} days, the most is {self.MAX_DAYS}: ask for fewer")
+        return [
+            DayUsage(
+                first_day + timedelta(days=number),
+                self._sum(organization_id, max(earliest, midnight), min(latest, midnight + DAY)),
+            )
+            for number, midnight in enumerate(midnights)
+        ]
+
+    def breakdown(self, organization_id: int, start: datetime, end: datetime) -> list[BuildUsage]:
+        """Return the leases and holds that started in [start, end) by build.
+
+        The build whose first lease started last comes first. Leases of deleted pipelines are included. Raises
+        UsageTooLong for more than ``MAX_LEASES``.
+        """
+        window: dict[str, int] = {"start": to_micros(start), "end": to_micros(end), "limit": self.MAX_LEASES + 1}
+        found = (kind.each.all(organization_id=organization_id, **window) for kind in (self._leases, self._holds))
+        rows = list(heapq.merge(*found, key=lambda use: use[1].started_at))
+        if len(rows) > self.MAX_LEASES:
+            raise UsageTooLong(f"more than {self.MAX_LEASES} leases started in the window: ask for a shorter one")
+        builds: dict[UsedBy, list[LeaseUsage]] = {}
+        for build, lease in rows:
+            builds.setdefault(build, []).append(lease)
+        return [BuildUsage(build, tuple(leases)) for build, leases in reversed(builds.items())]
+
+    def _sum(self, organization_id: int, start: int, end: int) -> Usage:
+        window = {"organization_id": organization_id, "start": start, "end": end}
+        return written(self._leases.total.one(**window)).plus(written(self._holds.total.one(**window)))

@@ -1,0 +1,1 @@
+"""Pipelines, builds, jobs, and what belongs to them: leases, attempts, artifacts, caches, secrets."""

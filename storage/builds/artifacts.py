@@ -1,0 +1,177 @@
+"""Artifacts: the files that jobs keep (wire-decisions.md, "Logs and artifacts")."""
+
+from __future__ import annotations
+
+import mimetypes
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import peewee
+
+from storage.database.instants import from_micros
+from storage.database.statements import Columns, Query, Slots, SqlValue, Write, first, insert_into, slot
+from storage.models import ArtifactRow, BuildRow, JobRow
+from storage.records import Artifact, NewArtifact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+    from pathlib import Path
+
+    from storage.builds.attempts import Attempts
+    from storage.database.connection import Database
+    from storage.files.artifacts import ArtifactFiles
+    from storage.records import Build, Job, Page
+
+__all__ = ["Artifacts"]
+
+_TYPES = mimetypes.MimeTypes()
+"""Only Python's own table, so that the types do not depend on the host's mime.types files."""
+
+_PACKED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
+
+_ARTIFACT = Columns.of(Artifact, ArtifactRow, build_uuid=BuildRow.uuid, job_uuid=JobRow.uuid)
+_NEW: Slots[NewArtifact] = Slots(NewArtifact, ArtifactRow)
+
+
+class Artifacts:
+    """The artifacts of jobs. Safe in any thread.
+
+    A job's artifacts appear all at once, when their files are on disk. A later attempt's artifacts replace them.
+    """
+
+    def __init__(self, database: Database, files: ArtifactFiles, attempts: Attempts) -> None:
+        self.files = files
+        self._database = database
+        self._attempts = attempts
+        artifacts = (
+            ArtifactRow.select(*_ARTIFACT.selected)
+            .join(BuildRow, on=BuildRow.id == ArtifactRow.build)
+            .join(JobRow, on=JobRow.id == ArtifactRow.job)
+        )
+        of_job = ArtifactRow.job == slot("job_id")
+        of_build = ArtifactRow.build == slot("build_id")
+        follows, limit = ArtifactRow.id > slot("after"), slot("limit")
+        this_build = BuildRow.id == slot("build_id")
+        self._of_job = Query(database, artifacts.where(of_job).order_by(ArtifactRow.id), _ARTIFACT)
+        self._page_of_job = Query(
+            database, artifacts.where(of_job, follows).order_by(ArtifactRow.id).limit(limit), _ARTIFACT
+        )
+        self._page_of_build = Query(
+            database, artifacts.where(of_build, follows).order_by(ArtifactRow.id).limit(limit), _ARTIFACT
+        )
+        self._find = Query(database, artifacts.where(ArtifactRow.uuid == slot("uuid"), of_build), _ARTIFACT)
+        self._expired_at = Query(
+            database,
+            BuildRow.select(BuildRow.artifacts_expired_at).where(
+                this_build, BuildRow.artifacts_expired_at.is_null(is_null=False)
+            ),
+            lambda row: from_micros(row[0]),
+        )
+        self._build_of_job = Query(
+            database,
+            JobRow.select(BuildRow.id, BuildRow.uuid).join(BuildRow).where(JobRow.id == slot("job_id")),
+            lambda row: (int(row[0]), str(row[1])),
+        )
+        self._total_bytes = Query(
+            database,
+            ArtifactRow.select(peewee.fn.COALESCE(peewee.fn.SUM(ArtifactRow.file_size), 0)).where(of_job),
+            first,
+        )
+        self._insert = Write(database, insert_into(ArtifactRow))
+        self._delete = Write(database, ArtifactRow.delete().where(of_job))
+        self._add_bytes = Write(
+            database,
+            BuildRow.update(
+                {BuildRow.artifact_bytes: peewee.fn.COALESCE(BuildRow.artifact_bytes, 0) + slot("bytes")}
+            ).where(this_build),
+        )
+
+    def find(self, build_id: int, uuid: str) -> Artifact | None:
+        """Return a build's artifact by UUID."""
+        return self._find.one(build_id=build_id, uuid=uuid)
+
+    def of_job(self, job_id: int) -> list[Artifact]:
+        """Return a job's artifacts, in the order in which they were stored."""
+        return self._of_job.all(job_id=job_id)
+
+    def page_of_job(self, job_id: int, limit: int, after: int | None) -> Page[Artifact]:
+        """Return a job's artifacts past the key ``after``."""
+        return self._page_of_job.page(limit, lambda artifact: artifact.id, job_id=job_id, after=after or 0)
+
+    def page_of_build(self, build_id: int, limit: int, after: int | None) -> Page[Artifact]:
+        """Return a build's artifacts past the key ``after``; jobs come in the order in which they ended."""
+        return self._page_of_build.page(limit, lambda artifact: artifact.id, build_id=build_id, after=after or 0)
+
+    def expired_at(self, build_id: int) -> datetime | None:
+        """Return when a build's artifacts expired; None if they did not."""
+        return self._expired_at.one(build_id=build_id)
+
+    def path(self, artifact: Artifact) -> Path:
+        """Return the path of an artifact's file."""
+        return self.files.path(artifact.build_uuid, artifact.uuid)
+
+    def store(self, build: Build, job: Job, found: Iterable[NewArtifact]) -> None:
+        """Record written files as the artifacts of the job's open attempt, replacing earlier ones."""
+        self.files.sync(build.uuid)
+        with self._database.write():
+            before = self._clear(build.id, job.id)
+            self._write(build.id, job.id, found)
+            self._attempts.collected(job.id, self._database.now())
+        self.files.remove(build.uuid, before)
+
+    def discard(self, build: Build, job: Job) -> None:
+        """Remove the artifacts of a job whose attempt does not count."""
+        with self._database.write():
+            gone = self._clear(build.id, job.id)
+        self.files.remove(build.uuid, gone)
+
+    def inherit(self, from_job_id: int, to_job_id: int) -> None:
+        """Give a job the artifacts of another job that still exist. They share their bytes on disk.
+
+        Part of the caller's transaction, if there is one; if that fails, the reaper removes the files.
+        """
+        left = self._of_job.all(job_id=from_job_id)
+        home = self._build_of_job.one(job_id=to_job_id)
+        if not left or home is None:
+            return
+        build_id, build_uuid = home
+        shared = []
+        for artifact in left:
+            with suppress(FileNotFoundError):
+                uuid = self.files.link(self.path(artifact), build_uuid)
+                shared.append(NewArtifact(uuid, artifact.path, artifact.file_size, artifact.sha256))
+        self.files.sync(build_uuid)
+        with self._database.write():
+            self._write(build_id, to_job_id, shared)
+
+    def _clear(self, build_id: int, job_id: int) -> list[str]:
+        """Delete a job's rows, inside the caller's transaction; return the names of the files to remove."""
+        gone = [artifact.uuid for artifact in self._of_job.all(job_id=job_id)]
+        if gone:
+            self._add_bytes.run(build_id=build_id, bytes=-(self._total_bytes.one(job_id=job_id) or 0))
+            self._delete.run(job_id=job_id)
+        return gone
+
+    def _write(self, build_id: int, job_id: int, found: Iterable[NewArtifact]) -> None:
+        now = self._database.now()
+        rows: list[Mapping[str, SqlValue]] = [
+            {
+                **_NEW(new),
+                "build_id": build_id,
+                "job_id": job_id,
+                "mime_type": _mime_type(new.path),
+                "created_at": now,
+            }
+            for new in found
+        ]
+        if rows:
+            self._insert.run_many(rows)
+            self._add_bytes.run(build_id=build_id, bytes=self._total_bytes.one(job_id=job_id))
+
+
+def _mime_type(path: str) -> str:
+    """Return the MIME type of a file by its name; for a compressed file the type of the compression."""
+    kind, packed = _TYPES.guess_type(f"file:///{path.rpartition('/')[2]}")
+    found = kind if packed is None else _PACKED.get(packed)
+    return found or "application/octet-stream"

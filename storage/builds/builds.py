@@ -1,0 +1,295 @@
+"""Builds: created in one transaction, then moved from state to state by compare-and-set."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import peewee
+
+from storage.builds.job_insertion import JobInserter
+from storage.database.instants import to_micros
+from storage.database.statements import (
+    NEWEST,
+    Columns,
+    Query,
+    Slots,
+    SqlValue,
+    Write,
+    first,
+    insert_into,
+    slot,
+    written,
+)
+from storage.errors import PipelineGone
+from storage.models import BuildRow, JobRow, OrganizationRow, PipelineRow
+from storage.records import Build, BuildState, JobState, NewBuild, NewJob, Page, Pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from storage.database.connection import Database
+    from storage.files.sources import Sources
+    from storage.idempotency import IdempotencyKeys
+    from storage.vault import Vault
+
+__all__ = ["Builds"]
+
+_BUILD = Columns.of(
+    Build,
+    BuildRow,
+    organization_id=PipelineRow.organization,
+    organization_slug=OrganizationRow.slug,
+    pipeline_slug=PipelineRow.slug,
+)
+_NEW: Slots[NewBuild] = Slots(NewBuild, BuildRow)
+
+
+class Builds:
+    """Runs of pipelines. Builds of deleted pipelines are not found. Safe in any thread."""
+
+    def __init__(self, database: Database, vault: Vault, sources: Sources, keys: IdempotencyKeys) -> None:
+        self._database = database
+        self._vault = vault
+        self._sources = sources
+        self._keys = keys
+        self._inserter = JobInserter(database)
+        existing = PipelineRow.deleted_at.is_null()
+        builds = BuildRow.select(*_BUILD.selected).join(PipelineRow).join(OrganizationRow).where(existing)
+        numbered = BuildRow.number == slot("number")
+        of_pipeline = BuildRow.pipeline == slot("pipeline_id")
+        this = BuildRow.id == slot("id")
+        unfinished = BuildRow.finished_at.is_null()
+        self._get = Query(database, builds.where(this), _BUILD)
+        self._by_uuid = Query(database, builds.where(BuildRow.uuid == slot("uuid")), _BUILD)
+        self._by_number = Query(database, builds.where(of_pipeline, numbered), _BUILD)
+        self._find = Query(
+            database,
+            builds.where(OrganizationRow.slug == slot("organization"), PipelineRow.slug == slot("pipeline"), numbered),
+            _BUILD,
+        )
+        self._page = Query(
+            database,
+            builds.where(of_pipeline, BuildRow.number < slot("after"))
+            .order_by(BuildRow.number.desc())
+            .limit(slot("limit")),
+            _BUILD,
+        )
+        self._unfinished = Query(database, builds.where(unfinished).order_by(BuildRow.id), _BUILD)
+        self._ended = Query(
+            database,
+            builds.where(BuildRow.recorded_at > slot("after")).order_by(BuildRow.recorded_at).limit(slot("limit")),
+            _BUILD,
+        )
+        self._unfinished_states = Query(
+            database, BuildRow.select(BuildRow.state).where(unfinished), lambda row: BuildState(row[0])
+        )
+        self._to_cancel = Query(
+            database,
+            BuildRow.select(BuildRow.id)
+            .where(BuildRow.cancel_requested == 1, unfinished, BuildRow.state != BuildState.CANCELING)
+            .order_by(BuildRow.id),
+            first,
+        )
+        self._ends: Query[tuple[int | None, bool]] = Query(
+            database,
+            JobRow.select(peewee.fn.MAX(JobRow.finished_at), peewee.fn.MAX(JobRow.state == JobState.CANCELED)).where(
+                JobRow.build == slot("build_id")
+            ),
+            tuple,
+        )
+        self._env = Query(database, BuildRow.select(BuildRow.env).where(this), lambda row: row[0])
+        self._next_number = Query(
+            database,
+            PipelineRow.update({PipelineRow.build_count: PipelineRow.build_count + 1})
+            .where(PipelineRow.id == slot("id"), existing)
+            .returning(PipelineRow.build_count),
+            first,
+        )
+        self._insert = Write(
+            database,
+            insert_into(
+                BuildRow, "started_at", "log_bytes", "logs_expired_at", "artifact_bytes", "artifacts_expired_at"
+            ),
+        )
+        self._move = Write(
+            database,
+            BuildRow.update(
+                {
+                    BuildRow.state: slot("new"),
+                    BuildRow.finished_at: slot("finished_at"),
+                    BuildRow.recorded_at: slot("recorded_at"),
+                    BuildRow.error_code: peewee.fn.COALESCE(slot("error_code"), BuildRow.error_code),
+                    BuildRow.error_message: peewee.fn.COALESCE(slot("error_message"), BuildRow.error_message),
+                }
+            ).where(this, BuildRow.state == slot("old"), unfinished),
+        )
+        self._record_error = Write(
+            database,
+            BuildRow.update(
+                {BuildRow.error_code: slot("error_code"), BuildRow.error_message: slot("error_message")}
+            ).where(this, unfinished, BuildRow.error_code.is_null()),
+        )
+        self._request_cancel = Write(database, BuildRow.update({BuildRow.cancel_requested: 1}).where(this, unfinished))
+
+    def create(self, pipeline: Pipeline, new: NewBuild, jobs: Sequence[NewJob]) -> Build:
+        """Write a build, its jobs and their edges in one transaction, after its source archive.
+
+        Jobs without prerequisites start ``scheduled``, the others ``pending``; the build is ``scheduled``. Raises
+        KeyUsed if its idempotency key has already created a build, and PipelineGone.
+        """
+        if not jobs:
+            raise ValueError("a build has at least one job; one without is rejected, see create_rejected")
+        return self._write(pipeline, new, jobs, BuildState.SCHEDULED)
+
+    def create_unplanned(self, pipeline: Pipeline, new: NewBuild) -> Build:
+        """Write a ``scheduled`` build without jobs, after its source archive. Raises KeyUsed, PipelineGone."""
+        return self._write(pipeline, new, (), BuildState.SCHEDULED)
+
+    def create_rejected(self, pipeline: Pipeline, new: NewBuild, error_code: str, error_message: str) -> Build:
+        """Write a build that is ``failed`` and finished from the start. Raises KeyUsed, PipelineGone."""
+        return self._write(pipeline, new, (), BuildState.FAILED, error_code, error_message)
+
+    def _write(
+        self,
+        pipeline: Pipeline,
+        new: NewBuild,
+        jobs: Sequence[NewJob],
+        state: BuildState,
+        error_code: str | None = None,
+        error_message: str | None = None,
+    ) -> Build:
+        uuid = str(uuid4())
+        if new.source_archive is not None:
+            self._sources.store(uuid, new.source_archive)
+        try:
+            with self._database.write():
+                now = self._database.now()
+                number = self._next_number.one(id=pipeline.id)
+                if number is None:
+                    raise PipelineGone(f'the pipeline "{pipeline.slug}" was deleted: no build is created')
+                fields: dict[str, SqlValue] = {
+                    "uuid": uuid,
+                    "external_id": str(uuid4()),
+                    "pipeline_id": pipeline.id,
+                    "number": number,
+                    "state": state,
+                    "cancel_requested": False,
+                    "has_source": new.source_archive is not None,
+                    "created_at": now,
+                    "scheduled_at": now,
+                    "finished_at": now if state.terminal else None,
+                    "recorded_at": now if state.terminal else None,
+                    "error_code": error_code,
+                    "error_message": error_message,
+                    "env": self._vault.seal(json.dumps(dict(new.env)).encode()) if new.env else None,
+                }
+                build_id = self._insert.insert(**_NEW(new) | fields)
+                self._inserter.insert(build_id, pipeline.organization_id, jobs, now)
+                if new.key is not None:
+                    self._keys.claim(new.key, build_id, rejected=state.terminal)
+                return written(self.get(build_id))
+        except BaseException:
+            self._sources.remove(uuid)
+            raise
+
+    def get(self, build_id: int) -> Build | None:
+        """Return a build by row id."""
+        return self._get.one(id=build_id)
+
+    def by_uuid(self, uuid: str) -> Build | None:
+        """Return a build by UUID."""
+        return self._by_uuid.one(uuid=uuid)
+
+    def by_number(self, pipeline_id: int, number: int) -> Build | None:
+        """Return a pipeline's build by number."""
+        return self._by_number.one(pipeline_id=pipeline_id, number=_in_range(number))
+
+    def find(self, organization_slug: str, pipeline_slug: str, number: int) -> Build | None:
+        """Return a build by the parts of its URL, in one query."""
+        return self._find.one(organization=organization_slug, pipeline=pipeline_slug, number=_in_range(number))
+
+    def page(self, pipeline_id: int, limit: int, after: int | None) -> Page[Build]:
+        """Return a pipeline's builds past the key ``after``, newest first."""
+        older_than = NEWEST if after is None else after
+        return self._page.page(limit, lambda build: build.number, pipeline_id=pipeline_id, after=older_than)
+
+    def unfinished(self) -> list[Build]:
+        """Return every build that is not terminal, oldest first."""
+        return self._unfinished.all()
+
+    def ended(self, after: datetime, limit: int) -> list[Build]:
+        """Return builds whose end was recorded after an instant, in the order of recording."""
+        return self._ended.all(after=to_micros(after), limit=limit)
+
+    def unfinished_counts(self) -> dict[BuildState, int]:
+        """Return how many unfinished builds are in each state; a state without builds is absent."""
+        return dict(Counter(self._unfinished_states.all()))
+
+    def to_cancel(self) -> list[int]:
+        """Return the ids of builds whose cancel is requested and has not begun, oldest first."""
+        return self._to_cancel.all()
+
+    def env(self, build_id: int) -> dict[str, str]:
+        """Return a build's environment, decrypted; empty if it has none. Raises SealBroken."""
+        sealed = self._env.one(id=build_id)
+        if sealed is None:
+            return {}
+        env: dict[str, str] = json.loads(self._vault.open(sealed))
+        return env
+
+    def move(
+        self,
+        build_id: int,
+        old: BuildState,
+        new: BuildState,
+        *,
+        error_code: str | None = None,
+        error_message: str | None = None,
+    ) -> bool:
+        """Move a build from state ``old`` to ``new``; False and no change if it is not in ``old``.
+
+        A terminal state sets ``finished_at`` to the latest end of its jobs, which may be long past; to now if no job
+        has ended, or if something else ended the build after them. ``started_at`` is set when its first job starts
+        (Leases.start).
+        """
+        with self._database.write():
+            now = self._database.now()
+            finished_at = self._end(build_id, new, error_code, now) if new.terminal else None
+            moved = self._move.run(
+                id=build_id,
+                old=old,
+                new=new,
+                finished_at=finished_at,
+                recorded_at=now if new.terminal else None,
+                error_code=error_code,
+                error_message=error_message,
+            )
+        return moved == 1
+
+    def _end(self, build_id: int, new: BuildState, error_code: str | None, now: int) -> int:
+        """Return when a build ended that moves to a terminal state now."""
+        build = self.get(build_id)
+        last, canceled = written(self._ends.one(build_id=build_id))
+        if build is None or last is None:
+            return now
+        by_jobs = new is not BuildState.CANCELED and (error_code or build.error_code) is None
+        return last if by_jobs or canceled else max(last, now)
+
+    def record_error(self, build_id: int, error_code: str, error_message: str) -> bool:
+        """Note why a build fails regardless of its jobs; False if it is finished or already has a reason."""
+        with self._database.write():
+            return self._record_error.run(id=build_id, error_code=error_code, error_message=error_message) == 1
+
+    def request_cancel(self, build_id: int) -> bool:
+        """Note that a build is to be canceled; False if it is finished or unknown."""
+        with self._database.write():
+            return self._request_cancel.run(id=build_id) == 1
+
+
+def _in_range(number: int) -> int:
+    """Clamp a build number from a request to the range of SQLite; no build has the largest number."""
+    return min(max(number, 0), NEWEST)

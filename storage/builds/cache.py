@@ -1,0 +1,164 @@
+"""The cache across builds: disks of jobs by cache key (engine.md, "Cache across builds")."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import peewee
+
+from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot
+from storage.models import BuildRow, CacheRow, JobRow, OrganizationRow, PipelineRow, SnapshotRow
+from storage.records import BuildState, CacheEntry, CacheName, JobState, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from storage.builds.artifacts import Artifacts
+    from storage.builds.jobs import Jobs
+    from storage.builds.snapshots import Snapshots
+    from storage.database.connection import Database
+    from storage.files.logs import LogFiles
+    from storage.records import Job
+
+__all__ = ["Cache"]
+
+_log = logging.getLogger(__name__)
+
+_ENTRY = Columns.of(
+    CacheEntry,
+    CacheRow,
+    name=Columns.of(CacheName, CacheRow),
+    organization_slug=OrganizationRow.slug,
+    pipeline_slug=PipelineRow.slug,
+    build_number=BuildRow.number,
+    job_name=JobRow.name,
+    job_id=JobRow.id,
+    bytes=SnapshotRow.bytes,
+)
+_NAME: Slots[CacheName] = Slots(CacheName, CacheRow)
+
+
+class Cache:
+    """Cached disks, each for later builds of the same pipeline. Safe in any thread.
+
+    An entry only names a snapshot; `Snapshots.unneeded` decides when a snapshot may be removed.
+    """
+
+    def __init__(
+        self, database: Database, jobs: Jobs, snapshots: Snapshots, artifacts: Artifacts, logs: LogFiles
+    ) -> None:
+        self._database = database
+        self._jobs = jobs
+        self._snapshots = snapshots
+        self._artifacts = artifacts
+        self._logs = logs
+        entries = (
+            CacheRow.select(*_ENTRY.selected)
+            .join(SnapshotRow, on=SnapshotRow.name == CacheRow.snapshot)
+            .join(JobRow, on=JobRow.id == SnapshotRow.job)
+            .join(BuildRow)
+            .join(PipelineRow)
+            .join(OrganizationRow)
+        )
+        this = CacheRow.id == slot("id")
+        organization, pipeline = slot("organization"), slot("pipeline")
+        may_hit = (
+            JobRow.select(JobRow.id)
+            .join(CacheRow, on=(CacheRow.pipeline == BuildRow.pipeline) & (CacheRow.key == JobRow.cache_key))
+            .where(JobRow.build == BuildRow.id, JobRow.state == JobState.SCHEDULED)
+        )
+        has_disk = JobRow.select(JobRow.id).where(JobRow.build == BuildRow.id, JobRow.disk.is_null(is_null=False))
+        exists, builds = peewee.fn.EXISTS, BuildRow.select(BuildRow.id)
+        self._get = Query(database, entries.where(this), _ENTRY)
+        self._find = Query(
+            database,
+            entries.where(
+                CacheRow.pipeline == slot("pipeline_id"),
+                CacheRow.key == slot("key"),
+                CacheRow.image == slot("image"),
+            ),
+            _ENTRY,
+        )
+        self._entries = Query(
+            database,
+            entries.where(
+                organization.is_null() | (OrganizationRow.slug == organization),
+                pipeline.is_null() | (PipelineRow.slug == pipeline),
+            ).order_by(CacheRow.last_used_at, CacheRow.id),
+            _ENTRY,
+        )
+        self._may_hit = Query(database, builds.where(BuildRow.id == slot("build_id"), exists(may_hit)), first)
+        self._begun = Query(
+            database,
+            builds.where(
+                BuildRow.finished_at.is_null(),
+                BuildRow.state == BuildState.SCHEDULED,
+                exists(has_disk) | exists(may_hit),
+            ),
+            first,
+        )
+        self._insert = Write(database, insert_into(CacheRow).on_conflict_ignore())
+        self._use = Write(
+            database,
+            CacheRow.update({CacheRow.last_used_at: slot("now"), CacheRow.hits: CacheRow.hits + 1}).where(this),
+        )
+        self._drop = Write(database, CacheRow.delete().where(this))
+
+    def find(self, name: CacheName) -> CacheEntry | None:
+        """Return the entry with a name."""
+        return self._find.one(**_NAME(name))
+
+    def entries(self, organization: str | None = None, pipeline: str | None = None) -> list[CacheEntry]:
+        """Return the entries, least recently used first; if slugs are given, only those that match."""
+        return self._entries.all(organization=organization, pipeline=pipeline)
+
+    def store(self, name: CacheName, snapshot: str) -> bool:
+        """Cache a snapshot; False and no change if the name is cached already or the snapshot is missing."""
+        with self._database.write():
+            if self._snapshots.get(snapshot) is None:
+                return False
+            now = self._database.now()
+            stored = self._insert.run(**_NAME(name), snapshot=snapshot, created_at=now, last_used_at=now, hits=0)
+            return stored == 1
+
+    def hit(self, entry: CacheEntry, job: Job, to: JobState, build_uuid: str, notice: str) -> bool:
+        """Move a job to the state ``to`` with the entry's disk and artifacts, and a notice in its log.
+
+        All in one transaction: False and no change if the entry is gone, the job has left its state, or the host's disk
+        is full. If only the log cannot be written, the notice is lost.
+        """
+        try:
+            return self._hit(entry, job, to, build_uuid, notice)
+        except OSError as error:
+            _log.warning("job %s does not pass from the cache: %s", job.uuid, error)
+            return False
+
+    def _hit(self, entry: CacheEntry, job: Job, to: JobState, build_uuid: str, notice: str) -> bool:
+        with self._database.write():
+            kept = self._get.one(id=entry.id)
+            if kept is None or not self._jobs.move(job.id, job.state, to, Outcome(cache_hit=True)):
+                return False
+            self._snapshots.give(entry.snapshot, job.id)
+            self._use.run(id=entry.id, now=self._database.now())
+            if job.artifacts:
+                self._artifacts.inherit(entry.job_id, job.id)
+            with suppress(OSError), self._logs.writer(build_uuid, job.uuid, job.attempt) as log:
+                if job.attempt or not log.size:  # else a process wrote the notice and died before its commit
+                    log.notice(notice)
+            return True
+
+    def drop(self, entries: Iterable[CacheEntry]) -> None:
+        """Delete entries; missing ones are ignored."""
+        with self._database.write():
+            for entry in entries:
+                self._drop.run(id=entry.id)
+
+    def may_hit(self, build_id: int) -> bool:
+        """Tell whether the key of a scheduled job of a build is cached for its pipeline, on any image."""
+        return self._may_hit.one(build_id=build_id) is not None
+
+    def begun(self) -> list[int]:
+        """Return the ``scheduled`` builds of which a job has a disk, or may have a cache hit."""
+        return self._begun.all()

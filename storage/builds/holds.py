@@ -1,0 +1,135 @@
+"""Holds: the VMs of failed jobs, kept for debugging if the build asks for it, at a price of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import peewee
+
+from storage.billing.prices import MICRO_CENTS, BillingSettings, price
+from storage.database.instants import SECOND, to_micros
+from storage.database.statements import Columns, Query, Write, insert_into, slot, written
+from storage.models import BuildRow, HoldRow, JobRow, LeaseRow
+from storage.records import Hold, HoldEnd, Shape
+
+if TYPE_CHECKING:
+    from storage.billing.ledger import Ledger
+    from storage.database.connection import Database
+
+__all__ = ["Holds"]
+
+_HOLD = Columns.of(Hold, HoldRow, vm=LeaseRow.uuid)
+_HELD = Columns(
+    lambda organization_id, job_id, shape: (organization_id, job_id, shape),
+    LeaseRow.organization,
+    LeaseRow.job,
+    Columns.of(Shape, LeaseRow),
+)
+
+
+class Holds:
+    """VMs that outlive their jobs. Safe in any thread.
+
+    A hold is debited once, when it ends, for whole seconds in whole cents like a lease. Time after its planned end is
+    free, however late the end is noticed.
+    """
+
+    def __init__(self, database: Database, billing: BillingSettings, ledger: Ledger) -> None:
+        self._database = database
+        self._billing = billing
+        self._ledger = ledger
+        this, unfinished = HoldRow.id == slot("id"), HoldRow.finished_at.is_null()
+        holds = HoldRow.select(*_HOLD.selected).join(LeaseRow)
+        over = (HoldRow.until <= slot("now")) | (HoldRow.started_at > slot("now"))
+        coalesce, least = peewee.fn.COALESCE, peewee.fn.MIN
+        self._get = Query(database, holds.where(this), _HOLD)
+        self._open = Query(database, holds.where(unfinished).order_by(HoldRow.id), _HOLD)
+        self._over = Query(database, holds.where(unfinished, over).order_by(HoldRow.id), _HOLD)
+        self._of_lease = Query(database, holds.where(unfinished, HoldRow.lease == slot("lease_id")), _HOLD)
+        self._held = Query(database, LeaseRow.select(*_HELD.selected).where(LeaseRow.id == slot("id")), _HELD)
+        self._insert = Write(database, insert_into(HoldRow, "reason", "finished_at", "entry_id"))
+        shortened = {
+            HoldRow.until: peewee.fn.MAX(HoldRow.started_at, least(HoldRow.until, slot("now"))),
+            HoldRow.reason: coalesce(HoldRow.reason, slot("reason")),
+        }
+        self._shorten = Write(database, HoldRow.update(shortened).where(this, unfinished))
+        of_pipeline = (
+            JobRow.select(JobRow.id)
+            .join(BuildRow)
+            .where(JobRow.id == HoldRow.job, BuildRow.pipeline == slot("pipeline_id"))
+        )
+        deleted = peewee.fn.EXISTS(of_pipeline) | (HoldRow.organization == slot("organization_id"))
+        self._shorten_all = Write(database, HoldRow.update(shortened).where(unfinished, deleted))
+        self._finish = Write(
+            database,
+            HoldRow.update(
+                {
+                    HoldRow.reason: slot("reason"),
+                    HoldRow.finished_at: slot("finished_at"),
+                    HoldRow.amount_cents: slot("amount_cents"),
+                    HoldRow.entry: slot("entry_id"),
+                }
+            ).where(this, unfinished),
+        )
+
+    def begin(self, lease_id: int, seconds: int) -> None:
+        """Hold a lease's VM for ``seconds`` from now, inside the transaction that ends its job."""
+        organization_id, job_id, shape = written(self._held.one(id=lease_id))
+        now = self._database.now()
+        self._insert.run(
+            lease_id=lease_id,
+            organization_id=organization_id,
+            job_id=job_id,
+            started_at=now,
+            until=now + seconds * SECOND,
+            micro_cents=price(self._billing, shape),
+            amount_cents=0,
+        )
+
+    def open(self) -> list[Hold]:
+        """Return the open holds, oldest first."""
+        return self._open.all()
+
+    def over(self) -> list[Hold]:
+        """Return the open holds whose time is over, oldest first.
+
+        A hold that starts in the future counts as over: the clock was set back, so it would last too long.
+        """
+        return self._over.all(now=self._database.now())
+
+    def of_lease(self, lease_id: int) -> Hold | None:
+        """Return the open hold of a lease's VM."""
+        return self._of_lease.one(lease_id=lease_id)
+
+    def shorten(self, hold_id: int, reason: HoldEnd) -> bool:
+        """Set a hold's planned end to now, so that the next check of holds ends it; False if it has ended."""
+        with self._database.write():
+            return self._shorten.run(id=hold_id, now=self._database.now(), reason=reason) == 1
+
+    def forget(self, *, pipeline_id: int | None = None, organization_id: int | None = None) -> None:
+        """Set the planned end of all holds of a deleted pipeline or organization to now."""
+        with self._database.write():
+            self._shorten_all.run(
+                pipeline_id=pipeline_id,
+                organization_id=organization_id,
+                now=self._database.now(),
+                reason=HoldEnd.DELETED,
+            )
+
+    def end(self, hold_id: int, reason: HoldEnd) -> bool:
+        """End a hold and write its one debit; False and no change if it has ended.
+
+        ``reason`` applies if the hold has none yet. A hold that ends as LOST is free.
+        """
+        with self._database.write():
+            hold = written(self._get.one(id=hold_id))
+            if hold.finished_at is not None:
+                return False
+            reason = hold.reason or reason
+            started_at, until = to_micros(hold.started_at), to_micros(hold.until)
+            finished_at = max(started_at, min(until, self._database.now()))
+            seconds = 0 if reason is HoldEnd.LOST else (finished_at - started_at) // SECOND
+            cents = seconds * hold.micro_cents // MICRO_CENTS
+            entry_id = self._ledger.debit_hold(hold.job_id, cents)
+            self._finish.run(id=hold_id, reason=reason, finished_at=finished_at, amount_cents=cents, entry_id=entry_id)
+            return True

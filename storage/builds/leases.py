@@ -1,0 +1,286 @@
+"""Leases: a row for each VM, from before its creation to its end.
+
+See engine.md, "Leases: a VM over SSH".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import peewee
+
+from storage.database.clock import boot_id
+from storage.database.instants import SECOND, to_micros
+from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
+from storage.models import BuildRow, JobRow, LeaseRow
+from storage.records import JobState, Lease, LeaseState, Shape
+
+if TYPE_CHECKING:
+    from storage.billing.metering import Meter
+    from storage.builds.attempts import Attempts
+    from storage.builds.jobs import Jobs
+    from storage.database.connection import Database
+
+__all__ = ["Leases"]
+
+_LEASE = Columns.of(Lease, LeaseRow, shape=Columns.of(Shape, LeaseRow))
+
+
+class Leases:
+    """The leases of jobs, of renders, and of warm VMs that wait for a job. Safe in any thread."""
+
+    def __init__(self, database: Database, jobs: Jobs, attempts: Attempts, meter: Meter) -> None:
+        self._database = database
+        self._jobs = jobs
+        self._attempts = attempts
+        self._meter = meter
+        leases = LeaseRow.select(*_LEASE.selected)
+        this = LeaseRow.id == slot("id")
+        live = LeaseRow.state != LeaseState.ENDED
+        coalesce = peewee.fn.COALESCE
+        self._get = Query(database, leases.where(this), _LEASE)
+        self._by_uuid = Query(database, leases.where(LeaseRow.uuid == slot("uuid")), _LEASE)
+        self._of_job = Query(
+            database, leases.where(LeaseRow.job == slot("job_id")).order_by(LeaseRow.attempt.desc()).limit(1), _LEASE
+        )
+        self._live = Query(database, leases.where(live).order_by(LeaseRow.id), _LEASE)
+        self._insert = Write(
+            database,
+            insert_into(LeaseRow, "started_at", "finished_at", "boot", "started_uptime", "killed_by", "seen_at"),
+        )
+        self._move = Write(
+            database, LeaseRow.update({LeaseRow.state: slot("new")}).where(this, LeaseRow.state == slot("old"))
+        )
+        self._adopt = Write(
+            database,
+            LeaseRow.update(
+                {
+                    LeaseRow.state: LeaseState.ACTIVE,
+                    LeaseRow.organization: slot("organization_id"),
+                    LeaseRow.job: slot("job_id"),
+                    LeaseRow.attempt: slot("attempt"),
+                    LeaseRow.network: slot("network"),
+                }
+            ).where(this),
+        )
+        self._start = Write(
+            database,
+            LeaseRow.update(
+                {
+                    LeaseRow.started_at: slot("now"),
+                    LeaseRow.boot: slot("boot"),
+                    LeaseRow.started_uptime: slot("uptime"),
+                }
+            ).where(this, LeaseRow.started_at.is_null()),
+        )
+        self._kill = Write(database, LeaseRow.update({LeaseRow.killed_by: slot("by")}).where(this, live))
+        self._seen_at = Query(
+            database, LeaseRow.select(coalesce(LeaseRow.seen_at, LeaseRow.started_at)).where(this), first
+        )
+        self._seen = Write(database, LeaseRow.update({LeaseRow.seen_at: slot("now")}).where(this))
+        self._end = Write(
+            database,
+            LeaseRow.update(
+                {
+                    LeaseRow.state: LeaseState.ENDED,
+                    LeaseRow.finished_at: coalesce(LeaseRow.finished_at, slot("now")),
+                }
+            ).where(this),
+        )
+        self._end_unclaimed = Write(
+            database,
+            LeaseRow.update({LeaseRow.state: LeaseState.ENDED, LeaseRow.finished_at: slot("now")}).where(
+                this, live, LeaseRow.job.is_null()
+            ),
+        )
+        self._assign_job = Query(
+            database,
+            JobRow.update({JobRow.state: JobState.ASSIGNED, JobRow.attempt: JobRow.attempt + 1})
+            .where(JobRow.id == slot("job_id"), JobRow.state == JobState.SCHEDULED)
+            .returning(JobRow.organization, JobRow.attempt),
+            lambda row: (int(row[0]), int(row[1])),
+        )
+        build = JobRow.select(JobRow.build).where(JobRow.id == slot("job_id"))
+        self._start_build = Write(
+            database,
+            BuildRow.update({BuildRow.started_at: slot("now")}).where(
+                BuildRow.id == build, BuildRow.started_at.is_null()
+            ),
+        )
+
+    def get(self, lease_id: int) -> Lease | None:
+        """Return a lease by row id."""
+        return self._get.one(id=lease_id)
+
+    def by_uuid(self, uuid: str) -> Lease | None:
+        """Return a lease by UUID, which is also its VM's name."""
+        return self._by_uuid.one(uuid=uuid)
+
+    def of_job(self, job_id: int) -> Lease | None:
+        """Return the lease of a job's latest attempt.
+
+        Its row may be older than the attempt, because the VM may have been warm before.
+        """
+        return self._of_job.one(job_id=job_id)
+
+    def live(self) -> list[Lease]:
+        """Return every lease whose VM may exist, oldest first."""
+        return self._live.all()
+
+    def counts(self) -> dict[LeaseState, int]:
+        """Return how many live leases are in each state; a state without leases is absent."""
+        return dict(Counter(lease.state for lease in self.live()))
+
+    def reserve_warm(self, uuid: str, provider: str, image: str, shape: Shape) -> Lease:
+        """Add the lease of a warm VM, with network, before the VM is created."""
+        with self._database.write():
+            lease_id = self._write(uuid, provider, image, shape, network=True)
+            return written(self.get(lease_id))
+
+    def reserve_render(
+        self, uuid: str, provider: str, image: str, shape: Shape, *, organization_id: int, build_id: int
+    ) -> Lease:
+        """Add the lease of a VM that renders a build, with network, before the VM is created; it is free."""
+        with self._database.write():
+            lease_id = self._write(
+                uuid, provider, image, shape, network=True, organization_id=organization_id, build_id=build_id
+            )
+            return written(self.get(lease_id))
+
+    def warmed(self, lease_id: int) -> bool:
+        """Note that a warm VM is ready for a job; False if the lease is not ``creating``."""
+        return self._moved(lease_id, LeaseState.CREATING, LeaseState.WARM)
+
+    def active(self, lease_id: int) -> bool:
+        """Note that a job's VM is ready; False if the lease is not ``creating``."""
+        return self._moved(lease_id, LeaseState.CREATING, LeaseState.ACTIVE)
+
+    def assign(
+        self,
+        job_id: int,
+        *,
+        provider: str,
+        image: str | None,
+        shape: Shape,
+        network: bool,
+        warm_lease_id: int | None,
+        lease_uuid: str,
+    ) -> Lease | None:
+        """Move a job from ``scheduled`` to ``assigned`` with a new attempt and a lease, in one transaction.
+
+        The lease is the warm one if given, which becomes ``active``, else a new one, ``creating``. None and no change
+        if the job is not ``scheduled`` or the warm lease is not ``warm``.
+        """
+        with self._database.write():
+            warm = None if warm_lease_id is None else self.get(warm_lease_id)
+            if warm_lease_id is not None and (warm is None or warm.state is not LeaseState.WARM):
+                return None
+            assigned = self._assign_job.one(job_id=job_id)
+            if assigned is None:
+                return None
+            organization_id, attempt = assigned
+            self._attempts.open(job_id, attempt, self._database.now())
+            if warm is None:
+                lease_id = self._write(
+                    lease_uuid,
+                    provider,
+                    image,
+                    shape,
+                    network=network,
+                    organization_id=organization_id,
+                    job_id=job_id,
+                    attempt=attempt,
+                )
+            else:
+                lease_id = warm.id
+                self._adopt.run(
+                    id=lease_id, organization_id=organization_id, job_id=job_id, attempt=attempt, network=network
+                )
+            return written(self.get(lease_id))
+
+    def start(self, lease_id: int, job_id: int) -> bool:
+        """Note in lease, attempt, job and build that a job's command started; billing starts with it.
+
+        False and no change if the job is not ``assigned``.
+        """
+        with self._database.write():
+            if not self._jobs.move(job_id, JobState.ASSIGNED, JobState.RUNNING):
+                return False
+            now = self._database.now()
+            self._start.run(id=lease_id, now=now, boot=boot_id(), uptime=self._database.uptime())
+            self._attempts.start(job_id, now)
+            self._start_build.run(job_id=job_id, now=now)
+            return True
+
+    def kill(self, lease_id: int, by: str) -> None:
+        """Note the operator who is about to end a VM; an ended lease stays as it is."""
+        with self._database.write():
+            self._kill.run(id=lease_id, by=by)
+
+    def seen(self, lease_id: int) -> float:
+        """Note that a lease's command still runs; return for how many seconds it has run."""
+        with self._database.write():
+            now = self._meter.now(lease_id)
+            self._seen.run(id=lease_id, now=now)
+            return self._seconds(lease_id, now)
+
+    def stopped(self, lease_id: int, job_id: int, seconds_ago: float | None) -> float:
+        """Note that a lease's command ended ``seconds_ago``, or now if None; return the seconds it ran.
+
+        The VM reports the end and is not trusted: an end before the command was last seen running is moved to then.
+        """
+        with self._database.write():
+            now = self._meter.now(lease_id)
+            ago = 0 if seconds_ago is None else round(min(seconds_ago * SECOND, now))
+            at = max(now - ago, self._seen_at.one(id=lease_id) or now)
+            self._attempts.note_end(job_id, at)
+            return self._seconds(lease_id, at)
+
+    def end(self, lease_id: int) -> None:
+        """Note that a lease's VM is gone. Idempotent."""
+        with self._database.write():
+            self._end.run(id=lease_id, now=self._database.now())
+
+    def end_unclaimed(self, lease_id: int) -> bool:
+        """End a lease that no job has; False if a job has taken it or it has ended."""
+        with self._database.write():
+            return self._end_unclaimed.run(id=lease_id, now=self._database.now()) == 1
+
+    def _seconds(self, lease_id: int, until: int) -> float:
+        started_at = written(self.get(lease_id)).started_at
+        return 0.0 if started_at is None else (until - to_micros(started_at)) / SECOND
+
+    def _moved(self, lease_id: int, old: LeaseState, new: LeaseState) -> bool:
+        with self._database.write():
+            return self._move.run(id=lease_id, old=old, new=new) == 1
+
+    def _write(
+        self,
+        uuid: str,
+        provider: str,
+        image: str | None,
+        shape: Shape,
+        *,
+        network: bool,
+        organization_id: int | None = None,
+        job_id: int | None = None,
+        attempt: int = 0,
+        build_id: int | None = None,
+    ) -> int:
+        return self._insert.insert(
+            uuid=uuid,
+            organization_id=organization_id,
+            job_id=job_id,
+            attempt=attempt,
+            provider=provider,
+            image=image,
+            cpu=shape.cpu,
+            memory_gb=shape.memory_gb,
+            disk_gb=shape.disk_gb,
+            network=network,
+            state=LeaseState.CREATING,
+            created_at=self._database.now(),
+            amount_cents=0,
+            build_id=build_id,
+        )

@@ -1,0 +1,142 @@
+"""Pipelines. Deleted ones are not found here; their rows stay for the costs of their builds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import peewee
+
+from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot, written
+from storage.errors import PipelineBusy, PipelineGone, SlugTaken
+from storage.models import BuildRow, CacheRow, DeclarationRow, OrganizationRow, PipelineRow, SecretRow
+from storage.records import NewPipeline, Page, Pipeline, PipelineChanges
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from storage.builds.holds import Holds
+    from storage.database.connection import Database
+
+__all__ = ["Pipelines"]
+
+_PIPELINE = Columns.of(Pipeline, PipelineRow)
+_NEW: Slots[NewPipeline] = Slots(NewPipeline, PipelineRow)
+_CHANGEABLE = tuple(PipelineChanges.__annotations__)
+
+
+class Pipelines:
+    """The pipelines of organizations. Safe in any thread."""
+
+    def __init__(self, database: Database, holds: Holds) -> None:
+        self._database = database
+        self._holds = holds
+        this, existing = PipelineRow.id == slot("id"), PipelineRow.deleted_at.is_null()
+        pipelines = PipelineRow.select(*_PIPELINE.selected).where(existing)
+        archived = DeclarationRow.select(DeclarationRow.pipeline).where(
+            DeclarationRow.pipeline == PipelineRow.id, DeclarationRow.archived_at.is_null(is_null=False)
+        )
+        standing = pipelines.where(~peewee.fn.EXISTS(archived))
+        of_organization = PipelineRow.organization == slot("organization_id")
+        self._by_id = Query(database, pipelines.where(this), _PIPELINE)
+        self._by_slug = Query(database, pipelines.where(of_organization, PipelineRow.slug == slot("slug")), _PIPELINE)
+        self._by_source = Query(
+            database,
+            standing.where(
+                of_organization,
+                PipelineRow.repo_name == slot("repo_name"),
+                PipelineRow.source_slug == slot("source_slug"),
+            )
+            .order_by(PipelineRow.id)
+            .limit(1),
+            _PIPELINE,
+        )
+        self._page = Query(
+            database,
+            standing.where(of_organization, PipelineRow.id > slot("after"))
+            .order_by(PipelineRow.id)
+            .limit(slot("limit")),
+            _PIPELINE,
+        )
+        self._unfinished_count = Query(
+            database,
+            BuildRow.select(peewee.fn.COUNT(peewee.SQL("*"))).where(
+                BuildRow.pipeline == slot("pipeline_id"), BuildRow.finished_at.is_null()
+            ),
+            first,
+        )
+        self._fails_fast = Query(
+            database,
+            PipelineRow.select(PipelineRow.fail_fast | OrganizationRow.fail_fast).join(OrganizationRow).where(this),
+            first,
+        )
+        self._update = Write(
+            database,
+            PipelineRow.update({getattr(PipelineRow, name): slot(name) for name in _CHANGEABLE}).where(this),
+        )
+        self._delete = Write(database, PipelineRow.update({PipelineRow.deleted_at: slot("now")}).where(this, existing))
+        self._forget_cache = Write(database, CacheRow.delete().where(CacheRow.pipeline == slot("id")))
+        self._forget_secrets = Write(database, SecretRow.delete().where(SecretRow.pipeline == slot("id")))
+        self._insert = Write(database, insert_into(PipelineRow, "last_number", "deleted_at"))
+
+    def create(self, organization_id: int, new: NewPipeline) -> Pipeline:
+        """Add a pipeline. Raises SlugTaken."""
+        with self._database.write():
+            if self.by_slug(organization_id, new.slug) is not None:
+                raise SlugTaken(f'the organization has a pipeline "{new.slug}" already: choose another name')
+            pipeline_id = self._insert.insert(
+                uuid=str(uuid4()),
+                organization_id=organization_id,
+                created_at=self._database.now(),
+                **_NEW(new),
+            )
+            return written(self._by_id.one(id=pipeline_id))
+
+    def update(self, pipeline_id: int, **changes: Unpack[PipelineChanges]) -> Pipeline:
+        """Change the given fields; return the pipeline. Its slug stays. Raises PipelineGone."""
+        with self._database.write():
+            pipeline = self._by_id.one(id=pipeline_id)
+            if pipeline is None:
+                raise PipelineGone("the pipeline was deleted: nothing is changed")
+            changed = replace(pipeline, **changes)
+            self._update.run(id=pipeline_id, **{name: getattr(changed, name) for name in _CHANGEABLE})
+            return changed
+
+    def delete(self, pipeline_id: int) -> None:
+        """Delete a pipeline, its cache and its secrets, and end the holds of its jobs' VMs. Idempotent.
+
+        Its builds are no longer found, but their costs stay in the ledger. Raises PipelineBusy if the pipeline has
+        unfinished builds. A build that is created at the same time either counts as unfinished or is refused.
+        """
+        with self._database.write():
+            unfinished = self._unfinished_count.one(pipeline_id=pipeline_id)
+            if unfinished:
+                raise PipelineBusy(f"{unfinished} of its builds are not finished: cancel them, or wait for their end")
+            self._delete.run(id=pipeline_id, now=self._database.now())
+            self._forget_cache.run(id=pipeline_id)
+            self._forget_secrets.run(id=pipeline_id)
+            self._holds.forget(pipeline_id=pipeline_id)
+
+    def fails_fast(self, pipeline_id: int) -> bool:
+        """Tell whether a pipeline's builds fail fast, by its own setting or its organization's."""
+        return bool(self._fails_fast.one(id=pipeline_id))
+
+    def by_id(self, pipeline_id: int) -> Pipeline | None:
+        """Return a pipeline by row id."""
+        return self._by_id.one(id=pipeline_id)
+
+    def by_slug(self, organization_id: int, slug: str) -> Pipeline | None:
+        """Return an organization's pipeline by slug."""
+        return self._by_slug.one(organization_id=organization_id, slug=slug)
+
+    def by_source(self, organization_id: int, repo_name: str, source_slug: str) -> Pipeline | None:
+        """Return an organization's oldest pipeline of a repository with this source slug.
+
+        The case of ``repo_name`` is ignored.
+        """
+        return self._by_source.one(organization_id=organization_id, repo_name=repo_name, source_slug=source_slug)
+
+    def page(self, organization_id: int, limit: int, after: int | None) -> Page[Pipeline]:
+        """Return an organization's pipelines past the key ``after``, oldest first."""
+        return self._page.page(limit, lambda pipeline: pipeline.id, organization_id=organization_id, after=after or 0)

@@ -1,0 +1,267 @@
+"""The queue for VMs: the jobs in state ``scheduled``, in order of arrival per organization."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import peewee
+
+from storage.database.instants import SECOND, to_micros
+from storage.database.statements import Columns, Query, Write, first, slot
+from storage.models import BuildRow, EdgeRow, JobRow, LeaseRow, OrganizationRow
+from storage.records import AwaitingJob, EdgeKind, JobState, PastUse, QueuedJob, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, timedelta
+
+    from storage.database.connection import Database
+    from storage.records import Job
+
+__all__ = ["Queue"]
+
+
+_PARENT = EdgeRow.select(EdgeRow.from_job).where(EdgeRow.to_job == JobRow.id, EdgeRow.kind == EdgeKind.BUILDS_IN)
+_QUEUED = Columns.of(
+    QueuedJob,
+    JobRow,
+    job_id=JobRow.id,
+    weight=OrganizationRow.weight,
+    shape=Columns.of(Shape, JobRow),
+    parent_snapshot_job_id=(_PARENT, int),
+)
+_AWAITING = Columns.of(AwaitingJob, JobRow, job_id=JobRow.id, build_uuid=BuildRow.uuid)
+_USE = Columns.of(PastUse, LeaseRow)
+
+
+@dataclass(frozen=True, slots=True)
+class _BackOff:
+    """The end of a job's back-off, and whether it is over."""
+
+    until: datetime
+    over: bool
+
+
+class Queue:
+    """Jobs that wait for a VM.
+
+    A job that backs off before its next attempt, or waits for its image, is not in the queue until that is over. The
+    cost of a query does not grow with the queue, except for `length`, `position` and `positions`, which count jobs.
+    Safe in any thread.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        scheduled = JobRow.state == JobState.SCHEDULED
+        waits = scheduled & JobRow.not_before.is_null() & JobRow.awaited_image.is_null()
+        backs_off = scheduled & JobRow.not_before.is_null(is_null=False)
+        of_organization = JobRow.organization == slot("organization_id")
+        turn = (JobRow.scheduled_at, JobRow.position, JobRow.id)
+        queued = JobRow.select(*_QUEUED.selected).join(OrganizationRow)
+        since_when = JobRow.not_before - SECOND * peewee.fn.JSON_EXTRACT(JobRow.retry_policy, "$.backoff_seconds")
+        over = (JobRow.not_before <= slot("now")) | (since_when > slot("now"))
+        back_off = Columns(_BackOff, JobRow.not_before, (over, bool))
+        self._head_after = Query(
+            database,
+            queued.where(waits, JobRow.organization > slot("after")).order_by(JobRow.organization, *turn).limit(1),
+            _QUEUED,
+        )
+        self._head = Query(database, queued.where(waits, of_organization).order_by(*turn).limit(1), _QUEUED)
+        self._following = Query(
+            database, queued.where(waits, of_organization).order_by(*turn).limit(slot("limit")), _QUEUED
+        )
+        self._backing_off = Query(
+            database,
+            JobRow.select(JobRow.id).where(backs_off).order_by(JobRow.not_before).limit(slot("limit")),
+            first,
+        )
+        self._length = Query(database, JobRow.select(peewee.fn.COUNT(JobRow.id)).where(waits), first)
+        self._ahead = Query(
+            database,
+            JobRow.select(peewee.fn.COUNT(JobRow.id)).where(
+                waits,
+                of_organization,
+                peewee.Tuple(*turn) < peewee.Tuple(slot("scheduled_at"), slot("position"), slot("job_id")),
+            ),
+            first,
+        )
+        self._of_organization = Query(
+            database,
+            JobRow.select(JobRow.id, JobRow.build).where(waits, of_organization).order_by(*turn),
+            lambda row: (int(row[0]), int(row[1])),
+        )
+        self._wake = Write(database, JobRow.update({JobRow.not_before: None}).where(backs_off, over))
+        self._next_wake = Query(
+            database,
+            JobRow.select(*back_off.selected).where(backs_off).order_by(JobRow.not_before).limit(1),
+            back_off,
+        )
+        since: Columns[datetime] = Columns(lambda at: at, JobRow.queued_at)
+        self._oldest = Query(
+            database,
+            JobRow.select(*since.selected)
+            .where(waits, JobRow.queued_at.is_null(is_null=False))
+            .order_by(JobRow.queued_at)
+            .limit(1),
+            since,
+        )
+        self._overdue = Query(
+            database,
+            queued.where(waits, JobRow.queued_at <= slot("before")).order_by(JobRow.queued_at).limit(slot("limit")),
+            _QUEUED,
+        )
+        awaits = scheduled & JobRow.awaited_image.is_null(is_null=False)
+        this_image = awaits & (JobRow.awaited_image == slot("awaited"))
+        self._image_after = Query(
+            database,
+            JobRow.select(JobRow.image).where(waits, JobRow.image > slot("after")).order_by(JobRow.image).limit(1),
+            _text,
+        )
+        self._await = Write(
+            database,
+            JobRow.update({JobRow.awaited_image: slot("awaited")}).where(
+                waits, JobRow.image == slot("image"), ~peewee.fn.EXISTS(_PARENT)
+            ),
+        )
+        self._awaited_after = Query(
+            database,
+            JobRow.select(JobRow.awaited_image)
+            .where(awaits, JobRow.awaited_image > slot("after"))
+            .order_by(JobRow.awaited_image)
+            .limit(1),
+            _text,
+        )
+        self._awaiting = Query(
+            database,
+            JobRow.select(*_AWAITING.selected).join(BuildRow).where(this_image).order_by(JobRow.scheduled_at),
+            _AWAITING,
+        )
+        self._awaits = Query(database, JobRow.select(JobRow.id).where(this_image).limit(1), first)
+        self._arrived = Write(
+            database, JobRow.update({JobRow.awaited_image: None, JobRow.queued_at: slot("now")}).where(this_image)
+        )
+        self._past_use = Query(
+            database,
+            LeaseRow.select(*_USE.selected)
+            .where(
+                LeaseRow.started_at.is_null(is_null=False),
+                LeaseRow.finished_at > slot("since"),
+                LeaseRow.organization.is_null(is_null=False),
+            )
+            .order_by(LeaseRow.finished_at),
+            _USE,
+        )
+
+    def heads(self) -> list[QueuedJob]:
+        """Return the next job of every organization that has jobs in the queue."""
+        found: list[QueuedJob] = []
+        while (head := self._head_after.one(after=found[-1].organization_id if found else 0)) is not None:
+            found.append(head)
+        return found
+
+    def head(self, organization_id: int) -> QueuedJob | None:
+        """Return an organization's next job."""
+        return self._head.one(organization_id=organization_id)
+
+    def following(self, organization_id: int, limit: int) -> list[QueuedJob]:
+        """Return an organization's next jobs, in queue order."""
+        return self._following.all(organization_id=organization_id, limit=limit)
+
+    def backing_off(self, limit: int) -> list[int]:
+        """Return the row ids of jobs that back off, and so are not in the queue, soonest attempt first."""
+        return self._backing_off.all(limit=limit)
+
+    def images(self) -> list[str]:
+        """Return the images that jobs in the queue name."""
+        found = [""]
+        while (image := self._image_after.one(after=found[-1])) is not None:
+            found.append(image)
+        return found[1:]
+
+    def await_image(self, image: str, awaited: str) -> bool:
+        """Take the jobs that start from an image out of the queue until the image ``awaited`` exists.
+
+        Returns False if there are none.
+        """
+        with self._database.write():
+            return self._await.run(image=image, awaited=awaited) > 0
+
+    def awaited_images(self) -> list[str]:
+        """Return the images that jobs wait for."""
+        found = [""]
+        while (image := self._awaited_after.one(after=found[-1])) is not None:
+            found.append(image)
+        return found[1:]
+
+    def awaiting(self, awaited: str) -> list[AwaitingJob]:
+        """Return the jobs that wait for an image, longest wait first."""
+        return self._awaiting.all(awaited=awaited)
+
+    def is_awaited(self, awaited: str) -> bool:
+        """Tell whether any job waits for an image."""
+        return self._awaits.one(awaited=awaited) is not None
+
+    def image_arrived(self, awaited: str) -> None:
+        """Put the jobs that wait for an image into the queue; their queue time-outs start now."""
+        with self._database.write():
+            self._arrived.run(awaited=awaited, now=self._database.now())
+
+    def length(self) -> int:
+        """Count the jobs in the queue."""
+        return self._length.one() or 0
+
+    def position(self, job: Job) -> int | None:
+        """Return a job's position in its organization's queue, from 1; None if it is not in the queue."""
+        if job.state is not JobState.SCHEDULED or job.scheduled_at is None:
+            return None
+        if job.not_before is not None or job.awaited_image is not None:
+            return None
+        ahead = self._ahead.one(
+            organization_id=job.organization_id,
+            scheduled_at=to_micros(job.scheduled_at),
+            position=job.position,
+            job_id=job.id,
+        )
+        return (ahead or 0) + 1
+
+    def positions(self, organization_id: int, build_id: int) -> dict[int, int]:
+        """Return the positions of a build's queued jobs in its organization's queue, by row id."""
+        queue = self._of_organization.all(organization_id=organization_id)
+        return {job_id: place for place, (job_id, build) in enumerate(queue, 1) if build == build_id}
+
+    def wake(self) -> datetime | None:
+        """Put jobs whose back-off is over into the queue; return when the next back-off ends, None if none.
+
+        A back-off that starts in the future counts as over: the clock was set back, so it would last too long.
+        """
+        soonest = self._soonest()
+        if soonest is not None and soonest.over:
+            with self._database.write():
+                self._wake.run(now=self._database.now())
+            soonest = self._soonest()
+        return None if soonest is None else soonest.until
+
+    def _soonest(self) -> _BackOff | None:
+        return self._next_wake.one(now=self._database.now())
+
+    def oldest(self) -> datetime | None:
+        """Return since when the longest-waiting job has been ready for a VM; None if no job waits."""
+        return self._oldest.one()
+
+    def longest_wait(self) -> float:
+        """Return for how many seconds the longest-waiting job has been ready for a VM; 0 if no job waits."""
+        since = self.oldest()
+        return 0.0 if since is None else max(0.0, (self._database.now() - to_micros(since)) / SECOND)
+
+    def overdue(self, before: datetime, limit: int) -> list[QueuedJob]:
+        """Return jobs that have been ready for a VM since ``before`` or earlier, longest wait first."""
+        return self._overdue.all(before=to_micros(before), limit=limit)
+
+    def past_use(self, span: timedelta) -> list[PastUse]:
+        """Return organizations' uses of VMs that ended within the last ``span``, in order of end."""
+        return self._past_use.all(since=self._database.now() - int(span.total_seconds() * SECOND))
+
+
+def _text(row: Sequence[str]) -> str:
+    return row[0]

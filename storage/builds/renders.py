@@ -1,0 +1,161 @@
+"""Renders of builds, and the cache of their results (pipeline-ir.md, "Rendering")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import peewee
+
+from storage.builds.job_insertion import JobInserter
+from storage.database.instants import to_micros
+from storage.database.statements import Columns, Query, Write, insert_into, slot, written
+from storage.models import BuildRow, KeyRow, PipelineRow, RenderedRow, RenderRow
+from storage.records import BuildState, Render, Rendered
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from storage.builds.builds import Builds
+    from storage.builds.leases import Leases
+    from storage.database.connection import Database
+    from storage.records import Build, Lease, NewBuild, NewJob, Pipeline, Shape
+
+__all__ = ["Renders"]
+
+_MAX_KEPT = 500
+_MAX_KEPT_BYTES = 256 * 1024
+
+_RENDER = Columns.of(Render, RenderRow, organization_id=PipelineRow.organization)
+_RENDERED = Columns.of(Rendered, RenderedRow)
+
+
+class Renders:
+    """Renders of builds that are created from source alone, without jobs. Safe in any thread.
+
+    A build is then planned, refused or canceled. A render ends by compare-and-set, so that only one of two concurrent
+    ends takes effect.
+    """
+
+    def __init__(self, database: Database, builds: Builds, leases: Leases) -> None:
+        self._database = database
+        self._builds = builds
+        self._leases = leases
+        self._inserter = JobInserter(database)
+        this, unfinished = RenderRow.build == slot("build_id"), RenderRow.finished_at.is_null()
+        renders = RenderRow.select(*_RENDER.selected).join(BuildRow).join(PipelineRow)
+        self._get = Query(database, renders.where(this), _RENDER)
+        self._unfinished = Query(database, renders.where(unfinished).order_by(RenderRow.build), _RENDER)
+        self._insert = Write(database, insert_into(RenderRow, "lease_id", "finished_at"))
+        self._set_lease = Write(database, RenderRow.update({RenderRow.lease: slot("lease_id")}).where(this, unfinished))
+        self._finish = Write(
+            database,
+            RenderRow.update({RenderRow.finished_at: slot("now"), RenderRow.rejected: slot("rejected")}).where(
+                this, unfinished
+            ),
+        )
+        self._set_plan = Write(
+            database,
+            BuildRow.update(
+                {
+                    BuildRow.pipeline_ir: slot("pipeline_ir"),
+                    BuildRow.timeout_seconds: slot("timeout_seconds"),
+                    BuildRow.has_source: slot("has_source"),
+                }
+            ).where(BuildRow.id == slot("build_id")),
+        )
+        self._reject_key = Write(database, KeyRow.update({KeyRow.rejected: 1}).where(KeyRow.build == slot("build_id")))
+        self._cached = Query(
+            database,
+            RenderedRow.select(*_RENDERED.selected).where(
+                RenderedRow.name == slot("name"), RenderedRow.expires_at > slot("now")
+            ),
+            _RENDERED,
+        )
+        self._keep = Write(database, insert_into(RenderedRow).on_conflict("REPLACE"))
+        newest = RenderedRow.alias()
+        last_dropped = newest.select(peewee.fn.MAX(newest.id) - _MAX_KEPT)
+        self._forget_old = Write(database, RenderedRow.delete().where(RenderedRow.id <= last_dropped))
+        self._forget_over = Write(database, RenderedRow.delete().where(RenderedRow.expires_at <= slot("now")))
+
+    def begin(self, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
+        """Add a ``scheduled`` build to render, without jobs. Raises KeyUsed and PipelineGone."""
+        with self._database.write():
+            build = self._builds.create_unplanned(pipeline, new)
+            self._insert.run(build_id=build.id, source_url=source_url, created_at=self._database.now(), rejected=False)
+            return build
+
+    def get(self, build_id: int) -> Render | None:
+        """Return the render of a build; None if the build was created with its plan."""
+        return self._get.one(build_id=build_id)
+
+    def pending(self, build_id: int) -> bool:
+        """Tell whether a build has an unfinished render."""
+        render = self.get(build_id)
+        return render is not None and render.finished_at is None
+
+    def unfinished(self) -> list[Render]:
+        """Return the unfinished renders, oldest first."""
+        return self._unfinished.all()
+
+    def lease(self, render: Render, uuid: str, *, provider: str, image: str, shape: Shape) -> Lease | None:
+        """Add the lease of a render's VM before the VM is created; None if the render is finished."""
+        with self._database.write():
+            if not self.pending(render.build_id):
+                return None
+            lease = self._leases.reserve_render(
+                uuid, provider, image, shape, organization_id=render.organization_id, build_id=render.build_id
+            )
+            self._set_lease.run(build_id=render.build_id, lease_id=lease.id)
+            return lease
+
+    def plan(
+        self, build_id: int, pipeline_ir: str, timeout_seconds: int | None, jobs: Sequence[NewJob], *, has_source: bool
+    ) -> bool:
+        """Insert the jobs of a rendered build; False and no job if the render or the build is finished."""
+        with self._database.write():
+            build = self._finished(build_id, rejected=False)
+            if build is None:
+                return False
+            self._set_plan.run(
+                build_id=build_id, pipeline_ir=pipeline_ir, timeout_seconds=timeout_seconds, has_source=has_source
+            )
+            self._inserter.insert(build_id, build.organization_id, jobs, self._database.now())
+            return True
+
+    def refuse(self, build_id: int, error_code: str, error_message: str) -> bool:
+        """Fail a build that cannot be rendered or planned; False if the render or the build is finished."""
+        with self._database.write():
+            build = self._finished(build_id, rejected=True)
+            if build is None:
+                return False
+            self._reject_key.run(build_id=build_id)
+            return self._builds.move(
+                build_id, build.state, BuildState.FAILED, error_code=error_code, error_message=error_message
+            )
+
+    def cancel(self, build_id: int) -> bool:
+        """Cancel a build that is being rendered; False if the render or the build is finished."""
+        with self._database.write():
+            build = self._finished(build_id, rejected=False)
+            return build is not None and self._builds.move(build_id, build.state, BuildState.CANCELED)
+
+    def cached(self, name: bytes) -> Rendered | None:
+        """Return the cached result with a name; None if there is none or it has expired."""
+        return self._cached.one(name=name, now=self._database.now())
+
+    def keep(self, name: bytes, rendered: Rendered, until: datetime) -> None:
+        """Cache a result until an instant, among the newest 500; one of more than 256 KiB is not cached."""
+        if len(rendered.envelope) + len(rendered.log) > _MAX_KEPT_BYTES:
+            return
+        with self._database.write():
+            self._keep.run(name=name, envelope=rendered.envelope, log=rendered.log, expires_at=to_micros(until))
+            self._forget_over.run(now=self._database.now())
+            self._forget_old.run()
+
+    def _finished(self, build_id: int, *, rejected: bool) -> Build | None:
+        """Finish a render; return its build, None if the render or the build was finished already."""
+        if not self._finish.run(build_id=build_id, now=self._database.now(), rejected=rejected):
+            return None
+        build = written(self._builds.get(build_id))
+        return None if build.state.terminal else build

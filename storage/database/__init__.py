@@ -1,0 +1,1 @@
+"""The SQLite database: connections, statements, migrations and copies."""

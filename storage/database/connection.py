@@ -1,0 +1,244 @@
+"""The SQLite database: one connection per thread, and one writer at a time."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import deque
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import peewee
+from playhouse.apsw_ext import APSWDatabase
+
+from storage.database.instants import SECOND, to_micros
+from storage.errors import DatabaseBusy, DatabaseGone, DatabaseUnavailable, StorageClosed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from storage.database.clock import Clock
+
+__all__ = ["Database"]
+
+_STUCK_SECONDS = 1
+_TURN_SECONDS = 0.5
+_MAX_IDLE = 8
+_UNAVAILABLE = (apsw.FullError, apsw.ReadOnlyError, apsw.IOError, apsw.PermissionsError)
+_REPLACED = (
+    "the database's file was removed or replaced meanwhile: put it back, or stop the service and restore a backup"
+)
+_PRAGMAS = {
+    "journal_mode": "wal",
+    "synchronous": "normal",
+    "foreign_keys": "on",
+    "trusted_schema": "off",
+    "journal_size_limit": 64 * 1024 * 1024,
+}
+
+
+class Database:
+    """One SQLite file, safe in any thread.
+
+    Reads never wait, because WAL gives each of them a snapshot. Writes of this process wait for each other at a lock;
+    the one that holds it waits at most ``busy_seconds`` for SQLite's lock, which other processes may hold.
+    """
+
+    def __init__(self, path: Path, clock: Clock, busy_seconds: float = 10.0) -> None:
+        """Store the path; the first statement opens the file, and creates it if it does not exist."""
+        self._clock = clock
+        self._busy_seconds = busy_seconds
+        self._connections = _Connections(str(path), busy_seconds)
+        self._writer = threading.RLock()
+        self._begun = threading.local()
+        self._beginning_since: float | None = None
+
+    def now(self) -> int:
+        """Return the clock's wall time in microseconds since the epoch, as the tables hold it.
+
+        Within one ``write`` it is constant, so that all its changes have the same instant.
+        """
+        begun: int | None = getattr(self._begun, "at", None)
+        return to_micros(self._clock.now()) if begun is None else begun
+
+    def uptime(self) -> int:
+        """Return the clock's monotonic time in whole microseconds."""
+        return round(self._clock.monotonic() * SECOND)
+
+    def execute(self, sql: str, slots: Mapping[str, Any] | None = None) -> apsw.Cursor:
+        """Run one statement in this thread's connection, with values for its ``:name`` slots.
+
+        Raises DatabaseUnavailable if the disk is full, read-only or broken, or the process has too many open files.
+        """
+        with self._translated_errors():
+            cursor: apsw.Cursor = self._connections.execute_sql(sql, slots)
+            return cursor
+
+    def execute_many(self, sql: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Run one statement once for each row. Raises DatabaseUnavailable."""
+        with self._translated_errors():
+            self._connections.connection().executemany(sql, rows)
+
+    def changes(self) -> int:
+        """Return how many rows this thread's last statement changed."""
+        changed: int = self._connections.connection().changes()
+        return changed
+
+    def last_id(self) -> int:
+        """Return the id of the row that this thread inserted last."""
+        row_id: int = self._connections.connection().last_insert_rowid()
+        return row_id
+
+    @contextmanager
+    def write(self) -> Iterator[None]:
+        """Run the body in one transaction: commit at its end, roll back on an exception.
+
+        Inside another ``write`` of the same thread it is part of that transaction. Raises DatabaseBusy if others hold
+        the database for too long, and DatabaseGone if the file was removed or replaced.
+        """
+        self._take_turn()
+        try:
+            with self._translated_errors():
+                connection = self._connections.connection()
+            if connection.in_transaction:
+                yield
+                return
+            self._connections.check_file()
+            self._begin()
+            try:
+                self._begun.at = self.now()
+                yield
+                self.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    self.execute("ROLLBACK")
+                raise
+            finally:
+                self._begun.at = None
+        finally:
+            self._writer.release()
+
+    def _take_turn(self) -> None:
+        """Wait for this process's writer lock, unless its holder waits for another process.
+
+        Otherwise a process that holds the database would block one thread after another, also those that serve reads.
+        """
+        while not self._writer.acquire(timeout=0 if self._is_stuck() else _TURN_SECONDS):
+            if self._is_stuck():
+                raise DatabaseBusy("another process holds the database: try again")
+
+    def _is_stuck(self) -> bool:
+        since = self._beginning_since
+        return since is not None and self._clock.monotonic() - since > _STUCK_SECONDS
+
+    def _begin(self) -> None:
+        self._beginning_since = self._clock.monotonic()
+        try:
+            self.execute("BEGIN IMMEDIATE")
+        finally:
+            self._beginning_since = None
+
+    @contextmanager
+    def write_at_once(self) -> Iterator[None]:
+        """Do optional work as in `write`, but raise DatabaseBusy instead of waiting for another writer."""
+        if not self._writer.acquire(blocking=False):
+            raise DatabaseBusy("another thread writes to the database: try again")
+        try:
+            with self._translated_errors():
+                connection = self._connections.connection()
+            connection.set_busy_timeout(0)
+            try:
+                with self.write():
+                    yield
+            finally:
+                connection.set_busy_timeout(round(self._busy_seconds * 1000))
+        finally:
+            self._writer.release()
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (peewee.DatabaseError, apsw.Error) as error:
+            cause: BaseException | None = error
+            while isinstance(cause, peewee.DatabaseError):
+                cause = cause.__context__
+            if isinstance(cause, apsw.BusyError):
+                busy = f"another process has held the database for {self._busy_seconds:g} s: try again"
+                raise DatabaseBusy(busy) from error
+            if isinstance(cause, apsw.CantOpenError):
+                raise DatabaseGone(f"the database cannot be opened now: {cause}") from error
+            if isinstance(cause, _UNAVAILABLE):
+                raise DatabaseUnavailable(f"the database cannot be used now: {cause}") from error
+            raise
+
+    def close(self) -> None:
+        """Close every thread's connection. Called when no other thread uses the database. Idempotent."""
+        self._connections.close_all()
+
+
+class _Connections(APSWDatabase):  # type: ignore[misc] # playhouse comes without types
+    """Peewee's thread-local connections, reused by new threads when old ones end.
+
+    Opening a connection costs more than most threads' queries. All connections are to the file that the first one
+    opened or created.
+    """
+
+    def __init__(self, path: str, busy_seconds: float) -> None:
+        self._closed = False
+        self._idle: deque[apsw.Connection] = deque(maxlen=_MAX_IDLE)
+        self._local = threading.local()
+        self._file = Path(path)
+        self._identity: tuple[int, int] | None = None
+        self._opened: weakref.WeakSet[apsw.Connection] = weakref.WeakSet()
+        super().__init__(path, pragmas=_PRAGMAS, timeout=busy_seconds)
+
+    def _connect(self) -> apsw.Connection:
+        if self._closed:
+            raise StorageClosed("the storage is closed: open it again before using it")
+        if self._identity is not None:
+            self.check_file()
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = super()._connect()
+            self._opened.add(connection)
+        self._identity = self._identity or self._identify()
+        self._local.connection = _ThreadConnection(self, connection)
+        return connection
+
+    def take_back(self, connection: apsw.Connection) -> None:
+        """Keep an ended thread's connection for another thread; the oldest one closes if there are too many."""
+        if not self._closed and not connection.in_transaction:
+            self._idle.append(connection)
+
+    def check_file(self) -> None:
+        """Raise DatabaseGone if the file at the path is missing or another one."""
+        if self._identify() != self._identity:
+            raise DatabaseGone(_REPLACED)
+
+    def _identify(self) -> tuple[int, int] | None:
+        try:
+            found = self._file.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def close_all(self) -> None:
+        self._closed = True
+        self.close()
+        for connection in list(self._opened):
+            connection.close()
+
+
+class _ThreadConnection:
+    """A thread-local object that returns the thread's connection when the thread ends."""
+
+    def __init__(self, connections: _Connections, connection: apsw.Connection) -> None:
+        self._connections = connections
+        self._connection = connection
+
+    def __del__(self) -> None:
+        self._connections.take_back(self._connection)

@@ -1,0 +1,37 @@
+"""Files beside the database: logs, sources, artifacts, and their retention."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.facade import on_first_use
+
+if TYPE_CHECKING:
+    from storage.files.folders import sync_folder
+    from storage.files.kinds import DATABASE, KEY
+    from storage.files.manifests import (
+        Difference,
+        Entry,
+        EntryKind,
+        ManifestWriter,
+        changed_entries,
+        content_bytes,
+        differences,
+        new_manifest,
+    )
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = [
+    "DATABASE",
+    "KEY",
+    "Difference",
+    "Entry",
+    "EntryKind",
+    "ManifestWriter",
+    "changed_entries",
+    "content_bytes",
+    "differences",
+    "new_manifest",
+    "sync_folder",
+]

@@ -1,0 +1,195 @@
+"""Writing an attempt's log so that log and index agree after a crash at any byte.
+
+Bytes go to the log first, their record to the index after. Readers ignore bytes without a record, and the next writer
+cuts them off. No record ends inside a masked secret or what may be the start of one, so that the next writer masks the
+same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Self
+
+from storage.database.instants import to_micros
+from storage.files.log_index import LogKind, LogRecord, read_records, record_count, record_offset
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storage.database.clock import Clock
+    from storage.files.masking import Masker
+
+__all__ = ["LogWriter"]
+
+_RECORD_BYTES = 64 * 1024
+_CONTINUATION = range(0x80, 0xC0)
+_LEADS = {2: range(0xC2, 0xE0), 3: range(0xE0, 0xF0), 4: range(0xF0, 0xF5)}
+
+
+class LogWriter:
+    """Appends to the log of one attempt, which has one writer at a time. Safe in any thread."""
+
+    def __init__(self, log: Path, index: Path, limit: int, taken: int, clock: Clock, masker: Masker) -> None:
+        """Open or continue a log. Its job keeps ``limit`` bytes, of which earlier attempts use ``taken``."""
+        self._limit = limit
+        self._room = max(0, limit - taken)
+        self._clock = clock
+        self._masker = masker
+        self._block = max(_RECORD_BYTES, 2 * masker.longest)
+        self._lock = threading.Lock()
+        self._held = b""
+        self._log = os.open(log, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._index = os.open(index, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._records, last = _last_whole(self._log, self._index)
+        self._size = last.end
+        self._stored = last.guest_end
+        self._limit_told = taken + self._size > limit
+        os.ftruncate(self._log, self._size)
+        os.ftruncate(self._index, record_offset(self._records))
+
+    def __enter__(self) -> Self:
+        """Return the writer itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End the log; after an exception close it, for the next writer to continue."""
+        if kind is None:
+            self.end()
+        else:
+            self.close()
+
+    @property
+    def guest_offset(self) -> int:
+        """Offset in the command's output of the next `output`. After a crash: past the last stored byte."""
+        return self._stored + len(self._held)
+
+    @property
+    def size(self) -> int:
+        """Size of the log in bytes, notices included."""
+        return self._size
+
+    def output(self, data: bytes) -> None:
+        """Append output of the command, masked; hold back the start of a possible secret or UTF-8 character.
+
+        Past the limit, output is dropped after one notice that says so; ``guest_offset`` continues to count. Raises
+        OSError if the disk is full: the caller then sends the output again, from ``guest_offset`` on.
+        """
+        with self._lock:
+            data, self._held = self._held + data, b""
+            self._held = data[self._append_output(data, more=True) :]
+
+    def notice(self, text: str) -> None:
+        """Append a notice of the service, masked, on a line of its own."""
+        with self._lock:
+            self._append_notice(text)
+
+    def end(self) -> None:
+        """Append the held bytes, because no more output comes, and close the files. Idempotent.
+
+        If the output passed the limit, the held bytes are dropped: they may be half of a secret.
+        """
+        with self._lock:
+            if self._log < 0:
+                return
+            held, self._held = self._held, b""
+            try:
+                if self._stored + len(held) > self._limit:
+                    self._drop(len(held))
+                else:
+                    self._append_output(held, more=False)
+            finally:
+                self._close()
+
+    def close(self) -> None:
+        """Close the files without the held bytes. Idempotent.
+
+        The next writer's ``guest_offset`` is before the held bytes, so that they come again.
+        """
+        with self._lock:
+            self._held = b""
+            if self._log >= 0:
+                self._close()
+
+    def _close(self) -> None:
+        os.close(self._log)
+        os.close(self._index)
+        self._log = self._index = -1
+
+    def _append_output(self, data: bytes, *, more: bool) -> int:
+        """Append output; return how many bytes were consumed. The rest waits if ``more`` comes."""
+        done = 0
+        while done < len(data):
+            block = data[done : done + self._block]
+            follows = more or done + len(block) < len(data)
+            whole = len(block) - _incomplete_tail(block) if follows else len(block)
+            room = max(0, self._room - self._size)
+            masked, consumed = self._masker.mask(block[:whole], more=follows) if room else (block, len(block))
+            if not consumed:
+                break
+            if len(masked) > room:
+                # The record consumes no output, so that the next writer meets the limit too.
+                self._append(masked[:room], LogKind.OUTPUT, 0)
+                self._drop(len(data) - done)
+                return len(data)
+            self._append(masked, LogKind.OUTPUT, consumed)
+            done += consumed
+        return done
+
+    def _drop(self, output_bytes: int) -> None:
+        """Count dropped output, and append the notice of the limit once."""
+        self._stored += output_bytes
+        if not self._limit_told:
+            self._limit_told = True
+            self._append_notice(f"The log reached its limit of {self._limit} bytes: further output is not kept.")
+
+    def _append_notice(self, text: str) -> None:
+        fresh_line = self._size == 0 or os.pread(self._log, 1, self._size - 1) == b"\n"
+        line = text if fresh_line else "\n" + text
+        self._append(self._masker.masked(line).encode() + b"\n", LogKind.NOTICE, 0)
+
+    def _append(self, data: bytes, kind: LogKind, output_bytes: int) -> None:
+        if not data:
+            return
+        record = LogRecord(
+            end=self._size + len(data),
+            guest_end=self._stored + output_bytes,
+            time_ns=to_micros(self._clock.now()) * 1000,
+            kind=kind,
+        )
+        _write_at(self._log, data, self._size)
+        _write_at(self._index, record.pack(), record_offset(self._records))
+        self._records += 1
+        self._size = record.end
+        self._stored = record.guest_end
+
+
+def _write_at(file: int, data: bytes, offset: int) -> None:
+    written = 0
+    while written < len(data):
+        written += os.pwrite(file, data[written:], offset + written)
+
+
+def _last_whole(log: int, index: int) -> tuple[int, LogRecord]:
+    """Return the number of sound records and the last one: whole, not empty, with its bytes in the log."""
+    log_size = os.fstat(log).st_size
+    nothing = LogRecord(end=0, guest_end=0, time_ns=0, kind=LogKind.NOTICE)
+    for count in range(record_count(index), 0, -1):
+        last = read_records(index, count - 1, 1)[0]
+        before = read_records(index, count - 2, 1)[0] if count > 1 else nothing
+        if before.end < last.end <= log_size:
+            return count, last
+    return 0, nothing
+
+
+def _incomplete_tail(data: bytes) -> int:
+    """Return how many bytes at the end, at most 3, are an incomplete UTF-8 character."""
+    for length in range(1, min(3, len(data)) + 1):
+        byte = data[-length]
+        if byte not in _CONTINUATION:
+            return length if length < _character_bytes(byte) else 0
+    return 0
+
+
+def _character_bytes(lead: int) -> int:
+    return next((size for size, leads in _LEADS.items() if lead in leads), 1)

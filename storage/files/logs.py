@@ -1,0 +1,213 @@
+"""Logs: a file and an index per attempt, read as one log per job (engine.md, "Logs")."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from storage.files.kinds import LOGS, FileKind
+from storage.files.log_index import LogKind, LogRecord, read_records, record_count
+from storage.files.log_writer import LogWriter
+from storage.files.masking import Masker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from storage.database.clock import Clock
+
+__all__ = ["INDEX", "LOG", "RENDER_LOG", "JobLog", "LogChunk", "LogFiles", "LogLimit"]
+
+RENDER_LOG = "render"
+"""Takes the place of a job's UUID in the name of a render's log."""
+
+_ROWS = f"""
+SELECT builds.uuid, jobs.uuid, attempts.number
+FROM attempts JOIN jobs ON jobs.id = attempts.job_id JOIN builds ON builds.id = jobs.build_id
+WHERE builds.logs_expired_at IS NULL
+UNION ALL
+SELECT builds.uuid, jobs.uuid, 0 FROM jobs JOIN builds ON builds.id = jobs.build_id
+WHERE builds.logs_expired_at IS NULL AND jobs.cache_hit = 1 AND jobs.attempt = 0
+UNION ALL
+SELECT builds.uuid, '{RENDER_LOG}', 1 FROM renders JOIN builds ON builds.id = renders.build_id
+WHERE builds.logs_expired_at IS NULL AND renders.finished_at IS NOT NULL
+"""  # noqa: S608 - a constant
+
+INDEX = FileKind(LOGS, "{build}/{job}/{attempt}.idx", _ROWS)
+LOG = FileKind(LOGS, "{build}/{job}/{attempt}.log", _ROWS)
+"""Copied after its index: readers ignore bytes that the index does not name yet."""
+
+_RECORDS_PER_READ = 512
+_NOTHING_HIDDEN = Masker()
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimit:
+    """Limit of the log of one job, in bytes."""
+
+    bytes: int = 100 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """A record of a job's log; ``seq`` is the byte offset of its end in the whole log."""
+
+    seq: int
+    kind: LogKind
+    content: bytes
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One attempt's part of a job's log: bytes ``start`` to ``start + size`` of the whole."""
+
+    log: Path
+    index: Path
+    start: int
+    size: int
+    records: int
+
+
+class LogFiles:
+    """The logs of all jobs, in one directory. Safe in any thread."""
+
+    def __init__(self, directory: Path, limit: LogLimit, clock: Clock) -> None:
+        self._directory = directory
+        self._limit = limit
+        self._clock = clock
+
+    def writer(self, build_uuid: str, job_uuid: str, attempt: int, masker: Masker = _NOTHING_HIDDEN) -> LogWriter:
+        """Open an attempt's log for appending, after repairing what a crash left; end or close it when done.
+
+        The logs of earlier attempts count towards the job's limit. The ``masker`` must be the same each time.
+        """
+        log, index = (self._directory / kind.name(build_uuid, job_uuid, attempt) for kind in (LOG, INDEX))
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        earlier = sum(part.size for part in _parts(log.parent) if part.log != log)
+        return LogWriter(log, index, self._limit.bytes, earlier, self._clock, masker)
+
+    def reader(self, build_uuid: str, job_uuid: str) -> JobLog:
+        """Return a job's log, which may be empty and may grow while it is read."""
+        return JobLog(self._directory / build_uuid / job_uuid)
+
+    def builds(self) -> Iterator[str]:
+        """Yield the UUID of every build that has logs."""
+        with os.scandir(self._directory) as entries:
+            yield from (entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+
+    def bytes_of(self, build_uuid: str) -> int:
+        """Return the size of a build's logs in bytes, indexes included; 0 if it has none."""
+        return sum(file.stat().st_size for file in (self._directory / build_uuid).glob("*/*"))
+
+    def remove(self, build_uuid: str) -> None:
+        """Delete a build's logs, if there are any."""
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._directory / build_uuid)
+
+
+class JobLog:
+    """The log of a job: its attempts' logs one after the other. Safe in any thread; keeps no file open."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def exists(self) -> bool:
+        """Tell whether any attempt's log exists, even an empty one."""
+        return bool(_parts(self.directory))
+
+    def size(self) -> int:
+        """Return how many bytes the log has now."""
+        return sum(part.size for part in _parts(self.directory))
+
+    def read(self, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from offset ``start``; fewer at the end of the log."""
+        blocks: list[bytes] = []
+        for part in _parts(self.directory):
+            offset = start - part.start
+            if offset >= part.size or length <= 0:
+                continue
+            with _opened(part.log) as log:
+                block = _read_exactly(log, offset, min(length, part.size - offset))
+            blocks.append(block)
+            start += len(block)
+            length -= len(block)
+        return b"".join(blocks)
+
+    def chunks(self, after: int = 0) -> Iterator[LogChunk]:
+        """Yield the log's records past byte ``after``, up to the end that the log has when it is read."""
+        for part in _parts(self.directory):
+            if part.start + part.size > after:
+                yield from _chunks(part, max(0, after - part.start))
+
+
+def _chunks(part: _Part, after: int) -> Iterator[LogChunk]:
+    with _opened(part.log) as log, _opened(part.index) as index:
+        position = _first_past(index, after)
+        while after < part.size:
+            records = read_records(index, position, _RECORDS_PER_READ)
+            if not records:
+                return
+            for record in records:
+                content = _read_exactly(log, after, record.end - after)
+                yield LogChunk(part.start + record.end, record.kind, content, record.time_ns)
+                after = record.end
+                position += 1
+
+
+def _first_past(index: int, offset: int) -> int:
+    """Return the position of the first record that ends past an offset."""
+    low, high = 0, record_count(index)
+    while low < high:
+        middle = (low + high) // 2
+        if _record(index, middle).end > offset:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _record(index: int, position: int) -> LogRecord:
+    return read_records(index, position, 1)[0]
+
+
+def _parts(directory: Path) -> list[_Part]:
+    """Return the attempts' logs, first to last."""
+    try:
+        names = [path.name for path in directory.iterdir()]
+    except FileNotFoundError:
+        return []
+    parts: list[_Part] = []
+    start = 0
+    for attempt in sorted(int(name.removesuffix(".idx")) for name in names if name.endswith(".idx")):
+        path = directory / f"{attempt}.idx"
+        with _opened(path) as index:
+            count = record_count(index)
+            size = _record(index, count - 1).end if count else 0
+        parts.append(_Part(path.with_suffix(".log"), path, start, size, count))
+        start += size
+    return parts
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _read_exactly(file: int, offset: int, length: int) -> bytes:
+    blocks: list[bytes] = []
+    while length > 0:
+        block = os.pread(file, length, offset)
+        if not block:
+            break
+        blocks.append(block)
+        offset += len(block)
+        length -= len(block)
+    return b"".join(blocks)

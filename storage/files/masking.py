@@ -1,0 +1,99 @@
+"""Masking: secrets are replaced before output is stored (engine.md, "Logs"). Pure."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from storage.files.secret_encodings import secret_encodings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["Masker"]
+
+_MASK = b"***"
+_HEAD = 8
+
+
+class Masker:
+    """Replaces its patterns by ``***``: the leftmost match first, and the longest of those at one byte.
+
+    It keeps no state, so that the result is the same however the output is split, and after a crash too: undecided
+    bytes are left to the caller, who passes them again with what follows. Its time grows with the length of the output
+    and the number of patterns, whatever the patterns are. Safe in any thread.
+    """
+
+    def __init__(self, patterns: Iterable[bytes] = ()) -> None:
+        """Prepare the patterns, none of which may be empty."""
+        self._patterns = tuple(set(patterns))
+        self._beginnings = {pattern[:size] for pattern in self._patterns for size in range(1, min(_HEAD, len(pattern)))}
+        self.longest = max(map(len, self._patterns), default=0)
+
+    @classmethod
+    def hiding(cls, values: Iterable[str]) -> Masker:
+        """Return a masker of values and their usual encodings."""
+        return cls(form for value in values for form in secret_encodings(value))
+
+    def mask(self, data: bytes, *, more: bool) -> tuple[bytes, int]:
+        """Return masked output and how many bytes of ``data`` it consumed; the caller passes the rest again.
+
+        If ``more`` may follow, the rest is the longest suffix outside of matches that may start a pattern. It is
+        shorter than ``longest``. Otherwise there is no rest.
+        """
+        if not self._patterns:
+            return data, len(data)
+        undecided = self._undecided(data, 0) if more else len(data)
+        kept: list[bytes] = []
+        done = 0
+        for start, end in self._matches(data):
+            if start >= undecided:
+                break
+            kept += (data[done:start], _MASK)
+            done = end
+            if end > undecided:
+                undecided = self._undecided(data, end)
+        kept.append(data[done:undecided])
+        return b"".join(kept), undecided
+
+    def masked(self, text: str) -> str:
+        """Return a complete text, masked."""
+        return self.mask(text.encode("utf-8", "replace"), more=False)[0].decode(errors="replace")
+
+    def _matches(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Yield start and end of each match; matches do not overlap."""
+        found = ((data.find(pattern), -len(pattern), pattern) for pattern in self._patterns)
+        upcoming = [each for each in found if each[0] >= 0]
+        heapq.heapify(upcoming)
+        end = 0
+        while upcoming:
+            start, order, pattern = upcoming[0]
+            if start >= end:
+                end = start + len(pattern)
+                yield start, end
+            elif (start := data.find(pattern, end)) >= 0:
+                heapq.heapreplace(upcoming, (start, order, pattern))
+            else:
+                heapq.heappop(upcoming)
+
+    def _undecided(self, data: bytes, start: int) -> int:
+        """Return the first offset from ``start`` whose suffix may start a pattern, else the end of ``data``."""
+        last = range(max(start, len(data) - _HEAD + 1), len(data))
+        place = next((place for place in last if data[place:] in self._beginnings), len(data))
+        for pattern in self._patterns:
+            place = _begun(pattern, data, start, place)
+        return place
+
+
+def _begun(pattern: bytes, data: bytes, start: int, end: int) -> int:
+    """Return the first offset in [``start``, ``end``) whose suffix may start the pattern, else ``end``.
+
+    Only suffixes of ``data`` with 8 bytes or more are considered.
+    """
+    start = max(start, len(data) - len(pattern) + 1)
+    head = pattern[:_HEAD]
+    while (place := data.find(head, start, end + _HEAD - 1)) >= 0:
+        if pattern.startswith(data[place:]):
+            return place
+        start = place + 1
+    return end

@@ -1,0 +1,81 @@
+"""Rows: models whose columns are made from the fields of the record that a row holds."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import peewee
+
+from storage.models.fields import ChoiceField, FlagField, InstantField, JsonField, ListField
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+__all__ = ["Row"]
+
+_BY_TYPE: dict[str, type[peewee.Field[Any]]] = {
+    "int": peewee.IntegerField,
+    "str": peewee.TextField,
+    "bytes": peewee.BlobField,
+    "bool": FlagField,
+    "datetime": InstantField,
+    "Mapping[str, object]": JsonField,
+    "Mapping[str, str]": JsonField,
+    "tuple[str, ...]": ListField,
+    "tuple[Any, ...]": ListField,
+}
+"""The columns for the fields of records, by type as the records write it."""
+
+
+class _RowType(peewee.ModelBase):
+    """Makes the models.
+
+    ``table`` has a column for each field of ``record``. Columns that the class declares are added, or replace those of
+    the same name. ``joined`` names the fields
+    that other tables give. ``key`` is a primary key of several columns; without it, it is ``id``.
+    """
+
+    def __new__(  # noqa: PYI034 - a metaclass has no Self
+        cls,
+        name: str,
+        bases: tuple[type, ...],
+        declared: dict[str, Any],
+        *,
+        table: str = "",
+        record: type | None = None,
+        joined: Collection[str] = (),
+        key: tuple[str, ...] = (),
+    ) -> _RowType:
+        columns = (getattr(each, "column_name", None) for each in declared.values())
+        known = {*joined, *declared, *(f"{each}_id" for each in declared), *filter(None, columns)}
+        made = dict(_columns(record, known)) if record else {}
+        meta: dict[str, object] = {"table_name": table} if table else {}
+        if key:
+            meta["primary_key"] = peewee.CompositeKey(*key)
+        return super().__new__(cls, name, bases, made | declared | {"Meta": type("Meta", (), meta)})  # type: ignore[no-any-return, no-untyped-call]
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> peewee.Field[Any]: ...
+
+
+class Row(peewee.Model, metaclass=_RowType):
+    """A row of a table, bound to no database."""
+
+
+def _columns(record: type, known: Collection[str]) -> Iterator[tuple[str, peewee.Field[Any]]]:
+    names = vars(sys.modules[record.__module__])
+    for field in fields(record):
+        if field.name in known or field.name == "id":
+            continue
+        kind = str(field.type).removesuffix(" | None")
+        null = kind != field.type
+        if kind in _BY_TYPE:
+            yield field.name, _BY_TYPE[kind](null=null)
+        elif issubclass(names[kind], StrEnum):
+            yield field.name, ChoiceField(names[kind], null=null)
+        else:
+            yield from _columns(names[kind], known)

@@ -1,0 +1,89 @@
+"""The parts of the storage, each with the tables and files of one subject."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.facade import on_first_use
+
+if TYPE_CHECKING:
+    from storage.accounts.cli_logins import CliLogins
+    from storage.accounts.closing import Accounts
+    from storage.accounts.invites import Invites
+    from storage.accounts.members import Members
+    from storage.accounts.organizations import Organizations
+    from storage.accounts.tokens import Tokens
+    from storage.accounts.users import Users
+    from storage.audit import Audit
+    from storage.billing.coupons import Coupons
+    from storage.billing.ledger import Ledger
+    from storage.billing.metering import Meter
+    from storage.billing.usage import UsageReport
+    from storage.builds.artifacts import Artifacts
+    from storage.builds.attempts import Attempts
+    from storage.builds.builds import Builds
+    from storage.builds.cache import Cache
+    from storage.builds.declarations import Declarations
+    from storage.builds.force_finish import ForceFinish
+    from storage.builds.holds import Holds
+    from storage.builds.jobs import Jobs
+    from storage.builds.leases import Leases
+    from storage.builds.pipelines import Pipelines
+    from storage.builds.queue import Queue
+    from storage.builds.renders import Renders
+    from storage.builds.runner_tokens import RunnerTokens
+    from storage.builds.secrets import Secrets
+    from storage.builds.service_failures import ServiceFailures
+    from storage.builds.snapshots import Snapshots
+    from storage.files.all_kinds import FILE_KINDS
+    from storage.files.artifact_retention import ArtifactRetention
+    from storage.files.artifacts import ArtifactFiles
+    from storage.files.log_retention import LogRetention
+    from storage.files.logs import LogFiles, LogLimit
+    from storage.files.sources import Sources
+    from storage.idempotency import IdempotencyKeys
+    from storage.switches import Switches
+    from storage.traces import TracesSent
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = [
+    "FILE_KINDS",
+    "Accounts",
+    "ArtifactFiles",
+    "ArtifactRetention",
+    "Artifacts",
+    "Attempts",
+    "Audit",
+    "Builds",
+    "Cache",
+    "CliLogins",
+    "Coupons",
+    "Declarations",
+    "ForceFinish",
+    "Holds",
+    "IdempotencyKeys",
+    "Invites",
+    "Jobs",
+    "Leases",
+    "Ledger",
+    "LogFiles",
+    "LogLimit",
+    "LogRetention",
+    "Members",
+    "Meter",
+    "Organizations",
+    "Pipelines",
+    "Queue",
+    "Renders",
+    "RunnerTokens",
+    "Secrets",
+    "ServiceFailures",
+    "Snapshots",
+    "Sources",
+    "Switches",
+    "Tokens",
+    "TracesSent",
+    "UsageReport",
+    "Users",
+]

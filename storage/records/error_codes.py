@@ -1,0 +1,46 @@
+"""The values of ``error_code`` of jobs and builds, which `docs/pipelines.md` explains to users."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+__all__ = ["BuildErrorCode", "JobErrorCode"]
+
+
+class JobErrorCode(StrEnum):
+    """The reasons why a job failed or timed out, other than its command's exit code (engine.md, "States")."""
+
+    DISK_FULL = "disk_full"
+    ENV_TOO_LARGE = "env_too_large"
+    IMAGE_NOT_FOUND = "image_not_found"
+    INTERNAL_ERROR = "internal_error"
+    LEASE_FAILED = "lease_failed"
+    PIPELINE_TIMEOUT = "pipeline_timeout"
+    SECRET_NOT_FOUND = "secret_not_found"  # noqa: S105 - a code
+    SNAPSHOT_FAILED = "snapshot_failed"
+    SOURCE_FETCH_FAILED = "source_fetch_failed"
+    STEP_TIMEOUT = "step_timeout"
+    VM_LOST = "vm_lost"
+
+    @property
+    def of_service(self) -> bool:
+        """True if the owner of the service should look into it, rather than the author of the pipeline."""
+        return self in {
+            JobErrorCode.INTERNAL_ERROR,
+            JobErrorCode.LEASE_FAILED,
+            JobErrorCode.SNAPSHOT_FAILED,
+            JobErrorCode.VM_LOST,
+        }
+
+
+class BuildErrorCode(StrEnum):
+    """The reasons why a build failed, other than its jobs (pipeline-ir.md, "Validation")."""
+
+    BAD_VERSION = "bad_version"
+    CYCLE = "cycle"
+    DUPLICATE_KEY = "duplicate_key"
+    INTERNAL_ERROR = "internal_error"
+    INVALID_IR = "invalid_ir"
+    INVALID_JSON = "invalid_json"
+    RENDER_FAILED = "render_failed"
+    UNKNOWN_DEPENDENCY = "unknown_dependency"

@@ -1,0 +1,97 @@
+"""Declarations of settings: the default, the range and the description of a key of the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+if TYPE_CHECKING:
+    from dataclasses import Field
+
+__all__ = ["UNBOUNDED", "Range", "SettingDeclaration", "setting", "setting_declaration"]
+
+T = TypeVar("T")
+
+_METADATA = "setting"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The numbers that a key accepts; a bound of None is no bound. NaN is within no bound."""
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        """Tell whether the value is within every bound."""
+        return (
+            (self.at_least is None or value >= self.at_least)
+            and (self.above is None or value > self.above)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.below is None or value < self.below)
+        )
+
+    def __str__(self) -> str:
+        """Return words that follow a noun: "from 1 to 64", "of at least 0", "above 0 and at most 9"."""
+        if self.at_least is not None and self.at_most is not None:
+            return f"from {self.at_least} to {self.at_most}"
+        bounds = {"of at least": self.at_least, "above": self.above, "at most": self.at_most, "below": self.below}
+        return " and ".join(f"{words} {bound}" for words, bound in bounds.items() if bound is not None)
+
+
+UNBOUNDED = Range()
+
+
+@dataclass(frozen=True, slots=True)
+class SettingDeclaration:
+    """The description of a key or section in one sentence, the range of its numbers, and an example.
+
+    A key without a default has an example, because TOML has no null.
+    """
+
+    description: str = ""
+    range: Range = UNBOUNDED
+    example: str | None = None
+
+
+def setting(
+    default: T,
+    description: str,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    example: str | None = None,
+    secret: bool = False,
+) -> T:
+    """Declare a field of a settings class, which is a key or a section of the configuration.
+
+    Args:
+        default: the value of a key that is not set.
+        description: one sentence; names of keys and values are in backticks.
+        at_least: the lowest number accepted; of a table of numbers, the lowest of each.
+        above: the numbers accepted are higher.
+        at_most: the highest number accepted.
+        below: the numbers accepted are lower.
+        example: a value to show, for a key without a default.
+        secret: the value is not printed.
+
+    Returns:
+        The field, typed as its value because that is what an instance holds.
+    """
+    declared = SettingDeclaration(description, Range(at_least, above, at_most, below), example)
+    metadata = {_METADATA: declared}
+    if isinstance(default, Mapping):
+        frozen = MappingProxyType(dict(default))
+        return cast("T", field(default_factory=lambda: frozen, repr=not secret, metadata=metadata))
+    return field(default=default, repr=not secret, metadata=metadata)
+
+
+def setting_declaration(declared: Field[Any]) -> SettingDeclaration:
+    """Return the declaration of a field; an empty one if it was not made by `setting`."""
+    return cast("SettingDeclaration", declared.metadata.get(_METADATA, SettingDeclaration()))

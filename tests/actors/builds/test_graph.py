@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import dataclasses
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.builds.graph import Graph
+from actors.builds.states import JobEvent, Progress
+from storage import Edge, EdgeKind, JobState
+from tests.actors.builds.test_outcome import job
+
+FAILED, RUNNING, PENDING = Progress(JobState.FAILED), Progress(JobState.RUNNING), Progress(JobState.PENDING)
+
+
+def graph(progress: list[Progress], *edges: tuple[int, int] | tuple[int, int, bool]) -> Graph:
+    """Return a graph of jobs 0, 1, 2 … with this progress; an edge (0, 1, True) forgives a failure of 0."""
+    made = Graph(
+        [job(id=number) for number in range(len(progress))],
+        [Edge(edge[0], edge[1], EdgeKind.DEPENDS_ON, len(edge) == 3) for edge in edges],
+    )
+    for number, each in enumerate(progress):
+        made[number].progress = each
+    return made
+
+
+def test_a_pending_job_is_ready_when_its_prerequisites_passed():
+    passed = Progress(JobState.PASSED)
+    assert graph([passed, RUNNING, PENDING], (0, 2), (1, 2)).readiness(2) is None
+    assert graph([passed, passed, PENDING], (0, 2), (1, 2)).readiness(2) is JobEvent.READY
+
+
+def test_a_pending_job_is_blocked_by_the_first_failure():
+    """An edge that continues on failure makes it wait for the rest."""
+    assert graph([FAILED, RUNNING, PENDING], (0, 2), (1, 2)).readiness(2) is JobEvent.BLOCKED
+    assert graph([FAILED, RUNNING, PENDING], (0, 2, True), (1, 2)).readiness(2) is None
+
+
+def test_a_job_that_is_not_pending_has_no_readiness():
+    assert graph([FAILED, RUNNING], (0, 1)).readiness(1) is None
+
+
+def test_a_jobs_parent_is_that_of_its_disk():
+    made = Graph(
+        [job(id=number, step_key=f"step-{number}") for number in range(3)],
+        [Edge(0, 1, EdgeKind.BUILDS_IN, False), Edge(0, 2, EdgeKind.DEPENDS_ON, False)],
+    )
+    assert made.parent(1) == made[0].job
+    assert made.parent(2) is None
+
+
+def test_nothing_is_to_cancel_while_no_job_has_failed():
+    assert graph([RUNNING, PENDING], (0, 1)).to_cancel() == set()
+    assert graph([Progress(JobState.FAILED, soft_failed=True), RUNNING]).to_cancel() == set()
+    assert graph([Progress(JobState.CANCELED), RUNNING]).to_cancel() == set()
+
+
+def test_after_a_failure_all_unfinished_jobs_are_to_cancel():
+    assert graph([FAILED, RUNNING, PENDING, Progress(JobState.PASSED)], (1, 2)).to_cancel() == {1, 2}
+    assert graph([Progress(JobState.TIMED_OUT), RUNNING]).to_cancel() == {1}
+
+
+def test_clean_ups_and_their_dependents_are_not_canceled():
+    assert graph([FAILED, RUNNING, PENDING, PENDING], (1, 2, True), (2, 3)).to_cancel() == {1}
+
+
+progress = st.builds(Progress, st.sampled_from(JobState), st.booleans())
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[Graph, list[tuple[int, int, bool]]]:
+    states = draw(st.lists(progress, min_size=1, max_size=8))
+    pairs = [(a, b) for b in range(len(states)) for a in range(b)]
+    chosen = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    edges = [(a, b, draw(st.booleans())) for a, b in chosen]
+    made = Graph(
+        [job(id=number) for number in range(len(states))],
+        [Edge(a, b, EdgeKind.DEPENDS_ON, forgiving) for a, b, forgiving in edges],
+    )
+    for number, each in enumerate(states):
+        made[number].progress = each
+    return made, edges
+
+
+@given(graphs())
+def test_a_failure_cancels_unfinished_jobs_except_spared_ones(
+    drawn: tuple[Graph, list[tuple[int, int, bool]]],
+):
+    made, edges = drawn
+    continuing: set[int] = set()
+    for number in made:
+        if any(forgiving or before in continuing for before, after, forgiving in edges if after == number):
+            continuing.add(number)
+    unfinished = {number for number in made if not made[number].progress.state.terminal}
+    broken = any(made[number].progress.failed for number in made)
+    assert made.to_cancel() == (unfinished - continuing if broken else set())
+
+
+@given(graphs())
+def test_what_is_ready_stays_so_when_a_prerequisite_is_forgiven(drawn: tuple[Graph, list[tuple[int, int, bool]]]):
+    made, _ = drawn
+    ready = {number for number in made if made.readiness(number) is JobEvent.READY}
+    for number in made:
+        made[number].progress = dataclasses.replace(made[number].progress, soft_failed=True)
+    assert ready <= {number for number in made if made.readiness(number) is JobEvent.READY}

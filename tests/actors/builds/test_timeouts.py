@@ -1,0 +1,259 @@
+"""Time-outs: kept by the VM even without a daemon, and by the daemon whatever its VM does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from actors.messages import BuildTimedOut, RootMessage
+from actors.root import RootSupervisor
+from actors.timings import Timings
+from actors.vms import Connection
+from storage import BillingSettings, Build, Job, JobState
+from tests.actors.conftest import Host
+from tests.e2e.pipelines import Graph, one
+from tests.sleeper import Sleeper
+from tests.waiting import until
+
+CENT_A_SECOND = BillingSettings(cpu=500_000, memory_gb=0, disk_gb=0)
+
+
+@pytest.fixture
+def billing() -> BillingSettings:
+    """A VM with two CPUs costs a cent a second."""
+    return CENT_A_SECOND
+
+
+@pytest.fixture
+def timings() -> Timings:
+    """VMs have less time than the service leaves them."""
+    return Timings(vm_first=0.5, report=1.0)
+
+
+def ran(job: Job) -> float:
+    """Return the recorded duration of a job, in seconds."""
+    assert job.started_at is not None
+    assert job.finished_at is not None
+    return (job.finished_at - job.started_at).total_seconds()
+
+
+def begin(host: Host, graph: Graph, sleeper: Sleeper) -> Build:
+    """Start a build, and wait until its sleeper runs and a job is recorded as running."""
+    build = host.build(graph.ir())
+    sleeper.wait_for(runs=True)
+    until(lambda: any(job.state is JobState.RUNNING for job in host.storage.jobs.of_build(build.id)), "a start")
+    return build
+
+
+def away(host: Host, sleeper: Sleeper, job: Job, seconds: float) -> None:
+    """Stop the engine until the sleeper has ended and the job started ``seconds`` ago; start a new one."""
+    assert job.started_at is not None
+    host.engine.stop()
+    sleeper.wait_for(runs=False)
+    back = job.started_at + timedelta(seconds=seconds)
+    until(lambda: host.clock.now() > back, "the time to come back")
+    host.restart()
+
+
+def until_more(host: Host, build: Build) -> None:
+    """Wait until a job has written more output, or is over."""
+    before = host.log(build)
+    until(lambda: host.job(build).state.terminal or host.log(build) != before, "more output")
+
+
+class TestAway:
+    def test_a_step_ends_in_time_however_often_the_daemon_restarts(self, host: Host):
+        chatter = "while :; do echo x; sleep 0.05; done"
+        build = host.build(one(chatter, timeout_seconds=3))
+        restarts = 0
+        while not host.job(build).state.terminal:
+            until_more(host, build)
+            host.restart()
+            restarts += 1
+            assert restarts < 100
+        assert restarts > 2
+        job = host.job(build)
+        assert (job.state, job.error_code, job.exit_code) == ("timed_out", "step_timeout", 143)
+        assert 2.5 < ran(job) < 7
+
+    def test_a_step_that_ended_without_a_daemon_is_recorded(self, host: Host):
+        sleeper = Sleeper()
+        build = begin(host, Graph().step("only", sleeper.command, timeout_seconds=1), sleeper)
+        away(host, sleeper, host.job(build), seconds=2.5)
+        ended = host.finish(build)
+        job = host.job(build)
+        assert (ended.state, ended.finished_at) == ("failed", job.finished_at)
+        assert (job.state, job.error_code, job.exit_code) == ("timed_out", "step_timeout", 143)
+        assert job.error_message == "the step's time-out of 1 s is over"
+        assert 0.5 < ran(job) < 3
+        lease = host.storage.leases.of_job(job.id)
+        assert lease is not None
+        assert (lease.started_at, lease.finished_at) == (job.started_at, job.finished_at)
+        assert lease.amount_cents == int(ran(job))
+        (debit,) = host.storage.ledger.page(build.organization_id, 10, None).rows
+        assert debit.amount_cents == -lease.amount_cents
+
+    def test_the_builds_time_out_comes_though_no_daemon_is_there(self, host: Host):
+        sleeper = Sleeper()
+        graph = Graph(timeout_seconds=2).step("only", sleeper.command, timeout_seconds=600)
+        build = begin(host, graph.step("next", "true", after=("only",)), sleeper)
+        away(host, sleeper, host.job(build), seconds=3)
+        assert host.finish(build).state == "failed"
+        job, waiting = host.job(build), host.job(build, "next")
+        assert (job.state, job.error_code, job.exit_code) == ("timed_out", "pipeline_timeout", 143)
+        assert ran(job) < 3.5
+        assert (waiting.state, waiting.error_code) == ("timed_out", "pipeline_timeout")
+
+    def test_a_later_step_has_what_is_left_of_its_builds_time(self, host: Host):
+        sleeper = Sleeper()
+        graph = Graph(timeout_seconds=3).step("first", "sleep 1").step("only", sleeper.command, after=("first",))
+        build = begin(host, graph, sleeper)
+        away(host, sleeper, host.job(build), seconds=2.8)
+        assert host.finish(build).state == "failed"
+        job = host.job(build)
+        assert (job.state, job.error_code) == ("timed_out", "pipeline_timeout")
+        assert ran(job) < 3
+
+    @pytest.mark.parametrize(
+        ("graph", "options"), [(Graph(timeout_seconds=3), {}), (Graph(), {"timeout_seconds": 3})], ids=["build", "step"]
+    )
+    def test_what_ended_in_time_passes_though_its_daemon_comes_late(
+        self, host: Host, graph: Graph, options: dict[str, int]
+    ):
+        sleeper = Sleeper()
+        quick = f"{sleeper.command} & sleep 0.5; echo done"
+        graph = Graph(timeout_seconds=graph.timeout_seconds).step("only", quick, **options)
+        build = begin(host, graph, sleeper)
+        away(host, sleeper, host.job(build), seconds=4)
+        assert host.finish(build).state == "passed"
+        assert host.job(build).exit_code == 0
+        assert ran(host.job(build)) < 3
+
+    def test_a_vm_that_timed_out_while_no_daemon_was_there_is_held(self, host: Host):
+        sleeper = Sleeper()
+        build = host.build(one(f"trap 'exit 7' TERM; {sleeper.command} & wait", timeout_seconds=1), debug=True)
+        sleeper.wait_for(runs=True)
+        until(lambda: host.job(build).state is JobState.RUNNING, "the start")
+        away(host, sleeper, host.job(build), seconds=2.5)
+        host.finish(build)
+        job = host.job(build)
+        assert (job.state, job.error_code, job.exit_code) == ("timed_out", "step_timeout", 7)
+        (hold,) = host.storage.holds.open()
+        assert hold.job_id == job.id
+        assert job.finished_at is not None
+        assert hold.started_at >= job.finished_at + timedelta(seconds=1)
+
+
+class TestThere:
+    def test_a_time_out_is_recorded_with_the_commands_exit_code(self, host: Host):
+        build = host.build(one("trap 'echo tidied; exit 0' TERM; while :; do sleep 0.05; done", timeout_seconds=1))
+        assert host.finish(build).state == "failed"
+        job = host.job(build)
+        assert (job.state, job.error_code, job.exit_code) == ("timed_out", "step_timeout", 0)
+        assert host.log(build).endswith(b"tidied\n")
+
+    def test_each_attempt_has_the_steps_time_for_itself(self, host: Host):
+        again = {"retry": {"limit": 1}}
+        build = host.build(one('sleep 2.2; test "$CI_ATTEMPT" = 2', timeout_seconds=4, runner_args=again))
+        assert host.finish(build).state == "passed"
+        assert host.job(build).attempt == 2
+
+    def test_a_build_time_out_seen_first_in_a_vm_ends_the_build(self, host: Host, monkeypatch: pytest.MonkeyPatch):
+        handle = RootSupervisor.handle
+
+        def late(root: RootSupervisor, message: RootMessage) -> None:
+            if not isinstance(message, BuildTimedOut):
+                handle(root, message)
+
+        monkeypatch.setattr(RootSupervisor, "handle", late)
+        graph = Graph(timeout_seconds=1).step("only", "sleep 600").step("next", "true", after=("only",))
+        build = host.build(graph.ir())
+        assert host.finish(build).state == "failed"
+        for key in ("only", "next"):
+            assert (host.job(build, key).state, host.job(build, key).error_code) == ("timed_out", "pipeline_timeout")
+
+
+FORGED = "exit 0\nended 0.01"
+
+
+class TestAttacked:
+    """A job is root in its VM, and may change the supervisor, programs and files there."""
+
+    @pytest.mark.parametrize(
+        "attack",
+        [
+            "ln -sf /bin/true /usr/bin/nsenter",
+            "ln -sf /bin/false /usr/bin/flock",
+            "rm /usr/bin/flock /usr/bin/timeout /usr/bin/nsenter",
+            "rm -r /bin/sh",
+            "umount /run/ci-daemon; : >/run/ci-daemon/ending",
+        ],
+    )
+    def test_no_job_runs_longer_than_its_time_and_its_grace(self, host: Host, attack: str):
+        sleeper = Sleeper()
+        build = host.build(one(f"trap '' TERM; {attack}; {sleeper.command}", timeout_seconds=1))
+        assert host.finish(build, 30).state == "failed"
+        sleeper.wait_for(runs=False)
+        assert ran(host.job(build)) < 1 + 0.5 + 1 + 1 + 3
+
+    @pytest.mark.parametrize("daemon", ["there", "new"])
+    def test_a_stopped_supervisor_costs_its_vm(self, host: Host, daemon: str):
+        sleeper = Sleeper()
+        build = host.build(one(sleeper.command, timeout_seconds=1))
+        sleeper.wait_for(runs=True)
+        until(lambda: host.job(build).state is JobState.RUNNING, "the start")
+        with connected(host, build) as connection:
+            connection.run(STOP_ALL, timeout=20)
+        if daemon == "new":
+            host.restart()
+        assert host.finish(build, 60).state == "failed"
+        sleeper.wait_for(runs=False)
+        assert (host.job(build).state, host.job(build).error_code) == ("timed_out", "step_timeout")
+
+    @pytest.mark.parametrize("daemon", ["there", "new"])
+    def test_a_vm_that_says_it_ended_long_ago_pays_for_what_was_seen(self, host: Host, daemon: str):
+        sleeper = Sleeper()
+        forge = f"umount /run/ci-daemon && echo '\n{FORGED}' | dd oflag=seek_bytes seek=300 conv=notrunc"
+        lie = f"{forge} of=$(echo /run/ci-daemon/result.*) status=none"
+        build = host.build(one(f"{sleeper.command} & sleep 3; {lie}", timeout_seconds=60))
+        sleeper.wait_for(runs=True)
+        if daemon == "new":
+            began = until(lambda: host.job(build).started_at, "the start")
+            until(lambda: host.clock.now() > began + timedelta(seconds=1.5), "a look at it")
+            away(host, sleeper, host.job(build), seconds=0)
+        assert host.finish(build).state == "passed"
+        lease = host.storage.leases.of_job(host.job(build).id)
+        assert lease is not None
+        assert lease.amount_cents >= (1 if daemon == "new" else 2)
+
+    def test_a_command_that_its_vm_forgot_is_not_started_again(self, host: Host):
+        sleeper = Sleeper()
+        wait = "until [ -e /run/now ]; do sleep 0.01; done"
+        forget = f"umount /run/ci-daemon; rm /run/ci-daemon/command; {sleeper.command}"
+        build = host.build(one(f"echo once; {wait}; {forget}", timeout_seconds=60))
+        host.says(build, b"once")
+        with connected(host, build) as connection:
+            connection.run("touch /run/now", timeout=20)
+        sleeper.wait_for(runs=True)
+        host.restart()
+        host.finish(build)
+        assert (host.job(build).state, host.job(build).error_code) == ("failed", "vm_lost")
+        assert host.log(build) == b"once\n"
+        sleeper.wait_for(runs=False)
+
+
+STOP_ALL = """
+    for process in /proc/[0-9]*; do
+        [ "$(readlink $process/ns/pid)" = "$(readlink /proc/$$/ns/pid)" ] || continue
+        case ${process#/proc/} in 1 | $$ | $PPID) ;; *) kill -STOP ${process#/proc/} ;; esac
+    done 2>/dev/null
+"""
+"""Stop every process of the VM except its init, this shell, its parent and the command's processes."""
+
+
+def connected(host: Host, build: Build) -> Connection:
+    """Connect to the VM of a build's job."""
+    lease = host.storage.leases.of_job(host.job(build).id)
+    assert lease is not None
+    return Connection(host.provider.connect(lease.uuid), host.clock)

@@ -1,0 +1,142 @@
+"""Sources on cached disks: each disk has its own build's source, and keeps its manifest."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from actors import vms
+from actors.builds import workspace
+from storage import Build, Snapshot, SystemClock
+from tests.actors.conftest import Host
+from tests.e2e.pipelines import Graph
+from tests.e2e.sources import archive
+from tests.waiting import until
+
+
+def cached(key: str) -> dict[str, Any]:
+    return {"cache": {"policy": "forever", "key": key}}
+
+
+def built(host: Host, *keys: str, source: dict[str, str] | None) -> Build:
+    """Build a chain of cached steps, and a step ``test`` on the last disk that prints all files."""
+    graph = Graph()
+    for number, key in enumerate(keys):
+        parent = keys[number - 1] if number else None
+        graph.step(key, f"echo {key} >made-{key}", builds_in=parent, **cached(key))
+    graph.step("test", "grep -r '' . | sort", builds_in=keys[-1])
+    packed = None if source is None else archive(source)
+    build = host.finish(host.build(graph.ir(), source_archive=packed))
+    assert build.state == "passed", [
+        (job.name, job.error_code, job.error_message) for job in host.storage.jobs.of_build(build.id)
+    ]
+    return build
+
+
+def shown(host: Host, build: Build) -> list[str]:
+    return [line.removeprefix("./") for line in host.log(build, "test").decode().splitlines()]
+
+
+def manifests(host: Host) -> list[str]:
+    return host.storage.sources.manifests()
+
+
+def test_each_disk_of_a_chain_holds_the_source_of_its_own_build(host: Host):
+    built(host, "base", "deps", source={"f": "one", "only": "one"})
+    second = built(host, "base", "other", source={"f": "two"})
+    assert shown(host, second) == ["f:two", "made-base:base", "made-other:other"]
+    third = built(host, "base", "other", "more", source={"f": "two", "new": "three"})
+    assert shown(host, third) == ["f:two", "made-base:base", "made-more:more", "made-other:other", "new:three"]
+    assert [job.cache_hit for job in host.storage.jobs.of_build(third.id)] == [True, True, False, False]
+
+
+def test_a_build_without_a_source_finds_none_in_the_cache(host: Host):
+    built(host, "base", source={"f": "one"})
+    assert shown(host, built(host, "base", source=None)) == ["made-base:base"]
+    built(host, "bare", source=None)
+    assert shown(host, built(host, "bare", source={"f": "two"})) == ["f:two", "made-bare:bare"]
+
+
+def test_a_manifest_stays_as_long_as_a_disk_with_its_source(host: Host):
+    build = built(host, "base", source={"f": "one"})
+    host.reaper().sweep()
+    assert (host.storage.sources.all(), manifests(host)) == ([], [build.uuid])
+    host.storage.cache.drop(host.storage.cache.entries())
+
+    def gone() -> bool:
+        host.reaper().sweep()
+        return manifests(host) == []
+
+    until(gone, "the manifest to go with the disk")
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"damaged" * 1000])
+def test_a_disk_of_an_unknown_source_is_not_used(host: Host, damage: bytes | None):
+    first = built(host, "base", source={"f": "one", "gone": "one"})
+    manifest = host.storage.sources.manifest(first.uuid)
+    manifest.unlink()
+    if damage is not None:
+        manifest.write_bytes(damage)
+    second = built(host, "base", source={"f": "two"})
+    assert not host.job(second, "base").cache_hit
+    assert shown(host, second) == ["f:two", "made-base:base"]
+    assert host.job(built(host, "base", source={"f": "two"}), "base").cache_hit
+
+
+def test_a_disk_from_a_time_to_come_is_not_used(host: Host, monkeypatch: pytest.MonkeyPatch):
+    """After the clock is set back, everything on the disk would seem newer than its sources."""
+    built(host, "base", source={"f": "one"})
+    now = SystemClock.now
+    monkeypatch.setattr(SystemClock, "now", lambda clock: now(clock) - timedelta(minutes=1))
+    second = built(host, "base", source={"f": "two"})
+    assert not host.job(second, "base").cache_hit
+
+
+def test_a_manifest_removed_before_its_use_fails_the_job(host: Host, monkeypatch: pytest.MonkeyPatch):
+    first = built(host, "base", source={"f": "one"})
+    real = workspace.populate_workspace
+
+    def late(*arguments: Any, **named: Any) -> None:
+        host.storage.sources.remove_manifest(first.uuid)
+        real(*arguments, **named)
+
+    monkeypatch.setattr("actors.builds.attempt_runner.populate_workspace", late)
+    graph = Graph().step("base", "true", **cached("base")).step("test", "true", builds_in="base")
+    build = host.finish(host.build(graph.ir(), source_archive=archive({"f": "two"})))
+    job = host.job(build, "test")
+    assert (build.state, job.error_code) == ("failed", "snapshot_failed")
+    assert "the source on the disk to build in is unknown" in str(job.error_message)
+
+
+def test_an_archive_is_read_once_for_all_jobs_of_a_build(host: Host, monkeypatch: pytest.MonkeyPatch):
+    read = []
+    real = vms.write_source_manifest
+    monkeypatch.setattr(vms, "write_source_manifest", lambda *args, **named: (read.append(args), real(*args, **named)))
+    graph = Graph().step("a", "cat f").step("b", "cat f", after=("a",)).step("c", "cat f", builds_in="b")
+    build = host.finish(host.build(graph.ir(), source_archive=archive({"f": "text"})))
+    assert [host.log(build, key) for key in "abc"] == [b"text"] * 3
+    assert len(read) == 1
+
+
+def test_an_archive_too_large_for_a_disk_is_refused(host: Host):
+    build = host.insert(Graph().step("a", "true").ir(), source_archive=archive({"f": "x" * 5000}))
+    for _ in range(2):
+        with pytest.raises(vms.SourceError, match="unpacks to"):
+            workspace.source_manifest(host.storage, build, max_bytes=1000)
+        assert workspace.source_manifest(host.storage, build, max_bytes=10_000).exists()
+
+
+@pytest.mark.parametrize(
+    ("kept", "now", "pause"), [(0.2, 0.3, 0.7), (0.999, 1.0, None), (0.2, 5.0, None), (0.5, 0.4, None)]
+)
+def test_what_changed_is_written_in_a_later_second_than_the_disk(kept: float, now: float, pause: float | None):
+    """Python reuses byte code if the source has the same size and modification time in whole seconds."""
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    pauses: list[float] = []
+    clock = SimpleNamespace(now=lambda: begin + timedelta(seconds=now))
+    disk = Snapshot("s", 1, "sandbox", begin + timedelta(seconds=kept))
+    workspace.await_next_second(clock, disk, SimpleNamespace(pause=pauses.append))
+    assert pauses == ([] if pause is None else [pytest.approx(pause)])

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.scheduling.admission import Admission
+from storage import Storage
+from tests.clock import ManualClock
+from tests.state import new_storage
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def storage(tmp_path: Path, clock: ManualClock) -> Iterator[Storage]:
+    storage = new_storage(tmp_path / "state", clock)
+    yield storage
+    storage.close()
+
+
+@pytest.fixture
+def asked() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def admission(storage: Storage, clock: ManualClock, asked: list[int]) -> Admission:
+    return Admission(storage, clock, asked.append, pause=10.0)
+
+
+def test_a_drain_and_a_resume_change_it_until_the_next_check(storage: Storage, admission: Admission):
+    assert not admission.changed
+    storage.switches.drain()
+    assert admission.changed
+    assert admission.check(0) == "the owner has drained this host"
+    assert (admission.drained, admission.changed) == (True, False)
+    storage.switches.resume()
+    assert admission.changed
+    assert admission.check(0) is None
+    assert (admission.drained, admission.changed) == (False, False)
+
+
+def test_a_short_disk_blocks_and_asks_for_room_now_and_then(
+    storage: Storage, clock: ManualClock, admission: Admission, asked: list[int]
+):
+    more_than_there_is = shutil.disk_usage(storage.directory).total / 2**30
+    for _ in range(2):
+        reason = admission.check(more_than_there_is)
+        assert reason is not None
+        assert "nothing starts" in reason
+    assert len(asked) == 1
+    clock.advance(10)
+    admission.check(more_than_there_is)
+    assert len(asked) == 2
+    assert all(lacking > 0 for lacking in asked)
+
+
+def test_a_draining_service_starts_nothing_and_asks_for_nothing(
+    storage: Storage, admission: Admission, asked: list[int]
+):
+    admission.draining = True
+    more_than_there_is = shutil.disk_usage(storage.directory).total / 2**30
+    assert admission.check(more_than_there_is) == "the service is draining"
+    assert asked == []

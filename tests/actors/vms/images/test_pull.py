@@ -1,0 +1,340 @@
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from actors.vms import Connection, ImageError, ImageStore, VmError, VmSpec
+from actors.vms.images import InsufficientDisk, PullOptions, Reference
+from actors.vms.sandbox import IdMap, SandboxProvider, SandboxSettings, run_mapped
+from actors.vms.sandbox.processes import ProcessIdentity
+from storage import SystemClock
+from tests.registry import HERE, Registry, busybox, entry, layer, link, registry, small_system, without_sshd
+
+NO_SSHD = layer(entry("usr/sbin/.wh.sshd"), entry("opt/.wh..wh..opq"))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with registry(tmp_path_factory.mktemp("registry")) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def system(image_store: ImageStore, idmap: IdMap) -> list[bytes]:
+    return small_system(image_store.path("debian:12"), idmap)
+
+
+@pytest.fixture
+def store(tmp_path: Path, idmap: IdMap) -> Iterator[ImageStore]:
+    """A store in a home that the VMs' ids cannot enter."""
+    tmp_path.chmod(0o700)
+    yield ImageStore(tmp_path / "images", idmap)
+    run_mapped(["rm", "-rf", "images"], idmap=idmap.with_caller(), cwd=tmp_path)
+
+
+@pytest.fixture
+def run_in(store: ImageStore, tmp_path: Path, idmap: IdMap) -> Iterator[Callable[[str, str], str]]:
+    """Run a command in a VM of an image, and return its output."""
+    clock = SystemClock()
+    provider = SandboxProvider(tmp_path / "sandbox", store, idmap, clock)
+
+    def run(image: str, command: str) -> str:
+        provider.create(VmSpec("vm", image, network=False))
+        with Connection(provider.connect("vm"), clock) as connection:
+            return connection.run(command, timeout=30).stdout.decode()
+
+    yield run
+    provider.destroy("vm")
+    run_mapped(["rm", "-rf", "sandbox"], idmap=idmap.with_caller(), cwd=tmp_path)
+
+
+def pull(store: ImageStore, reference: str, name: str = "pulled:1", **options: Any) -> str:
+    """Pull an image, and return its progress, one line for each message."""
+    lines: list[str] = []
+    terms = PullOptions(progress=lines.append, **options)
+    store.pull(Reference.parse(reference), name, SandboxSettings(), terms)
+    return "\n".join(lines)
+
+
+def left_in(store: ImageStore, tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in (tmp_path / "images").iterdir() if path.name != ".locks")
+
+
+def test_layers_lie_one_over_the_other_and_a_vm_starts_from_them(
+    served: Registry, system: list[bytes], store: ImageStore, idmap: IdMap, run_in: Callable[[str, str], str]
+):
+    lower = layer(entry("etc/kept", "lower"), entry("etc/gone", "lower"), entry("srv/data/old", "lower"))
+    upper = layer(
+        entry("etc/kept", "upper", uid=42, mode=0o4711), entry("etc/.wh.gone"), entry("srv/data/.wh..wh..opq")
+    )
+    reference = served.add("whole:1", *system, lower, upper, env={"PATH": "/opt/bin:/bin", "NOTE": "a b=c"})
+    assert "installing" not in pull(store, reference)
+    (image,) = store.list()
+    assert image.source == f"pulled {reference}"
+    assert image.environment == {"PATH": "/opt/bin:/bin", "NOTE": "a b=c"}
+    kept = (store.path("pulled:1") / "etc" / "kept").stat()
+    assert (kept.st_uid, kept.st_gid) == (idmap.root_uid + 42, idmap.gids[0].outside + 42)
+    assert run_in("pulled:1", "cat /etc/kept; stat -c ' %u %a' /etc/kept; cat /etc/gone /srv/data/old; id -u") == (
+        "upper 42 4711\n0\n"
+    )
+
+
+def test_missing_programs_come_from_the_images_package_manager(
+    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path, run_in: Callable[[str, str], str]
+):
+    was_here = "[ -e /dev/null ] && echo it >/etc/apk-was-here"
+    reference = served.add("bare:1", *without_sshd(system, was_here))
+    assert "apk add --no-cache openssh-server" in pull(store, reference)
+    assert left_in(store, tmp_path) == ["pulled@1"]
+    assert sorted(path.name for path in (tmp_path / "images" / "pulled@1").iterdir()) == ["image.json", "tree"]
+    assert run_in("pulled:1", "cat /etc/apk-was-here; stat -c %a /root") == "it\n700\n"
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ([NO_SSHD], "lacks sshd, which a VM needs and which cannot be installed in it: it has neither apt-get nor apk"),
+        (
+            [NO_SSHD, layer(entry("usr/bin/apt-get", "#!/bin/sh\necho E: no network\nexit 100\n"))],
+            "cannot be installed in it: .*E: no network; install them yourself",
+        ),
+        ([layer(entry("usr/bin/.wh.sh"))], "has no shell"),
+    ],
+)
+def test_what_cannot_be_made_fit_is_refused_and_leaves_nothing(
+    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path, extra: list[bytes], message: str
+):
+    with pytest.raises(ImageError, match=message):
+        pull(store, served.add("poor:1", *system, *extra))
+    assert left_in(store, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("{here}/nothing:1", "the registry has no such image"),
+        ("127.0.0.1:1/any:1", "the registry 127.0.0.1:1 cannot be reached"),
+        ("{here}/foreign:1", "is for s390x, and this machine is"),
+        ("not a reference", "is not a valid image reference"),
+        ("-v", "is not a valid image reference"),
+        ("Debian", "is not a valid image reference"),
+    ],
+)
+def test_what_cannot_be_pulled_is_told_with_what_to_do(
+    served: Registry, store: ImageStore, tmp_path: Path, reference: str, message: str
+):
+    served.add("foreign:1", layer(entry("etc/x")), architecture="s390x")
+    with pytest.raises(VmError, match=message.format(here=served.address)):
+        pull(store, reference.format(here=served.address))
+    assert list(tmp_path.glob("images/pulled*")) == list(tmp_path.glob("images/.making*")) == []
+
+
+def test_a_layer_cannot_write_outside_its_tree(
+    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path, idmap: IdMap
+):
+    victim = tmp_path / "images" / "victim"
+    victim.parent.mkdir()
+    run_mapped(["mkdir", "-m", "755", "victim"], idmap=idmap.with_caller(), cwd=victim.parent)
+    astray = layer(entry("usr/.wh.sbin"), link("usr/sbin", str(victim)), entry("usr/sbin/evil", "x"))
+    with pytest.raises(VmError):
+        pull(store, served.add("astray:1", *system, astray))
+    assert list(victim.iterdir()) == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_the_next_pull_removes_what_an_interrupted_one_left(
+    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path, end: signal.Signals
+):
+    reference = served.add("slow:1", *without_sshd(system, "sleep 1000"))
+    program = (
+        "import sys\nfrom functools import partial\nfrom pathlib import Path\nfrom actors.vms import ImageStore\n"
+        "from actors.vms.images import PullOptions, Reference\nsay = partial(print, flush=True)\n"
+        "from actors.vms.sandbox import SandboxSettings\nfrom actors.vms.sandbox.userns import IdMap\n"
+        f"ImageStore(Path({str(tmp_path / 'images')!r}), IdMap.of_caller())"
+        f".pull(Reference.parse({reference!r}), 'slow:1', SandboxSettings(), PullOptions(progress=say))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        assert child.stdout is not None
+        while "apk add" not in (line := child.stdout.readline().decode()):
+            assert line
+        (lock,) = tmp_path.glob("images/.making-slow@1/sandbox/vms/*/lock")
+        processes = [ProcessIdentity(*map(int, line.split())) for line in lock.read_text().splitlines()]
+        child.send_signal(end)
+    assert (left_in(store, tmp_path) == []) == (end is signal.SIGINT)
+    store.sweep()
+    assert left_in(store, tmp_path) == []
+    assert not any(process.alive for process in processes)
+
+
+def test_only_the_environment_of_an_images_configuration_applies(
+    served: Registry, system: list[bytes], store: ImageStore, run_in: Callable[[str, str], str]
+):
+    settings = {"User": "1000", "WorkingDir": "/srv", "Entrypoint": ["/bin/false"], "Cmd": ["/bin/false"]}
+    pull(store, served.add("service:1", *system, env={"NOTE": "kept"}, **settings))
+    assert store.get("pulled:1").environment == {"NOTE": "kept"}
+    assert run_in("pulled:1", "id -u; pwd") == "0\n/root\n"
+
+
+def test_busybox_alone_lacks_what_a_vm_needs_and_that_is_said(served: Registry, store: ImageStore, tmp_path: Path):
+    with pytest.raises(ImageError, match=r"lacks sshd.*, which a VM needs .* it has neither apt-get nor apk"):
+        pull(store, served.add("busybox:1", busybox()))
+    assert left_in(store, tmp_path) == []
+
+
+def test_of_a_list_the_image_for_this_machine_is_pulled(
+    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path
+):
+    foreign = [layer(entry("etc/foreign"))]
+    reference = served.add_list("many:1", {"s390x": foreign, HERE: [*system, layer(entry("etc/ours"))]})
+    pull(store, reference)
+    assert (store.path("pulled:1") / "etc" / "ours").exists()
+    pinned = reference.removesuffix(":1") + "@" + served.digest(reference)
+    pull(store, pinned, pinned)
+    assert (store.path(pinned) / "etc" / "ours").exists()
+    with pytest.raises(VmError, match=f"is for ppc64le, s390x, and this machine is {HERE}"):
+        pull(store, served.add_list("others:1", {"s390x": foreign, "ppc64le": foreign}))
+
+
+def test_a_registry_gets_the_login_of_skopeos_own_file(
+    system: list[bytes], store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with registry(tmp_path / "registry", login="ada:lovelace") as closed:
+        reference = closed.add("secret:1", *system)
+        with pytest.raises(VmError, match=f"requires a login.*run `skopeo login --authfile /.* {closed.address}` as "):
+            pull(store, reference)
+        monkeypatch.setenv("REGISTRY_AUTH_FILE", str(tmp_path / "auth.json"))
+        login = ["skopeo", "login", "--tls-verify=false", "-u", "ada", "-p", "lovelace", closed.address]
+        subprocess.run(login, check=True, capture_output=True)
+        pull(store, reference)
+    assert store.names() == ["pulled:1"]
+
+
+def test_a_registry_that_says_nothing_is_given_up(store: ImageStore, tmp_path: Path):
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        host = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(VmError, match=f"the registry {host} sent nothing for 0.5 s"):
+            pull(store, f"{host}/any:1", timeout=0.5)
+    assert left_in(store, tmp_path) == []
+
+
+def zeros(size: int) -> bytes:
+    return layer((entry("srv/zeros")[0], bytes(size)))
+
+
+@pytest.mark.parametrize(
+    ("layers", "max_bytes", "message"),
+    [
+        ([Random(1).randbytes(3_000_000)], 1_000_000, "is larger than allowed: it has .* GB packed"),
+        ([zeros(200_000_000)], 20_000_000, "is larger than allowed: it has more than .* GB unpacked"),
+    ],
+    ids=["packed", "unpacked"],
+)
+def test_more_than_is_allowed_is_refused_and_leaves_nothing(
+    served: Registry, store: ImageStore, tmp_path: Path, layers: list[bytes], max_bytes: int, message: str
+):
+    reference = served.add("large:1", *layers)
+    with pytest.raises(ImageError, match=message):
+        pull(store, reference, max_bytes=max_bytes)
+    assert left_in(store, tmp_path) == []
+
+
+def test_an_image_that_the_disk_has_no_room_for_is_not_fetched(served: Registry, store: ImageStore, tmp_path: Path):
+    with pytest.raises(InsufficientDisk, match="the host's disk") as caught:
+        pull(store, served.add("roomy:1", zeros(1000)), keep_free=2**60)
+    assert caught.value.lacking > 2**50
+    assert left_in(store, tmp_path) == []
+
+
+def test_devices_of_a_layer_become_plain_files(
+    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path
+):
+    node = tarfile.TarInfo("srv/disk")
+    node.type, node.devmajor, node.devminor, node.mode = tarfile.BLKTYPE, 8, 0, 0o666
+    pull(store, served.add("devices:1", *system, layer(node)))
+    assert not (store.path("pulled:1") / "srv" / "disk").is_block_device()
+
+
+class Stopped(Exception):
+    """Raised by a check to end a pull."""
+
+
+@pytest.mark.parametrize("at", ["pulling", "unpacking", "installing"])
+def test_a_pull_ends_at_once_when_nobody_wants_it(
+    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path, at: str
+):
+    reference = served.add("unwanted:1", *without_sshd(system, "sleep 1000"))
+    lines: list[str] = []
+
+    def check() -> None:
+        if any(line.startswith(at) for line in lines):
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        store.pull(Reference.parse(reference), "x", SandboxSettings(), PullOptions(progress=lines.append, check=check))
+    assert left_in(store, tmp_path) == []
+
+
+def test_a_repeated_pull_replaces_an_image_that_is_not_in_use(
+    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path
+):
+    terms, sandbox = PullOptions(), SandboxSettings()
+    reference = Reference.parse(served.add("moving:1", *system, layer(entry("etc/old"))))
+    store.pull_missing(reference, "moving:1", sandbox, terms)
+    served.add("moving:1", *system, layer(entry("etc/new")))
+    assert store.pull_missing(reference, "moving:1", sandbox, terms).on_demand
+    assert (store.path("moving:1") / "etc" / "old").exists()
+    with pytest.raises(ImageError, match=r"is in use by lease 1: pull it again when that has ended"):
+        store.pull(reference, "moving:1", sandbox, terms, users=lambda: ["lease 1"])
+    assert (store.path("moving:1") / "etc" / "old").exists()
+    assert not store.pull(reference, "moving:1", sandbox, terms).on_demand
+    assert (store.path("moving:1") / "etc" / "new").exists()
+    assert left_in(store, tmp_path) == ["moving@1"]
+
+
+def test_two_who_miss_an_image_at_once_pull_it_once(
+    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path
+):
+    reference = Reference.parse(served.add("popular:1", *system))
+    lines: list[str] = []
+    pullers = [
+        threading.Thread(
+            target=store.pull_missing,
+            args=(reference, "popular:1", SandboxSettings(), PullOptions(progress=lines.append)),
+        )
+        for _ in range(3)
+    ]
+    for each in pullers:
+        each.start()
+    for each in pullers:
+        each.join()
+    assert sum(line.startswith("unpacking") for line in lines) == 1
+
+
+def test_what_was_pulled_for_a_job_goes_when_nobody_uses_it(
+    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path
+):
+    reference = Reference.parse(served.add("seldom:1", *system))
+    store.pull_missing(reference, "seldom:1", SandboxSettings(), PullOptions())
+    store.pull(reference, "kept:1", SandboxSettings(), PullOptions())
+    long_ago, soon = datetime.now(UTC) - timedelta(days=1), datetime.now(UTC) + timedelta(days=1)
+    assert not store.remove_unused("seldom:1", long_ago)
+    assert store.use("seldom:1")
+    used = store.get("seldom:1").used
+    assert used is not None
+    assert not store.remove_unused("seldom:1", used)
+    assert not store.remove_unused("kept:1", soon)
+    assert store.remove_unused("seldom:1", soon)
+    assert not store.use("seldom:1")
+    assert left_in(store, tmp_path) == ["kept@1"]

@@ -1,0 +1,114 @@
+"""A service that may not make VMs itself asks a broker, a process that does nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import marshal
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.vms.sandbox import IdMap, broker, run_mapped
+from actors.vms.sandbox.programs import BROKER_VARIABLE, command
+from actors.vms.sandbox.userns import MappedProgramFailed
+from tests.actors.vms.sandbox.conftest import Boot, Host
+from tests.waiting import until
+
+
+@pytest.fixture
+def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The socket of a broker that runs the programs of VMs, as if this process could gain no privileges."""
+    address = str(tmp_path / "broker")
+    process = subprocess.Popen([sys.executable, "-I", "-S", broker.__file__, address])
+    until(lambda: Path(address).exists(), "the broker's socket")
+    monkeypatch.setenv(BROKER_VARIABLE, address)
+    yield address
+    process.kill()
+    process.wait()
+
+
+def test_a_vm_is_made_frozen_and_freed_by_the_starter(host: Host, boot: Boot, address: str) -> None:
+    vm = boot(network=True)
+    assert vm.says("echo well; sleep 0 | cat") == "well"
+    assert vm.provider.disk(vm.id).bytes > 0
+    snapshot = host.name()
+    vm.says("echo kept > /workspace/file")
+    vm.provider.snapshot(vm.id, snapshot)
+    fork = boot(snapshot=snapshot)
+    assert fork.says("cat /workspace/file") == "kept"
+    for each in (fork, vm):
+        vm.provider.destroy(each.id)
+    vm.provider.remove_snapshot(snapshot)
+
+
+def test_programs_get_the_callers_descriptors_and_folder(address: str, idmap: IdMap, tmp_path: Path) -> None:
+    """The caller gets their status."""
+    read, write = os.pipe()
+    os.write(write, b"from below")
+    os.close(write)
+    script = f"pwd; cat; cat <&{read}"
+    with (tmp_path / "input").open("w+b") as given:
+        given.write(b"given ")
+        given.seek(0)
+        printed = run_mapped(["bash", "-c", script], idmap=idmap, cwd=tmp_path, stdin=given, pass_fds=[read])
+    os.close(read)
+    assert printed.decode() == f"{tmp_path}\ngiven from below"
+    with pytest.raises(MappedProgramFailed, match="failed with status 3: aside"):
+        run_mapped(["sh", "-c", "echo aside >&2; exit 3"], idmap=idmap, cwd=tmp_path)
+
+
+def test_a_program_ends_with_who_asked_for_it(address: str, idmap: IdMap, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    argv = command(
+        "enter", *(str(extents[0]) for extents in (idmap.uids, idmap.gids)), "sh", "-c", "echo $$; sleep 300"
+    )
+    with mark.open("wb") as out, subprocess.Popen(argv, stdout=out, stdin=subprocess.DEVNULL) as asking:
+        pid = int(until(lambda: mark.read_text().strip(), "the program's start"))
+        assert "sleep" not in Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0]
+        asking.kill()
+    until(lambda: not Path(f"/proc/{pid}").exists(), "the program's end")
+
+
+@pytest.mark.parametrize("program", ["sh", "main.py", "../x"])
+def test_no_other_program_is_started(address: str, program: str) -> None:
+    done = subprocess.run(command(program, "-c", "id"), capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (broker.FAILED, b"")
+
+
+def test_the_environment_of_who_asks_stays_with_it(address: str, idmap: IdMap, tmp_path: Path) -> None:
+    argv = command("enter", *(str(extents[0]) for extents in (idmap.uids, idmap.gids)), "env")
+    printed = subprocess.run(
+        argv, env={"LD_PRELOAD": "evil.so"}, stdout=subprocess.PIPE, check=True, cwd=tmp_path
+    ).stdout
+    assert b"evil" not in printed
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_other_users_are_not_listened_to(address: str) -> None:
+    Path(address).chmod(0o666)
+    Path(address).parent.chmod(0o755)
+    pid = os.fork()
+    if pid == 0:
+        os.chdir(Path(address).parent)
+        os.setresuid(65534, 65534, 65534)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
+            asking.connect("broker")
+            answer = b""
+            with contextlib.suppress(ConnectionError):
+                socket.send_fds(asking, [marshal.dumps(("enter", ["0 65534 1", "0 65534 1", "id"], []))], [0])
+                answer = asking.recv(1)
+            os._exit(len(answer))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_where_no_starter_answers_it_is_said_what_to_do(
+    idmap: IdMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(BROKER_VARIABLE, str(tmp_path / "nobody"))
+    with pytest.raises(MappedProgramFailed, match="`systemctl restart ci-daemon-vms`"):
+        run_mapped(["true"], idmap=idmap, cwd=tmp_path)

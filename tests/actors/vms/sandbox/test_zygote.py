@@ -1,0 +1,71 @@
+"""The process that VMs are forked from: VMs outlive it, and another one takes its place."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.vms.sandbox import IdMap
+from actors.vms.sandbox.userns import MappedProgramFailed
+from actors.vms.sandbox.zygote import Zygote
+from tests.actors.vms.sandbox.conftest import Boot, Host
+from tests.waiting import until
+
+GRANDPARENT = "read -r _ _ _ parent _ </proc/$PPID/stat; echo $parent"
+
+
+@pytest.fixture
+def zygote() -> Iterator[Zygote]:
+    zygote = Zygote()
+    yield zygote
+    zygote.close()
+
+
+def process_of(zygote: Zygote, idmap: IdMap) -> int:
+    return int(zygote.run_mapped(["sh", "-c", GRANDPARENT], idmap, Path("/")))
+
+
+def gone(pid: int) -> bool | None:
+    return None if Path(f"/proc/{pid}").exists() else True
+
+
+def test_programs_run_as_root_of_the_vms_and_say_how_they_ended(zygote: Zygote, idmap: IdMap) -> None:
+    shown = zygote.run_mapped(["sh", "-c", "pwd; id -u; cat; cat /proc/self/uid_map"], idmap, Path("/usr"))
+    assert shown.split() == [b"/usr", b"0", *str(idmap.uids[0]).encode().split()]
+    with pytest.raises(MappedProgramFailed, match="failed with status 3: aside"):
+        zygote.run_mapped(["sh", "-c", "echo aside >&2; exit 3"], idmap, Path("/"))
+    with pytest.raises(MappedProgramFailed, match="No such file"):
+        zygote.run_mapped(["no-such-program"], idmap, Path("/"))
+    with pytest.raises(MappedProgramFailed, match="failed with status 137"):
+        zygote.run_mapped(["sh", "-c", "kill -KILL $$"], idmap, Path("/"))
+
+
+def test_one_process_serves_and_another_takes_its_place(zygote: Zygote, idmap: IdMap) -> None:
+    first = process_of(zygote, idmap)
+    assert process_of(zygote, idmap) == first
+    os.kill(first, signal.SIGKILL)
+    until(lambda: gone(first), "the process's end")
+    assert process_of(zygote, idmap) != first
+
+
+def test_it_ends_with_who_asks_and_leaves_no_child_waiting(zygote: Zygote, idmap: IdMap) -> None:
+    process = process_of(zygote, idmap)
+    children = Path(f"/proc/{process}/task/{process}/children")
+    until(lambda: not children.read_text(), "the end of its children")
+    zygote.close()
+    until(lambda: gone(process), "its end")
+
+
+def test_vms_outlive_it_and_are_found_by_the_next(host: Host, boot: Boot) -> None:
+    provider = host.provider()
+    vm = boot(provider=provider)
+    provider.close()
+    assert vm.says("echo well") == "well"
+    other = boot(provider=provider)
+    assert other.says("echo well") == "well"
+    provider.destroy(vm.id)
+    assert list(provider.list()) == [other.id]

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from api.http.workers import WorkerPool
+from tests.waiting import until
+
+
+class Errand:
+    """A task that records the thread that runs it."""
+
+    def __init__(self, errand: Callable[[], None] = lambda: None) -> None:
+        self._errand = errand
+        self.thread: threading.Thread | None = None
+        self.done = threading.Event()
+        self.canceled = False
+
+    def service(self) -> None:
+        self.thread = threading.current_thread()
+        try:
+            self._errand()
+        finally:
+            self.done.set()
+
+    def cancel(self) -> None:
+        self.canceled = True
+
+
+def test_threads_are_made_when_they_are_needed():
+    workers = WorkerPool(3)
+    hold = threading.Event()
+    errands = [Errand(hold.wait) for _ in range(5)]  # type: ignore[arg-type]
+    assert workers.alive == 0
+    for errand in errands:
+        workers.add_task(errand)
+    assert workers.alive == 3
+    hold.set()
+
+    assert all(errand.done.wait(5) for errand in errands)
+    workers.close(5)
+    assert workers.alive == 0
+
+
+def test_the_worker_that_rested_last_works_next():
+    workers = WorkerPool(3)
+    hold = threading.Event()
+    held = [Errand(hold.wait) for _ in range(3)]  # type: ignore[arg-type]
+    for errand in held:
+        workers.add_task(errand)
+    hold.set()
+    assert all(errand.done.wait(5) for errand in held)
+    threads = set()
+    for _ in range(20):
+        until(lambda: workers.idle == 3, "three resting threads")
+        errand = Errand()
+        workers.add_task(errand)
+        assert errand.done.wait(5)
+        threads.add(errand.thread)
+
+    assert len(threads) == 1
+    workers.close(5)
+
+
+def test_a_task_that_fails_costs_no_worker(caplog: pytest.LogCaptureFixture):
+    def fail() -> None:
+        raise ValueError("of the test")
+
+    workers = WorkerPool(1)
+    failing, next_one = Errand(fail), Errand()
+    workers.add_task(failing)
+    workers.add_task(next_one)
+
+    assert next_one.done.wait(5)
+    assert next_one.thread is failing.thread
+    assert "of the test" in caplog.text
+    workers.close(5)
+
+
+def test_closing_waits_for_a_while_and_cancels_what_nobody_began():
+    workers = WorkerPool(1)
+    hold = threading.Event()
+    working, waiting, late = Errand(hold.wait), Errand(), Errand()  # type: ignore[arg-type]
+    workers.add_task(working)
+    workers.add_task(waiting)
+    workers.close(0.05)
+
+    assert workers.alive == 1
+    assert waiting.canceled
+    assert not waiting.done.is_set()
+    workers.add_task(late)
+    hold.set()
+    workers.close(5)
+    assert workers.alive == 0
+    assert late.canceled

@@ -1,0 +1,109 @@
+"""Every change through the API leaves an audit entry: actor, action, origin and subject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from falcon import testing
+
+from storage import AuditEntry
+from tests.api.conformity import conformity
+from tests.contract.reference import ENDPOINTS, Endpoint
+from tests.contract.scene import Scene, make_scene
+
+_OPERATIONS = {
+    f"{method.upper()} {path}": operation["operationId"]
+    for path, methods in conformity().document["paths"].items()
+    for method, operation in methods.items()
+}
+CHANGES = [ENDPOINTS[request] for request in _OPERATIONS if not request.startswith("GET ")]
+READS = [endpoint for endpoint in ENDPOINTS.values() if endpoint.method == "GET"]
+FOR_THE_GUEST = {"/api/v0/invites/accept", "/api/v0/user"}
+
+
+def succeed(scene: Scene, endpoint: Endpoint) -> testing.Result:
+    """Send the endpoint's request so that it changes something."""
+    if "cli/claim" in endpoint.path:
+        scene.owner.signed_in().simulate_post("/api/v0/auth/cli/transfer", json=scene.body(endpoint))
+        return scene.ask(endpoint, scene.world.anonymous)
+    if "cli/redeem" in endpoint.path:
+        made = scene.owner.signed_in().simulate_post("/api/v0/auth/cli/code").json
+        return scene.ask(endpoint, scene.world.anonymous, json=made)
+    return scene.ask(endpoint, scene.guest.client if endpoint.path in FOR_THE_GUEST else None)
+
+
+def newest(scene: Scene) -> AuditEntry:
+    return scene.world.storage.audit.page(1, None).rows[0]
+
+
+def secrets_in(sent: object) -> list[str]:
+    """Return the texts of a body that are long enough to be recognized."""
+    if isinstance(sent, dict):
+        return [text for value in sent.values() for text in secrets_in(value)]
+    return [sent] if isinstance(sent, str) and len(sent) > 12 else []
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    storage, scene = make_scene(tmp_path / "state")
+    yield scene
+    storage.close()
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """A scene for tests that only read."""
+    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state")
+    yield scene
+    storage.close()
+
+
+@pytest.mark.parametrize("endpoint", CHANGES, ids=lambda endpoint: endpoint.request)
+def test_it_leaves_an_entry(scene: Scene, endpoint: Endpoint):
+    before = scene.world.storage.audit.last_id()
+    answered = succeed(scene, endpoint)
+    assert answered.status_code == endpoint.status, answered.text
+    entry = newest(scene)
+    assert entry.id > before
+    who = scene.guest.email if endpoint.path in FOR_THE_GUEST else scene.owner.email
+    assert (entry.actor, entry.action, entry.origin) == (who, _OPERATIONS[endpoint.request], "127.0.0.1")
+    assert entry.note == f"request {answered.headers['x-request-id']}"
+    if "{org}" in endpoint.path:
+        assert entry.organization == scene.owner.org
+        assert entry.subject.startswith(scene.owner.org)
+    secrets = secrets_in(answered.json if answered.text else {}) + secrets_in(scene.body(endpoint))
+    tokens = [secret for secret in secrets if secret.startswith("ci_") or secret == "nobody-reads"]
+    assert [token for token in tokens if token in str(entry)] == []
+
+
+@pytest.mark.parametrize("endpoint", READS, ids=lambda endpoint: endpoint.request)
+def test_reading_leaves_none(seen: Scene, endpoint: Endpoint):
+    before = seen.world.storage.audit.last_id()
+    assert seen.ask(endpoint).status_code == endpoint.status
+    assert seen.world.storage.audit.last_id() == before
+
+
+def test_it_names_the_row_that_was_made(scene: Scene):
+    at = f"{scene.owner.path}/pipelines"
+    made = scene.owner.client.simulate_post(at, json={"name": "new", "repository": "r", "default_branch": "main"})
+    assert newest(scene).subject == f"{scene.owner.org}/{made.json['slug']}"
+    scene.build.account.client.simulate_post(
+        f"{at}/{made.json['slug']}/builds", json={"branch": "main", "commit": "c0", "pipeline_ir": "{}"}
+    )
+    entry = newest(scene)
+    assert (entry.action, entry.subject) == ("createBuild", f"{scene.owner.org}/{made.json['slug']}/1")
+    assert entry.note.startswith("rejected, request ")
+
+
+def test_a_refused_change_leaves_none_but_a_refused_sign_in_does(scene: Scene):
+    before = scene.world.storage.audit.last_id()
+    assert scene.outsider.client.simulate_delete(scene.owner.path + "/secrets/TOKEN").status_code == 404
+    assert scene.member.client.simulate_delete(scene.owner.path + "/secrets/TOKEN").status_code == 403
+    assert scene.world.storage.audit.last_id() == before
+    refused = scene.world.anonymous.simulate_post("/api/v0/auth/cli/redeem", json={"code": "WRONG-CODE"})
+    assert refused.status_code >= 400
+    entry = newest(scene)
+    assert (entry.actor, entry.action, entry.subject) == ("nobody", "cliRedeem", "")
+    assert entry.note.startswith("refused, request ")

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import falcon
+import pytest
+from falcon import testing
+from falcon.inspect import inspect_routes
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
+
+from api.errors.catalog import CATALOG
+from api.openapi.examples import example_of
+from api.openapi.operations import Answer, Routes, operation
+from tests.api.world import World
+
+
+@pytest.fixture
+def document(world: World) -> dict[str, Any]:
+    answered = testing.TestClient(world.app).simulate_get("/api/v0/openapi.json")
+    assert answered.status_code == 200
+    found: dict[str, Any] = answered.json
+    return found
+
+
+def operations(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [operation for path in document["paths"].values() for operation in path.values()]
+
+
+def test_the_document_is_valid_openapi(document: dict[str, Any]):
+    assert document["openapi"] == "3.1.0"
+    validate(document)
+
+
+def test_the_document_cites_no_file_of_the_specification(document: dict[str, Any]):
+    """Callers cannot read those; descriptions come from docstrings, in which citations are usual."""
+    assert re.findall(r"[\w-]+\.md\b", json.dumps(document)) == []
+
+
+def test_every_operation_has_an_id_of_its_own_and_a_summary(document: dict[str, Any]):
+    ids = [each["operationId"] for each in operations(document)]
+    assert len(ids) == len(set(ids))
+    assert all(each["summary"] for each in operations(document))
+
+
+def test_every_example_fits_its_schema(document: dict[str, Any]):
+    for each in operations(document):
+        contents = [answer.get("content", {}) for answer in each["responses"].values()]
+        for content in (each.get("requestBody", {}).get("content", {}), *contents):
+            body = content.get("application/json", {})
+            examples = [shown["value"] for shown in body.get("examples", {}).values()]
+            for example in [*examples, *([body["example"]] if "example" in body else [])]:
+                Draft202012Validator({**body["schema"], "components": document["components"]}).validate(example)
+
+
+def test_every_error_that_a_request_may_meet_is_exemplified(document: dict[str, Any]):
+    listed = {
+        code
+        for each in operations(document)
+        for answer in each["responses"].values()
+        for code in answer.get("content", {}).get("application/json", {}).get("examples", {})
+    }
+    elsewhere = {"route_not_found", "method_not_allowed"}
+    assert listed | elsewhere == set(CATALOG)
+
+
+def test_a_field_without_an_example_is_told():
+    with pytest.raises(LookupError, match="nameless"):
+        example_of({"type": "object", "properties": {"nameless": {"type": "string"}}}, {})
+
+
+class Silent:
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None: ...
+
+
+class Changing:
+    @operation("put", Answer(204, "Done."))
+    def on_put(self, req: falcon.Request, resp: falcon.Response) -> None: ...
+
+    def on_post_list(self, req: falcon.Request, resp: falcon.Response) -> None: ...
+
+
+def test_a_responder_without_an_operation_is_refused():
+    with pytest.raises(TypeError, match=r"Silent\.on_get needs @operation"):
+        Routes().add("/silent", Silent())
+    with pytest.raises(TypeError, match=r"Changing\.on_post_list needs @operation"):
+        Routes().add("/changing", Changing(), "list")
+
+
+def test_a_page_changes_nothing():
+    """Only operations are audited."""
+    routes = Routes()
+    routes.add("/changing", Changing())
+    routes.add_page("/silent", Silent())
+    with pytest.raises(TypeError, match=r"Changing\.on_put is not part of a page"):
+        routes.add_page("/page", Changing())
+    assert [(endpoint.path, endpoint.method) for endpoint in routes.endpoints] == [("/changing", "put")]
+
+
+def test_every_endpoint_but_two_pages_is_in_the_document(world: World, document: dict[str, Any]):
+    routed = {
+        (route.path, method.method.lower())
+        for route in inspect_routes(world.app)
+        for method in route.methods
+        if not method.internal
+    }
+    documented = {(path, method) for path, methods in document["paths"].items() for method in methods}
+    assert routed - documented == {("/", "get"), ("/docs/static/{file}", "get")}
+    assert documented <= routed

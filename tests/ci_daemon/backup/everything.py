@@ -1,0 +1,314 @@
+"""A storage with one of everything that it can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from storage import (
+    Build,
+    BuildState,
+    CacheName,
+    Declaration,
+    EdgeKind,
+    HoldEnd,
+    Job,
+    JobState,
+    Lease,
+    LedgerSource,
+    NewBuild,
+    NewCoupon,
+    NewJob,
+    NewPipeline,
+    Outcome,
+    Pipeline,
+    Rendered,
+    RequestKey,
+    Role,
+    SecretScope,
+    Shape,
+    Storage,
+    Visibility,
+)
+from tests.clock import ManualClock
+from tests.records import assigned, new_job
+
+PRINTED = b"printed by the pipeline file\n"
+SHAPE = Shape()
+DAY = timedelta(days=1)
+
+
+@dataclass
+class Everything:
+    """A filled storage, and the token of an account that may read all of it."""
+
+    storage: Storage
+    clock: ManualClock
+    token: str
+    pipeline: Pipeline
+
+    @classmethod
+    def create(cls, directory: Path) -> Everything:
+        """Make a storage with one of everything."""
+        clock = ManualClock()
+        storage = Storage.create(directory, clock)
+        owner = storage.users.create("ann@example.org", "Ann")
+        acme = storage.organizations.create("Acme", "https://acme.example.org", owner.id)
+        _, token = storage.tokens.create_session(owner.id, "tests")
+        pipeline = storage.pipelines.create(acme.id, NewPipeline("web", "Web", "https://example.org/web.git", "main"))
+        made = cls(storage, clock, token, pipeline)
+        made._people(owner.id)
+        made._money()
+        made._builds()
+        made._renders()
+        made._holds()
+        made._cache()
+        made._pipelines()
+        made._service()
+        return made
+
+    def build(self, *steps: NewJob, **fields: Any) -> Build:
+        new = NewBuild(**{"branch": "main", "commit": "c0ffee", **fields})
+        return self.storage.builds.create(self.pipeline, new, steps or (new_job("only"),))
+
+    def job(self, build: Build, position: int = 0) -> Job:
+        return self.storage.jobs.of_build(build.id)[position]
+
+    def assign(self, job: Job) -> Lease:
+        return assigned(self.storage, job, image="debian:12")
+
+    def start(self, build: Build, job: Job) -> Lease:
+        """Start a job in a VM, with some output."""
+        lease = self.assign(job)
+        self.storage.leases.active(lease.id)
+        self.storage.attempts.leased(job.id)
+        self.storage.leases.start(lease.id, job.id)
+        self.storage.leases.seen(lease.id)
+        attempt = self.storage.jobs.get(job.id)
+        assert attempt is not None
+        with self.storage.logs.writer(build.uuid, job.uuid, attempt.attempt) as log:
+            log.output(f"attempt {attempt.attempt} of {job.uuid}\n".encode())
+            log.notice("a notice")
+        self.storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.RUNNING)
+        return lease
+
+    def end(self, build: Build, to: BuildState, **error: str) -> None:
+        now = self.storage.builds.get(build.id)
+        assert now is not None
+        assert self.storage.builds.move(build.id, now.state, to, **error)
+        if to.terminal:
+            self.storage.sources.remove(build.uuid)
+
+    def run(self, *, artifacts: int = 1) -> Build:
+        """Run a build to its end, with output, artifacts and a debit."""
+        build = self.build(source_archive=b"an archive")
+        job = self.job(build)
+        lease = self.start(build, job)
+        self.clock.advance(60)
+        files = self.storage.artifacts.files
+        found = [files.write(build.uuid, f"dist/{n}.txt", [f"artifact {n}".encode()]) for n in range(artifacts)]
+        self.storage.artifacts.store(build, job, found)
+        self.storage.leases.stopped(lease.id, job.id, 0.0)
+        outcome = Outcome(exit_code=0)
+        self.storage.jobs.finish(job.id, JobState.RUNNING, JobState.PASSED, outcome, lease_id=lease.id, billable=True)
+        self.storage.leases.end(lease.id)
+        self.end(build, BuildState.PASSED)
+        return build
+
+    def _people(self, owner_id: int) -> None:
+        storage, acme = self.storage, self.pipeline.organization_id
+        key, _ = storage.tokens.create_api_key(owner_id, "to be revoked", self.clock.now() + DAY)
+        storage.tokens.revoke_api_key(owner_id, key.uuid)
+        storage.tokens.caller(self.token)
+        for role in (Role.ADMIN, Role.MEMBER):
+            user = storage.users.create(f"{role}@example.org", role.title())
+            storage.organizations.add_member(acme, user.id, role)
+        gone = storage.users.create("gone@example.org", "Gone")
+        storage.accounts.close(gone.id)
+        storage.cli_logins.offer(owner_id, "nonce")
+        storage.cli_logins.issue_code(owner_id)
+        pending, revoked, accepted = (
+            storage.invites.draft(f"{name}@example.org", role)
+            for name, role in (("pending", Role.MEMBER), ("revoked", Role.ADMIN), ("guest", Role.MEMBER))
+        )
+        storage.invites.create(acme, owner_id, pending, 10)
+        storage.invites.revoke(acme, storage.invites.create(acme, owner_id, revoked, 10).uuid)
+        storage.invites.create(acme, owner_id, accepted, 10)
+        storage.invites.accept(accepted.token, storage.users.create("guest@example.org", "Guest"))
+        storage.secrets.put(SecretScope(acme), "OF_ALL", "hush")
+        storage.secrets.put(SecretScope(acme, self.pipeline.id), "OF_ONE", "hush too")
+
+    def _money(self) -> None:
+        acme = self.pipeline.organization_id
+        for source in LedgerSource:
+            if source not in {LedgerSource.VM_LEASE_DEBIT, LedgerSource.COUPON_REDEMPTION}:
+                self.storage.ledger.append(acme, 1000, source, f"by {source}")
+        self.storage.coupons.create(NewCoupon("WELCOME", 500, 10, self.clock.now() + DAY, "for all of us"))
+        self.storage.coupons.redeem("WELCOME", acme)
+
+    def _builds(self) -> None:
+        """Make builds in every state with jobs in every state, and rows that only some of them have."""
+        storage = self.storage
+        self.run(artifacts=3)
+        first = new_job(
+            "first", image="debian:12", artifacts=("dist/*",), env={"A": "b"}, cache_key="k", timeout_seconds=60
+        )
+        second = new_job("second", (0, EdgeKind.BUILDS_IN, False), soft_fail_policy={"exit_codes": [1]})
+        third = new_job("third", (0, EdgeKind.DEPENDS_ON, True), retry_policy={"automatic": {"limit": 1}})
+        lent = new_job("lent", secrets=("OF_ALL", "OF_ONE"))
+        running = self.build(
+            first,
+            second,
+            third,
+            lent,
+            source_archive=b"its archive",
+            source_sha256="00" * 32,
+            env={"B": "c"},
+            message="a message",
+            timeout_seconds=600,
+            pipeline_ir="{}",
+            debug=True,
+            key=RequestKey(1, self.pipeline.organization_id, "push-1", b"hash" * 8),
+        )
+        lease = self.start(running, self.job(running))
+        failed = Outcome(exit_code=1, error_code="vm_lost", error_message="gone")
+        storage.jobs.retry(
+            self.job(running).id, JobState.RUNNING, failed, lease_id=lease.id, billable=True, backoff_seconds=5
+        )
+        self.start(running, self.job(running, 3))
+        job = storage.jobs.get(self.job(running, 3).id)
+        assert job is not None
+        assert storage.secrets.resolve(running, job)
+        self.assign(self.job(self.build()))
+        for state in JobState:
+            build = self.build()
+            lease = self.start(build, self.job(build))
+            self._take(build, state, lease)
+        for build_state in BuildState:
+            if build_state is not BuildState.SCHEDULED:
+                self.end(self.build(), build_state, error_code="internal_error", error_message="no reason")
+        storage.builds.request_cancel(self.build().id)
+        self.build(new_job("waits", image="alpine:3"))
+        storage.queue.await_image("alpine:3", "alpine:3")
+        storage.builds.create_rejected(self.pipeline, NewBuild("main", "c0ffee"), "ir_invalid", "no steps")
+        expired = self.run()
+        storage.log_retention.measure()
+        for retention in (storage.log_retention, storage.artifact_retention):
+            retention.expire(kept for kept in retention.oldest_first() if kept.build_id == expired.id)
+
+    def _take(self, build: Build, state: JobState, lease: Lease) -> None:
+        """Take a build's running job to a state."""
+        job = self.job(build)
+        if state in {JobState.RUNNING, JobState.PENDING, JobState.ASSIGNED}:
+            return
+        if state.terminal:
+            self.clock.advance(7)
+            self.storage.leases.kill(lease.id, "root")
+            outcome = Outcome(exit_code=3, error_code="step_timeout", error_message="why", soft_failed=True)
+            self.storage.jobs.finish(job.id, JobState.RUNNING, state, outcome, lease_id=lease.id, billable=True)
+            self.storage.leases.end(lease.id)
+            self.end(build, BuildState.FAILED)
+        else:
+            self.storage.attempts.exited(job.id, 3)
+            self.storage.jobs.move(job.id, JobState.RUNNING, state)
+
+    def _renders(self) -> None:
+        storage, organization = self.storage, self.pipeline.organization_id
+        ends = {"printing": self._plan, "rejected": self._refuse, "accepted": self._plan, "waiting": self._wait}
+        for name, end in ends.items():
+            new = NewBuild("main", name, source_archive=b"an archive")
+            build = storage.renders.begin(self.pipeline, new, f"https://example.org/{name}.tar.gz")
+            render = storage.renders.get(build.id)
+            assert render is not None
+            lease = storage.renders.lease(render, str(uuid4()), provider="sandbox", image="debian:12", shape=SHAPE)
+            assert lease is not None
+            assert lease.organization_id == organization
+            end(build)
+        storage.renders.keep(b"name" * 8, Rendered("{}", PRINTED), self.clock.now() + DAY)
+
+    def _plan(self, build: Build) -> None:
+        self._print(build)
+        assert self.storage.renders.plan(build.id, "{}", None, [new_job("rendered")], has_source=True)
+
+    def _refuse(self, build: Build) -> None:
+        self._print(build)
+        assert self.storage.renders.refuse(build.id, "render_failed", "no pipelines")
+
+    def _wait(self, build: Build) -> None:
+        self.storage.runner_tokens.mint(build.id)
+
+    def _print(self, build: Build) -> None:
+        with self.storage.logs.writer(build.uuid, "render", 1) as log:
+            log.output(PRINTED)
+
+    def _holds(self) -> None:
+        for reason in (None, *HoldEnd):
+            build = self.build()
+            job = self.job(build)
+            lease = self.start(build, job)
+            self.clock.advance(5)
+            self.storage.jobs.finish(
+                job.id,
+                JobState.RUNNING,
+                JobState.FAILED,
+                Outcome(exit_code=1),
+                lease_id=lease.id,
+                billable=True,
+                held_seconds=600,
+            )
+            hold = self.storage.holds.of_lease(lease.id)
+            assert hold is not None
+            self.clock.advance(30)
+            if reason is not None:
+                assert self.storage.holds.end(hold.id, reason)
+            self.end(build, BuildState.FAILED)
+
+    def _cache(self) -> None:
+        storage = self.storage
+        build = self.run()
+        job = self.job(build)
+        storage.snapshots.add("disk-1", job.id, "sandbox")
+        storage.snapshots.add("disk-2", job.id, "sandbox", base="disk-1")
+        storage.snapshots.measured("disk-1", 4096)
+        name = CacheName(self.pipeline.id, "debian:12", "k")
+        assert storage.cache.store(name, "disk-1")
+        entry = storage.cache.find(name)
+        assert entry is not None
+        later = self.build(new_job("only", cache_key="k", artifacts=("dist/*",)))
+        assert storage.cache.hit(entry, self.job(later), JobState.PASSED, later.uuid, "cache hit")
+        self.end(later, BuildState.PASSED)
+
+    def _pipelines(self) -> None:
+        storage, acme = self.storage, self.pipeline.organization_id
+        for each in Visibility:
+            new = NewPipeline(f"p-{each}", each.title(), "r", "main", visibility=each, description="a description")
+            storage.pipelines.create(acme, new)
+        declared = Declaration("Ci", True, ({"event": "push"},))
+        storage.declarations.register(acme, "acme/web", "ci", "main", declared)
+        storage.declarations.register(acme, "acme/web", "dropped", "main", declared)
+        storage.declarations.follow(acme, "acme/web", {"ci": declared})
+        gone = storage.pipelines.create(acme, NewPipeline("gone", "Gone", "r", "main"))
+        storage.pipelines.delete(gone.id)
+
+    def _service(self) -> None:
+        storage = self.storage
+        storage.switches.drain()
+        storage.traces_sent.note(self.clock.now())
+        warm = storage.leases.reserve_warm(str(uuid4()), "sandbox", "debian:12", SHAPE)
+        storage.leases.warmed(warm.id)
+        storage.leases.reserve_warm(str(uuid4()), "sandbox", "debian:12", SHAPE)
+        storage.audit.write("root", "force-finish", "acme/web/1", "stuck", origin="pts/0", organization="acme")
+
+
+@contextmanager
+def reopened(directory: Path, clock: ManualClock) -> Iterator[Storage]:
+    storage = Storage.open(directory, clock)
+    try:
+        yield storage
+    finally:
+        storage.close()

@@ -1,0 +1,191 @@
+"""Rules for every command: help that explains it, and `--json` that prints one document."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import click
+import pytest
+
+from actors.vms import ImageStore
+from actors.vms.sandbox import IdMap
+from ci_daemon import command
+from ci_daemon.command.support.catalog import HEADINGS
+from ci_daemon.command.support.command_classes import CallerCommand
+from ci_daemon.command.support.session import Session
+from storage import AuditEntry, NewBuild, NewPipeline, Storage, SystemClock
+from tests.records import new_job
+from tests.registry import registry, small_system
+from tests.state import new_storage
+
+ELSEWHERE = {
+    "install": "tests/system",
+    "uninstall": "tests/system",
+    "serve": "test_service.py: it answers nobody on stdout",
+    "logs": "tests/system: it takes a journal, and says a document a line",
+    "submit": "test_submit.py",
+    "render": "tests/e2e/test_render.py",
+    "debug": "tests/e2e: it is a shell",
+}
+"""Commands that need more than a state directory, and their tests."""
+
+CALLS = """
+    init
+    config check
+    config show
+    doctor
+    image build
+    image list
+    image pull {reference} --as pulled
+    image default pulled
+    image default debian:12
+    image import imported {tar}
+    image remove pulled
+    image remove imported
+    status
+    top
+    queue
+    lease list
+    lease kill --all
+    audit
+    drain
+    resume
+    cache list
+    cache stats
+    cache clear
+    retention run --dry-run
+    user add bob@example.org --name Bob
+    user list
+    org list
+    org create New --owner ada@example.org
+    org set acme --weight 2
+    org add-member acme bob@example.org
+    org members acme
+    user remove bob@example.org
+    token create ada@example.org
+    token list ada@example.org
+    token revoke {token}
+    coupon create WELCOME 100
+    coupon list
+    coupon disable WELCOME
+    ledger grant acme 100
+    ledger refund acme 1 --note sorry
+    ledger export acme
+    ledger verify
+    pipeline list acme
+    pipeline set acme web --fail-fast
+    build list acme/web
+    build show acme/web/1
+    build logs acme/web/1
+    build cancel acme/web/1
+    build force-finish acme/web/1 --state canceled --note stuck
+    secret set acme TOKEN
+    secret list acme
+    secret delete acme TOKEN
+    backup {backup}
+    --state-dir {restored} restore {backup}
+"""
+OTHER = "--state-dir {restored}"
+CODES = {"status": {3}, "doctor": {0, 1}}
+CHANGE_NOTHING_HERE = {"init", "doctor", "retention run"}
+"""Commands that leave an entry in the audit, but change nothing when called as here."""
+
+THEIR_OWN_WORDS = {"build force-finish": "force-finish canceled"}
+
+
+def commands(at: click.Command, *path: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield every command that is not a group, with its words."""
+    if isinstance(at, click.Group):
+        for name, inner in at.commands.items():
+            yield from commands(inner, *path, name)
+    else:
+        yield " ".join(path), at
+
+
+COMMANDS = dict(commands(command.root_command()))
+LINES = {words: text for texts in HEADINGS.values() for words, text in texts.items()}
+
+
+def test_the_help_has_a_line_for_every_command_and_no_other():
+    assert sorted(LINES) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_its_help_says_what_it_does_and_what_each_option_is_for(name: str):
+    it = COMMANDS[name]
+    assert LINES[name].endswith(".")
+    assert len(LINES[name]) <= 80
+    assert it.help is not None
+    assert it.help.split("\n\n")[0].endswith(".")
+    options = [option for option in it.params if isinstance(option, click.Option) and not option.hidden]
+    assert [option.name for option in options if not option.help] == []
+    assert "json" in {option.name for option in options}
+
+
+def entries(state: Path) -> list[AuditEntry]:
+    with closing(Storage.open(state, SystemClock())) as storage:
+        return list(storage.audit.page(1000, None).rows)
+
+
+def noted_as_they_should(name: str, noted: list[AuditEntry]) -> bool:
+    """True if a command left its one entry in the audit, or none because it changes nothing."""
+    it = COMMANDS[name]
+    assert isinstance(it, CallerCommand)
+    if it.reads or name in CHANGE_NOTHING_HERE:
+        return noted == []
+    action = THEIR_OWN_WORDS.get(name, name)
+    return [(entry.action, entry.actor) for entry in noted] == [(action, Session().operator)] and bool(noted[0].origin)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    with_storage = new_storage(tmp_path / "state", SystemClock())
+    ada = with_storage.users.create("ada@example.org", "Ada")
+    acme = with_storage.organizations.create("Acme", "", ada.id)
+    pipeline = with_storage.pipelines.create(acme.id, NewPipeline("web", "Web", "https://example.org/web.git", "main"))
+    with_storage.builds.create(pipeline, NewBuild("main", "c0ffee"), [new_job()])
+    (tmp_path / "token").write_text(with_storage.tokens.create_api_key(ada.id, "for the test")[0].uuid)
+    with_storage.close()
+    return tmp_path / "state"
+
+
+def test_json_is_one_document(
+    state: Path,
+    tmp_path: Path,
+    images_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    idmap = IdMap.of_caller()
+    layers = small_system(ImageStore(images_dir, idmap).path("debian:12"), idmap)
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "debian@12").symlink_to(images_dir / "debian@12")
+    monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(tmp_path / "images"))
+    called = set()
+    with registry(tmp_path / "registry") as served:
+        words = {
+            "reference": served.add("base:1", *layers),
+            "tar": str(tmp_path / "root.tar"),
+            "token": (tmp_path / "token").read_text(),
+            "backup": str(tmp_path / "backup"),
+            "restored": str(tmp_path / "restored"),
+        }
+        (tmp_path / "root.tar").write_bytes(layers[1])
+        for line in CALLS.strip().split("\n"):
+            name = next(name for name in COMMANDS if f"{line.strip()} ".startswith((f"{name} ", f"{OTHER} {name} ")))
+            arguments = line.format(**words).split()
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"hidden")))
+            before = entries(state)
+            code = command.main(["--state-dir", str(state), *arguments, "--json"])
+            printed = capsys.readouterr()
+            of_whom = tmp_path / "restored" if name == "restore" else state
+            noted = [entry for entry in entries(of_whom) if entry not in before]
+            assert noted_as_they_should(name, noted), f"{line}: {noted}"
+            assert code in CODES.get(name, {0}), f"{line}: {printed.err}"
+            json.loads(printed.out)
+            called.add(name)
+    assert called | ELSEWHERE.keys() == COMMANDS.keys()

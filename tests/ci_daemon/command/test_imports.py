@@ -1,0 +1,76 @@
+"""Imports take most of a small command's time, so it imports only the modules that it uses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage import NewPipeline, Storage
+from tests.records import new_owner
+
+NEVER = {"anyio", "cryptography", "email_validator", "falcon", "httpx", "paramiko", "pathspec", "prometheus_client"}
+NEVER |= {"pydantic", "pykka", "smtplib", "waitress", "multiprocessing", "importlib.metadata"}
+RECORDS = {"tomllib", "actors", "api", "ci_daemon.config"}
+"""Modules that read the configuration or look at the live service."""
+
+SMALL = {
+    "--help": NEVER | RECORDS | {"storage", "peewee", "rich"},
+    "build --help": NEVER | RECORDS,
+    "user list": NEVER | RECORDS,
+    "user list --json": NEVER | RECORDS | {"rich"},
+    "org list": NEVER | RECORDS,
+    "org members ada-example-org": NEVER | RECORDS,
+    "audit": NEVER | RECORDS,
+    "token create ada@example.org": NEVER | RECORDS,
+    "token list ada@example.org": NEVER | RECORDS,
+    "pipeline list ada-example-org": NEVER | RECORDS,
+    "build list ada-example-org/web": NEVER | RECORDS,
+    "coupon list": NEVER | RECORDS,
+    "secret list ada-example-org": NEVER | RECORDS,
+    "queue": NEVER,
+    "lease list": NEVER,
+}
+"""Commands, and the modules that they do not import."""
+
+
+@pytest.fixture
+def state(state: Path, storage: Storage) -> Path:
+    storage.pipelines.create(new_owner(storage).organization.id, NewPipeline("web", "Web", "r", "main"))
+    return state
+
+
+def imported(state: Path, *arguments: str) -> set[str]:
+    """Return the names of all modules that a command imports."""
+    script = (
+        "import sys\nfrom ci_daemon.command import main\ncode = main(sys.argv[1:])\n"
+        "print(*sys.modules, file=sys.stderr)\nsys.exit(code)"
+    )
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("CI_DAEMON_", "COVERAGE_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--state-dir", str(state), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environ,
+    )
+    assert done.returncode in {0, 3}, done.stderr
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("line", SMALL)
+def test_a_small_command_imports_little(state: Path, line: str):
+    assert sorted(imported(state, *line.split()) & SMALL[line]) == []
+
+
+def test_status_imports_nothing_that_makes_vms(state: Path):
+    found = imported(state, "status")
+    assert sorted(found & (NEVER - {"importlib.metadata"} | {"actors.vms.sandbox.provider"})) == []
+
+
+def test_a_configuration_costs_its_check_and_nothing_that_serves(state: Path):
+    (state / "ci-daemon.toml").write_text("[pool]\nmax_vms = 3\n")
+    assert sorted(imported(state, "queue") & (NEVER - {"importlib.metadata"})) == []

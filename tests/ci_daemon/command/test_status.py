@@ -1,0 +1,107 @@
+"""The status of a state directory without a service: the same rows, read from the storage."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from actors.vms import Provider
+from ci_daemon.command.support.session import Session
+from storage import AuditFilter, JobState, NewBuild, Outcome, Storage, SystemClock
+from tests.ci_daemon.conftest import Run
+from tests.records import assigned, new_job, new_pipeline
+
+
+@pytest.fixture
+def state(state: Path) -> Path:
+    """A state directory with a build: one job failed by the service's fault, and two wait."""
+    storage = Storage.open(state, SystemClock())
+    pipeline = new_pipeline(storage)
+    new = NewBuild(branch="main", commit="c0")
+    build = storage.builds.create(pipeline, new, (new_job("lost"), new_job("first"), new_job("second")))
+    lost = storage.jobs.of_build(build.id)[0]
+    fault = Outcome(error_code="vm_lost", error_message="the VM is\x1b[31m gone")
+    storage.jobs.move(lost.id, JobState.SCHEDULED, JobState.FAILED, fault)
+    storage.close()
+    return state
+
+
+def test_a_job_in_back_off_is_last_without_a_queue_position(
+    run: Run, storage: Storage, capsys: pytest.CaptureFixture[str]
+):
+    first = storage.queue.heads()[0]
+    job = storage.jobs.get(first.job_id)
+    assert job is not None
+    lease = assigned(storage, job)
+    assert storage.jobs.retry(
+        first.job_id, JobState.ASSIGNED, Outcome(), lease_id=lease.id, billable=False, backoff_seconds=3600
+    )
+    assert run("queue", "--json") == 0
+    second, again = json.loads(capsys.readouterr().out)
+    assert (second["position"], second["step"]) == (1, "second")
+    assert (again["position"], again["step"]) == (None, "first")
+    assert again["reason"].endswith(" s before attempt 2")
+
+
+def test_status_tells_who_waits_and_what_went_wrong_last(run: Run, capsys: pytest.CaptureFixture[str]):
+    assert run("status") == 3
+    screen = capsys.readouterr().out
+    assert re.search(
+        r"queue    2 jobs wait, the oldest queued \d+ s ago: waiting for a VM: the service does not run\n", screen
+    )
+    assert "acme/web/1 lost: vm_lost: the VM is [31m gone\n" in screen
+    assert "money    0 cents on all accounts\n" in screen
+
+
+def test_status_tells_what_an_operator_forced_from_faults(
+    run: Run, storage: Storage, provider: Provider, capsys: pytest.CaptureFixture[str]
+):
+    """One job's VM was ended by `lease kill`, and the other job by `build force-finish`."""
+    jobs = {job.step_key: job for job in storage.jobs.of_build(1)}
+    leases = {}
+    for key in ("first", "second"):
+        leases[key] = assigned(storage, jobs[key])
+        assert storage.leases.start(leases[key].id, jobs[key].id)
+    assert run("lease", "kill", leases["first"].uuid) == 0
+    lost = Outcome(error_code="vm_lost", error_message="it is gone")
+    storage.jobs.finish(
+        jobs["first"].id, JobState.RUNNING, JobState.FAILED, lost, lease_id=leases["first"].id, billable=False
+    )
+    assert run("build", "force-finish", "acme/web/1", "--state", "failed", "--note", "it hangs") == 0
+    capsys.readouterr()
+    assert run("status", "--json") == 3
+    document = json.loads(capsys.readouterr().out)
+    assert [each["step"] for each in document["errors"]] == ["lost"]
+    operator = Session().operator
+    assert [(each["step"], each["error_message"], each["by"]) for each in document["forced"]] == [
+        ("second", "it hangs", operator),
+        ("first", "it is gone", operator),
+    ]
+    subjects = [entry.subject for entry in storage.audit.page(2, None, AuditFilter(actor=operator)).rows]
+    assert subjects == ["acme/web/1", f"{leases['first'].uuid} acme/web/1 first"]
+    assert run("status") == 3
+    assert "by hand  the latest builds that an operator ended (`ci-daemon audit`):\n" in capsys.readouterr().out
+
+
+def test_status_says_once_that_the_host_is_drained(run: Run, capsys: pytest.CaptureFixture[str]):
+    assert run("drain") == 0
+    assert run("status") == 3
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("queue"))
+    assert line.endswith(" ago; the owner has drained this host: `ci-daemon resume` has jobs start again")
+
+
+def test_the_queue_is_in_order_and_says_the_service_is_down(run: Run, capsys: pytest.CaptureFixture[str]):
+    assert run("queue", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(each["position"], each["build"], each["step"]) for each in found] == [
+        (1, "acme/web/1", "first"),
+        (2, "acme/web/1", "second"),
+    ]
+    assert {each["reason"] for each in found} == {"waiting for a VM: the service does not run"}
+    assert run("queue", "--limit", "1") == 0
+    table = capsys.readouterr().out
+    assert "first" in table
+    assert "second" not in table

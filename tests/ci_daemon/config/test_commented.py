@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+from ci_daemon.config import Config, commented_configuration, explain, load
+
+
+def loaded(folder: Path, text: str) -> Config:
+    (folder / "ci-daemon.toml").write_text(text)
+    return load(folder, {}, folder / "none")
+
+
+def test_as_it_stands_it_changes_nothing(tmp_path: Path):
+    assert loaded(tmp_path, commented_configuration()) == Config()
+
+
+def test_the_values_in_comments_are_the_defaults(tmp_path: Path):
+    config = loaded(tmp_path, re.sub(r"(?m)^#(?=\w+ = )", "", commented_configuration()))
+    assert config.http.base_url == "https://ci.example.org"
+    as_default = replace(config, http=replace(config.http, base_url=None), images=Config().images)
+    assert as_default == Config()
+
+
+def test_every_key_is_there_below_the_head_of_its_section(tmp_path: Path):
+    tables = tomllib.loads(re.sub(r"(?m)^#(?=\w+ = )", "", commented_configuration()))
+    for setting in explain(tmp_path, {}, tmp_path / "none"):
+        found = tables
+        for key in setting.name.split("."):
+            assert key in found, setting.name
+            found = found[key]
+
+
+def test_every_section_says_what_its_keys_are():
+    for section in re.split(r"\n(?=\[)", commented_configuration())[1:]:
+        head, comment, *_ = section.splitlines()
+        assert re.match(r"# [A-Z].{20}", comment), head

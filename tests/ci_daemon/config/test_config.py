@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import json
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import pytest
+
+from ci_daemon.config import Config, ConfigError, load
+
+
+def variables(section: object, prefix: str) -> dict[str, object]:
+    """Return the default of each setting, by environment variable."""
+    found: dict[str, object] = {}
+    for field in fields(section):  # type: ignore[arg-type]
+        name, value = f"{prefix}_{field.name.upper()}", getattr(section, field.name)
+        found |= variables(value, name) if is_dataclass(value) else {name: value}
+    return found
+
+
+EVERYTHING = variables(Config(), "CI_DAEMON")
+
+
+def as_text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    if isinstance(value, str):
+        return value
+    if value is None or isinstance(value, int | float):
+        return json.dumps(value) if value is not None else ""
+    return "{" + ", ".join(f"{json.dumps(key)} = {json.dumps(inner)}" for key, inner in dict(value).items()) + "}"  # type: ignore[call-overload]
+
+
+def test_every_key_may_be_set_in_the_environment(tmp_path: Path):
+    environ = {name: as_text(value) for name, value in EVERYTHING.items()}
+    assert len(environ) > 20
+    assert load(tmp_path, environ, tmp_path / "none") == Config()
+
+
+@pytest.mark.parametrize("name", sorted(name for name, value in EVERYTHING.items() if type(value) is int))
+def test_each_variable_sets_its_own_key_and_no_other(tmp_path: Path, name: str):
+    other = 170 if EVERYTHING[name] != 170 else 171
+    changed = variables(load(tmp_path, {name: str(other)}, tmp_path / "none"), "CI_DAEMON")
+    assert changed == {**EVERYTHING, name: other}
+
+
+def test_the_state_directorys_file_replaces_the_systems(tmp_path: Path):
+    """The two files are not merged."""
+    system = tmp_path / "system.toml"
+    system.write_text("[pool]\nwarm = 5\n[jobs]\nstep_timeout = 9\n")
+    assert load(tmp_path, {}, system).pool.warm == 5
+    (tmp_path / "ci-daemon.toml").write_text("[pool]\nwarm = 6\n")
+    config = load(tmp_path, {}, system)
+    assert (config.pool.warm, config.jobs.step_timeout) == (6, Config().jobs.step_timeout)
+
+
+def test_what_the_command_reads_itself_is_no_setting(tmp_path: Path):
+    environ = {"CI_DAEMON_URL": "http://x", "CI_DAEMON_TOKEN": "ci_x", "CI_DAEMON_STATE_DIR": "/x"}
+    assert load(tmp_path, environ, tmp_path / "none") == Config()
+
+
+def test_names_that_are_nearly_right_are_suggested(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"CI_DAEMON_IMAGE_DIR .* did you mean CI_DAEMON_IMAGES_DIR\?"):
+        load(tmp_path, {"CI_DAEMON_IMAGE_DIR": "/x"}, tmp_path / "none")
+
+
+def test_addresses_that_are_none_are_refused_where_they_stand(tmp_path: Path):
+    (tmp_path / "ci-daemon.toml").write_text('\n[http]\nlisten = "everywhere"\n')
+    with pytest.raises(ConfigError, match=r"ci-daemon\.toml:3: http: listen must be HOST:PORT"):
+        load(tmp_path, {}, tmp_path / "none")
+
+
+def test_warm_images_are_counted_by_name(tmp_path: Path):
+    file = tmp_path / "ci-daemon.toml"
+    file.write_text('[pool.warm_images]\n"debian:13" = 1\n')
+    assert load(tmp_path, {}, tmp_path / "none").pool.warm_images == {"debian:13": 1}
+    file.write_text('[pool]\nwarm_images = {"debian:13" = -1}\n')
+    with pytest.raises(ConfigError, match=r"warm_images\.debian:13: expected a whole number of at least 0, got -1"):
+        load(tmp_path, {}, tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("CI_DAEMON_BILLING_CPU", "-1", "billing.cpu: expected a whole number of at least 0, got -1"),
+        ("CI_DAEMON_POOL_MAX_VMS", "-1", "pool.max_vms: expected a whole number of at least 0, got -1"),
+        ("CI_DAEMON_POOL_WARM", "-1", "pool.warm: expected a whole number of at least 0, got -1"),
+        (
+            "CI_DAEMON_POOL_LOW_DISK_GB",
+            "nan",
+            "pool.low_disk_gb: expected a number of at least 0 and below inf, got nan",
+        ),
+        (
+            "CI_DAEMON_POOL_LOW_DISK_GB",
+            "inf",
+            "pool.low_disk_gb: expected a number of at least 0 and below inf, got inf",
+        ),
+        (
+            "CI_DAEMON_POOL_QUEUE_TIMEOUT",
+            "1000000000",
+            "pool.queue_timeout: expected a whole number from 0 to 946080000",
+        ),
+        ("CI_DAEMON_JOBS_STEP_TIMEOUT", "0", "jobs.step_timeout: expected a whole number of at least 1, got 0"),
+        ("CI_DAEMON_JOBS_ACQUIRE_TIMEOUT", "nan", "jobs.acquire_timeout: expected a number above 0, got nan"),
+        ("CI_DAEMON_JOBS_KILL_GRACE", "-0.5", "jobs.kill_grace: expected a number of at least 0, got -0.5"),
+        ("CI_DAEMON_IR_MAX_JOBS", "0", "ir.max_jobs: expected a whole number of at least 1, got 0"),
+        ("CI_DAEMON_IR_MAX_SHAPE_CPU", "0", "ir.max_shape.cpu: expected a whole number of at least 1, got 0"),
+        ("CI_DAEMON_HTTP_THREADS", "160", "http: max_streams must be below threads (160), not 160"),
+        (
+            "CI_DAEMON_POOL_WARM_IMAGES",
+            '{"debian:13" = -1}',
+            "pool.warm_images.debian:13: expected a whole number of at",
+        ),
+        ("CI_DAEMON_RETENTION_LOGS_GB", "nan", "retention.logs_gb: expected a number from 0 to 100000, got nan"),
+        ("CI_DAEMON_RETENTION_LOGS_GB", "100001", "retention.logs_gb: expected a number from 0 to 100000, got 100001"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(tmp_path: Path, name: str, value: str, message: str):
+    with pytest.raises(ConfigError) as refusal:
+        load(tmp_path, {name: value}, tmp_path / "none")
+    assert message in str(refusal.value)

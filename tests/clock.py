@@ -1,0 +1,35 @@
+"""Clocks of tests."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from storage import SystemClock
+
+
+class ManualClock:
+    """A clock that stands still until a test advances it."""
+
+    def __init__(self, now: datetime = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)) -> None:
+        self._now = now
+        self._monotonic = 1000.0
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    def advance(self, seconds: float = 0.0, **span: float) -> datetime:
+        """Advance both times by some seconds and by a span as `timedelta` takes it; return the new time."""
+        passed = timedelta(seconds=seconds, **span)
+        self._now += passed
+        self._monotonic += passed.total_seconds()
+        return self._now
+
+
+class LaterClock(SystemClock):
+    """A clock that is two hours ahead, so that unfinished work counts as abandoned."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(hours=2)

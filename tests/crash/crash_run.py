@@ -1,0 +1,172 @@
+"""A real daemon, builds of every shape on it, and a seeded schedule of kills."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import httpx
+
+from storage import Build, Storage, SystemClock
+from tests.crash.fault_injection import MAX_CALLS, POINTS
+from tests.crash.kills import VM_PARTS, kill_part
+from tests.crash.scenarios import Scenario, scenarios
+from tests.e2e.daemon import Client, Daemon
+from tests.waiting import until
+
+_UNFINISHED_BUILDS = 6
+_MAX_VM_KILLS = 2
+_MAX_CALL = 4
+_LIFE_SECONDS = (0.1, 2.5)
+_START_TIMEOUT_SECONDS = 30.0
+_REST_TIMEOUT_SECONDS = 240.0
+
+
+class CrashRun:
+    """Keeps a daemon busy while killing it, its VMs and their sshds; then lets it come to rest.
+
+    The seed decides the kinds and times of the kills; their effects depend on the machine, too.
+    """
+
+    def __init__(self, daemon: Daemon, seed: int) -> None:
+        self.daemon = daemon
+        self.scenarios: dict[str, Scenario] = {}
+        self._killed: list[str] = []
+        self.killed_vms: set[str] = set()
+        self.kills: Counter[str] = Counter()
+        self._rng = random.Random(seed)
+        faults = [(point, when) for point in POINTS for when in ("before", "after")]
+        self._faults = self._rng.sample(faults, len(faults))
+        daemon.start()
+        self.client = Client.create(daemon, "crash-run@example.org")
+        self._pipeline = self.client.pipeline()
+        daemon.kill()
+        self.storage = Storage.open(daemon.state, SystemClock())
+        self._pipeline_id = self._find_pipeline()
+
+    def builds(self) -> list[Build]:
+        """Return every build that was made, oldest first, even if the daemon died before it answered."""
+        page = self.storage.builds.page(self._pipeline_id, 100_000, None)
+        return sorted(page.rows, key=lambda build: build.number)
+
+    def path(self, build: Build) -> str:
+        """Return a build's API path, below its organization."""
+        return f"pipelines/{build.pipeline_slug}/builds/{build.number}"
+
+    def kill_until(self, kills: int) -> None:
+        """Run daemons until a number of kills is reached."""
+        while self.kills.total() < kills:
+            self._run_and_kill_daemon()
+
+    def come_to_rest(self) -> None:
+        """Let a sound daemon end all builds; restart it, so that it cleans up as at each start."""
+        self.daemon.kill()
+        self.daemon.start()
+        for build in self._to_cancel():
+            self._cancel(build)
+        until(
+            lambda: not self.storage.builds.unfinished(),
+            "the end of all builds",
+            _REST_TIMEOUT_SECONDS,
+        )
+        assert self.daemon.stop() == 0
+        self.daemon.start()
+
+    def _run_and_kill_daemon(self) -> None:
+        """Run one daemon, usually with a fault: keep it busy, kill parts of its VMs, and kill it at the end."""
+        rng = self._rng
+        ends = time.monotonic() + rng.uniform(*_LIFE_SECONDS)
+        fault = self._spawn()
+        if until(self._up_or_dead, "the daemon's start", _START_TIMEOUT_SECONDS) == "up":
+            self._keep_busy()
+            ends = max(ends, time.monotonic() + rng.uniform(*_LIFE_SECONDS))
+        for _ in range(rng.choice((0, 0, 1, 1, 2))):
+            time.sleep(rng.uniform(0.0, 0.4))
+            self._kill_a_vm()
+        while self.daemon.running and time.monotonic() < ends:
+            time.sleep(0.01)
+        self._count("daemon", "at a random moment" if self.daemon.running else fault)
+        self.daemon.kill()
+        if rng.random() < 0.2:
+            self._kill_a_vm()
+
+    def _spawn(self) -> str:
+        if self._rng.random() < 0.2:
+            self.daemon.spawn()
+            return "by itself"
+        point, when = self._faults[self.kills.total() % len(self._faults)]
+        call = self._rng.randint(1, MAX_CALLS.get(point, _MAX_CALL))
+        self.daemon.spawn("tests.crash.fault_injection", CRASH_POINT=point, CRASH_WHEN=when, CRASH_CALL=str(call))
+        return f"{when} call {call} of {point}"
+
+    def _up_or_dead(self) -> str | None:
+        if not self.daemon.running:
+            return "dead"
+        self.daemon.url = self.daemon.announced() or ""
+        return "up" if self.daemon.url else None
+
+    def _keep_busy(self) -> None:
+        """Cancel some of the builds to cancel, and post builds until there are enough or the daemon dies."""
+        try:
+            for build in self._to_cancel():
+                if self._rng.random() < 0.5:
+                    self._cancel(build)
+            while len(self.storage.builds.unfinished()) < _UNFINISHED_BUILDS:
+                self._post()
+        except httpx.TransportError:
+            return
+
+    def _post(self) -> None:
+        scenario = self._rng.choice(scenarios())
+        name = f"{scenario.name} {len(self.scenarios)}"
+        self.scenarios[name] = scenario
+        self._pipeline.build(scenario.graph.ir(), source=scenario.source, message=name, debug=scenario.debug)
+
+    def _cancel(self, build: Build) -> None:
+        self.client.request("PUT", f"{self.path(build)}/cancel")
+
+    def _to_cancel(self) -> list[Build]:
+        unfinished = self.storage.builds.unfinished()
+        return [b for b in unfinished if self.scenarios[b.message or ""].canceled and not b.cancel_requested]
+
+    def _kill_a_vm(self) -> None:
+        """Kill a part of a VM whose job can lose another one, and record it."""
+        active = self.storage.leases.live()
+        self._rng.shuffle(active)
+        for lease in active:
+            job = None if lease.job_id is None else self.storage.jobs.get(lease.job_id)
+            if job is not None and self._lost(job.id) >= _MAX_VM_KILLS:
+                continue
+            part = self._rng.choice(VM_PARTS)
+            if kill_part(self._vm(lease.uuid), part, self._rng):
+                self.killed_vms.add(lease.uuid)
+                self._count(part, f"of attempt {lease.attempt} of {job.name}" if job else "of a warm VM")
+                return
+
+    def _find_pipeline(self) -> int:
+        organization = self.storage.organizations.by_slug(self.client.org)
+        assert organization is not None
+        pipeline = self.storage.pipelines.by_slug(organization.id, self._pipeline.slug)
+        assert pipeline is not None
+        return pipeline.id
+
+    def _lost(self, job_id: int) -> int:
+        leases = (self.storage.leases.by_uuid(uuid) for uuid in self.killed_vms)
+        return sum(lease is not None and lease.job_id == job_id for lease in leases)
+
+    def _vm(self, lease_uuid: str) -> Path:
+        return self.daemon.state / "sandbox" / "vms" / lease_uuid
+
+    def _count(self, what: str, where: str) -> None:
+        self.kills[what] += 1
+        self._killed.append(f"{self.kills.total()}: {what} {where}")
+
+    def schedule(self) -> str:
+        """Return the kills in order, and the states of the builds."""
+        return "\n".join([*self._killed, *(f"{build.message}: {build.state}" for build in self.builds())])
+
+    def summary(self) -> str:
+        """Return the numbers of kills and builds."""
+        return f"{self.kills.total()} kills in {len(self.builds())} builds: {dict(self.kills)}"

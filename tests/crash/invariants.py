@@ -1,0 +1,177 @@
+"""The conditions on a service at rest after a crash run (engine.md, "After a crash")."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from actors.vms.sandbox import VmLimits
+from storage import Attempt, Build, Job, JobState, LedgerSource
+from tests.crash.crash_run import CrashRun
+from tests.crash.kills import leftovers
+from tests.crash.scenarios import ExpectedJob
+from tests.waiting import until
+
+_SERVICE_RETRIES = 2
+_END_TOLERANCE_SECONDS = 10.0
+"""Seconds within which a busy machine ends a command after its time-out, grace included."""
+_HELD = re.compile(rb"^the VM is held for .*\n", re.MULTILINE)
+_HIT = re.compile(rb"^cache hit: .*\n", re.MULTILINE)
+_ERRORS = ("Traceback", "died and is started again", "was left running", "could not handle")
+
+
+def check_builds(run: CrashRun) -> None:
+    """Check each build's state, and each job's state, attempts and log."""
+    assert len(run.builds()) >= len(run.scenarios) / 2
+    for build in run.builds():
+        scenario = run.scenarios[build.message or ""]
+        jobs = run.storage.jobs.of_build(build.id)
+        for job in jobs:
+            _check_attempts(run, job)
+            _check_log(run, build, job, scenario.jobs[job.step_key])
+        if not any(_lost_too_often(run, job) for job in jobs):
+            assert build.state is scenario.state, f"{build.message} is {build.state}: {jobs}"
+            for job in jobs:
+                _check_end(run, build, job, scenario.jobs[job.step_key])
+
+
+def check_money(run: CrashRun) -> None:
+    """Check that exactly the jobs whose command ran have a debit, one each, and that the sums are right.
+
+    Each hold has one debit, too; its time is over by then, or soon.
+    """
+    storage = run.storage
+    until(lambda: not storage.holds.open(), "the end of all holds", 30)
+    organization = storage.organizations.by_slug(run.client.org)
+    assert organization is not None
+    entries = storage.ledger.page(organization.id, 100_000, None).rows
+    ran = [
+        f"{build.pipeline_slug} #{build.number} {job.step_key}"
+        for build in run.builds()
+        for job in storage.jobs.of_build(build.id)
+        if any(attempt.started_at for attempt in storage.attempts.of_job(job.id))
+    ]
+    debits = [entry.description or "" for entry in entries if entry.source is LedgerSource.VM_LEASE_DEBIT]
+    held = [debit.removesuffix(", held") for debit in debits if debit.endswith(", held")]
+    assert sorted(debits) == sorted([*ran, *(f"{job}, held" for job in held)])
+    assert len(set(held)) == len(held)
+    assert sorted(held) == sorted(_held_jobs(run))
+    assert storage.ledger.balance(organization.id) == sum(entry.amount_cents for entry in entries)
+    assert run.daemon.command("ledger", "verify").returncode == 0
+
+
+def check_host(run: CrashRun) -> None:
+    """Check that the service holds only its warm VMs, and that nothing is left once those are ended."""
+    state = run.daemon.state
+    until(lambda: _held(run) == _named(run), f"{_held(run)} to be what rows name", 30)
+    log = run.daemon.log
+    assert [line for line in log.splitlines() if any(error in line for error in _ERRORS)] == []
+    assert run.daemon.stop() == 0
+    run.daemon.command("lease", "kill", "--all")
+    run.daemon.command("cache", "clear")
+    assert leftovers(state) == []
+    vms = state / "sandbox" / "vms"
+    names = f"ci-daemon-{vms.stat().st_ino:x}-*"
+    assert [group for hierarchy in VmLimits.of_host(1).hierarchies for group in hierarchy.parent.glob(names)] == []
+    trees = ("disks", "snapshots", "trash/disks", "trash/snapshots")
+    places = (vms, *(state / "sandbox" / "trees" / tree for tree in trees), state / "sources")
+    assert [path for place in places for path in place.iterdir()] == []
+    assert {path.name for path in (state / "logs").iterdir()} <= {build.uuid for build in run.builds()}
+
+
+def _check_end(run: CrashRun, build: Build, job: Job, expected: ExpectedJob) -> None:
+    attempts = run.storage.attempts.of_job(job.id)
+    message = f"{build.message}, {job.name}: {job.state} {job.error_code} {job.error_message} {attempts}"
+    assert job.state in expected.states, message
+    number = 0 if job.cache_hit else expected.attempts
+    assert number in {None, sum(not _was_lost(attempt) for attempt in attempts)}, message
+
+
+def _check_attempts(run: CrashRun, job: Job) -> None:
+    """Check that a job's attempts are closed, in time, without a gap, and lost only with a killed VM."""
+    attempts = run.storage.attempts.of_job(job.id)
+    assert [attempt.number for attempt in attempts] == list(range(1, job.attempt + 1)), job
+    assert job.state.terminal, job
+    assert all(attempt.finished_at for attempt in attempts), attempts
+    assert all(_ended_in_time(job, attempt) for attempt in attempts), (job, attempts)
+    lost = [attempt for attempt in attempts if _was_lost(attempt)]
+    assert {_lease(run, attempt) for attempt in lost} <= run.killed_vms, f"{job.name} lost a VM for nothing: {lost}"
+
+
+def _check_log(run: CrashRun, build: Build, job: Job, expected: ExpectedJob) -> None:
+    """Compare each attempt's log with its command's output, and the job's log with their sum."""
+    whole = b""
+    for attempt in run.storage.attempts.of_job(job.id):
+        kept = _HELD.sub(b"", _text(run.daemon.state / "logs" / build.uuid / job.uuid / f"{attempt.number}.log"))
+        notice = f"attempt {attempt.number}\n".encode() if attempt.number > 1 else b""
+        whole = notice + expected.output.expected(job.step_key, attempt.number)
+        message = f"{build.message}, {job.name}, attempt {attempt.number}: {len(kept)} of {len(whole)} bytes, {attempt}"
+        if expected.complete and attempt.exit_code is not None and attempt.error_code is None:
+            assert kept == whole, message
+        assert whole.startswith(kept), message
+        whole += kept
+    log = run.client.request("GET", f"{run.path(build)}/jobs/{job.uuid}/log")
+    without = _HELD.sub(b"", log.content)
+    content = _HIT.sub(b"", without) if job.cache_hit else without
+    assert (log.status_code, log.headers["X-Log-Complete"], content == whole) == (200, "true", True), job
+    assert job.cache_hit == (content != without), job
+
+
+def _held_jobs(run: CrashRun) -> list[str]:
+    """Return the jobs that had a hold, which has ended."""
+    with closing(sqlite3.connect(run.daemon.state / "ci-daemon.sqlite3")) as database:
+        held = {job_id for (job_id,) in database.execute("SELECT job_id FROM holds WHERE finished_at IS NOT NULL")}
+    return [
+        f"{build.pipeline_slug} #{build.number} {job.step_key}"
+        for build in run.builds()
+        for job in run.storage.jobs.of_build(build.id)
+        if job.id in held
+    ]
+
+
+def _ended_in_time(job: Job, attempt: Attempt) -> bool:
+    """True if the command ended within the step's time-out, if it has one, despite the kills."""
+    if job.timeout_seconds is None or attempt.started_at is None or attempt.exited_at is None:
+        return True
+    return (attempt.exited_at - attempt.started_at).total_seconds() < job.timeout_seconds + _END_TOLERANCE_SECONDS
+
+
+def _was_lost(attempt: Attempt) -> bool:
+    """True if an attempt failed because the service could not bring its command to an end."""
+    return attempt.state is JobState.FAILED and attempt.error_code is not None
+
+
+def _lost_too_often(run: CrashRun, job: Job) -> bool:
+    """True if a job lost more VMs than the service retries."""
+    lost = sum(_was_lost(attempt) for attempt in run.storage.attempts.of_job(job.id))
+    return lost > _SERVICE_RETRIES and job.error_code == "vm_lost"
+
+
+def _lease(run: CrashRun, attempt: Attempt) -> str:
+    with closing(sqlite3.connect(run.daemon.state / "ci-daemon.sqlite3")) as database:
+        query = "SELECT uuid FROM leases WHERE job_id = ? AND attempt = ?"
+        (uuid,) = database.execute(query, (attempt.job_id, attempt.number)).fetchone()
+    return str(uuid)
+
+
+def _held(run: CrashRun) -> dict[str, set[str]]:
+    """Return the VMs, snapshots and archives that exist."""
+    sandbox = run.daemon.state / "sandbox"
+    disks, snapshots = ({path.name for path in (sandbox / "trees" / part).iterdir()} for part in ("disks", "snapshots"))
+    vms = {path.name for path in (sandbox / "vms").iterdir()}
+    return {"vms": vms | disks, "snapshots": snapshots, "sources": set(run.storage.sources.all())}
+
+
+def _named(run: CrashRun) -> dict[str, set[str]]:
+    """Return the VMs, snapshots and archives that should exist at rest: those with rows."""
+    return {
+        "vms": {lease.uuid for lease in run.storage.leases.live()},
+        "snapshots": {snapshot.name for snapshot in run.storage.snapshots.all()},
+        "sources": set(),
+    }
+
+
+def _text(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""

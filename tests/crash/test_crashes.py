@@ -1,0 +1,61 @@
+"""A service that is killed at any moment loses nothing and leaves nothing (engine.md, After a crash).
+
+`make test` kills 20 times, `make test-crash` CRASH_KILLS times. CI_DAEMON_CRASH_SEED repeats the schedule of an
+earlier crash_run.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage import SystemClock
+from tests.crash.crash_run import CrashRun
+from tests.crash.invariants import check_builds, check_host, check_money
+from tests.e2e.daemon import Daemon
+from tests.state import new_storage
+
+_SETTINGS = {
+    "CI_DAEMON_POOL_WARM": "1",
+    "CI_DAEMON_POOL_MAX_VMS": "6",
+    "CI_DAEMON_POOL_MAX_CPU": "100",
+    "CI_DAEMON_POOL_MAX_MEMORY_GB": "100",
+    "CI_DAEMON_JOBS_KILL_GRACE": "1",
+    "CI_DAEMON_JOBS_HOLD_SECONDS": "2",
+}
+
+
+@pytest.fixture
+def crash_run(images_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CrashRun]:
+    """A daemon, and a client of it, for a crash run."""
+    seed = int(os.environ.get("CI_DAEMON_CRASH_SEED") or random.randrange(10**9))
+    monkeypatch.delenv("CI_DAEMON_CRASH_SEED", raising=False)  # the daemon would take it for a setting
+    sys.stdout.write(f"CI_DAEMON_CRASH_SEED={seed}\n")
+    daemon = Daemon(tmp_path / "state", {"CI_DAEMON_IMAGES_DIR": str(images_dir), **_SETTINGS})
+    new_storage(daemon.state, SystemClock()).close()
+    try:
+        crash_run = CrashRun(daemon, seed)
+        yield crash_run
+        crash_run.storage.close()
+    finally:
+        daemon.kill()
+        daemon.command("lease", "kill", "--all")
+
+
+def test_after_kills_no_build_log_byte_or_debit_is_lost(crash_run: CrashRun):
+    try:
+        crash_run.kill_until(int(os.environ.get("CRASH_KILLS") or 20))
+        crash_run.come_to_rest()
+        check_builds(crash_run)
+        check_money(crash_run)
+        check_host(crash_run)
+    except BaseException:
+        sys.stdout.write(f"{crash_run.schedule()}\n{crash_run.daemon.log}\n")
+        raise
+    finally:
+        sys.stdout.write(f"{crash_run.summary()}\n")

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+
+from storage import NameUnusable, Organization, Role, Storage, User
+
+
+def test_an_organization_is_its_creators_and_found_by_slug(storage: Storage, user: User):
+    made = storage.organizations.create("Acme Inc", "https://acme.example", user.id)
+    assert (made.slug, made.name, made.url) == ("acme-inc", "Acme Inc", "https://acme.example")
+    assert storage.organizations.by_slug("acme-inc") == storage.organizations.by_id(made.id) == made
+    assert storage.organizations.for_member(user.id, "acme-inc") == (made, Role.OWNER)
+    assert storage.organizations.role(made.id, user.id) is Role.OWNER
+
+
+def test_slugs_that_collide_are_numbered(storage: Storage, user: User):
+    assert [storage.organizations.create("Acme!", "", user.id).slug for _ in range(3)] == ["acme", "acme-2", "acme-3"]
+
+
+def test_a_name_without_a_usable_character_is_refused(storage: Storage, user: User):
+    with pytest.raises(NameUnusable, match='no slug can be made of "!!!"'):
+        storage.organizations.create("!!!", "", user.id)
+
+
+def test_for_one_who_is_no_member_it_does_not_exist(storage: Storage, organization: Organization):
+    stranger = storage.users.create("bob@example.org", "Bob")
+    assert storage.organizations.for_member(stranger.id, organization.slug) is None
+    assert storage.organizations.role(organization.id, stranger.id) is None
+    assert storage.organizations.for_member(stranger.id, "missing") is None
+    assert storage.organizations.by_slug("missing") is None
+
+
+def test_pages_show_only_a_users_organizations_oldest_first(storage: Storage, user: User):
+    storage.users.create("bob@example.org", "Bob")
+    made = [storage.organizations.create(f"Org {number}", "", user.id).slug for number in range(5)]
+    seen: list[str] = []
+    after = None
+    while True:
+        page = storage.organizations.page(user.id, 2, after)
+        seen += [organization.slug for organization in page.rows]
+        after = page.next_key
+        if after is None:
+            break
+        assert len(page.rows) == 2
+    assert seen == [user.personal_org_slug, *made]
+
+
+def test_rows_that_come_meanwhile_neither_repeat_nor_hide_others(storage: Storage, user: User):
+    storage.organizations.create("One", "", user.id)
+    first = storage.organizations.page(user.id, 2, None)
+    storage.organizations.create("Two", "", user.id)
+    assert first.next_key is None
+    again = storage.organizations.page(user.id, 2, first.rows[-1].id)
+    assert [organization.slug for organization in again.rows] == ["two"]
+
+
+def test_the_hosts_settings_of_an_organization_change_one_by_one(storage: Storage, organization: Organization):
+    assert (organization.fail_fast, organization.weight) == (False, 1)
+    storage.organizations.configure(organization.id, weight=3)
+    storage.organizations.configure(organization.id, fail_fast=True)
+    changed = storage.organizations.by_id(organization.id)
+    assert changed is not None
+    assert (changed.fail_fast, changed.weight) == (True, 3)
+    assert changed in storage.organizations.all()

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+from storage import BuildState, Declaration, LeaseState, NewBuild, Rendered, Shape, Storage
+from tests.clock import ManualClock
+from tests.records import new_job
+from tests.storage.world import World
+
+IR = "{}"
+NAME = b"n" * 32
+
+
+def begun(storage: Storage, world: World, url: str | None = None) -> int:
+    return storage.renders.begin(world.pipeline, NewBuild("main", "c0ffee"), url).id
+
+
+def test_a_build_to_be_rendered_has_no_jobs_until_it_is_planned(storage: Storage, world: World):
+    build_id = begun(storage, world, "https://example.org/a")
+    render = storage.renders.get(build_id)
+    assert render is not None
+    assert (render.source_url, render.organization_id) == ("https://example.org/a", world.pipeline.organization_id)
+    assert storage.renders.unfinished() == [render]
+    assert storage.jobs.of_build(build_id) == []
+    assert storage.renders.plan(build_id, IR, 60, [new_job()], has_source=True)
+    build = storage.builds.get(build_id)
+    assert build is not None
+    assert (build.state, build.timeout_seconds, build.has_source) == (BuildState.SCHEDULED, 60, True)
+    assert len(storage.jobs.of_build(build_id)) == 1
+    assert storage.renders.unfinished() == []
+
+
+def test_a_render_ends_once(storage: Storage, world: World):
+    build_id = begun(storage, world)
+    assert storage.renders.refuse(build_id, "render_failed", "why")
+    assert not storage.renders.plan(build_id, IR, None, [new_job()], has_source=True)
+    assert not storage.renders.cancel(build_id)
+    assert not storage.renders.refuse(build_id, "render_failed", "again")
+    build = storage.builds.get(build_id)
+    assert build is not None
+    assert (build.state, build.error_message) == (BuildState.FAILED, "why")
+    assert storage.jobs.of_build(build_id) == []
+
+
+def test_a_build_that_ended_otherwise_is_not_planned(storage: Storage, world: World):
+    build_id = begun(storage, world)
+    storage.builds.move(build_id, BuildState.SCHEDULED, BuildState.FAILED)
+    assert not storage.renders.plan(build_id, IR, None, [new_job()], has_source=True)
+    assert storage.jobs.of_build(build_id) == []
+    assert not storage.renders.pending(build_id)
+
+
+def test_the_vm_of_a_render_is_a_lease_of_no_job(storage: Storage, world: World):
+    build_id = begun(storage, world)
+    render = storage.renders.get(build_id)
+    assert render is not None
+    lease = storage.renders.lease(render, "vm", provider="sandbox", image="debian:12", shape=Shape())
+    assert lease is not None
+    assert (lease.build_id, lease.job_id, lease.state) == (build_id, None, LeaseState.CREATING)
+    storage.renders.cancel(build_id)
+    assert storage.renders.lease(render, "other", provider="sandbox", image="debian:12", shape=Shape()) is None
+
+
+def test_what_was_rendered_is_kept_for_a_while(storage: Storage, world: World, clock: ManualClock):
+    rendered = Rendered("{}", b"printed")
+    storage.renders.keep(NAME, rendered, clock.now() + timedelta(seconds=10))
+    assert storage.renders.cached(NAME) == rendered
+    assert storage.renders.cached(b"o" * 32) is None
+    storage.renders.keep(NAME, Rendered("[]", b""), clock.now() + timedelta(seconds=10))
+    assert storage.renders.cached(NAME) == Rendered("[]", b"")
+    clock.advance(seconds=10)
+    assert storage.renders.cached(NAME) is None
+
+
+def test_only_the_newest_are_kept(storage: Storage, world: World, clock: ManualClock):
+    until = clock.now() + timedelta(seconds=10)
+    names = [number.to_bytes(32, "big") for number in range(502)]
+    for name in names:
+        storage.renders.keep(name, Rendered("{}", b""), until)
+    assert [storage.renders.cached(name) is None for name in names] == [True, True] + [False] * 500
+
+
+def test_pipelines_are_archived_and_return_with_declarations(storage: Storage, world: World):
+    declared = Declaration("CI", allow_manual=False, triggers=({"event": "push"},))
+    organization_id = world.pipeline.organization_id
+    made = storage.declarations.register(organization_id, "a/b", "c i", "main", declared)
+    assert (made.slug, made.name, made.allow_manual, made.source_slug) == ("a-b-c-i", "CI", False, "c i")
+    assert storage.declarations.get(made.id) == declared
+    storage.declarations.follow(organization_id, "A/B", {})
+    assert storage.declarations.archived(made.id)
+    assert made not in storage.pipelines.page(organization_id, 10, None).rows
+    assert storage.pipelines.by_source(organization_id, "a/b", "c i") is None
+    assert storage.declarations.register(organization_id, "a/b", "c i", "main", declared) == made
+    assert storage.pipelines.by_source(organization_id, "a/b", "c i") == made
+
+
+def test_a_changed_declaration_keeps_what_a_person_set(storage: Storage, world: World):
+    organization_id = world.pipeline.organization_id
+    declared = Declaration("CI", allow_manual=True, triggers=())
+    made = storage.declarations.register(organization_id, "a/b", "ci", "main", declared)
+    storage.pipelines.update(made.id, name="By hand")
+    for allow_manual in (False, True):
+        changed = Declaration("CI", allow_manual=allow_manual, triggers=())
+        storage.declarations.follow(organization_id, "a/b", {"ci": changed})
+        now = storage.pipelines.by_id(made.id)
+        assert now is not None
+        assert (now.name, now.allow_manual) == ("By hand", allow_manual)
+
+
+def test_a_pipeline_that_was_never_declared_is_left_alone(storage: Storage, world: World):
+    storage.pipelines.update(world.pipeline.id, repo_name="a/b", source_slug="mine")
+    storage.declarations.follow(world.pipeline.organization_id, "a/b", {})
+    assert not storage.declarations.archived(world.pipeline.id)
+
+
+def test_a_slug_that_is_taken_gets_a_number(storage: Storage, world: World):
+    declared = Declaration("Demo", allow_manual=True, triggers=())
+    made = [
+        storage.declarations.register(world.pipeline.organization_id, repo_name, source_slug, "main", declared)
+        for repo_name, source_slug in (("Acme/Demo", "ci"), ("acme-demo/ci", "?"), ("acme/demo-ci", "!"))
+    ]
+    assert [each.slug for each in made] == ["acme-demo-ci", "acme-demo-ci-2", "acme-demo-ci-3"]
+
+
+def test_two_repositories_never_meet_in_one_pipeline(storage: Storage, world: World):
+    organization_id = world.pipeline.organization_id
+    slugs = [
+        storage.declarations.register(organization_id, repo_name, "ci", "main", Declaration("CI", True, ())).slug
+        for repo_name in ("acme/one", "acme/two", "other/one", "ACME/one")
+    ]
+    assert slugs == ["acme-one-ci", "acme-two-ci", "other-one-ci", "acme-one-ci"]
+    assert storage.pipelines.by_slug(organization_id, "ci") is None
+
+
+def test_a_pipeline_that_is_known_keeps_its_slug(storage: Storage, world: World):
+    organization_id = world.pipeline.organization_id
+    storage.pipelines.update(world.pipeline.id, repo_name="Acme/One", source_slug="ci")
+    declared = Declaration("CI", allow_manual=True, triggers=())
+    found = storage.declarations.register(organization_id, "acme/one", "ci", "main", declared)
+    assert (found.id, found.slug) == (world.pipeline.id, world.pipeline.slug)

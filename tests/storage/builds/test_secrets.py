@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage import (
+    JobState,
+    Organization,
+    Outcome,
+    Pipeline,
+    SealBroken,
+    SecretInvalid,
+    SecretNotFound,
+    SecretScope,
+    Storage,
+)
+from storage.database.connection import Database
+from tests.clock import ManualClock
+from tests.records import new_job
+from tests.storage.world import World
+
+VALUE = "hunter2 ✓\n"
+
+
+@pytest.fixture
+def of_all(organization: Organization) -> SecretScope:
+    return SecretScope(organization.id)
+
+
+@pytest.fixture
+def of_one(pipeline: Pipeline) -> SecretScope:
+    return SecretScope(pipeline.organization_id, pipeline.id)
+
+
+def _names(storage: Storage, scope: SecretScope) -> list[str]:
+    return [secret.name for secret in storage.secrets.names(scope)]
+
+
+def test_a_scope_has_its_own_secrets_by_name(storage: Storage, world: World, of_all: SecretScope, of_one: SecretScope):
+    other = world.other_pipeline("Other")
+    for name in ("TOKEN", "KEY"):
+        storage.secrets.put(of_all, name, VALUE)
+    storage.secrets.put(of_one, "TOKEN", "of the pipeline")
+    storage.secrets.put(SecretScope(other.organization_id), "OTHERS", "of another")
+    assert _names(storage, of_all) == ["KEY", "TOKEN"]
+    assert _names(storage, of_one) == ["TOKEN"]
+    assert storage.secrets.remove(of_one, "TOKEN")
+    assert not storage.secrets.remove(of_one, "TOKEN")
+    assert not storage.secrets.remove(of_one, "KEY")
+    assert _names(storage, of_all) == ["KEY", "TOKEN"]
+
+
+def test_setting_again_keeps_when_it_was_first_set(storage: Storage, clock: ManualClock, of_all: SecretScope):
+    first = storage.secrets.put(of_all, "TOKEN", VALUE)
+    later = clock.advance(hours=1)
+    again = storage.secrets.put(of_all, "TOKEN", "another")
+    assert first.created_at == first.updated_at == again.created_at < again.updated_at == later
+    assert storage.secrets.names(of_all) == [again]
+
+
+@pytest.mark.parametrize("name", ["A", "_", "a1_B", "CIA", "PATHS", "x" * 255])
+def test_a_name_is_one_that_a_shell_reads(storage: Storage, of_all: SecretScope, name: str):
+    assert storage.secrets.put(of_all, name, VALUE).name == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", "1A", "A-B", "A B", "Ä", "A\n", "x" * 256, "CI", "CI_", "CI_JOB_ID", "HOME", "PATH", "\ud800"]
+)
+def test_no_other_name_is_taken_nor_one_of_the_services(storage: Storage, of_all: SecretScope, name: str):
+    with pytest.raises(SecretInvalid, match=r"^name: expected "):
+        storage.secrets.put(of_all, name, VALUE)
+    assert storage.secrets.names(of_all) == []
+
+
+@pytest.mark.parametrize("value", ["", "a\0b", "\ud800", "x" * 65_537, "é" * 32_769])
+def test_a_value_is_text_of_some_length(storage: Storage, of_all: SecretScope, value: str):
+    with pytest.raises(SecretInvalid, match=r"^value: expected ") as raised:
+        storage.secrets.put(of_all, "TOKEN", value)
+    assert len(str(raised.value)) < 100
+
+
+def test_a_job_is_given_what_it_names_the_pipelines_first(
+    storage: Storage, world: World, of_all: SecretScope, of_one: SecretScope
+):
+    storage.secrets.put(of_all, "BOTH", "organization's")
+    storage.secrets.put(of_one, "BOTH", "pipeline's")
+    storage.secrets.put(of_all, "LONG", "é" * 32_768)
+    storage.secrets.put(of_all, "UNNAMED", "unnamed")
+    build = world.build(new_job(secrets=("LONG", "BOTH", "BOTH")), new_job("plain"))
+    world.start(world.job(build))
+    named, plain = world.jobs(build)
+    assert storage.secrets.resolve(build, named) == {"LONG": "é" * 32_768, "BOTH": "pipeline's"}
+    assert storage.secrets.resolve(build, plain) == {}
+
+
+def test_each_attempt_gets_and_keeps_the_secrets_of_its_start(storage: Storage, world: World, of_all: SecretScope):
+    storage.secrets.put(of_all, "TOKEN", "old")
+    build = world.build(new_job(secrets=("TOKEN",)))
+    lease = world.start(world.job(build))
+    job = world.job(build)
+    assert storage.secrets.of_attempt(job) == {}
+    assert storage.secrets.resolve(build, job) == {"TOKEN": "old"}
+    storage.secrets.put(of_all, "TOKEN", "new")
+    assert storage.secrets.resolve(build, job) == storage.secrets.of_attempt(job) == {"TOKEN": "old"}
+    storage.secrets.remove(of_all, "TOKEN")
+    assert storage.secrets.resolve(build, job) == storage.secrets.of_attempt(job) == {"TOKEN": "old"}
+
+    storage.secrets.put(of_all, "TOKEN", "newer")
+    assert storage.jobs.retry(job.id, JobState.RUNNING, Outcome(exit_code=1), lease_id=lease.id, billable=True)
+    world.start(job)
+    assert storage.secrets.of_attempt(job) == {}
+    assert storage.secrets.resolve(build, world.job(build)) == {"TOKEN": "newer"}
+
+
+def test_an_ended_attempt_keeps_no_secrets(storage: Storage, world: World, of_all: SecretScope):
+    storage.secrets.put(of_all, "TOKEN", VALUE)
+    build = world.build(new_job(secrets=("TOKEN",)))
+    lease = world.start(world.job(build))
+    job = world.job(build)
+    storage.secrets.resolve(build, job)
+    assert world.finish(job, lease)
+    assert storage.secrets.of_attempt(job) == {}
+
+
+def test_a_missing_secret_is_an_error_with_the_searched_places(storage: Storage, world: World, of_all: SecretScope):
+    other = world.other_pipeline("Other")
+    storage.secrets.put(of_all, "THERE", VALUE)
+    for scope in (SecretScope(other.organization_id), SecretScope(other.organization_id, other.id)):
+        storage.secrets.put(scope, "TOKEN", "of another")
+    build = world.build(new_job(secrets=("THERE", "TOKEN", "KEY")))
+    world.start(world.job(build))
+    with pytest.raises(SecretNotFound) as raised:
+        storage.secrets.resolve(build, world.job(build))
+    assert str(raised.value) == (
+        "no secret TOKEN, KEY is set for the pipeline web or the organization acme: set it, or take it out of the"
+        " step's runner_args.secrets"
+    )
+    assert storage.secrets.of_attempt(world.job(build)) == {}
+
+
+def test_a_sealed_value_opens_in_its_own_place_alone(
+    storage: Storage, database: Database, world: World, of_all: SecretScope, of_one: SecretScope
+):
+    storage.secrets.put(of_all, "A", "value of A")
+    storage.secrets.put(of_all, "B", "value of B")
+    storage.secrets.put(of_one, "C", "value of C")
+    for wrong in (
+        "UPDATE secrets SET value = (SELECT value FROM secrets WHERE name = 'B') WHERE name = 'A'",
+        "UPDATE secrets SET name = 'A' WHERE name = 'C'",
+        "UPDATE secrets SET pipeline_id = 1 WHERE name = 'A' AND pipeline_id IS NULL",
+    ):
+        build = world.build(new_job(secrets=("A",)))
+        world.start(world.job(build))
+        database.execute("SAVEPOINT swapped")
+        database.execute(wrong)
+        with pytest.raises(SealBroken):
+            storage.secrets.resolve(build, world.job(build))
+        database.execute("ROLLBACK TO swapped")
+        database.execute("RELEASE swapped")
+        assert storage.secrets.resolve(build, world.job(build)) == {"A": "value of A"}
+
+
+def test_no_file_of_the_storage_holds_a_value(tmp_path: Path, storage: Storage, world: World, of_all: SecretScope):
+    storage.secrets.put(of_all, "TOKEN", "a-value-that-nobody-reads")
+    build = world.build(new_job(secrets=("TOKEN",)), env={"KEY": "an-env-that-nobody-reads"})
+    world.start(world.job(build))
+    storage.secrets.resolve(build, world.job(build))
+    assert storage.builds.env(build.id) == {"KEY": "an-env-that-nobody-reads"}
+    files = [file for file in (tmp_path / "state").rglob("*") if file.is_file()]
+    assert {file.name for file in files} >= {"ci-daemon.sqlite3", "ci-daemon.sqlite3-wal"}
+    for file in files:
+        assert b"nobody-reads" not in file.read_bytes(), file

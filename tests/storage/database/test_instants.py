@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.database.instants import from_micros, to_micros
+
+
+@given(st.datetimes(timezones=st.just(UTC)))
+def test_an_instant_comes_back_to_the_microsecond(instant: datetime):
+    assert from_micros(to_micros(instant)) == instant
+
+
+def test_an_instant_of_another_zone_is_the_same_instant():
+    elsewhere = datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))
+    assert from_micros(to_micros(elsewhere)) == datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from storage.files.sources import Sources
+
+
+def test_an_archive_lies_where_its_path_says_until_it_is_removed(tmp_path: Path):
+    sources = Sources(tmp_path)
+    sources.store("b", b"archive")
+    assert sources.path("b") == tmp_path / "b.tar.gz"
+    assert sources.path("b").read_bytes() == b"archive"
+    assert sources.all() == ["b"]
+    sources.remove("b")
+    sources.remove("b")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_archive_written_in_part_leaves_nothing(tmp_path: Path):
+    sources = Sources(tmp_path)
+    sources.path("b").mkdir()
+    with pytest.raises(IsADirectoryError):
+        sources.store("b", b"archive")
+    assert [path.name for path in tmp_path.iterdir()] == ["b.tar.gz"]
+
+
+def test_a_manifest_goes_when_another_archive_comes(tmp_path: Path):
+    sources = Sources(tmp_path)
+    sources.manifest("b").touch()
+    assert sources.manifests() == ["b"]
+    assert sources.all() == []
+    sources.store("b", b"another archive")
+    assert sources.manifests() == []
+
+
+def test_a_manifest_of_no_build_is_a_stray_and_so_is_half_of_one(tmp_path: Path):
+    sources = Sources(tmp_path)
+    for name in ("b.manifest", "gone.manifest", "b.manifest.0123.partial", "b.partial"):
+        (tmp_path / name).touch()
+    later = datetime.now(UTC) + timedelta(hours=1)
+    removed = sources.remove_strays(later, lambda build: "a build" if build == "b" else None)
+    assert sorted(removed) == ["b.manifest.0123.partial", "b.partial", "gone.manifest"]
