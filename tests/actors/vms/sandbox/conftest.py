@@ -89,13 +89,17 @@ def host(tmp_path: Path, image_store: ImageStore, idmap: IdMap) -> Iterator[Host
     try:
         yield host
     finally:
-        provider = host.provider()
-        for vm in provider.list():
-            provider.destroy(vm)
-        for opened in host.opened:
-            opened.close()
-    remaining = [path for place in ("disks", "trash/disks") for path in (host.folder / "trees" / place).iterdir()]
-    run_mapped(["rm", "-rf", host.folder.name], idmap=idmap.with_caller(), cwd=tmp_path)
+        try:
+            provider = host.provider()
+            for vm in provider.list():
+                provider.destroy(vm)
+            for opened in host.opened:
+                opened.close()
+            places = [host.folder / "trees" / place for place in ("disks", "trash/disks")]
+            remaining = [path for place in places for path in place.iterdir()]
+        finally:
+            # Trees of some tests are too deep for pytest to remove.
+            run_mapped(["rm", "-rf", host.folder.name], idmap=idmap.with_caller(), cwd=tmp_path)
     assert remaining == []
     assert host.processes() == []
     assert host.groups() == []
