@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from api.errors.responses import ApiError
 from api.http.addresses import ClientAddresses
@@ -85,8 +85,10 @@ def _is_public(req: ApiRequest, operation: Operation) -> bool:
             return req.auth is None
         case "log_token":
             return req.auth is None and req.get_param("token") is None
-        case _:
+        case "bearer" | "metrics":
             return False
+        case _:
+            assert_never(operation.security)
 
 
 def _admit(level: BucketState, scope: str, resp: falcon.Response) -> None:

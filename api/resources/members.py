@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from pydantic import BaseModel
 
@@ -105,3 +105,5 @@ def _refusal(error: MemberNotFound | RoleInsufficient | LastOwner) -> ApiError:
             return ApiError("insufficient_org_role", str(error))
         case LastOwner():
             return ApiError("last_owner", str(error))
+        case _:
+            assert_never(error)

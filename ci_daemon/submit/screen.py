@@ -5,7 +5,7 @@ On a terminal it has colours.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from rich.console import Console
 from rich.table import Table
@@ -59,6 +59,8 @@ class Screen:
             case BuildUpdated(build=build):
                 style = state_style(build.state)
                 self._write(Text(_BUILD, "bold"), Text(f"* {build.state}", style))
+            case _:
+                assert_never(event)
 
     def summarize(self, summary: Summary) -> None:
         """Write a table of the jobs, and below it the build's result."""
