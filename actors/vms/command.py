@@ -1,7 +1,7 @@
 """The one command of a VM, independent of connections: start it, follow it from any byte, end it.
 
-A supervisor script in the VM (``guest/supervise.sh``) runs it, so the command and its time-out outlive dropped
-connections and the daemon itself (engine.md, "A job attempt").
+A shim in the VM (``guest/shim.sh``) runs it, so the command and its time-out outlive dropped connections and the daemon
+itself (engine.md, "A job attempt").
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _MAX_ARGUMENT_CHARS = 30_000
 """Characters of one argument. In UTF-8 each takes at most four bytes, and Linux allows 128 KiB."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_NEVER_STARTED, _SUPERVISOR_GONE, _NOT_KILLABLE = 66, 65, 67
+_NEVER_STARTED, _SHIM_GONE, _NOT_KILLABLE = 66, 65, 67
 _KILLED = 137
 _EXIT_CODES = range(256)
 
 
 class CommandLost(VmLost):
-    """The command's supervisor is gone, and with it the rest of the output and the exit code."""
+    """The command's shim is gone, and with it the rest of the output and the exit code."""
 
 
 class CommandNotStarted(CommandLost):
@@ -95,8 +95,7 @@ class Exited:
     """The end of a command as the VM reports it; a signal N is exit code 128 + N.
 
     ``size`` bytes of output were kept; with ``truncated`` there was more. With ``timed_out`` the VM ended the command
-    at its time-out. ``seconds_ago`` counts from the command's end to this answer; None from the supervisor of an older
-    release.
+    at its time-out. ``seconds_ago`` counts from the command's end to this answer; None from an older release's.
     """
 
     exit_code: int
@@ -112,14 +111,14 @@ def start(connection: Connection, spec: CommandSpec) -> None:
     Raises VmError if the VM cannot run it, ConnectionLost or CommandTimeout if it may or may not have started.
     """
     output = b""
-    supervise = script(
+    shim = script(
         "ending",
-        "supervise",
+        "shim",
         limit=spec.output_limit,
         allowed=max(1, ceil(spec.seconds * 100)),
         grace=round(spec.grace * 100),
     )
-    with connection.stream(supervise, stdin=init_script(spec).encode(), timeout=_ANSWER_SECONDS) as answer:
+    with connection.stream(shim, stdin=init_script(spec).encode(), timeout=_ANSWER_SECONDS) as answer:
         for block in answer:
             output += block
             if output.startswith(b"started\n"):
@@ -129,11 +128,11 @@ def start(connection: Connection, spec: CommandSpec) -> None:
 
 
 def inspect(connection: Connection) -> CommandState:
-    """Ask whether the VM's command was started and has ended; if its supervisor is gone, it has."""
+    """Ask whether the VM's command was started and has ended; if its shim is gone, it has."""
     done = connection.run(script("locate", "inspect"), timeout=_ANSWER_SECONDS)
     if done.exit_code == _NEVER_STARTED:
         return CommandState.NOT_STARTED
-    over = done.exit_code == _SUPERVISOR_GONE or done.stdout == b"ended\n"
+    over = done.exit_code == _SHIM_GONE or done.stdout == b"ended\n"
     return CommandState.ENDED if over else CommandState.RUNNING
 
 
@@ -188,7 +187,7 @@ def terminate(connection: Connection, grace: float = 10.0) -> None:
     if done.exit_code == _NOT_KILLABLE:
         message = "the command cannot be killed"
         raise VmError(message)
-    if done.exit_code not in {0, _NEVER_STARTED, _SUPERVISOR_GONE}:
+    if done.exit_code not in {0, _NEVER_STARTED, _SHIM_GONE}:
         message = f"the VM cannot end its command: {done.stderr.decode(errors='replace').strip()}"
         raise VmError(message)
 
@@ -207,7 +206,7 @@ def parse_result(status: int, output: bytes) -> Exited:
             raise ValueError(exit_code)
         seconds_ago = _seconds_ago(facts)
     except (KeyError, ValueError) as error:
-        message = "the supervisor script of the VM's command has ended"
+        message = "the process that runs the VM's command has been killed"
         raise CommandLost(message) from error
     return Exited(exit_code, size, dropped > 0, "timed-out" in facts, seconds_ago)
 
@@ -225,8 +224,8 @@ def _seconds_ago(facts: Mapping[str, list[str]]) -> float | None:
 def init_script(spec: CommandSpec) -> str:
     """Return the script of the first process in the command's PID namespace.
 
-    It is one brace group, so that a shell that reads only part of it runs none of it. It hides the supervisor's files
-    from the command, makes the OOM killer prefer the command to the supervisor, and waits for the command. The shell
+    It is one brace group, so that a shell that reads only part of it runs none of it. It hides the shim's files
+    from the command, makes the OOM killer prefer the command to the shim, and waits for the command. The shell
     itself exports the environment, because every user of the host can read the arguments of a program.
     """
     exports = "\n".join(f"command export {name}={shlex.quote(value)}" for name, value in spec.env.items())

@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-VM_PARTS = ("sshd", "init", "supervisor")
+VM_PARTS = ("sshd", "init", "monitor")
 
 
 def kill_part(vm: Path, part: str, rng: random.Random) -> bool:
-    """Kill a part of the VM in a folder: one of its sshds, its PID 1, or its supervisor on the host.
+    """Kill a part of the VM in a folder: one of its sshds, its PID 1, or its monitor on the host.
 
     Returns False if there is no such process at the moment.
     """
-    supervisor = _supervisor(vm)
-    if supervisor is None:
+    monitor = _monitor(vm)
+    if monitor is None:
         return False
-    targets = [supervisor]
-    if part != "supervisor":
-        targets = [pid for pid in _children(supervisor) if _status(pid, "NSpid").endswith("\t1")]
+    targets = [monitor]
+    if part != "monitor":
+        targets = [pid for pid in _children(monitor) if _status(pid, "NSpid").endswith("\t1")]
     if part == "sshd":
         targets = [pid for init in targets for pid in _descendants(init) if _status(pid, "Name").startswith("sshd")]
     if not targets:
@@ -41,7 +41,7 @@ def leftovers(state: Path) -> list[str]:
     return found + [f"process {pid}: {_text(f'{pid}/cmdline')}" for pid in others if place in _text(f"{pid}/mountinfo")]
 
 
-def _supervisor(vm: Path) -> int | None:
+def _monitor(vm: Path) -> int | None:
     """Return the process on the second line of the VM's lock; the launcher is on the first."""
     with suppress(FileNotFoundError):
         lines = (vm / "lock").read_text().splitlines()

@@ -36,11 +36,11 @@ def leases(daemon: Daemon) -> dict[str | None, Any]:
 def end_vm(daemon: Daemon, lease: Any) -> None:
     """Kill a VM's init from outside, and remove nothing."""
     locks = daemon.state / "sandbox" / "vms" / lease["id"] / "lock"
-    supervisor = int(locks.read_text().splitlines()[-1].split()[0])
-    inits = [pid for pid in _children(supervisor) if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"init")]
+    monitor = int(locks.read_text().splitlines()[-1].split()[0])
+    inits = [pid for pid in _children(monitor) if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"init")]
     (init,) = inits
     os.kill(init, signal.SIGKILL)
-    until(lambda: not Path(f"/proc/{supervisor}").exists(), "the VM's end")
+    until(lambda: not Path(f"/proc/{monitor}").exists(), "the VM's end")
 
 
 def _children(pid: int) -> list[int]:

@@ -1,5 +1,5 @@
-# Set before: grace, in hundredths of a second; namespace; dir. Functions that end a command, for its supervisor and for
-# terminate.sh. Descriptor 4 is the result, see supervise.sh.
+# Set before: grace, in hundredths of a second; namespace; dir. Functions that end a command, for its shim and for
+# terminate.sh. Descriptor 4 is the result, see shim.sh.
 
 # Prints the hundredths of a second since boot, a clock that cannot be set.
 now() {

@@ -1,5 +1,5 @@
-# Opens the files of the command's supervisor: the output as 3, the result as 4. Sets pid and dir, and namespace if there
-# is one. Exits with 66 if no command was started, with 65 if its supervisor is gone.
+# Opens the files of the command's shim: the output as 3, the result as 4. Sets pid and dir, and namespace if there is
+# one. Exits with 66 if no command was started, with 65 if its shim is gone.
 
 PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 export PATH LC_ALL

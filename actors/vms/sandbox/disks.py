@@ -122,7 +122,7 @@ class Disks:
         return [self.folder / "snapshots" / layer for layer in chain.layers]
 
     def mounted(self, vm_id: str) -> Path:
-        """Return the mount point of a VM's disk, in the mount namespace of its supervisor."""
+        """Return the mount point of a VM's disk, in the mount namespace of its monitor."""
         return self.folder.resolve() / "disks" / check_name(vm_id) / "root"
 
     def used_bytes(self, vm_id: str) -> int:

@@ -33,7 +33,7 @@ from tests.actors.vms.conftest import Vm
 from tests.sleeper import Sleeper
 
 TIMEOUT = 20.0
-SUPERVISOR = "read -r pid </run/ci-daemon/command"
+SHIM = "read -r pid </run/ci-daemon/command"
 ENDING = "/run/ci-daemon/ending"
 
 
@@ -153,7 +153,7 @@ class TestStarting:
         assert inspect(connection) is CommandState.RUNNING
         terminate(connection)
         assert inspect(connection) is CommandState.ENDED
-        connection.run(f"{SUPERVISOR}; kill -KILL $pid", timeout=TIMEOUT)
+        connection.run(f"{SHIM}; kill -KILL $pid", timeout=TIMEOUT)
         assert inspect(connection) is CommandState.ENDED
 
     def test_what_cannot_be_started_says_why_and_may_be_tried_again(self, connection: Connection):
@@ -164,7 +164,7 @@ class TestStarting:
 
     def test_a_start_of_which_only_a_part_arrives_runs_nothing(self, vm: Vm, connection: Connection):
         half = command_module.init_script(CommandSpec("touch /tmp/ran; echo $X", env={"X": "y" * 100}))[:-20]
-        script = command_module.script("ending", "supervise", limit=1000, allowed=100, grace=0)
+        script = command_module.script("ending", "shim", limit=1000, allowed=100, grace=0)
         assert b"yntax error" in connection.run(script, stdin=half.encode(), timeout=TIMEOUT).stdout
         assert connection.run("[ -e /tmp/ran ]", timeout=TIMEOUT).exit_code == 1
         assert inspect(connection) is CommandState.NOT_STARTED
@@ -203,10 +203,10 @@ class TestEnding:
         start(connection, CommandSpec("exec 2>&-; kill -KILL -- -1; kill -KILL 1; kill -KILL 0; echo alive"))
         assert ended(connection) == Exited(137, 0, truncated=False)
 
-    def test_the_oom_killer_takes_a_command_before_its_supervisor(self, connection: Connection):
+    def test_the_oom_killer_takes_a_command_before_its_shim(self, connection: Connection):
         own = output_of(connection, "cat /proc/self/oom_score_adj")
-        supervisor = connection.run(f"{SUPERVISOR}; cat /proc/$pid/oom_score_adj", timeout=TIMEOUT).stdout
-        assert int(own) > int(supervisor)
+        shim = connection.run(f"{SHIM}; cat /proc/$pid/oom_score_adj", timeout=TIMEOUT).stdout
+        assert int(own) > int(shim)
 
     def test_of_a_command_never_started_nothing_is_known(self, connection: Connection):
         with pytest.raises(CommandNotStarted):
@@ -271,7 +271,7 @@ class TestOutput:
         connection.run("rm /run/ci-daemon/output.* /run/ci-daemon/result.*", timeout=TIMEOUT)
         assert b"".join(follow(connection)) == b"before\nafter\n"
 
-    def test_a_command_cannot_see_its_supervisor(self, connection: Connection):
+    def test_a_command_cannot_see_its_shim(self, connection: Connection):
         assert output_of(connection, "ls -A /run/ci-daemon; ps -e -o pid=").split()[0] == b"1"
 
 
@@ -315,17 +315,17 @@ class TestSurviving:
             assert b"".join(follow(connection)) == b"alone\n"
             assert ended(connection) == Exited(8, 6, truncated=False)
 
-    def test_a_killed_supervisor_is_told_and_nobody_waits_for_it(self, vm: Vm, connection: Connection):
+    def test_a_killed_shim_is_reported_and_not_waited_for(self, vm: Vm, connection: Connection):
         start(connection, CommandSpec("echo hi; sleep 60"))
         with vm.connect() as killer:
-            kill = later(0.3, lambda: killer.run(f"{SUPERVISOR}; kill -KILL $pid", timeout=TIMEOUT))
+            kill = later(0.3, lambda: killer.run(f"{SHIM}; kill -KILL $pid", timeout=TIMEOUT))
             with kill, pytest.raises(CommandLost):
                 list(follow(connection))
         with pytest.raises(CommandLost):
             ended(connection)
         terminate(connection)
 
-    def test_a_supervisors_file_that_names_another_is_told(self, connection: Connection):
+    def test_a_shims_file_that_names_another_process_is_reported(self, connection: Connection):
         start(connection, CommandSpec("umount /run/ci-daemon && echo 1 >/run/ci-daemon/command; exec sleep 60"))
         connection.run("until grep -qx 1 /run/ci-daemon/command; do sleep 0.01; done", timeout=TIMEOUT)
         with pytest.raises(CommandLost):
@@ -461,7 +461,7 @@ class TestTimeOut:
         terminate(connection, grace=2.0)
         assert (ended(connection).exit_code, ended(connection).timed_out) == (137, False)
 
-    def test_an_older_supervisor_does_not_tell_the_end_time(self):
+    def test_an_older_shim_does_not_tell_the_end_time(self):
         exited = command_module.parse_result(0, b"started\nexit 3\noutput 5 0\nnow 17.25\n")
         assert exited == Exited(3, 5, truncated=False, timed_out=False)
         assert exited.seconds_ago is None

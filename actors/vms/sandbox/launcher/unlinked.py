@@ -31,16 +31,16 @@ def main() -> int:
     The disk is the one that the spec's process sees at the spec's place. Returns an exit status.
     """
     spec = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
-    supervisor = spec["process"]
-    disk = f"/proc/{supervisor}/root{spec['place']}"
+    monitor = spec["process"]
+    disk = f"/proc/{monitor}/root{spec['place']}"
     try:
         files = _UnlinkedFiles(os.statvfs(disk).f_fsid, {os.stat(disk).st_dev, os.stat(f"{disk}/..").st_dev})
         if os.geteuid() != 0:
-            join(f"/proc/{supervisor}/ns/user")
+            join(f"/proc/{monitor}/ns/user")
             become_root()
     except FileNotFoundError:  # it has ended
         return 1
-    for count, check in enumerate(_checks_of(files, supervisor)):
+    for count, check in enumerate(_checks_of(files, monitor)):
         if count == _MAX_CHECKS:
             files.in_flight += 1
             break
@@ -97,9 +97,9 @@ def _in_flight(descriptor: str) -> int:
         return next((int(line.split()[1]) for line in file if line.startswith(b"scm_fds:")), 0)
 
 
-def _checks_of(files: _UnlinkedFiles, supervisor: int) -> Iterator[Callable[[], None]]:
+def _checks_of(files: _UnlinkedFiles, monitor: int) -> Iterator[Callable[[], None]]:
     """Yield a check of each descriptor of each thread, and of each mapping of an unlinked file."""
-    for process in _descendants(supervisor):
+    for process in _descendants(monitor):
         try:
             for thread in os.listdir(f"/proc/{process}/task"):
                 with os.scandir(f"/proc/{process}/task/{thread}/fd") as descriptors:

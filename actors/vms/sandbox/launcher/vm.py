@@ -1,7 +1,7 @@
 """The first process of a VM: it maps the VM's ids from outside, records the VM's processes, and ends.
 
 ``ready`` or ``failed WHY`` is written to its standard output; its standard error is the VM's log. The lock file makes
-the VM findable: this process and then the supervisor hold it as long as anything of the VM lives, and their ids are
+the VM findable: this process and then the monitor hold it as long as anything of the VM lives, and their ids are
 written in it.
 """
 
@@ -11,7 +11,7 @@ import marshal
 import os
 import sys
 
-from . import shares, supervisor
+from . import monitor, shares
 from .ids import map_ids
 from .kernel import CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, raise_oom_score, unshare
 
@@ -36,7 +36,7 @@ def make(lock: int, listener: int) -> int:
         raise_oom_score(_OOM_SCORE)
         spec["share_of_objects"] = shares.take_objects(spec["vms"])
         spec["share_of_limits"] = shares.take_limits(spec["vms"], spec["processes"])
-        pid, mapped = _fork_supervisor(spec)
+        pid, mapped = _fork_monitor(spec)
         _record(spec["lock"], pid)
         map_ids(pid, spec["uid_map"], spec["gid_map"])
         os.write(mapped, b"1")
@@ -59,8 +59,8 @@ def _join(cgroups: list[str]) -> None:
             file.write(b"0")
 
 
-def _fork_supervisor(spec: dict[str, Any]) -> tuple[int, int]:
-    """Return the supervisor's id, and the descriptor that tells it that its ids are mapped."""
+def _fork_monitor(spec: dict[str, Any]) -> tuple[int, int]:
+    """Return the monitor's id, and the descriptor that tells it that its ids are mapped."""
     mapped, report_mapped = os.pipe()
     forked, report_pid = os.pipe()
     child = os.fork()
@@ -71,7 +71,7 @@ def _fork_supervisor(spec: dict[str, Any]) -> tuple[int, int]:
             pid = os.fork()
             if pid == 0:
                 os.close(report_pid)
-                supervisor.run(spec, mapped, _REPORT, _LOG)
+                monitor.run(spec, mapped, _REPORT, _LOG)
             os.write(report_pid, str(pid).encode())
         except OSError as error:
             os.write(_REPORT, f"failed user namespaces are not allowed here: {error}\n".encode())

@@ -47,7 +47,7 @@ class Host:
         return VmFolder(self.folder / "vms" / name)
 
     def processes(self) -> list[int]:
-        """Return the VMs' supervisors, recognized by their mounts, and all of their descendants."""
+        """Return the VMs' monitors, recognized by their mounts, and all of their descendants."""
         parents = {int(path.name): _parent(path) for path in Path("/proc").glob("[0-9]*")}
         found = [pid for pid in parents if pid != os.getpid() and str(self.folder) in _mountinfo(pid)]
         for pid in found:

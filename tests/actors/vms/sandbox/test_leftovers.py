@@ -17,7 +17,7 @@ from tests.actors.vms.sandbox.conftest import Boot, Guest, Host
 from tests.waiting import until
 
 
-def supervisor(vm: Guest) -> int:
+def monitor(vm: Guest) -> int:
     (process,) = [found for found in vm.folder.processes() if found.alive]
     return process.pid
 
@@ -40,7 +40,7 @@ def freed(host: Host, vm: Guest) -> bool:
 
 def test_a_vm_whose_init_was_killed_takes_its_network_with_it(host: Host, boot: Boot):
     vm = boot(network=True)
-    parts = children(supervisor(vm))
+    parts = children(monitor(vm))
     assert len(parts) == 2, parts
     os.kill(parts.pop("init"), signal.SIGKILL)
     (helper,) = parts.values()
@@ -54,7 +54,7 @@ def test_a_vm_whose_init_was_killed_takes_its_network_with_it(host: Host, boot: 
 
 def test_a_vm_whose_network_was_killed_ends_whole(host: Host, boot: Boot):
     vm = boot(network=True)
-    parts = children(supervisor(vm))
+    parts = children(monitor(vm))
     os.kill(next(pid for name, pid in parts.items() if name != "init"), signal.SIGKILL)
     until(lambda: not vm.provider.alive(vm.id), "the VM's end")
     vm.provider.destroy(vm.id)
@@ -70,7 +70,7 @@ def test_a_vm_without_a_record_is_freed_with_its_groups(host: Host, boot: Boot):
 
 def test_a_vm_without_a_folder_is_found_by_disk_and_groups(host: Host, boot: Boot):
     vm, other = boot(), boot()
-    process = supervisor(vm)
+    process = monitor(vm)
     shutil.rmtree(host.folder / "vms" / vm.id)
     until(lambda: not Path(f"/proc/{process}").exists(), "the VM's end")
     assert vm.id in vm.provider.list()
@@ -99,7 +99,7 @@ def test_control_groups_are_those_of_their_own_folder(host: Host, boot: Boot):
 
 def test_a_disk_still_mounted_in_a_namespace_is_freed(host: Host, boot: Boot):
     vm = boot()
-    enter = ["nsenter", "--target", str(supervisor(vm)), "--user", "--mount", "--", "/bin/sleep", "600"]
+    enter = ["nsenter", "--target", str(monitor(vm)), "--user", "--mount", "--", "/bin/sleep", "600"]
     with subprocess.Popen(enter) as visitor:
         try:
             until(lambda: str(host.folder) in Path(f"/proc/{visitor.pid}/mountinfo").read_text(), "the mount")

@@ -221,10 +221,10 @@ def test_whatever_a_crash_left_is_listed_and_freed(host: Host, idmap: IdMap, lef
 
 def test_a_vm_whose_folder_was_removed_ends_by_itself(host: Host, boot: Boot) -> None:
     vm = boot(network=True)
-    (supervisor,) = [process for process in vm.folder.processes() if process.alive]
+    (monitor,) = [process for process in vm.folder.processes() if process.alive]
     groups = vm.folder.record().groups
     shutil.rmtree(host.folder / "vms" / vm.id)
-    ended = os.pidfd_open(supervisor.pid)
+    ended = os.pidfd_open(monitor.pid)
     poll = select.poll()
     poll.register(ended, select.POLLIN)
     assert poll.poll(20_000)

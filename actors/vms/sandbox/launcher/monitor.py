@@ -1,4 +1,4 @@
-"""The supervisor process of a VM: it makes the VM's namespaces and disk, and the VM ends with it.
+"""The monitor process of a VM: it makes the VM's namespaces and disk, and the VM ends with it.
 
 It is PID 1 of a PID namespace that holds the VM's own PID 1 and the program for its network, so they are killed with
 it; if one of the two ends, it ends too. It also ends if the VM's folder is removed, because the VM could not be found
