@@ -182,7 +182,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class ResyncLeases:
-    """To the lease pool: compare the held leases with the storage, because messages may have been lost."""
+    """To the lease pool: compare the leases in use with the storage, because messages may have been lost."""
 
 
 @dataclass(frozen=True, slots=True)

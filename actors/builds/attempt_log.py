@@ -86,7 +86,7 @@ class AttemptLog:
         self._connection.pause(_DISK_FULL_PAUSE)
 
     def end(self) -> None:
-        """Write the output that was held back for masking, and close the log: no more output will come."""
+        """Write the output that masking still keeps, and close the log: no more output will come."""
         if self._writer is not None:
             self._writer.end()
         self.close()

@@ -163,7 +163,7 @@ class AttemptRunner:
 
     def _follow(self) -> vms.Exited:
         log = self.log.opened()
-        following = vms.follow(self._connection.connected(), log.guest_offset)
+        following = vms.follow(self._connection.connected(), log.output_offset)
         for block in following:
             log.output(block)
             self._on_output()

@@ -39,18 +39,18 @@ def populate_workspace(
 
     Raises SourceError, SnapshotNotFound if it is no longer known which source is on the disk, VmError and Abandoned.
     """
-    held = None
+    current = None
     if disk is not None:
         maker = build_of_job(storage, disk.job_id)
         if maker is not None and maker.id == build.id:
             return
-        held = manifest_on_disk(storage, maker)
+        current = manifest_on_disk(storage, maker)
         await_next_second(clock, disk, connection)
     vms.update_workspace(
         connection.connected(),
         storage.sources.path(build.uuid),
         source_manifest(storage, build, lease.shape.disk_gb * _GB) if build.has_source else None,
-        held,
+        current,
         time=int(clock.now().timestamp()),
         timeout=timeout,
     )

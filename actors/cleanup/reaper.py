@@ -117,9 +117,9 @@ class Reaper:
                 _log.info(
                     "the %s of %d expired builds were removed: %d bytes are free", what, total.builds, total.bytes
                 )
-        for name in storage.log_retention.remove_strays():
+        for name in storage.log_retention.remove_orphans():
             _log.warning("the logs of build %s, which is not in the database, were removed", name)
-        if orphans := storage.artifact_retention.remove_strays(now - _ORPHAN_AGE):
+        if orphans := storage.artifact_retention.remove_orphans(now - _ORPHAN_AGE):
             _log.warning("%d artifact files belonged to no job and were removed", orphans)
 
     def _reap_vms(self) -> None:
@@ -174,7 +174,7 @@ class Reaper:
     def _reap_sources(self, age: timedelta = _ORPHAN_AGE) -> None:
         """Remove the source archives without a build that are older than ``age``."""
         before = self._clock.now() - age
-        for name in self._storage.sources.remove_strays(before, self._storage.builds.by_uuid):
+        for name in self._storage.sources.remove_orphans(before, self._storage.builds.by_uuid):
             _log.warning("the source archive %s belongs to no build and was removed", name)
 
     def _remove_unused_images(self, unused: timedelta | None = None) -> None:

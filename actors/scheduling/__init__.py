@@ -9,9 +9,9 @@ from storage.facade import on_first_use
 if TYPE_CHECKING:
     from actors.scheduling.admission import admission_block
     from actors.scheduling.pending_reason import Waiting, awaits_image, back_off
+    from actors.scheduling.recovery import load_fair_share
     from actors.scheduling.scheduler import queue_order, schedule_next
-    from actors.scheduling.usage import load_usage
 else:
     __getattr__ = on_first_use(__name__)
 
-__all__ = ["Waiting", "admission_block", "awaits_image", "back_off", "load_usage", "queue_order", "schedule_next"]
+__all__ = ["Waiting", "admission_block", "awaits_image", "back_off", "load_fair_share", "queue_order", "schedule_next"]

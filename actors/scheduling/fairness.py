@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from storage import QueuedJob, Shape
 
-__all__ = ["USAGE_SECONDS", "Holdings"]
+__all__ = ["USAGE_SECONDS", "FairShare"]
 
 _HALF_LIFE = 3600.0
 """Seconds after which an organization's usage counts half."""
@@ -27,48 +27,48 @@ _DECAY = math.log(2) / _HALF_LIFE
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """A VM that a job holds, and since when."""
+class _VmInUse:
+    """A job's VM, and since when the job has it."""
 
     organization_id: int
     shape: Shape
     since: float
 
 
-class Holdings:
-    """The VMs that organizations hold, and their recent usage: vCPU seconds that decay with time.
+class FairShare:
+    """The VMs in use by organizations, and their recent usage: vCPU seconds that decay with time.
 
     Instants are monotonic seconds.
     """
 
     def __init__(self) -> None:
-        self._held: dict[int, _Held] = {}
+        self._in_use: dict[int, _VmInUse] = {}
         self._loads: dict[int | None, Load] = {}
         self._past: dict[int, tuple[float, float]] = {}
 
     @property
     def leases(self) -> AbstractSet[int]:
-        """The row ids of the leases that jobs hold."""
-        return self._held.keys()
+        """The row ids of the jobs' leases."""
+        return self._in_use.keys()
 
     def load(self, organization_id: int | None = None) -> Load:
-        """Return the load of the VMs that jobs hold: of all jobs, or of an organization's."""
+        """Return the load of the VMs in use: by all jobs, or by an organization's."""
         return self._loads.get(organization_id, Load())
 
-    def hold(self, lease_id: int, organization_id: int, shape: Shape, since: float) -> None:
-        """Add a VM that a job holds."""
-        self._held[lease_id] = _Held(organization_id, shape, since)
+    def grant(self, lease_id: int, organization_id: int, shape: Shape, since: float) -> None:
+        """Add a VM that a job uses."""
+        self._in_use[lease_id] = _VmInUse(organization_id, shape, since)
         self._update_load(organization_id)
 
     def release(self, lease_id: int, now: float) -> None:
-        """Remove a VM and count its time as usage. A lease that is not held is ignored."""
-        held = self._held.pop(lease_id, None)
-        if held is not None:
-            self._update_load(held.organization_id)
-            self.used(held.organization_id, held.shape.cpu, held.since, now)
+        """Remove a VM and count its time as usage. An unknown lease is ignored."""
+        vm = self._in_use.pop(lease_id, None)
+        if vm is not None:
+            self._update_load(vm.organization_id)
+            self.add_usage(vm.organization_id, vm.shape.cpu, vm.since, now)
 
-    def used(self, organization_id: int, cpu: int, began: float, ended: float) -> None:
-        """Count the time of a VM that has ended; 0 if the clock was set back meanwhile."""
+    def add_usage(self, organization_id: int, cpu: int, began: float, ended: float) -> None:
+        """Count the time of a VM that has ended; 0 if the clock was set back since."""
         began = min(began, ended)
         amount, at = self._past.get(organization_id, (0.0, ended))
         now = max(at, ended)
@@ -77,16 +77,16 @@ class Holdings:
     def usage(self, organizations: Iterable[int], now: float) -> dict[int, float]:
         """Return the usage of each of these organizations.
 
-        A held VM counts for at least a minute, so that grants within one instant take turns.
+        A VM in use counts for at least a minute, so that grants within one instant take turns.
         """
         usage = {}
         for organization_id in organizations:
             amount, at = self._past.get(organization_id, (0.0, now))
             usage[organization_id] = amount * _decay_after(now - at)
-        for held in self._held.values():
-            if held.organization_id in usage:
-                began = min(held.since, now - _MIN_SECONDS)
-                usage[held.organization_id] += _usage_of(held.shape.cpu, began, now, now)
+        for vm in self._in_use.values():
+            if vm.organization_id in usage:
+                began = min(vm.since, now - _MIN_SECONDS)
+                usage[vm.organization_id] += _usage_of(vm.shape.cpu, began, now, now)
         return usage
 
     def next(self, heads: Mapping[int, QueuedJob], now: float) -> QueuedJob:
@@ -103,9 +103,9 @@ class Holdings:
         )
 
     def _update_load(self, organization_id: int) -> None:
-        held = self._held.values()
-        self._loads[organization_id] = Load.of(each.shape for each in held if each.organization_id == organization_id)
-        self._loads[None] = Load.of(each.shape for each in held)
+        vms = self._in_use.values()
+        self._loads[organization_id] = Load.of(each.shape for each in vms if each.organization_id == organization_id)
+        self._loads[None] = Load.of(each.shape for each in vms)
 
 
 def _decay_after(seconds: float) -> float:

@@ -23,10 +23,10 @@ from actors.messages import (
     ResyncLeases,
 )
 from actors.scheduling.admission import Admission
-from actors.scheduling.fairness import Holdings
+from actors.scheduling.fairness import FairShare
 from actors.scheduling.pending_reason import Waiting
+from actors.scheduling.recovery import leases_of_jobs, load_fair_share, monotonic
 from actors.scheduling.scheduler import Decision, host_full, schedule_next
-from actors.scheduling.usage import held_by_jobs, load_usage, monotonic
 from actors.scheduling.warm_stock import WarmStock
 from actors.scheduling.warm_vms import DestroyWarm, MakeWarm, WarmMade, destroy_warm, make_warm
 from actors.supervision import Supervised
@@ -90,7 +90,7 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
         self._metrics = metrics
         self._timings = timings
         self._started_at = clock.now()
-        self._holdings = Holdings()
+        self._fair_share = FairShare()
         self._warm = WarmStock()
         self._admission = Admission(storage, clock, lambda lacking: root.post(MakeRoom(lacking)), timings.disk)
         self._alarm: Alarm | None = None
@@ -100,8 +100,8 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
         return self._configuration.settings.pool
 
     def begin(self) -> None:
-        """Take over from an earlier pool: leases that jobs hold, warm VMs that are alive, recent usage."""
-        self._holdings = load_usage(self._storage, self._clock)
+        """Take over from an earlier pool: leases of jobs, warm VMs that are alive, recent usage."""
+        self._fair_share = load_fair_share(self._storage, self._clock)
         for lease in self._storage.leases.live():
             if lease.build_id is not None:
                 continue
@@ -127,7 +127,7 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
                 if self._admission.changed or self._warm.unwanted(self._wanted()):
                     self._serve()
             case Released(lease_id):
-                self._holdings.release(lease_id, self._clock.monotonic())
+                self._fair_share.release(lease_id, self._clock.monotonic())
                 self._warm.remove(lease_id)
                 self._serve()
             case ResyncLeases():
@@ -209,7 +209,7 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
     def _grant(self) -> Waiting:
         """Grant VMs in fair order until the next job does not fit; return what keeps the jobs waiting."""
         queue, now = self._storage.queue, self._clock.monotonic()
-        if (full_host := host_full(self._holdings, self._settings.host())) is not None:
+        if (full_host := host_full(self._fair_share, self._settings.host())) is not None:
             return full_host
         heads = {job.organization_id: job for job in queue.heads()}
         while (decision := self._schedule_next(heads, now)).job is not None:
@@ -224,7 +224,7 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
 
     def _schedule_next(self, heads: dict[int, QueuedJob], now: float) -> Decision:
         host, organization = self._settings.host(), self._settings.organization()
-        return schedule_next(heads.values(), self._holdings, host, organization, now)
+        return schedule_next(heads.values(), self._fair_share, host, organization, now)
 
     def _grant_to(self, job: QueuedJob) -> None:
         if self._cache.take_hit(job.job_id):  # another build has stored the result meanwhile
@@ -250,7 +250,7 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
             return
         self._metrics.granted(seconds_since(job.scheduled_at, self._clock))
         self._warm.remove(lease.id)
-        self._hold(lease)
+        self._note_grant(lease)
         self._destroy_excess()
         self._root.post(Granted(job.build_id, lease))
 
@@ -269,18 +269,18 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
             self._root.post(QueueTimedOut(job.build_id, job.job_id, why))
         return now + timedelta(seconds=_OVERDUE_PAUSE)
 
-    def _hold(self, lease: Lease) -> None:
+    def _note_grant(self, lease: Lease) -> None:
         if lease.organization_id is not None:
             since = monotonic(self._clock, lease.started_at)
-            self._holdings.hold(lease.id, lease.organization_id, lease.shape, since)
+            self._fair_share.grant(lease.id, lease.organization_id, lease.shape, since)
 
     def _resync(self) -> None:
-        """Resync the held leases with the storage: messages to a pool that died are lost."""
-        leases = held_by_jobs(self._storage)
-        for lease_id in self._holdings.leases - leases.keys():
-            self._holdings.release(lease_id, self._clock.monotonic())
-        for lease_id in leases.keys() - self._holdings.leases:
-            self._hold(leases[lease_id])
+        """Resync the leases in use with the storage: messages to a pool that died are lost."""
+        leases = leases_of_jobs(self._storage)
+        for lease_id in self._fair_share.leases - leases.keys():
+            self._fair_share.release(lease_id, self._clock.monotonic())
+        for lease_id in leases.keys() - self._fair_share.leases:
+            self._note_grant(leases[lease_id])
 
     def _repeat_grant(self, job_id: int, lease: Lease) -> None:
         """Repeat a grant whose message may have been lost; a duplicate does no harm."""
@@ -295,7 +295,7 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
             self._warm.remove(lease.id)
             self._destroy(lease)
         while self._warm.making < (os.cpu_count() or 1) and (image := self._warm.missing(wanted)) is not None:
-            if self._settings.host().excess(self._holdings.load(), self._warm.count + 1):
+            if self._settings.host().excess(self._fair_share.load(), self._warm.count + 1):
                 return
             self._make(image)
 
@@ -308,5 +308,5 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
 
     def _destroy_excess(self) -> None:
         """Destroy the warm VMs that exceed the host's caps beside the jobs' VMs. No job waits for that."""
-        for lease in self._warm.take_oldest(self._settings.host().excess(self._holdings.load(), self._warm.count)):
+        for lease in self._warm.take_oldest(self._settings.host().excess(self._fair_share.load(), self._warm.count)):
             self._destroy(lease)

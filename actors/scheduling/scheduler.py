@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from actors.scheduling.capacity import Capacity
-    from actors.scheduling.fairness import Holdings
+    from actors.scheduling.fairness import FairShare
     from storage import QueuedJob
 
 __all__ = ["Decision", "host_full", "queue_order", "schedule_next"]
@@ -29,54 +29,54 @@ class Decision:
     waiting: Waiting
 
 
-def host_full(holdings: Holdings, host: Capacity) -> Waiting | None:
+def host_full(fair_share: FairShare, host: Capacity) -> Waiting | None:
     """Return the reason if the host has no room for even the smallest VM; None if it has."""
-    full = host.shortage(holdings.load(), _MIN_SHAPE)
+    full = host.shortage(fair_share.load(), _MIN_SHAPE)
     return Waiting(host=Blocked(None, full)) if full is not None and full.total else None
 
 
 def schedule_next(
-    heads: Iterable[QueuedJob], holdings: Holdings, host: Capacity, organization: Capacity, now: float
+    heads: Iterable[QueuedJob], fair_share: FairShare, host: Capacity, organization: Capacity, now: float
 ) -> Decision:
     """Choose among the next jobs of the organizations; ``now`` is in monotonic seconds.
 
     Smaller jobs do not overtake a large one that does not fit, or it would wait for ever.
     """
-    if (full_host := host_full(holdings, host)) is not None:
+    if (full_host := host_full(fair_share, host)) is not None:
         return Decision(None, full_host)
     fitting: dict[int, QueuedJob] = {}
     blocked: dict[int, Blocked] = {}
     for head in heads:
-        lack = organization.shortage(holdings.load(head.organization_id), head.shape)
+        lack = organization.shortage(fair_share.load(head.organization_id), head.shape)
         if lack is None:
             fitting[head.organization_id] = head
         else:
             blocked[head.organization_id] = Blocked(head.job_id, lack)
     if not fitting:
         return Decision(None, Waiting(organizations=blocked))
-    job = holdings.next(fitting, now)
-    lack = host.shortage(holdings.load(), job.shape)
+    job = fair_share.next(fitting, now)
+    lack = host.shortage(fair_share.load(), job.shape)
     if lack is not None:
         return Decision(None, Waiting(host=Blocked(job.job_id, lack), organizations=blocked))
     return Decision(job, Waiting(organizations=blocked))
 
 
 def queue_order(
-    queues: Mapping[int, Iterable[QueuedJob]], holdings: Holdings, now: float, limit: int
+    queues: Mapping[int, Iterable[QueuedJob]], fair_share: FairShare, now: float, limit: int
 ) -> list[QueuedJob]:
     """Return the order in which waiting jobs would get VMs from now on, if no other job came.
 
     Args:
         queues: each organization's waiting jobs, in their order.
-        holdings: the organizations' held VMs and usage; changed by this call.
+        fair_share: the organizations' VMs and usage; changed by this call.
         now: monotonic seconds.
         limit: the most jobs to return.
     """
     left = {organization: deque(queue) for organization, queue in queues.items()}
     order: list[QueuedJob] = []
     while len(order) < limit and (heads := {each: queue[0] for each, queue in left.items() if queue}):
-        job = holdings.next(heads, now)
+        job = fair_share.next(heads, now)
         left[job.organization_id].popleft()
         order.append(job)
-        holdings.hold(-len(order), job.organization_id, job.shape, now)
+        fair_share.grant(-len(order), job.organization_id, job.shape, now)
     return order

@@ -123,7 +123,7 @@ def backup_to(
         with verified_stream(
             out, scratch, lambda read: _verify(read, source, scratch, "was left unfinished")
         ) as stream:
-            _write(source, scratch, stream, progress, before_manifest=stream.hold_back)
+            _write(source, scratch, stream, progress, before_manifest=stream.buffer_rest)
         return Backup(stream.verification, tuple(undeclared_files(directory)))
 
 
@@ -209,7 +209,7 @@ def _files_named(database: FrozenDatabase, scratch: Path) -> list[tuple[str, boo
 
 @contextmanager
 def _scratch(directory: Path) -> Iterator[Path]:
-    """Lock and yield an empty folder in the state directory; remove leftovers of a killed backup."""
+    """Lock and yield an empty folder in the state directory; remove orphans of a killed backup."""
     if not (directory / DATABASE).is_file():
         raise NotInitialized(directory)
     scratch = directory / SCRATCH
@@ -221,8 +221,8 @@ def _scratch(directory: Path) -> Iterator[Path]:
         os.close(descriptor)
         raise BackupError(f"another backup of {directory} is being taken: wait until it ends") from None
     try:
-        for leftover in scratch.iterdir():
-            _remove(leftover)
+        for orphan in scratch.iterdir():
+            _remove(orphan)
         yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -26,10 +26,10 @@ class _VerificationEnded(Exception):
 class VerifiedStream:
     """A stream that is copied to an output and to a verification."""
 
-    def __init__(self, out: IO[bytes], reader: FileIO, held_back: IO[bytes], result: Future[Verification]) -> None:
+    def __init__(self, out: IO[bytes], reader: FileIO, buffer: IO[bytes], result: Future[Verification]) -> None:
         self._out = out
         self._reader = reader
-        self._held_back = held_back
+        self._buffer = buffer
         self._result = result
 
     def write(self, block: bytes) -> int:
@@ -48,9 +48,9 @@ class VerifiedStream:
         """The result, available when the stream has been written to its end."""
         return self._result.result()
 
-    def hold_back(self) -> None:
-        """Hold back all further output until the verification has succeeded."""
-        self._out = self._held_back
+    def buffer_rest(self) -> None:
+        """Buffer all further output until the verification has succeeded."""
+        self._out = self._buffer
 
 
 @contextmanager
@@ -59,21 +59,21 @@ def verified_stream(
 ) -> Iterator[VerifiedStream]:
     """Yield a stream that ``verify`` reads in a thread while it goes to ``out``.
 
-    Output that is held back is kept in ``folder``. If ``verify`` raises, this does too, and drops that output.
+    Buffered output is a file in ``folder``. If ``verify`` raises, this does too, and drops that output.
     """
     read, write = os.pipe()
-    with TemporaryFile(dir=folder) as held_back, ThreadPoolExecutor(1) as thread:
+    with TemporaryFile(dir=folder) as buffer, ThreadPoolExecutor(1) as thread:
         result: Future[Verification] = thread.submit(_read_to_end, read, verify)
         try:
             with FileIO(write, "wb") as reader:
-                stream = VerifiedStream(out, reader, held_back, result)
+                stream = VerifiedStream(out, reader, buffer, result)
                 yield stream
         except _VerificationEnded:
             result.result()
             raise
         result.result()
-        held_back.seek(0)
-        shutil.copyfileobj(held_back, out)
+        buffer.seek(0)
+        shutil.copyfileobj(buffer, out)
 
 
 def _read_to_end(descriptor: int, verify: Callable[[IO[bytes]], Verification]) -> Verification:

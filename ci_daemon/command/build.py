@@ -104,15 +104,15 @@ def force_finish(session: Session, *, name: str, state: str, note: str) -> None:
     with session.storage() as storage:
         found = find_build(storage, name)
         end = BuildState(state)
-        held = storage.force_finish.end(found.id, end, actor=session.operator, note=note, origin=session.origin)
+        leases = storage.force_finish.end(found.id, end, actor=session.operator, note=note, origin=session.origin)
         session.audited = True
-        errors = _destroy(session, storage, held)
+        errors = _destroy(session, storage, leases)
         found = find_build(storage, name)
     if errors:
         raise Failure(
             f"build {name} is {state}, but not all of its VMs could be destroyed ({errors}): see `lease kill`"
         )
-    session.answer(_document(found), f"build {name} is {state}; VMs destroyed: {len(held)}")
+    session.answer(_document(found), f"build {name} is {state}; VMs destroyed: {len(leases)}")
 
 
 def _destroy(session: Session, storage: Storage, leases: Sequence[Lease]) -> str:

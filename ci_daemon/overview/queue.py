@@ -13,7 +13,7 @@ from actors.scheduling import (
     admission_block,
     awaits_image,
     back_off,
-    load_usage,
+    load_fair_share,
     queue_order,
     schedule_next,
 )
@@ -54,14 +54,14 @@ def waiting_jobs(
     The order is an estimate, because the organizations' turns change with their usage. ``running`` says whether the
     service runs.
     """
-    usage, now = load_usage(storage, clock), clock.monotonic()
+    fair_share, now = load_fair_share(storage, clock), clock.monotonic()
     block = admission_block(storage, settings.low_disk_gb)
     heads = storage.queue.heads()
-    decision = schedule_next(heads, usage, settings.host(), settings.organization(), now)
+    decision = schedule_next(heads, fair_share, settings.host(), settings.organization(), now)
     reasons = Waiting(everyone=block.reason) if block is not None else decision.waiting
     queues = {head.organization_id: storage.queue.following(head.organization_id, limit) for head in heads}
     found: list[WaitingJob] = []
-    for position, queued in enumerate(queue_order(queues, usage, now, limit), 1):
+    for position, queued in enumerate(queue_order(queues, fair_share, now, limit), 1):
         reason = reasons.reason(queued.job_id, queued.organization_id) if running else _NOT_RUNNING
         found += _waiting_job(storage, storage.jobs.get(queued.job_id), position, reason)
     for image in storage.queue.awaited_images():

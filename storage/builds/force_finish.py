@@ -56,7 +56,7 @@ class ForceFinish:
             build = written(self._builds.get(build_id))
             if build.state.terminal:
                 raise BuildFinished(f"build {build.name} is {build.state} already: nothing to do")
-            held: list[Lease] = []
+            leases: list[Lease] = []
             for job in self._jobs.of_build(build_id):
                 if job.state.terminal:
                     continue
@@ -71,13 +71,13 @@ class ForceFinish:
                     billable=billable,
                 )
                 if lease is not None and lease.state is not LeaseState.ENDED:
-                    held.append(lease)
+                    leases.append(lease)
                     if billable:
                         self._leases.kill(lease.id, actor)
             self._builds.move(build_id, build.state, state, error_code=code, error_message=note)
             action, organization = f"force-finish {state}", build.organization_slug
             self._audit.write(actor, action, build.name, note, origin=origin, organization=organization)
-        return held
+        return leases
 
 
 def _end_of(state: JobState, forced: JobState) -> JobState:

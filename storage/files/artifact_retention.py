@@ -35,7 +35,7 @@ class ArtifactRetention(Retention):
         )
         self._delete = Write(database, ArtifactRow.delete().where(ArtifactRow.build == slot("build_id")))
 
-    def remove_strays(self, before: datetime) -> int:
+    def remove_orphans(self, before: datetime) -> int:
         """Remove the files without a row that are older than an instant; return how many.
 
         A newer file may be about to get its row, which is written after it.
@@ -43,9 +43,9 @@ class ArtifactRetention(Retention):
         removed = 0
         for build_uuid in self._files.builds():
             old = set(self._files.older(build_uuid, before))
-            strays = old - set(self._uuids.all(build_uuid=build_uuid)) if old else old
-            self._files.remove(build_uuid, strays)
-            removed += len(strays)
+            orphans = old - set(self._uuids.all(build_uuid=build_uuid)) if old else old
+            self._files.remove(build_uuid, orphans)
+            removed += len(orphans)
         return removed
 
     def _remove(self, kept: KeptFiles) -> None:

@@ -23,18 +23,18 @@ class LogKind(IntEnum):
 class LogRecord:
     """A range of a log file. It starts where the previous record ends.
 
-    ``end`` is a byte offset in the log file, ``guest_end`` a byte offset in the command's whole output, and ``time_ns``
-    is in nanoseconds since the epoch.
+    ``end`` is a byte offset in the log file, ``output_end`` one in the command's whole output, and ``time_ns`` is in
+    nanoseconds since the epoch.
     """
 
     end: int
-    guest_end: int
+    output_end: int
     time_ns: int
     kind: LogKind
 
     def pack(self) -> bytes:
         """Return the record's bytes in the index, of fixed size."""
-        return _FORMAT.pack(self.end, self.guest_end, self.time_ns, self.kind)
+        return _FORMAT.pack(self.end, self.output_end, self.time_ns, self.kind)
 
 
 def record_count(index: int) -> int:
@@ -52,6 +52,6 @@ def read_records(index: int, position: int, count: int) -> list[LogRecord]:
     raw = os.pread(index, count * _FORMAT.size, record_offset(position))
     whole = len(raw) - len(raw) % _FORMAT.size
     return [
-        LogRecord(end, guest_end, time_ns, LogKind(kind))
-        for end, guest_end, time_ns, kind in _FORMAT.iter_unpack(raw[:whole])
+        LogRecord(end, output_end, time_ns, LogKind(kind))
+        for end, output_end, time_ns, kind in _FORMAT.iter_unpack(raw[:whole])
     ]

@@ -49,12 +49,12 @@ class LogRetention(Retention):
                 for uuid, size in taken.items():
                     self._note.run(uuid=uuid, bytes=size)
 
-    def remove_strays(self) -> list[str]:
+    def remove_orphans(self) -> list[str]:
         """Remove the logs of builds without a row; return the names of their folders."""
-        strays = [name for name in self._logs.builds() if self._known.one(uuid=name) is None]
-        for name in strays:
+        orphans = [name for name in self._logs.builds() if self._known.one(uuid=name) is None]
+        for name in orphans:
             self._logs.remove(name)
-        return strays
+        return orphans
 
     def _remove(self, kept: KeptFiles) -> None:
         self._logs.remove(kept.build_uuid)

@@ -38,12 +38,12 @@ class LogWriter:
         self._masker = masker
         self._block = max(_RECORD_BYTES, 2 * masker.longest)
         self._lock = threading.Lock()
-        self._held = b""
+        self._pending = b""
         self._log = os.open(log, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._index = os.open(index, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._records, last = _last_whole(self._log, self._index)
         self._size = last.end
-        self._stored = last.guest_end
+        self._stored = last.output_end
         self._limit_told = taken + self._size > limit
         os.ftruncate(self._log, self._size)
         os.ftruncate(self._index, record_offset(self._records))
@@ -60,9 +60,9 @@ class LogWriter:
             self.close()
 
     @property
-    def guest_offset(self) -> int:
+    def output_offset(self) -> int:
         """Offset in the command's output of the next `output`. After a crash: past the last stored byte."""
-        return self._stored + len(self._held)
+        return self._stored + len(self._pending)
 
     @property
     def size(self) -> int:
@@ -70,14 +70,14 @@ class LogWriter:
         return self._size
 
     def output(self, data: bytes) -> None:
-        """Append output of the command, masked; hold back the start of a possible secret or UTF-8 character.
+        """Append output of the command, masked; keep the start of a possible secret or UTF-8 character.
 
-        Past the limit, output is dropped after one notice that says so; ``guest_offset`` continues to count. Raises
-        OSError if the disk is full: the caller then sends the output again, from ``guest_offset`` on.
+        Past the limit, output is dropped after one notice that says so; ``output_offset`` continues to count. Raises
+        OSError if the disk is full: the caller then sends the output again, from ``output_offset`` on.
         """
         with self._lock:
-            data, self._held = self._held + data, b""
-            self._held = data[self._append_output(data, more=True) :]
+            data, self._pending = self._pending + data, b""
+            self._pending = data[self._append_output(data, more=True) :]
 
     def notice(self, text: str) -> None:
         """Append a notice of the service, masked, on a line of its own."""
@@ -85,29 +85,29 @@ class LogWriter:
             self._append_notice(text)
 
     def end(self) -> None:
-        """Append the held bytes, because no more output comes, and close the files. Idempotent.
+        """Append the pending bytes, because no more output comes, and close the files. Idempotent.
 
-        If the output passed the limit, the held bytes are dropped: they may be half of a secret.
+        If the output passed the limit, the pending bytes are dropped: they may be half of a secret.
         """
         with self._lock:
             if self._log < 0:
                 return
-            held, self._held = self._held, b""
+            pending, self._pending = self._pending, b""
             try:
-                if self._stored + len(held) > self._limit:
-                    self._drop(len(held))
+                if self._stored + len(pending) > self._limit:
+                    self._drop(len(pending))
                 else:
-                    self._append_output(held, more=False)
+                    self._append_output(pending, more=False)
             finally:
                 self._close()
 
     def close(self) -> None:
-        """Close the files without the held bytes. Idempotent.
+        """Close the files without the pending bytes. Idempotent.
 
-        The next writer's ``guest_offset`` is before the held bytes, so that they come again.
+        The next writer's ``output_offset`` is before the pending bytes, so that they come again.
         """
         with self._lock:
-            self._held = b""
+            self._pending = b""
             if self._log >= 0:
                 self._close()
 
@@ -153,7 +153,7 @@ class LogWriter:
             return
         record = LogRecord(
             end=self._size + len(data),
-            guest_end=self._stored + output_bytes,
+            output_end=self._stored + output_bytes,
             time_ns=to_micros(self._clock.now()) * 1000,
             kind=kind,
         )
@@ -161,7 +161,7 @@ class LogWriter:
         _write_at(self._index, record.pack(), record_offset(self._records))
         self._records += 1
         self._size = record.end
-        self._stored = record.guest_end
+        self._stored = record.output_end
 
 
 def _write_at(file: int, data: bytes, offset: int) -> None:
@@ -173,7 +173,7 @@ def _write_at(file: int, data: bytes, offset: int) -> None:
 def _last_whole(log: int, index: int) -> tuple[int, LogRecord]:
     """Return the number of sound records and the last one: whole, not empty, with its bytes in the log."""
     log_size = os.fstat(log).st_size
-    nothing = LogRecord(end=0, guest_end=0, time_ns=0, kind=LogKind.NOTICE)
+    nothing = LogRecord(end=0, output_end=0, time_ns=0, kind=LogKind.NOTICE)
     for count in range(record_count(index), 0, -1):
         last = read_records(index, count - 1, 1)[0]
         before = read_records(index, count - 2, 1)[0] if count > 1 else nothing

@@ -77,7 +77,7 @@ class Sources:
         """Return the UUIDs of the builds whose archive has a manifest."""
         return self._builds_with(_MANIFEST)
 
-    def remove_strays(self, before: datetime, build: Callable[[str], object | None]) -> list[str]:
+    def remove_orphans(self, before: datetime, build: Callable[[str], object | None]) -> list[str]:
         """Remove files older than an instant for which ``build`` finds no build; return their names.
 
         A newer file may be about to get its build, which is written after it.

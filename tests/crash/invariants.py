@@ -10,7 +10,7 @@ from pathlib import Path
 from actors.vms.sandbox import VmLimits
 from storage import Attempt, Build, Job, JobState, LedgerSource
 from tests.crash.crash_run import CrashRun
-from tests.crash.kills import leftovers
+from tests.crash.kills import orphans
 from tests.crash.scenarios import ExpectedJob
 from tests.waiting import until
 
@@ -71,7 +71,7 @@ def check_host(run: CrashRun) -> None:
     assert run.daemon.stop() == 0
     run.daemon.command("lease", "kill", "--all")
     run.daemon.command("cache", "clear")
-    assert leftovers(state) == []
+    assert orphans(state) == []
     vms = state / "sandbox" / "vms"
     names = f"ci-daemon-{vms.stat().st_ino:x}-*"
     assert [group for hierarchy in VmLimits.of_host(1).hierarchies for group in hierarchy.parent.glob(names)] == []

@@ -33,7 +33,7 @@ def kill_part(vm: Path, part: str, rng: random.Random) -> bool:
     return False
 
 
-def leftovers(state: Path) -> list[str]:
+def orphans(state: Path) -> list[str]:
     """Return every process, and every mount of the host, that belongs to VMs of a state directory."""
     place = f"{state}/sandbox/"
     found = [f"mount: {line}" for line in _text("self/mountinfo").splitlines() if place in line]

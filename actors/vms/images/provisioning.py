@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from actors.vms.sandbox.provider import SandboxProvider
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["destroy_leftover_vms", "provisioned"]
+__all__ = ["destroy_orphan_vms", "provisioned"]
 
 _SANDBOX = "sandbox"
 _VM = "provision"
@@ -79,7 +79,7 @@ def provisioned(
     Tree(folder, tree.idmap).remove()
 
 
-def destroy_leftover_vms(staging: Path, idmap: IdMap) -> None:
+def destroy_orphan_vms(staging: Path, idmap: IdMap) -> None:
     """Destroy the VMs that a dead process left in a staging folder."""
     folder = staging / _SANDBOX
     if not folder.exists():

@@ -103,7 +103,7 @@ class PullBounds:
     def measure(self) -> None:
         """Measure the tree. Raises ImageTooLarge if it has more than the image may have."""
         self._free = _free(self.folder)
-        self._bytes, self._files = Tree(self.folder, self.idmap.with_caller()).usage()
+        self._bytes, self._files = Tree(self.folder, self.idmap.with_caller()).size_and_files()
         if self._bytes > self.options.max_bytes:
             raise self._too_large(f"more than {self.options.max_bytes / GB:g} GB unpacked")
         if self._files > _MAX_FILES:

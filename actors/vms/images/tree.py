@@ -101,7 +101,7 @@ class Tree:
         """Return the bytes it takes on disk."""
         return int(run_mapped(["du", "--summarize", "--block-size=1", "."], idmap=self.idmap, cwd=self.path).split()[0])
 
-    def usage(self) -> tuple[int, int]:
+    def size_and_files(self) -> tuple[int, int]:
         """Return its bytes on disk and number of files; approximate while others write to it."""
         script = "du --summarize --block-size=1 .; du --summarize --inodes .; :"
         size, _, files, _ = run_mapped(["sh", "-c", script], idmap=self.idmap, cwd=self.path).split()

@@ -14,8 +14,8 @@ from actors.vms.sandbox.keys import KeyPair
 from actors.vms.sandbox.launch import launch
 from actors.vms.sandbox.limits import VmLimits
 from actors.vms.sandbox.network import RESOLVER, plan_network
+from actors.vms.sandbox.resource_use import measure
 from actors.vms.sandbox.settings import SandboxSettings
-from actors.vms.sandbox.usage import measure
 from actors.vms.sandbox.userns import restrict_to_owner
 from actors.vms.sandbox.vm_folder import VmFolder, VmRecord
 from actors.vms.sandbox.zygote import Zygote

@@ -118,8 +118,8 @@ class VmFolder:
 
     def unlinked(self, disk: Path) -> VmDisk:
         """Return the space of unlinked files that the VM's processes hold on its disk, mounted at ``disk``."""
-        held = [unlinked(process.pid, disk) for process in self.processes() if process.alive]
-        return VmDisk(sum(each.bytes for each in held), sum(each.unmeasured for each in held))
+        found = [unlinked(process.pid, disk) for process in self.processes() if process.alive]
+        return VmDisk(sum(each.bytes for each in found), sum(each.unmeasured for each in found))
 
     def listen(self) -> socket.socket:
         """Make the socket on which the VM will accept connections."""

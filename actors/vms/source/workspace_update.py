@@ -34,7 +34,7 @@ def update_workspace(
     connection: Connection,
     archive: Path,
     manifest: Path | None,
-    held: Path | None = None,
+    current: Path | None = None,
     *,
     time: int,
     workspace: str = "/workspace",
@@ -49,7 +49,7 @@ def update_workspace(
         connection: to the VM, in which no command has been started yet.
         archive: the gzipped tar that ``manifest`` describes.
         manifest: None for a build without a source: then nothing of an earlier archive stays.
-        held: the manifest of the archive that this disk already has, or None.
+        current: the manifest of the archive that this disk already has, or None.
         time: modification time of what is written, in whole seconds since the epoch.
         workspace: the folder in the VM.
         timeout: seconds for each command in the VM.
@@ -58,11 +58,11 @@ def update_workspace(
         SourceError: the VM cannot unpack it, or the archive does not match the manifest.
         ManifestUnreadable, ConnectionLost, CommandTimeout.
     """
-    update = _WorkspaceUpdate(connection, archive, manifest, held, time, workspace, timeout)
-    if held is None:
+    update = _WorkspaceUpdate(connection, archive, manifest, current, time, workspace, timeout)
+    if current is None:
         if update.write(everything=True, empty=True):
             return
-    elif next(differences(manifest, held), None) is None:
+    elif next(differences(manifest, current), None) is None:
         return
     elif update.clear(everything=False):
         update.write(everything=False)
@@ -78,14 +78,14 @@ class _WorkspaceUpdate:
     connection: Connection
     archive: Path
     manifest: Path | None
-    held: Path | None
+    current: Path | None
     time: int
     workspace: str
     timeout: float
 
     def clear(self, *, everything: bool) -> bool:
         """Remove what `write` must not find; False if a folder is no longer one."""
-        found = differences(self.manifest, self.held, everything=everything)
+        found = differences(self.manifest, self.current, everything=everything)
         program = chain([script("clear").encode()], removal_script(found, everything=everything))
         return self._run("exec sh", program, may_refuse=not everything)
 
@@ -93,7 +93,7 @@ class _WorkspaceUpdate:
         """Write what differs; False if the workspace must be ``empty`` and is not, with nothing written."""
         if self.manifest is None:
             return True
-        entries = changed_entries(self.manifest, self.held, everything=everything)
+        entries = changed_entries(self.manifest, self.current, everything=everything)
         program = script("unpack", empty="yes" if empty else "")
         return self._run(program, _tar(self.archive, entries, self.time), may_refuse=empty)
 

@@ -131,7 +131,7 @@ def test_inheriting_is_part_of_a_transaction_that_fails(storage: Storage, databa
         inherit_and_fail()
 
     assert storage.artifacts.of_job(world.job(second).id) == []
-    assert storage.artifact_retention.remove_strays(world.clock.now() + timedelta(days=36500)) == 1
+    assert storage.artifact_retention.remove_orphans(world.clock.now() + timedelta(days=36500)) == 1
     assert on_disk(storage, second) == []
     assert left(storage, world.job(first)) == {"a": b"same"}
 
@@ -192,7 +192,7 @@ def test_only_old_files_without_a_row_are_removed(storage: Storage, world: World
     storage.artifacts.files.write(build.uuid, "orphan", [b"y"])
     storage.artifacts.files.write("0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e", "of no build", [b"z"])
 
-    assert storage.artifact_retention.remove_strays(clock.now() - timedelta(days=36500)) == 0
-    assert storage.artifact_retention.remove_strays(clock.now() + timedelta(days=36500)) == 2
+    assert storage.artifact_retention.remove_orphans(clock.now() - timedelta(days=36500)) == 0
+    assert storage.artifact_retention.remove_orphans(clock.now() + timedelta(days=36500)) == 2
     assert left(storage, world.job(build)) == {"f": b"x"}
     assert len(on_disk(storage, build)) == 1

@@ -54,7 +54,7 @@ def test_a_killed_writer_leaves_a_readable_log_that_goes_on(tmp_path: Path, roun
     assert len(lines) >= reported
     assert [chunk.content.decode() for chunk in log.chunks()] == lines
     with _logs(tmp_path).writer("build", "job", 1) as writer:
-        assert writer.guest_offset == writer.size == size
+        assert writer.output_offset == writer.size == size
         writer.output(b"and on\n")
     assert log.read(size, 100) == b"and on\n"
 
@@ -76,7 +76,7 @@ def test_whatever_a_crash_cut_off_index_and_data_agree_again(
     log.write_bytes(whole[:log_bytes] + junk)
     index.write_bytes(index.read_bytes()[:index_bytes])
     with _logs(directory).writer("build", "job", 1) as writer:
-        offset = writer.guest_offset
+        offset = writer.output_offset
         assert offset in {0, 4, 8, 15}
         writer.output(b"next\n")
     reader = _logs(directory).reader("build", "job")
@@ -92,7 +92,7 @@ def test_records_of_zeros_as_a_power_cut_leaves_them_are_cut_off(tmp_path: Path)
     index.write_bytes(index.read_bytes() + bytes(64))
     log.write_bytes(whole + bytes(100))
     with _logs(tmp_path).writer("build", "job", 1) as writer:
-        assert writer.guest_offset == len(whole)
+        assert writer.output_offset == len(whole)
     assert _logs(tmp_path).reader("build", "job").read(0, 1000) == whole
 
 

@@ -77,7 +77,7 @@ def test_a_secret_is_masked_wherever_it_is_split(tmp_path: Path, name: str, form
         first.output(output[:cut])
         first.close()
         with logs.writer("build", f"gone-on-{cut}", 1, masker) as second:
-            second.output(output[second.guest_offset :])
+            second.output(output[second.output_offset :])
         assert _read(logs, f"cut-{cut}") == _read(logs, f"gone-on-{cut}") == expected
 
 
@@ -124,14 +124,14 @@ def test_a_log_is_what_masking_all_of_the_output_gives(
     begun = 0
     for position, piece in enumerate(pieces):
         begun += len(piece)
-        writer.output(output[writer.guest_offset : begun])
+        writer.output(output[writer.output_offset : begun])
         if position in reopen_at:
             writer.close()
             writer = logs.writer("build", "job", 1, masker)
-    writer.output(output[writer.guest_offset :])
+    writer.output(output[writer.output_offset :])
     writer.end()
     assert _read(logs) == masker.mask(output, more=False)[0]
-    assert writer.guest_offset == len(output)
+    assert writer.output_offset == len(output)
 
 
 def test_a_secret_longer_than_a_record_is_masked(tmp_path: Path):
@@ -165,7 +165,7 @@ def test_half_a_secret_waits_for_more_output(tmp_path: Path):
     writer.close()
     assert _read(logs) == b"was "
     with logs.writer("build", "job", 1, masker) as again:
-        assert again.guest_offset == 4
+        assert again.output_offset == 4
         again.output(b"hunter")
     assert _read(logs) == b"was hunter"
 
@@ -177,7 +177,7 @@ def test_the_limit_counts_what_is_stored(tmp_path: Path):
         writer.output(b"1 xx")
     assert _read(logs) == b"1 ******"
     with logs.writer("build", "job", 1, masker) as writer:
-        assert writer.guest_offset == 4
+        assert writer.output_offset == 4
         writer.output(b"4")
     assert _read(logs) == b"1 ******\nThe log reached its limit of 8 bytes: further output is not kept.\n"
 
@@ -187,5 +187,5 @@ def test_output_cut_off_at_the_limit_ends_without_half_a_secret(tmp_path: Path):
     logs, masker = _logs(tmp_path, limit=20), Masker.hiding(["hunter2hunter2"])
     with logs.writer("build", "job", 1, masker) as writer:
         writer.output(b"hunter2hunter2hunter2")
-        assert writer.guest_offset == 21
+        assert writer.output_offset == 21
     assert _read(logs) == b"***\nThe log reached its limit of 20 bytes: further output is not kept.\n"

@@ -49,7 +49,7 @@ def test_output_is_readable_at_once_while_the_writer_goes_on(logs: LogFiles, clo
     assert _text(logs) == b"one\n"
     writer.output(b"two\n")
     assert _chunks(logs) == [(4, OUTPUT, b"one\n"), (8, OUTPUT, b"two\n")]
-    assert (writer.size, writer.guest_offset) == (8, 8)
+    assert (writer.size, writer.output_offset) == (8, 8)
     times = [chunk.time_ns for chunk in logs.reader("build", "job").chunks()]
     assert times[1] - times[0] == 1_000_000_000
     assert times[1] == 1_772_366_401_123_456_000
@@ -62,7 +62,7 @@ def test_a_notice_has_its_own_line_and_is_not_output(logs: LogFiles):
         writer.notice("VM granted")
         writer.output(b"half a line")
         writer.notice("canceled 🛑 \ud800")
-        assert writer.guest_offset == len(b"half a line")
+        assert writer.output_offset == len(b"half a line")
     assert _chunks(logs) == [
         (11, NOTICE, b"VM granted\n"),
         (22, OUTPUT, b"half a line"),
@@ -103,10 +103,10 @@ def test_a_character_that_arrives_in_pieces_is_kept_in_one(logs: LogFiles):
     smile = "🙂".encode()
     for piece in (b"a" + smile[:1], smile[1:3]):
         writer.output(piece)
-    assert (_text(logs), writer.guest_offset) == (b"a", 4)
+    assert (_text(logs), writer.output_offset) == (b"a", 4)
     writer.output(smile[3:] + b"b")
     assert _chunks(logs) == [(1, OUTPUT, b"a"), (6, OUTPUT, smile + b"b")]
-    assert writer.guest_offset == 6
+    assert writer.output_offset == 6
     writer.output(smile[:3])
     writer.end()
     writer.end()
@@ -152,12 +152,12 @@ def test_however_output_is_cut_up_the_log_is_its_bytes(
         if position in reopen_at:
             writer.close()
             writer = logs.writer("build", "job", 1)
-            writer.output(b"".join(pieces[: position + 1])[writer.guest_offset :])
+            writer.output(b"".join(pieces[: position + 1])[writer.output_offset :])
     writer.end()
     whole = b"".join(pieces)
     assert _text(logs) == whole
     assert b"".join(content for _, _, content in _chunks(logs, after)) == whole[after:]
-    assert writer.guest_offset == len(whole)
+    assert writer.output_offset == len(whole)
 
 
 def _limited(tmp_path: Path, limit: int) -> LogFiles:
@@ -171,7 +171,7 @@ def test_output_past_the_limit_is_dropped_but_counted(tmp_path: Path):
         writer.output(b"12345678")
         writer.output(b"9abcdef")
         writer.output(b"ghi" * 1000)
-        assert writer.guest_offset == 8 + 7 + 3000
+        assert writer.output_offset == 8 + 7 + 3000
         writer.notice("exit 0")
     assert _chunks(logs)[:2] == [(8, OUTPUT, b"12345678"), (10, OUTPUT, b"9a")]
     notices = [content for _, kind, content in _chunks(logs) if kind is NOTICE]
@@ -189,7 +189,7 @@ def test_a_writer_that_comes_back_does_not_tell_the_limit_again(tmp_path: Path):
     _write(logs, b"1234567")
     stored = _text(logs)
     with logs.writer("build", "job", 1) as writer:
-        assert writer.guest_offset == 7
+        assert writer.output_offset == 7
         writer.output(b"more")
     assert _text(logs) == stored
 
@@ -244,9 +244,9 @@ def test_a_full_disk_keeps_the_log_and_output_may_be_repeated(logs: LogFiles, ou
     writer.output(b"before\n\xe2")
     with _room_for(60), pytest.raises(OSError, match="File too large"):
         writer.output(output)
-    assert (_text(logs), writer.guest_offset) == (b"before\n", 7)
+    assert (_text(logs), writer.output_offset) == (b"before\n", 7)
     writer.output(b"after\n")
     writer.end()
     assert _text(logs) == b"before\nafter\n"
     with logs.writer("build", "job", 1) as again:
-        assert again.guest_offset == 13
+        assert again.output_offset == 13

@@ -108,13 +108,13 @@ def test_builds_are_walked_in_order_while_they_are_removed(storage: Storage, wor
     assert list(storage.logs.builds()) == []
 
 
-def test_logs_of_builds_that_nobody_knows_are_strays(storage: Storage, world: World):
+def test_logs_of_builds_without_a_row_are_orphans(storage: Storage, world: World):
     known = _finished(world, b"known")
-    with storage.logs.writer("stray", "job", 1) as log:
+    with storage.logs.writer("orphan", "job", 1) as log:
         log.output(b"whose?")
     (storage.directory / "logs" / "file").write_bytes(b"not ours")
 
-    assert storage.log_retention.remove_strays() == ["stray"]
-    assert storage.log_retention.remove_strays() == []
+    assert storage.log_retention.remove_orphans() == ["orphan"]
+    assert storage.log_retention.remove_orphans() == []
     assert list(storage.logs.builds()) == [known.uuid]
     assert (storage.directory / "logs" / "file").exists()

@@ -36,10 +36,10 @@ def test_a_manifest_goes_when_another_archive_comes(tmp_path: Path):
     assert sources.manifests() == []
 
 
-def test_a_manifest_of_no_build_is_a_stray_and_so_is_half_of_one(tmp_path: Path):
+def test_a_manifest_without_a_build_is_an_orphan_also_when_half(tmp_path: Path):
     sources = Sources(tmp_path)
     for name in ("b.manifest", "gone.manifest", "b.manifest.0123.partial", "b.partial"):
         (tmp_path / name).touch()
     later = datetime.now(UTC) + timedelta(hours=1)
-    removed = sources.remove_strays(later, lambda build: "a build" if build == "b" else None)
+    removed = sources.remove_orphans(later, lambda build: "a build" if build == "b" else None)
     assert sorted(removed) == ["b.manifest.0123.partial", "b.partial", "gone.manifest"]

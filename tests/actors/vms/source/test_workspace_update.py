@@ -100,8 +100,8 @@ class Disk:
         archive = packed(self.folder / f"{number}.tar.gz", tree)
         self.manifests.append(self.folder / f"{number}.manifest")
         write_source_manifest(archive, self.manifests[-1], ROOM)
-        held = self.manifests[-2] if number else None
-        update_workspace(self.connection, archive, self.manifests[-1], held, time=at, workspace=self.workspace)
+        current = self.manifests[-2] if number else None
+        update_workspace(self.connection, archive, self.manifests[-1], current, time=at, workspace=self.workspace)
 
     def run(self, script: str) -> str:
         done = self.connection.run(f"cd {shlex.quote(self.workspace)} && {script}", timeout=TIMEOUT)

@@ -1,4 +1,4 @@
-"""Leftovers of a VM that lost a part of itself: listed and freed, without touching other VMs."""
+"""VMs that lost a process: listed and freed, without touching other VMs."""
 
 from __future__ import annotations
 

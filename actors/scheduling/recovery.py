@@ -1,33 +1,33 @@
-"""Loading of the organizations' held VMs and recent usage, for a new pool and for the status commands."""
+"""Loading of the jobs' leases and of recent usage, for a new pool and for the status commands."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from actors.scheduling.fairness import USAGE_SECONDS, Holdings
+from actors.scheduling.fairness import USAGE_SECONDS, FairShare
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from storage import Clock, Lease, Storage
 
-__all__ = ["held_by_jobs", "load_usage", "monotonic"]
+__all__ = ["leases_of_jobs", "load_fair_share", "monotonic"]
 
 
-def load_usage(storage: Storage, clock: Clock) -> Holdings:
-    """Load the held VMs and the recent usage of all organizations."""
-    holdings = Holdings()
+def load_fair_share(storage: Storage, clock: Clock) -> FairShare:
+    """Load the VMs in use and the recent usage of all organizations."""
+    fair_share = FairShare()
     for use in storage.queue.past_use(timedelta(seconds=USAGE_SECONDS)):
         began, ended = monotonic(clock, use.started_at), monotonic(clock, use.finished_at)
-        holdings.used(use.organization_id, use.cpu, began, ended)
-    for lease in held_by_jobs(storage).values():
+        fair_share.add_usage(use.organization_id, use.cpu, began, ended)
+    for lease in leases_of_jobs(storage).values():
         if lease.organization_id is not None:
-            holdings.hold(lease.id, lease.organization_id, lease.shape, monotonic(clock, lease.started_at))
-    return holdings
+            fair_share.grant(lease.id, lease.organization_id, lease.shape, monotonic(clock, lease.started_at))
+    return fair_share
 
 
-def held_by_jobs(storage: Storage) -> dict[int, Lease]:
+def leases_of_jobs(storage: Storage) -> dict[int, Lease]:
     """Return the live leases for jobs, warm ones too, by row id; those of renders are left out."""
     return {lease.id: lease for lease in storage.leases.live() if lease.build_id is None}
 

@@ -25,8 +25,8 @@ def measure(groups: Iterable[Path]) -> VmUse:
             cpu = int(found[1]) / 10**6
         elif nanoseconds := _text(group / "cpuacct.usage"):
             cpu = int(nanoseconds) / 10**9
-        if held := _text(group / "memory.current") or _text(group / "memory.usage_in_bytes"):
-            memory = int(held)
+        if current := _text(group / "memory.current") or _text(group / "memory.usage_in_bytes"):
+            memory = int(current)
     return VmUse(cpu, memory)
 
 
