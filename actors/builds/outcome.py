@@ -191,7 +191,8 @@ def disk_failure(use: DiskUse, shape: Shape) -> Failure | None:
 def may_have_filled(last: DiskUse | None, free: int, shape: Shape) -> bool:
     """Tell, from the host's ``free`` bytes, whether a VM may have filled its disk since ``last``.
 
-    This costs one system call, while a measurement reads the names of all files that the VM has written.
+    This costs one system call, while a measurement reads the names of all files that the VM has written. Space that
+    others free meanwhile hides as much.
     """
     return last is None or last.written + last.free - free >= shape.disk_gb * _GB * _NEARLY_FULL
 
