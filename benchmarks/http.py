@@ -32,7 +32,7 @@ _SIZES = (10_000, 100_000, 1_000_000)
 _CONNECTIONS = (1, 8, 32)
 _ROUNDS = 3
 _SECONDS = 0.2
-_BLOCK = 1 << 16
+_CHUNK_BYTES = 1 << 16
 _TIMEOUT_SECONDS = 5.0
 _BASELINE = "falcon resource alone"
 
@@ -163,7 +163,7 @@ def _ask(port: int, request: bytes, connections: int) -> _Measured:
         while now < started + _SECONDS or not waits:
             for key, _ in selector.select(_TIMEOUT_SECONDS) or _raise_timeout():
                 connection, length = key.data
-                missing[connection] -= len(connection.recv(_BLOCK))
+                missing[connection] -= len(connection.recv(_CHUNK_BYTES))
                 if not missing[connection]:
                     now = perf_counter()
                     waits.append(now - asked[connection])
@@ -179,12 +179,12 @@ def _first_answer(connection: socket.socket, request: bytes) -> int:
     connection.sendall(request)
     answer = b""
     while b"\r\n\r\n" not in answer:
-        answer += connection.recv(_BLOCK)
+        answer += connection.recv(_CHUNK_BYTES)
     head, _, body = answer.partition(b"\r\n\r\n")
     fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
     length = int(fields[b"content-length"])
     while len(body) < length:
-        body += connection.recv(_BLOCK)
+        body += connection.recv(_CHUNK_BYTES)
     if not head.startswith(b"HTTP/1.1 200 "):
         raise RuntimeError(body.decode())
     return len(head) + 4 + length

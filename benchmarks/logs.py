@@ -25,12 +25,12 @@ __all__ = ["LOGS"]
 
 _BYTES = 200_000_000
 _ROUNDS = 3
-_BLOCK = 1 << 20
+_CHUNK_BYTES = 1 << 20
 _PRINT = f"yes 'A line of sixty-four characters, as compilers like to print them.' | head -c {_BYTES}"
 
 
 class ThroughputMeter:
-    """Measures the rate of bytes from the first block on, without the time before it."""
+    """Measures the rate of bytes from the first chunk on, without the time before it."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -63,8 +63,8 @@ def _log(service: Service) -> float:
     build = service.build(one(_PRINT))
     (job,) = service.get(f"{build}/jobs")["data"]
     meter = ThroughputMeter()
-    for block in service.log(f"{build}/jobs/{job['id']}/log"):
-        meter.add(block)
+    for chunk in service.log(f"{build}/jobs/{job['id']}/log"):
+        meter.add(chunk)
     return meter.rate
 
 
@@ -76,8 +76,8 @@ def _pipe(vms: BaselineVms, numbers: Iterator[int]) -> float:
     meter = ThroughputMeter()
     with subprocess.Popen(argv, cwd=vms.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0) as ssh:
         assert ssh.stdout
-        while block := ssh.stdout.read(_BLOCK):
-            meter.add(len(block))
+        while chunk := ssh.stdout.read(_CHUNK_BYTES):
+            meter.add(len(chunk))
     return meter.rate
 
 

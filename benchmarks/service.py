@@ -23,7 +23,7 @@ PARALLEL = 2 * (os.cpu_count() or 1)
 """The number of jobs at once: twice the CPUs, as the service suggests for a host."""
 
 _POLL_SECONDS = 0.02
-_BLOCK = 1 << 20
+_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,13 @@ class Service:
         return self._answer("GET", path)
 
     def log(self, path: str) -> Iterator[int]:
-        """Follow a log to its end; yield the size of each block that arrives."""
-        at, complete, block = 0, False, bytearray(_BLOCK)
+        """Follow a log to its end; yield the size of each chunk that arrives."""
+        at, complete, chunk = 0, False, bytearray(_CHUNK_BYTES)
         while not complete:
             self.connection.request("GET", f"{path}?wait=30", headers={**self.headers, "Range": f"bytes={at}-"})
             response = self.connection.getresponse()
             complete = response.getheader("X-Log-Complete") == "true"
-            while size := response.readinto(block):
+            while size := response.readinto(chunk):
                 if response.status == http.client.PARTIAL_CONTENT:
                     at += size
                     yield size

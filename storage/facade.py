@@ -45,6 +45,6 @@ def on_first_use(package: str) -> Callable[[str], object]:
 @cache
 def _declared(file: Path) -> Mapping[str, tuple[str, str]]:
     """Return the names that a file imports for type checkers, with their modules and their names there."""
-    blocks = [each for each in ast.parse(file.read_bytes()).body if isinstance(each, ast.If)]
-    imports = [each for block in blocks for each in block.body if isinstance(each, ast.ImportFrom)]
+    branches = [each for each in ast.parse(file.read_bytes()).body if isinstance(each, ast.If)]
+    imports = [each for branch in branches for each in branch.body if isinstance(each, ast.ImportFrom)]
     return {each.asname or each.name: (str(line.module), each.name) for line in imports for each in line.names}

@@ -121,7 +121,7 @@ def _take(
             if collected.bytes + (original or file).file_size > store.room:
                 return missing, [file.path]
             if original is None:
-                collected.keep(store.files.write(store.build_uuid, file.path, file.blocks))
+                collected.keep(store.files.write(store.build_uuid, file.path, file.chunks))
             else:
                 shared = store.files.link(store.files.path(store.build_uuid, original.uuid), store.build_uuid)
                 collected.keep(replace(original, uuid=shared, path=file.path))

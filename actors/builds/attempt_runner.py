@@ -29,7 +29,7 @@ __all__ = ["AttemptRunner", "Prepared"]
 
 _FLOOD_BYTES = 1 << 14
 _FLOOD_PAUSE = 0.004
-"""More blocks follow one of that size at once; the pause lets them be stored and announced together."""
+"""More chunks follow one of that size at once; the pause lets them be stored and announced together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +164,10 @@ class AttemptRunner:
     def _follow(self) -> vms.Exited:
         log = self.log.opened()
         following = vms.follow(self._connection.connected(), log.output_offset)
-        for block in following:
-            log.output(block)
+        for chunk in following:
+            log.output(chunk)
             self._on_output()
-            if len(block) >= _FLOOD_BYTES:
+            if len(chunk) >= _FLOOD_BYTES:
                 self._connection.pause(_FLOOD_PAUSE)
         assert following.exited is not None  # noqa: S101 - it was followed to its end
         self.log.end()

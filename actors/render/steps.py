@@ -56,12 +56,12 @@ def download_archive(connection: vms.Connection, max_bytes: int, timeout: float)
     Raises RenderFailed if it has more than ``max_bytes``, and VmError.
     """
     size = 0
-    with connection.stream(f"exec cat {_ARCHIVE}", timeout=timeout) as blocks:
-        for block in blocks:
-            size += len(block)
+    with connection.stream(f"exec cat {_ARCHIVE}", timeout=timeout) as chunks:
+        for chunk in chunks:
+            size += len(chunk)
             if size > max_bytes:
                 raise RenderFailed.exited("source fetch", 1, f"the source has more than {max_bytes} bytes")
-            yield block
+            yield chunk
 
 
 def unpack(connection: vms.Connection, timeout: float) -> None:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from actors.scheduling.capacity import Shortage
     from storage import Job
 
-__all__ = ["Blocked", "PendingReasons", "Waiting", "awaits_image", "back_off"]
+__all__ = ["NoRoom", "PendingReasons", "Waiting", "awaits_image", "back_off"]
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked:
+class NoRoom:
     """The next job, which does not fit, and what is short; ``job_id`` is None if no job at all would fit."""
 
     job_id: int | None
@@ -30,18 +30,18 @@ class Blocked:
 class Waiting:
     """The obstacles that the pool found when it last served the queue.
 
-    ``everyone`` keeps all jobs from VMs. ``host`` is the next job, for which the host has no room; all others wait
-    behind it. ``organizations`` are those whose next job exceeds their caps.
+    ``admission`` is the reason of an admission block. ``host`` is the next job, for which the host has no room; all
+    others wait behind it. ``organizations`` are those whose next job exceeds their caps.
     """
 
-    everyone: str | None = None
-    host: Blocked | None = None
-    organizations: Mapping[int, Blocked] = field(default_factory=dict)
+    admission: str | None = None
+    host: NoRoom | None = None
+    organizations: Mapping[int, NoRoom] = field(default_factory=dict)
 
     def reason(self, job_id: int, organization_id: int) -> str:
         """Return why this job waits."""
-        if self.everyone is not None:
-            return f"waiting for a VM: {self.everyone}"
+        if self.admission is not None:
+            return f"waiting for a VM: {self.admission}"
         own = self.organizations.get(organization_id)
         if own is not None:
             return f"waiting for a VM: {_of_organization(own, job_id)}"
@@ -90,19 +90,19 @@ def back_off(job: Job, now: datetime) -> str | None:
     return f"waiting {seconds} s before attempt {job.attempt + 1}"
 
 
-def _of_host(blocked: Blocked, job_id: int) -> str:
-    lack = blocked.shortage
+def _of_host(no_room: NoRoom, job_id: int) -> str:
+    lack = no_room.shortage
     if lack.total:
         return f"host is full ({lack.taken} of {lack.cap})"
-    return f"{lack} are taken, {_who(blocked, job_id)} {lack.wanted}"
+    return f"{lack} are taken, {_who(no_room, job_id)} {lack.wanted}"
 
 
-def _of_organization(blocked: Blocked, job_id: int) -> str:
-    lack = blocked.shortage
+def _of_organization(no_room: NoRoom, job_id: int) -> str:
+    lack = no_room.shortage
     if lack.total:
         return f"its organization has all {lack.cap} VMs that it may have"
-    return f"its organization has {lack}, {_who(blocked, job_id)} {lack.wanted}"
+    return f"its organization has {lack}, {_who(no_room, job_id)} {lack.wanted}"
 
 
-def _who(blocked: Blocked, job_id: int) -> str:
-    return "it needs" if blocked.job_id == job_id else "the job before it needs"
+def _who(no_room: NoRoom, job_id: int) -> str:
+    return "it needs" if no_room.job_id == job_id else "the job before it needs"

@@ -175,15 +175,15 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
     def _serve(self) -> None:
         """Do what is due: end back-offs, grant, time out, refill. Then set the alarm for what is next."""
         soonest = self._storage.queue.wake()
-        blocked = self._admission.check(self._settings.low_disk_gb)
-        if blocked is None:
+        blocked_by = self._admission.check(self._settings.low_disk_gb)
+        if blocked_by is None:
             self._await_images()
-        waiting = Waiting(everyone=blocked) if blocked else self._grant()
+        waiting = Waiting(admission=blocked_by) if blocked_by else self._grant()
         self._reasons.waiting = waiting
         if self._admission.draining:
             return
         due = [soonest, self._end_overdue(waiting)]
-        if blocked is None:
+        if blocked_by is None:
             self._refill()
         elif not self._admission.drained:
             due.append(self._clock.now() + timedelta(seconds=self._timings.disk))

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors.scheduling.pending_reason import Blocked, Waiting
+from actors.scheduling.pending_reason import NoRoom, Waiting
 from storage import Shape
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Decision:
 def host_full(fair_share: FairShare, host: Capacity) -> Waiting | None:
     """Return the reason if the host has no room for even the smallest VM; None if it has."""
     full = host.shortage(fair_share.load(), _MIN_SHAPE)
-    return Waiting(host=Blocked(None, full)) if full is not None and full.total else None
+    return Waiting(host=NoRoom(None, full)) if full is not None and full.total else None
 
 
 def schedule_next(
@@ -45,20 +45,20 @@ def schedule_next(
     if (full_host := host_full(fair_share, host)) is not None:
         return Decision(None, full_host)
     fitting: dict[int, QueuedJob] = {}
-    blocked: dict[int, Blocked] = {}
+    no_room: dict[int, NoRoom] = {}
     for head in heads:
         lack = organization.shortage(fair_share.load(head.organization_id), head.shape)
         if lack is None:
             fitting[head.organization_id] = head
         else:
-            blocked[head.organization_id] = Blocked(head.job_id, lack)
+            no_room[head.organization_id] = NoRoom(head.job_id, lack)
     if not fitting:
-        return Decision(None, Waiting(organizations=blocked))
+        return Decision(None, Waiting(organizations=no_room))
     job = fair_share.next(fitting, now)
     lack = host.shortage(fair_share.load(), job.shape)
     if lack is not None:
-        return Decision(None, Waiting(host=Blocked(job.job_id, lack), organizations=blocked))
-    return Decision(job, Waiting(organizations=blocked))
+        return Decision(None, Waiting(host=NoRoom(job.job_id, lack), organizations=no_room))
+    return Decision(job, Waiting(organizations=no_room))
 
 
 def queue_order(

@@ -119,8 +119,8 @@ def start(connection: Connection, spec: CommandSpec) -> None:
         grace=round(spec.grace * 100),
     )
     with connection.stream(shim, stdin=init_script(spec).encode(), timeout=_ANSWER_SECONDS) as answer:
-        for block in answer:
-            output += block
+        for chunk in answer:
+            output += chunk
             if output.startswith(b"started\n"):
                 return
     message = f"the VM cannot start a command: {(output + answer.stderr).decode(errors='replace').strip()[-2000:]}"
@@ -149,14 +149,14 @@ class CommandOutput:
         self._connection = connection
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield blocks as they arrive."""
+        """Yield chunks as they arrive."""
         ended = False
         while True:
             begin = self.offset
             with self._connection.stream(script("locate", "follow", offset=begin), timeout=None) as output:
-                for block in output:
-                    self.offset += len(block)
-                    yield block
+                for chunk in output:
+                    self.offset += len(chunk)
+                    yield chunk
             exited = parse_result(output.exit_code, output.stderr)
             if self.offset >= exited.size:
                 self.exited = exited

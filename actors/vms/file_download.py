@@ -27,8 +27,8 @@ _MAX_HEADER_BYTES = 1 << 16
 _OVERHEAD = 1 << 15
 """Bytes that a tar may take for each file beyond its contents."""
 
-_BLOCK = 512
-_END_OF_ARCHIVE = bytes(_BLOCK)
+_TAR_BLOCK = 512
+_END_OF_ARCHIVE = bytes(_TAR_BLOCK)
 _MAX_ERROR_CHARS = 300
 
 
@@ -40,13 +40,13 @@ class InvalidDownload(VmError):
 class DownloadedFile:
     """A file of a tar.
 
-    ``blocks`` yields its ``file_size`` bytes: read them before the next file, or not at all. A hard link has no blocks;
+    ``chunks`` yields its ``file_size`` bytes: read them before the next file, or not at all. A hard link has no chunks;
     ``same_as`` names the earlier file.
     """
 
     path: str
     file_size: int
-    blocks: Iterator[bytes]
+    chunks: Iterator[bytes]
     same_as: str | None = None
 
 
@@ -59,8 +59,8 @@ def list_files(connection: Connection, workspace: str = "/workspace", *, timeout
     count = 0
     rest = b""
     with connection.stream(script("list", workspace=workspace), timeout=timeout) as listing:
-        for block in listing:
-            *paths, rest = (rest + block).split(b"\0")
+        for chunk in listing:
+            *paths, rest = (rest + chunk).split(b"\0")
             count += len(paths)
             if count > _MAX_FILES:
                 message = f"the workspace has more than {_MAX_FILES:,} files"
@@ -102,8 +102,8 @@ class TarReader:
     `tarfile` parses each header, but not the stream: it would read a long name of any size into memory.
     """
 
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks = blocks
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
         self._buffer = b""
 
     def files(self) -> Iterator[DownloadedFile]:
@@ -134,9 +134,9 @@ class TarReader:
 
     def _header(self) -> bytes:
         """Return the next header; empty at the end."""
-        while (header := self._take(_BLOCK)) == _END_OF_ARCHIVE:
+        while (header := self._take(_TAR_BLOCK)) == _END_OF_ARCHIVE:
             pass
-        if header and len(header) < _BLOCK:
+        if header and len(header) < _TAR_BLOCK:
             raise _truncated()
         return header
 
@@ -151,20 +151,20 @@ class TarReader:
         """Yield a member's bytes, then skip the padding. Raises InvalidDownload if the tar ends early."""
         left = size
         while left:
-            block = self._buffer or next(self._blocks, b"")
-            if not block:
+            chunk = self._buffer or next(self._chunks, b"")
+            if not chunk:
                 raise _truncated()
-            self._buffer = block[left:]
-            yield block[:left]
-            left -= min(left, len(block))
-        filling = -size % _BLOCK
+            self._buffer = chunk[left:]
+            yield chunk[:left]
+            left -= min(left, len(chunk))
+        filling = -size % _TAR_BLOCK
         if len(self._take(filling)) < filling:
             raise _truncated()
 
     def _take(self, size: int) -> bytes:
         """Return ``size`` bytes, fewer only at the end."""
-        while len(self._buffer) < size and (block := next(self._blocks, b"")):
-            self._buffer += block
+        while len(self._buffer) < size and (chunk := next(self._chunks, b"")):
+            self._buffer += chunk
         taken, self._buffer = self._buffer[:size], self._buffer[size:]
         return taken
 
@@ -187,13 +187,13 @@ def _text(name: bytes) -> str:
     return name.rstrip(b"\0").decode("utf-8", "surrogateescape")
 
 
-def _bounded(blocks: Iterable[bytes], left: int) -> Iterator[bytes]:
-    for block in blocks:
-        left -= len(block)
+def _bounded(chunks: Iterable[bytes], left: int) -> Iterator[bytes]:
+    for chunk in chunks:
+        left -= len(chunk)
         if left < 0:
             message = "the VM sent more than was requested"
             raise InvalidDownload(message)
-        yield block
+        yield chunk
 
 
 def _error_of(stream: Stream) -> str:

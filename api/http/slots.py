@@ -108,16 +108,16 @@ class StreamSlot:
 class StreamBody:
     """The body of a stream. Releases its slot when the server is done with it, even if it never began."""
 
-    def __init__(self, blocks: Generator[bytes], slot: StreamSlot) -> None:
-        self._blocks = blocks
+    def __init__(self, chunks: Generator[bytes], slot: StreamSlot) -> None:
+        self._chunks = chunks
         self._slot = slot
 
     def __iter__(self) -> Iterator[bytes]:
-        return self._blocks
+        return self._chunks
 
     def close(self) -> None:
-        """End the stream. The server calls this after the last block, and when the client is gone."""
+        """End the stream. The server calls this after the last chunk, and when the client is gone."""
         try:
-            self._blocks.close()
+            self._chunks.close()
         finally:
             self._slot.release()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChunkRecord", "HistoryRecord", "LogEventsResource"]
 
-_BLOCK = 64 * 2**10
+_BATCH_BYTES = 64 * 2**10
 _HISTORY = 2**20
 _HEARTBEAT_SECONDS = 15.0
 _RETRY_SECONDS = "5"
@@ -99,10 +99,10 @@ class LogEventsResource:
         resp.cache_control = ["no-store"]
         resp.set_header("X-Accel-Buffering", "no")
         waiting = RequestWait.of(req, self._clock, self._slots)
-        resp.stream = StreamBody(self._blocks(readable, after, waiting), slot)
+        resp.stream = StreamBody(self._batches(readable, after, waiting), slot)
 
-    def _blocks(self, readable: ReadableLog, after: int, waiting: RequestWait) -> Generator[bytes]:
-        """Yield the stream in blocks of whole events. Runs, and waits, in the request's thread."""
+    def _batches(self, readable: ReadableLog, after: int, waiting: RequestWait) -> Generator[bytes]:
+        """Yield the stream in batches of whole events. Runs, and waits, in the request's thread."""
         log = self._storage.logs.reader(readable.build.uuid, readable.job.uuid)
         with self._engine.watch(readable.job.uuid) as watch:
             ended = self._ended(readable)
@@ -112,9 +112,9 @@ class LogEventsResource:
             yield _history_event(history)
             heartbeat_at = self._clock.monotonic() + _HEARTBEAT_SECONDS
             while True:
-                for block, seq in _blocks_of(chunks):
+                for batch, seq in _batches_of(chunks):
                     after = seq
-                    yield block
+                    yield batch
                     heartbeat_at = self._clock.monotonic() + _HEARTBEAT_SECONDS
                     if waiting.over:
                         break
@@ -147,8 +147,8 @@ def _take_history(chunks: Iterator[LogChunk]) -> list[LogChunk]:
     return taken
 
 
-def _blocks_of(chunks: Iterator[LogChunk]) -> Iterator[tuple[bytes, int]]:
-    """Yield chunk events joined up to a block's size, each block with its last chunk's ``seq``."""
+def _batches_of(chunks: Iterator[LogChunk]) -> Iterator[tuple[bytes, int]]:
+    """Yield chunk events joined up to a batch's size, each batch with its last chunk's ``seq``."""
     events: list[bytes] = []
     size = 0
     seq = 0
@@ -156,7 +156,7 @@ def _blocks_of(chunks: Iterator[LogChunk]) -> Iterator[tuple[bytes, int]]:
         events.append(_chunk_event(chunk))
         size += len(events[-1])
         seq = chunk.seq
-        if size >= _BLOCK:
+        if size >= _BATCH_BYTES:
             yield b"".join(events), seq
             events, size = [], 0
     if events:

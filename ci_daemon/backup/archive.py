@@ -28,15 +28,15 @@ _READ_ERRORS = (EOFError, OSError, zlib.error, tarfile.TarError)
 
 
 class ByteSink(Protocol):
-    """Anything that accepts blocks of bytes."""
+    """Anything that accepts chunks of bytes."""
 
-    def write(self, block: bytes, /) -> int:
-        """Write all of a block; return its length."""
+    def write(self, chunk: bytes, /) -> int:
+        """Write all of a chunk; return its length."""
         ...
 
 
 class HashingFile:
-    """A file that is read or written, with the SHA-256 so far; ``progress`` gets the size of each block."""
+    """A file that is read or written, with the SHA-256 so far; ``progress`` gets the size of each chunk."""
 
     def __init__(self, file: IO[bytes], progress: Callable[[int], None] = lambda _: None) -> None:
         self._file = file
@@ -48,20 +48,20 @@ class HashingFile:
         """Read the next bytes."""
         return self._count(self._file.read(size))
 
-    def write(self, block: bytes) -> None:
-        """Write a block."""
-        self._file.write(self._count(block))
+    def write(self, chunk: bytes) -> None:
+        """Write a chunk."""
+        self._file.write(self._count(chunk))
 
     @property
     def member(self) -> ArchiveMember:
         """The size and digest of the bytes so far."""
         return ArchiveMember(self._bytes, self._hash.hexdigest())
 
-    def _count(self, block: bytes) -> bytes:
-        self._hash.update(block)
-        self._bytes += len(block)
-        self._progress(len(block))
-        return block
+    def _count(self, chunk: bytes) -> bytes:
+        self._hash.update(chunk)
+        self._bytes += len(chunk)
+        self._progress(len(chunk))
+        return chunk
 
 
 @dataclass(slots=True)

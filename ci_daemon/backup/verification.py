@@ -24,7 +24,7 @@ __all__ = ["KEY_PURPOSE", "Verification", "unpack", "verify", "verify_contents"]
 KEY_PURPOSE = b"backup"
 """Purpose of the derived key that identifies a key in manifests."""
 
-_BLOCK = 2**20
+_CHUNK_BYTES = 2**20
 _MAX_MANIFEST = 2**29
 
 
@@ -164,6 +164,6 @@ def _extract(packed: ArchiveFile, folder: Path, progress: Callable[[int], None])
 
 def _copy(packed: ArchiveFile, file: IO[bytes], progress: Callable[[int], None]) -> ArchiveMember:
     digest = HashingFile(file, progress)
-    while block := packed.read(_BLOCK):
-        digest.write(block)
+    while chunk := packed.read(_CHUNK_BYTES):
+        digest.write(chunk)
     return digest.member

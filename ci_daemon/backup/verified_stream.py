@@ -32,16 +32,16 @@ class VerifiedStream:
         self._buffer = buffer
         self._result = result
 
-    def write(self, block: bytes) -> int:
-        """Write a block to both."""
-        self._out.write(block)
-        rest = memoryview(block)
+    def write(self, chunk: bytes) -> int:
+        """Write a chunk to both."""
+        self._out.write(chunk)
+        rest = memoryview(chunk)
         try:
             while rest:
                 rest = rest[self._reader.write(rest) :]
         except BrokenPipeError:
             raise _VerificationEnded from None
-        return len(block)
+        return len(chunk)
 
     @property
     def verification(self) -> Verification:

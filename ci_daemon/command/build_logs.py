@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["logs"]
 
-_BLOCK = 2**20
+_CHUNK_BYTES = 2**20
 _POLL_SECONDS = 0.3
 
 
@@ -111,9 +111,9 @@ class _LogTail:
 
     def lines(self) -> Iterator[LogLine]:
         """Yield the lines that were completed since the last call."""
-        while block := self._log.read(self._offset, _BLOCK):
-            self._offset += len(block)
-            yield from (submission.LogLine(self.job, text) for text in self._splitter.feed(block))
+        while chunk := self._log.read(self._offset, _CHUNK_BYTES):
+            self._offset += len(chunk)
+            yield from (submission.LogLine(self.job, text) for text in self._splitter.feed(chunk))
 
     def rest(self) -> Iterator[LogLine]:
         """Yield the remaining lines of a log that has ended."""

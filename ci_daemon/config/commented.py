@@ -43,5 +43,5 @@ def _table(section: Section) -> Iterator[str]:
 
 def _comment(paragraphs: Iterable[str]) -> list[str]:
     wrapped = (textwrap.wrap(each.replace("`", ""), _WIDTH, break_on_hyphens=False) for each in paragraphs)
-    blocks = ("\n".join(f"# {line}" for line in lines) for lines in wrapped)
-    return "\n#\n".join(blocks).splitlines()
+    paragraphs = ("\n".join(f"# {line}" for line in lines) for lines in wrapped)
+    return "\n#\n".join(paragraphs).splitlines()

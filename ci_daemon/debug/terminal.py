@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["attach", "has_terminal", "local_pty"]
 
-_BLOCK = 1 << 16
+_CHUNK_BYTES = 1 << 16
 
 
 def has_terminal() -> bool:
@@ -52,14 +52,14 @@ def attach(session: InteractiveSession, *, interactive: bool) -> int:
         while True:
             ready, _, _ = select.select(watched, [], [])
             if resized in ready:
-                os.read(resized, _BLOCK)
+                os.read(resized, _CHUNK_BYTES)
                 session.resize(*os.get_terminal_size(stdout))
             if (exit_code := session.receive(stdout, stderr)) is not None:
                 return exit_code
 
 
 def _forward_stdin(session: InteractiveSession, stdin: int) -> None:
-    while session.send(os.read(stdin, _BLOCK)):
+    while session.send(os.read(stdin, _CHUNK_BYTES)):
         pass
 
 

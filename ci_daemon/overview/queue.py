@@ -58,7 +58,7 @@ def waiting_jobs(
     block = admission_block(storage, settings.low_disk_gb)
     heads = storage.queue.heads()
     decision = schedule_next(heads, fair_share, settings.host(), settings.organization(), now)
-    reasons = Waiting(everyone=block.reason) if block is not None else decision.waiting
+    reasons = Waiting(admission=block.reason) if block is not None else decision.waiting
     queues = {head.organization_id: storage.queue.following(head.organization_id, limit) for head in heads}
     found: list[WaitingJob] = []
     for position, queued in enumerate(queue_order(queues, fair_share, now, limit), 1):

@@ -137,7 +137,7 @@ class Client:
     def log(self, path: str, start: int, wait: int) -> Iterator[tuple[Iterator[bytes], bool]]:
         """Open a job's log from byte ``start`` on, waiting up to ``wait`` seconds for a first byte.
 
-        Yields an iterator of blocks of bytes as they arrive, and whether they are the last of the log.
+        Yields an iterator of chunks of bytes as they arrive, and whether they are the last of the log.
         """
         request = self._http.build_request(
             "GET", path, params={"wait": wait}, headers={"Range": f"bytes={start}-"}, timeout=wait + 30.0

@@ -1,4 +1,4 @@
-"""Split a log that arrives in blocks of bytes into lines."""
+"""Split a log that arrives in chunks of bytes into lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_LINE = 16 * 1024
 
 
 class LineSplitter:
-    """Turns blocks of UTF-8, split anywhere, into lines; invalid bytes are replaced.
+    """Turns chunks of UTF-8, split anywhere, into lines; invalid bytes are replaced.
 
     If carriage returns overwrite a line, as progress bars do, only its last version is kept. A line of more than
     16 Ki characters comes in pieces, so that a log without line ends needs little memory.
@@ -24,9 +24,9 @@ class LineSplitter:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._partial = ""
 
-    def feed(self, block: bytes) -> Iterator[str]:
-        """Yield the lines that the block completes."""
-        *lines, self._partial = (self._partial + self._decoder.decode(block)).split("\n")
+    def feed(self, chunk: bytes) -> Iterator[str]:
+        """Yield the lines that the chunk completes."""
+        *lines, self._partial = (self._partial + self._decoder.decode(chunk)).split("\n")
         for line in lines:
             yield _visible(line)
         while len(self._partial) > _MAX_LINE:

@@ -30,10 +30,10 @@ def read_log(client: Client, path: str) -> Iterator[str]:
     while not complete:
         began, started = offset, time.monotonic()
         try:
-            with client.log(path, offset, _WAIT_SECONDS) as (blocks, last):
-                for block in blocks:
-                    offset += len(block)
-                    yield from splitter.feed(block)
+            with client.log(path, offset, _WAIT_SECONDS) as (chunks, last):
+                for chunk in chunks:
+                    offset += len(chunk)
+                    yield from splitter.feed(chunk)
                 complete = last
             backoff.reset()
         except (RequestFailed, ServiceUnreachable) as error:

@@ -49,13 +49,13 @@ class _LimitedBuffer(io.BytesIO):
         super().__init__()
         self._limit = limit
 
-    def write(self, block: Buffer, /) -> int:
+    def write(self, chunk: Buffer, /) -> int:
         if self.tell() > self._limit:
             message = (
                 f"more than {self._limit >> 20} MiB would be packed: exclude files that no step needs in .gitignore"
             )
             raise PackError(message)
-        return super().write(block)
+        return super().write(chunk)
 
 
 @dataclass(frozen=True, slots=True)

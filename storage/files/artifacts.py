@@ -44,15 +44,15 @@ class ArtifactFiles:
         """Return the path of an artifact's file, which need not exist."""
         return self._directory / ARTIFACT.name(build_uuid, uuid)
 
-    def write(self, build_uuid: str, path: str, blocks: Iterable[bytes]) -> NewArtifact:
-        """Write a file. If writing or iterating over the blocks fails, the file is removed."""
+    def write(self, build_uuid: str, path: str, chunks: Iterable[bytes]) -> NewArtifact:
+        """Write a file. If writing or iterating over the chunks fails, the file is removed."""
         new = self._place(build_uuid)
         digest = hashlib.sha256()
         try:
             with new.open("xb", buffering=0) as file:
-                for block in blocks:
-                    digest.update(block)
-                    _write_all(file.fileno(), block)
+                for chunk in chunks:
+                    digest.update(chunk)
+                    _write_all(file.fileno(), chunk)
                 os.fsync(file.fileno())
                 size = file.tell()
         except BaseException:
@@ -102,7 +102,7 @@ class ArtifactFiles:
         return place
 
 
-def _write_all(descriptor: int, block: bytes) -> None:
-    rest = memoryview(block)
+def _write_all(descriptor: int, chunk: bytes) -> None:
+    rest = memoryview(chunk)
     while rest:
         rest = rest[os.write(descriptor, rest) :]

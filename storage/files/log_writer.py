@@ -36,7 +36,7 @@ class LogWriter:
         self._room = max(0, limit - taken)
         self._clock = clock
         self._masker = masker
-        self._block = max(_RECORD_BYTES, 2 * masker.longest)
+        self._chunk = max(_RECORD_BYTES, 2 * masker.longest)
         self._lock = threading.Lock()
         self._pending = b""
         self._log = os.open(log, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -120,11 +120,11 @@ class LogWriter:
         """Append output; return how many bytes were consumed. The rest waits if ``more`` comes."""
         done = 0
         while done < len(data):
-            block = data[done : done + self._block]
-            follows = more or done + len(block) < len(data)
-            whole = len(block) - _incomplete_tail(block) if follows else len(block)
+            chunk = data[done : done + self._chunk]
+            follows = more or done + len(chunk) < len(data)
+            whole = len(chunk) - _incomplete_tail(chunk) if follows else len(chunk)
             room = max(0, self._room - self._size)
-            masked, consumed = self._masker.mask(block[:whole], more=follows) if room else (block, len(block))
+            masked, consumed = self._masker.mask(chunk[:whole], more=follows) if room else (chunk, len(chunk))
             if not consumed:
                 break
             if len(masked) > room:

@@ -125,17 +125,17 @@ class JobLog:
 
     def read(self, start: int, length: int) -> bytes:
         """Return up to ``length`` bytes from offset ``start``; fewer at the end of the log."""
-        blocks: list[bytes] = []
+        pieces: list[bytes] = []
         for part in _parts(self.directory):
             offset = start - part.start
             if offset >= part.size or length <= 0:
                 continue
             with _opened(part.log) as log:
-                block = _read_exactly(log, offset, min(length, part.size - offset))
-            blocks.append(block)
-            start += len(block)
-            length -= len(block)
-        return b"".join(blocks)
+                piece = _read_exactly(log, offset, min(length, part.size - offset))
+            pieces.append(piece)
+            start += len(piece)
+            length -= len(piece)
+        return b"".join(pieces)
 
     def chunks(self, after: int = 0) -> Iterator[LogChunk]:
         """Yield the log's records past byte ``after``, up to the end that the log has when it is read."""
@@ -202,12 +202,12 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _read_exactly(file: int, offset: int, length: int) -> bytes:
-    blocks: list[bytes] = []
+    pieces: list[bytes] = []
     while length > 0:
-        block = os.pread(file, length, offset)
-        if not block:
+        piece = os.pread(file, length, offset)
+        if not piece:
             break
-        blocks.append(block)
-        offset += len(block)
-        length -= len(block)
-    return b"".join(blocks)
+        pieces.append(piece)
+        offset += len(piece)
+        length -= len(piece)
+    return b"".join(pieces)

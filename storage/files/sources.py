@@ -49,7 +49,7 @@ class Sources:
         return self._directory / MANIFEST.name(build_uuid)
 
     def store(self, build_uuid: str, archive: bytes | Iterable[bytes]) -> None:
-        """Write an archive, given whole or in blocks; its file appears complete or not at all.
+        """Write an archive, given whole or in chunks; its file appears complete or not at all.
 
         The manifest of an earlier archive is removed. Raises DatabaseUnavailable if the disk is full or read-only.
         """

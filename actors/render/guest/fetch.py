@@ -14,7 +14,7 @@ import sys
 import urllib.error
 import urllib.request
 
-_BLOCK = 1 << 18
+_CHUNK_BYTES = 1 << 18
 _READ_SECONDS = 30.0
 
 
@@ -41,12 +41,12 @@ def _download(options: dict) -> str:  # type: ignore[type-arg] # a JSON object
     size = 0
     os.makedirs(os.path.dirname(options["into"]), exist_ok=True)  # noqa: PTH103, PTH120 - saves an import
     with _opener().open(request, timeout=_READ_SECONDS) as response, open(options["into"], "wb") as file:  # noqa: PTH123
-        while block := response.read(_BLOCK):
-            size += len(block)
+        while chunk := response.read(_CHUNK_BYTES):
+            size += len(chunk)
             if size > options["max_bytes"]:
                 sys.exit(f"the source has more than {options['max_bytes']} bytes")
-            digest.update(block)
-            file.write(block)
+            digest.update(chunk)
+            file.write(chunk)
     return digest.hexdigest()
 
 

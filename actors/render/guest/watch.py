@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-_BLOCK = 1 << 16
+_CHUNK_BYTES = 1 << 16
 _DRAIN_SECONDS = 1.0
 
 
@@ -67,8 +67,8 @@ class _StreamHead:
         self.data = bytearray()
         self._limit = limit
 
-    def take(self, block: bytes) -> None:
-        self.data += block[: self._limit - len(self.data)]
+    def take(self, chunk: bytes) -> None:
+        self.data += chunk[: self._limit - len(self.data)]
 
 
 def _follow(
@@ -86,10 +86,10 @@ def _follow(
         exit_code = None
         while selector.get_map() and time.monotonic() < until:
             for key, _ in selector.select(0.05):
-                block = os.read(key.fd, _BLOCK)
+                chunk = os.read(key.fd, _CHUNK_BYTES)
                 for head in readers[key.fd]:
-                    head.take(block)
-                if not block:
+                    head.take(chunk)
+                if not chunk:
                     selector.unregister(key.fd)
             if exit_code is None and (exit_code := process.poll()) is not None:
                 until = min(deadline, time.monotonic() + _DRAIN_SECONDS)

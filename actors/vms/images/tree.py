@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Tree", "has_program", "missing_programs"]
 
-_BLOCK = 1 << 20
+_CHUNK_BYTES = 1 << 20
 _MAGIC = {
     b"\x1f\x8b": ("--gzip", "gzip"),
     b"BZh": ("--bzip2", "bzip2"),
@@ -61,12 +61,12 @@ class Tree:
         """Make the empty folder, owned by the VMs' root."""
         run_mapped(["mkdir", "-m", "755", self.path.name], idmap=self.idmap.with_caller(), cwd=self.path.parent)
 
-    def unpack(self, blocks: IO[bytes]) -> None:
+    def unpack(self, chunks: IO[bytes]) -> None:
         """Unpack a tar, plain or compressed by gzip, bzip2, xz or zstd, without its device nodes.
 
         Raises VmError if it is invalid or does not fit.
         """
-        head = blocks.read(_MAGIC_BYTES)
+        head = chunks.read(_MAGIC_BYTES)
         option, package = next((found for magic, found in _MAGIC.items() if head.startswith(magic)), ("", ""))
         argv = ["tar", "--extract", "--file=-", "--numeric-owner", "--same-owner", "--preserve-permissions"]
         argv += ["--exclude=./dev/*", "--exclude=dev/*", *([option] if option else [])]
@@ -75,7 +75,7 @@ class Tree:
                 self.idmap.command(argv), cwd=self.path, env={"PATH": os.defpath, "LC_ALL": "C"},
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors,
             ) as tar:  # fmt: skip
-                _feed_tar(head, blocks, tar)
+                _feed_tar(head, chunks, tar)
             errors.seek(0)
             lines = errors.read().decode(errors="replace").splitlines()
         if tar.returncode != 0 and not _only_device_errors(lines):
@@ -127,13 +127,13 @@ def has_program(root: Path, program: str) -> bool:
     return any(_is_program(root, f"{folder}/{program}") for folder in _FOLDERS)
 
 
-def _feed_tar(head: bytes, blocks: IO[bytes], tar: subprocess.Popen[bytes]) -> None:
+def _feed_tar(head: bytes, chunks: IO[bytes], tar: subprocess.Popen[bytes]) -> None:
     """Write everything to ``tar``, or as much as it takes; its own errors say why it stopped."""
     assert tar.stdin is not None  # noqa: S101 - it is a pipe
     try:
         with tar.stdin as stdin:
-            for block in _chain(head, blocks):
-                stdin.write(block)
+            for chunk in _chain(head, chunks):
+                stdin.write(chunk)
     except BrokenPipeError:
         return
     except BaseException:
@@ -141,10 +141,10 @@ def _feed_tar(head: bytes, blocks: IO[bytes], tar: subprocess.Popen[bytes]) -> N
         raise
 
 
-def _chain(head: bytes, blocks: IO[bytes]) -> Iterator[bytes]:
+def _chain(head: bytes, chunks: IO[bytes]) -> Iterator[bytes]:
     yield head
-    while block := blocks.read(_BLOCK):
-        yield block
+    while chunk := chunks.read(_CHUNK_BYTES):
+        yield chunk
 
 
 def _only_device_errors(lines: Iterable[str]) -> bool:

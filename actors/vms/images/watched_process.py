@@ -20,7 +20,7 @@ __all__ = ["POLL_SECONDS", "ProcessResult", "run"]
 POLL_SECONDS = 0.2
 """Seconds between two checks of a program."""
 
-_BLOCK = 1 << 16
+_CHUNK_BYTES = 1 << 16
 _LAST_BYTES = 1 << 16
 _DIES_WITH_CALLER = ("setpriv", "--pdeathsig", "KILL", "--")
 
@@ -68,14 +68,14 @@ def run(
 
 def _read(pipe: int, check: Callable[[], None]) -> str:
     """Read a pipe until it is closed; return the end of its contents."""
-    blocks: deque[bytes] = deque(maxlen=_LAST_BYTES // 64)
+    chunks: deque[bytes] = deque(maxlen=_LAST_BYTES // 64)
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while True:
             check()
             if not selector.select(POLL_SECONDS):
                 continue
-            block = os.read(pipe, _BLOCK)
-            if not block:
-                return b"".join(blocks)[-_LAST_BYTES:].decode(errors="replace")
-            blocks.append(block)
+            chunk = os.read(pipe, _CHUNK_BYTES)
+            if not chunk:
+                return b"".join(chunks)[-_LAST_BYTES:].decode(errors="replace")
+            chunks.append(chunk)

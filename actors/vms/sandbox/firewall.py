@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["CLOSED_NETWORKS", "ruleset"]
 
 CLOSED_NETWORKS = tuple(
-    IPv4Network(block)
-    for block in (
+    IPv4Network(network)
+    for network in (
         "0.0.0.0/8",
         "10.0.0.0/8",
         "100.64.0.0/10",
@@ -68,10 +68,10 @@ def ruleset(resolver: str, allow: Iterable[IPv4Network], closed: Iterable[IPv4Ne
     for protocol in (_UDP, _TCP) if dns_over_tcp else (_UDP,):
         port = [_payload(*_DESTINATION_PORT), _equals(struct.pack(">H", _DNS))]
         rules.append([*_to(IPv4Network(resolver)), *_protocol(protocol), *port, _verdict(_ACCEPT)])
-    rules += [[*_to(block), _verdict(_ACCEPT)] for block in allow]
-    for block in closed:
-        rules.append([*_to(block), *_protocol(_TCP), _reject(_TCP_RESET)])
-        rules.append([*_to(block), _reject(_ICMP_UNREACHABLE)])
+    rules += [[*_to(network), _verdict(_ACCEPT)] for network in allow]
+    for network in closed:
+        rules.append([*_to(network), *_protocol(_TCP), _reject(_TCP_RESET)])
+        rules.append([*_to(network), _reject(_ICMP_UNREACHABLE)])
     messages = [*_chain(_IPV6, _DROP), _rule(_IPV6, loopback), *_chain(_IPV4, _ACCEPT)]
     messages += [_rule(_IPV4, rule) for rule in rules]
     return _batch(messages)
@@ -109,16 +109,16 @@ def _rule(family: int, expressions: list[bytes]) -> _Message:
     return _NEW_RULE, family, _text(1, _TABLE) + _text(2, _CHAIN) + _nested(4, *expressions)
 
 
-def _to(block: IPv4Network) -> list[bytes]:
+def _to(network: IPv4Network) -> list[bytes]:
     mask = _expression(
         "bitwise",
         _number(1, _REGISTER),
         _number(2, _REGISTER),
         _number(3, 4),
-        _nested(4, _attribute(1, block.netmask.packed)),
+        _nested(4, _attribute(1, network.netmask.packed)),
         _nested(5, _attribute(1, bytes(4))),
     )
-    return [_payload(*_DESTINATION), mask, _equals(block.network_address.packed)]
+    return [_payload(*_DESTINATION), mask, _equals(network.network_address.packed)]
 
 
 def _protocol(number: int) -> list[bytes]:

@@ -33,7 +33,7 @@ MAX_NAMES = 128 << 20
 DAMAGE_ERRORS = (tarfile.TarError, EOFError, OSError, zlib.error, ValueError)
 """Errors raised when a damaged archive is read."""
 
-_BLOCK = 1 << 18
+_CHUNK_BYTES = 1 << 18
 _MAX_HEADER_BYTES = 1 << 20
 """The most bytes of one member's headers, with its long names and extended attributes."""
 
@@ -205,8 +205,8 @@ def _check_target(target: str, shown: str) -> None:
 
 def _digest(content: IO[bytes]) -> bytes:
     digest = hashlib.sha256()
-    while block := content.read(_BLOCK):
-        digest.update(block)
+    while chunk := content.read(_CHUNK_BYTES):
+        digest.update(chunk)
     return digest.digest()
 
 
@@ -243,16 +243,16 @@ class _BoundedStream(io.BufferedIOBase):
             raise SourceError(message)
 
     def read(self, size: int | None = -1, /) -> bytes:
-        block = self._file.read(size)
-        self._position += len(block)
+        chunk = self._file.read(size)
+        self._position += len(chunk)
         self.claim(self._position - _MAX_HEADER_BYTES)
-        if self._position > self._allowed + _BLOCK:
+        if self._position > self._allowed + _CHUNK_BYTES:
             message = "a header in it is too long"
             raise ValueError(message)
-        return block
+        return chunk
 
     def drain(self) -> None:
         """Read what follows the archive's end, up to the checksum of the gzip stream."""
         self._allowed = self._max_bytes + _MAX_HEADER_BYTES
-        while self.read(_BLOCK):
+        while self.read(_CHUNK_BYTES):
             pass

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["update_workspace"]
 
-_BLOCK = 1 << 18
+_CHUNK_BYTES = 1 << 18
 _PACKET = 1 << 16
 _TAR_BLOCK = 512
 _REFUSED_EXIT = 69
@@ -126,10 +126,10 @@ def _tar(archive: Path, entries: Iterable[Entry], time: int) -> Iterator[bytes]:
                     position += len(_read(unpacked, entry.start - position))
                 digest = hashlib.sha256()
                 while position < entry.start + entry.size:
-                    block = _read(unpacked, entry.start + entry.size - position)
-                    digest.update(block)
-                    position += len(block)
-                    yield block
+                    chunk = _read(unpacked, entry.start + entry.size - position)
+                    digest.update(chunk)
+                    position += len(chunk)
+                    yield chunk
             except DAMAGE_ERRORS as error:
                 message = f"the source was damaged on this host: {error}"
                 raise SourceError(message) from error
@@ -155,22 +155,22 @@ def _header(entry: Entry, time: int, linked: Entry | None) -> bytes:
 
 
 def _read(unpacked: gzip.GzipFile, size: int) -> bytes:
-    block = unpacked.read(min(size, _BLOCK))
-    if not block:
+    chunk = unpacked.read(min(size, _CHUNK_BYTES))
+    if not chunk:
         message = "it ends too early"
         raise EOFError(message)
-    return block
+    return chunk
 
 
 def _text(name: bytes) -> str:
     return name.decode(errors="surrogateescape")
 
 
-def _packets(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes in blocks of at least 64 KiB, except the last, to save packets."""
+def _packets(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes in chunks of at least 64 KiB, except the last, to save packets."""
     packet = bytearray()
-    for block in blocks:
-        packet += block
+    for chunk in chunks:
+        packet += chunk
         if len(packet) >= _PACKET:
             yield bytes(packet)
             packet.clear()

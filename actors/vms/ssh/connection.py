@@ -94,19 +94,19 @@ class Connection:
         Takes at most ``limit`` bytes of stdout, because a VM may send anything. Raises ConnectionLost,
         CommandTimeout after ``timeout`` seconds, OutputTooLong, and what iterating over ``stdin`` raises.
         """
-        blocks: list[bytes] = []
+        chunks: list[bytes] = []
         size = 0
         with self.stream(script, stdin=stdin, timeout=timeout) as output:
-            for block in output:
-                size += len(block)
+            for chunk in output:
+                size += len(chunk)
                 if size > limit:
                     message = f"a command in the VM printed more than {limit} bytes"
                     raise OutputTooLong(message)
-                blocks.append(block)
-        return Completed(output.exit_code, b"".join(blocks), output.stderr)
+                chunks.append(chunk)
+        return Completed(output.exit_code, b"".join(chunks), output.stderr)
 
     def stream(self, script: str, *, stdin: bytes | Iterable[bytes] = b"", timeout: float | None) -> Stream:
-        """Start a POSIX shell script in the VM and return its stdout as a stream of blocks.
+        """Start a POSIX shell script in the VM and return its stdout as a stream of chunks.
 
         Without a ``timeout`` the stream lasts as long as the command, which must still start within 20 seconds. Raises
         ConnectionLost or CommandTimeout.

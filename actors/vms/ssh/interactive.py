@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["InteractiveSession", "Pty"]
 
-_BLOCK = 1 << 16
+_CHUNK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class InteractiveSession:
         Raises ConnectionLost if the VM or the connection is gone.
         """
         while self._channel.recv_ready():
-            _write(stdout, self._channel.recv(_BLOCK))
+            _write(stdout, self._channel.recv(_CHUNK_BYTES))
         while self._channel.recv_stderr_ready():
-            _write(stderr, self._channel.recv_stderr(_BLOCK))
+            _write(stderr, self._channel.recv_stderr(_CHUNK_BYTES))
         if self._channel.recv_ready() or not (self._channel.eof_received or self._channel.closed):
             return None
         exit_code = self._channel.recv_exit_status()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["remote_forward"]
 
-_BLOCK = 1 << 16
+_CHUNK_BYTES = 1 << 16
 _LOOPBACK = "127.0.0.1"
 _CONNECT_SECONDS = 10.0
 
@@ -70,7 +70,7 @@ def _connect_both(channel: paramiko.Channel, target: tuple[str, int], opened: li
 
 def _copy(read: Callable[[int], bytes], write: Callable[[bytes], object], end: Callable[[], object]) -> None:
     with suppress(*DISCONNECT_ERRORS):
-        while block := read(_BLOCK):
-            write(block)
+        while chunk := read(_CHUNK_BYTES):
+            write(chunk)
     with suppress(*DISCONNECT_ERRORS):
         end()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DISCONNECT_ERRORS", "CommandTimeout", "ConnectionLost", "Deadline", "Stream"]
 
-_BLOCK = 1 << 20
+_CHUNK_BYTES = 1 << 20
 _STDIN_BLOCK = 1 << 16
 _MAX_STDERR_BYTES = 1 << 16
 
@@ -47,7 +47,7 @@ class Deadline:
 
 
 class Stream:
-    """The stdout of a running command as a stream of blocks.
+    """The stdout of a running command as a stream of chunks.
 
     ``exit_code`` and ``stderr`` (its last 64 KiB) are set at its end. One thread iterates; any other may close.
     """
@@ -65,13 +65,13 @@ class Stream:
         channel.in_buffer.set_event(self._arrived)
         channel.in_stderr_buffer.set_event(self._arrived)
         self._stdin_thread: threading.Thread | None = None
-        blocks = _blocks(stdin)
-        if (first := next(blocks, None)) is None:
+        chunks = _chunks(stdin)
+        if (first := next(chunks, None)) is None:
             with suppress(*DISCONNECT_ERRORS):
                 channel.shutdown_write()
         else:
             self._stdin_thread = threading.Thread(
-                target=self._send_stdin, args=(first, blocks), name="ssh-stdin", daemon=True
+                target=self._send_stdin, args=(first, chunks), name="ssh-stdin", daemon=True
             )
             self._stdin_thread.start()
 
@@ -82,7 +82,7 @@ class Stream:
         self.close()
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield blocks until the command has ended or ``close`` was called.
+        """Yield chunks until the command has ended or ``close`` was called.
 
         Raises ConnectionLost if it ended without an exit status, CommandTimeout at the deadline.
         """
@@ -126,12 +126,12 @@ class Stream:
         message = f"a command in the VM did not end within {self._deadline.seconds:g} s"
         raise CommandTimeout(message)
 
-    def _send_stdin(self, block: bytes | None, stdin: Iterator[bytes]) -> None:
+    def _send_stdin(self, chunk: bytes | None, stdin: Iterator[bytes]) -> None:
         with suppress(*DISCONNECT_ERRORS):  # the command has ended and takes no more
-            while block is not None:
-                self._channel.sendall(block)
+            while chunk is not None:
+                self._channel.sendall(chunk)
                 try:
-                    block = next(stdin, None)
+                    chunk = next(stdin, None)
                 except Exception as error:  # noqa: BLE001 - handed to the thread that reads the stream
                     self._stdin_failure = error
                     self._channel.close()
@@ -145,13 +145,13 @@ def _received(receive: Callable[[int], bytes]) -> bytes:
     Raises ConnectionLost if the message to the VM that there is room again cannot be sent.
     """
     try:
-        return receive(_BLOCK)
+        return receive(_CHUNK_BYTES)
     except DISCONNECT_ERRORS as error:
         message = "the connection to the VM dropped in the middle of a command's output"
         raise ConnectionLost(message) from error
 
 
-def _blocks(stdin: bytes | Iterable[bytes]) -> Iterator[bytes]:
+def _chunks(stdin: bytes | Iterable[bytes]) -> Iterator[bytes]:
     if isinstance(stdin, bytes):
         return (stdin[start : start + _STDIN_BLOCK] for start in range(0, len(stdin), _STDIN_BLOCK))
     return iter(stdin)

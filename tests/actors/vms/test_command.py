@@ -216,10 +216,10 @@ class TestEnding:
 class TestOutput:
     def test_output_comes_while_the_command_runs(self, connection: Connection):
         start(connection, CommandSpec("echo up; until [ -e /tmp/go ]; do sleep 0.01; done; echo over"))
-        blocks = iter(follow(connection))
-        assert next(blocks) == b"up\n"
+        chunks = iter(follow(connection))
+        assert next(chunks) == b"up\n"
         connection.run("touch /tmp/go", timeout=TIMEOUT)
-        assert list(blocks) == [b"over\n"]
+        assert list(chunks) == [b"over\n"]
 
     def test_output_and_errors_come_in_their_order(self, connection: Connection):
         assert output_of(connection, "for i in 1 2 3; do echo o$i; echo e$i >&2; done") == b"o1\ne1\no2\ne2\no3\ne3\n"
@@ -281,8 +281,8 @@ class TestSurviving:
         following = follow(connection)
         got = b""
         with later(0.35, connection.close), suppress(ConnectionLost):
-            for block in following:
-                got += block
+            for chunk in following:
+                got += chunk
         assert following.exited is None
         assert len(got) == following.offset < 16
         with vm.connect() as another:
@@ -342,10 +342,10 @@ class TestSurviving:
 class TestTerminating:
     def test_a_command_gets_its_grace(self, connection: Connection):
         start(connection, CommandSpec("trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.05; done"))
-        blocks = iter(follow(connection))
-        assert next(blocks) == b"up\n"
+        chunks = iter(follow(connection))
+        assert next(chunks) == b"up\n"
         terminate(connection)
-        assert b"".join(blocks).endswith(b"bye\n")
+        assert b"".join(chunks).endswith(b"bye\n")
         assert ended(connection).exit_code == 3
 
     @pytest.mark.parametrize(

@@ -38,16 +38,16 @@ def special(name: str, kind: bytes, target: str = "", size: int = 0) -> bytes:
 def split(data: bytes, *sizes: int) -> Iterator[bytes]:
     stream = io.BytesIO(data)
     for size in itertools.cycle(sizes):
-        if not (block := stream.read(size)):
+        if not (chunk := stream.read(size)):
             return
-        yield block
+        yield chunk
 
 
 def read(data: bytes, *sizes: int) -> dict[str, bytes | str]:
     """Return the files of a tar: contents by path, or for a hard link the path of the same file."""
     found: dict[str, bytes | str] = {}
     for file in TarReader(split(data, *(sizes or (4096,)))).files():
-        found[file.path] = file.same_as or b"".join(file.blocks)
+        found[file.path] = file.same_as or b"".join(file.chunks)
     return found
 
 
@@ -80,7 +80,7 @@ class TestReading:
         data = tar(("a", b"x" * 100_000), ("b", b"y"))
         files = []
         for file in TarReader(split(data, 1000)).files():
-            next(file.blocks)
+            next(file.chunks)
             files.append(file.path)
         assert files == ["a", "b"]
 
@@ -114,11 +114,11 @@ class TestReading:
 
     def test_a_file_without_an_end_takes_no_memory(self):
         header = special("huge", tarfile.REGTYPE, size=2**40)
-        blocks = itertools.chain([header], itertools.repeat(bytes(2**16)))
-        (file,) = itertools.islice(TarReader(blocks).files(), 1)
+        chunks = itertools.chain([header], itertools.repeat(bytes(2**16)))
+        (file,) = itertools.islice(TarReader(chunks).files(), 1)
         tracemalloc.start()
         try:
-            for _ in itertools.islice(file.blocks, 1000):
+            for _ in itertools.islice(file.chunks, 1000):
                 pass
             assert tracemalloc.get_traced_memory()[1] < 2**20
         finally:
@@ -132,7 +132,7 @@ class TestInAVm:
         paths = sorted(name.decode() for name in list_files(connection, timeout=TIMEOUT))
         assert paths == ["d/a", "e f/-ü\nz", "empty"]
         packed = {
-            file.path: b"".join(file.blocks)
+            file.path: b"".join(file.chunks)
             for file in download_files(connection, paths, max_bytes=ROOM, timeout=TIMEOUT)
         }
         assert packed == {"d/a": b"1\n", "e f/-ü\nz": b"2\n", "empty": b""}

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from ci_daemon.submit.lines import LineSplitter
 
 
-def split(*blocks: bytes) -> list[str]:
+def split(*chunks: bytes) -> list[str]:
     splitter = LineSplitter()
-    return [line for block in blocks for line in splitter.feed(block)] + list(splitter.end())
+    return [line for chunk in chunks for line in splitter.feed(chunk)] + list(splitter.end())
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n")), min_size=1), st.data())

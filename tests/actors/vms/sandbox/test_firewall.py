@@ -50,8 +50,8 @@ def test_every_network_is_in_a_well_formed_batch(allow: list[IPv4Network], close
     assert [batch[0][0], batch[-1][0]] == [0x10, 0x11]
     assert [flags & 4 for _, flags, _ in batch] == [0] * (len(batch) - 2) + [4, 0]
     contents = [list(values(payload)) for _, _, payload in batch[1:-1]]
-    for block in [*allow, *closed]:
-        rules = [rule for rule in contents if block.network_address.packed in rule and block.netmask.packed in rule]
+    for network in [*allow, *closed]:
+        rules = [rule for rule in contents if network.network_address.packed in rule and network.netmask.packed in rule]
         assert rules
 
 

@@ -49,9 +49,9 @@ def test_what_a_step_wrote_into_bashrc_does_not_get_in_the_way(vm: Vm):
 
 
 def test_what_is_given_on_stdin_arrives_and_ends(connection: Connection):
-    blocks = [os.urandom(100_000) for _ in range(50)]
-    done = connection.run("sha256sum", stdin=iter(blocks), timeout=TIMEOUT)
-    assert done.stdout.split()[0].decode() == hashlib.sha256(b"".join(blocks)).hexdigest()
+    chunks = [os.urandom(100_000) for _ in range(50)]
+    done = connection.run("sha256sum", stdin=iter(chunks), timeout=TIMEOUT)
+    assert done.stdout.split()[0].decode() == hashlib.sha256(b"".join(chunks)).hexdigest()
 
 
 def test_large_input_and_output_do_not_block_each_other(connection: Connection):
@@ -141,20 +141,20 @@ def test_a_connection_that_breaks_among_much_output_is_lost(vm: Vm):
 
 def test_a_vm_that_ends_ends_its_connections(vm: Vm):
     with vm.connect() as connection, connection.stream("echo up; sleep 60", timeout=None) as output:
-        blocks = iter(output)
-        assert next(blocks) == b"up\n"
+        chunks = iter(output)
+        assert next(chunks) == b"up\n"
         vm.provider.destroy(vm.id)
         with pytest.raises(ConnectionLost):
-            next(blocks)
+            next(chunks)
 
 
 def test_closing_a_stream_ends_whoever_reads_it(connection: Connection):
     with connection.stream("echo up; sleep 60", timeout=None) as output:
-        blocks = iter(output)
-        assert next(blocks) == b"up\n"
+        chunks = iter(output)
+        assert next(chunks) == b"up\n"
         closing = threading.Timer(0.1, output.close)
         closing.start()
-        assert list(blocks) == []
+        assert list(chunks) == []
         closing.join()
 
 
@@ -321,7 +321,7 @@ def test_closing_twice_is_fine_and_leaves_no_thread(vm: Vm):
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:
     with suppress(OSError):
-        while block := source.recv(65536):
-            sink.sendall(block)
+        while chunk := source.recv(65536):
+            sink.sendall(chunk)
     with suppress(OSError):
         sink.shutdown(socket.SHUT_WR)
