@@ -174,9 +174,9 @@ def _add_api_tokens(routes: Routes, api_tokens: ApiTokensResource) -> None:
 
 
 def _add_cli_login(routes: Routes, cli_login: CliLoginResource) -> None:
-    for step in ("transfer", "claim", "code", "redeem"):
-        routes.add(f"{_V0}/auth/cli/{step}", cli_login, step)
-        routes.add(f"{_V2}/auth/cli/{step}", cli_login, f"{step}_v2")
+    for action in ("transfer", "claim", "code", "redeem"):
+        routes.add(f"{_V0}/auth/cli/{action}", cli_login, action)
+        routes.add(f"{_V2}/auth/cli/{action}", cli_login, f"{action}_v2")
 
 
 def _add_organizations(

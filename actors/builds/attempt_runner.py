@@ -1,4 +1,4 @@
-"""The blocking steps of one attempt of a job (engine.md, "A job attempt")."""
+"""The phases of one attempt of a job (engine.md, "A job attempt")."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Prepared:
 
 
 class AttemptRunner:
-    """The blocking steps of one attempt, taken one after the other on worker threads.
+    """The phases of one attempt, which block, one after the other on worker threads.
 
-    `abandon`, `kill` and `measure` may be called from other threads during a step. Another process can repeat every
-    step: it finds the VM, the command and the log that exist already.
+    `abandon`, `kill` and `measure` may be called from other threads during a phase. Another process can repeat every
+    phase: it finds the VM, the command and the log that exist already.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class AttemptRunner:
             self._host_disk.forget(self._lease.uuid)
 
     def abandon(self) -> None:
-        """Make the step under way raise soon; the VM and its command run on. Idempotent."""
+        """Make the phase under way raise soon; the VM and its command run on. Idempotent."""
         self._connection.abandon()
         self.log.close()
 

@@ -28,9 +28,9 @@ __all__ = ["Finalizer"]
 
 
 class Finalizer:
-    """The steps from a command's exit to the record of its job's end. `finalize` blocks.
+    """The phases from a command's exit to the record of its job's end. `finalize` blocks.
 
-    Another process can repeat every step, and finds the recorded exit code.
+    Another process can repeat every phase, and finds the recorded exit code.
     """
 
     def __init__(

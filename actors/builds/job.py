@@ -8,15 +8,15 @@ from actors.builds.attempt_runner import Prepared
 from actors.builds.command_time import CommandTime
 from actors.builds.job_messages import (
     Acquired,
+    CommandTimedOut,
     Destroyed,
     Finalized,
     JobMessage,
     JobTask,
     KillOverdue,
     MeasureDisk,
+    PhaseDone,
     RecordAgain,
-    StepDone,
-    StepTimedOut,
 )
 from actors.builds.outcome import (
     AttemptResult,
@@ -59,7 +59,7 @@ _MEASURE_SECONDS = 1.0
 class JobActor(Supervised[JobMessage, JobTask]):
     """Drives one attempt: VM, source, command, log, snapshot, result, release.
 
-    The blocking steps run one after the other on worker threads (`AttemptRunner`); between them this actor decides, so
+    The phases run one after the other on worker threads (`AttemptRunner`); between them this actor decides, so
     that a cancel or a time-out works at every moment. A job that already has a VM is continued where it is.
     """
 
@@ -130,13 +130,13 @@ class JobActor(Supervised[JobMessage, JobTask]):
         self._alarm(_RECORD_RETRY_SECONDS, RecordAgain(self._result))
 
     def handle(self, message: JobMessage) -> None:
-        """Take the next step."""
+        """Start the next phase."""
         match message:
             case JobEvent.BUILD_TIMEOUT if self._state is JobState.RUNNING and not self._time.known:
                 self._builds_time_is_up = True
             case JobEvent():
                 self._stop_command(message)
-            case StepTimedOut() | KillOverdue() | MeasureDisk():
+            case CommandTimedOut() | KillOverdue() | MeasureDisk():
                 if self._following:
                     self._time_is_up(message)
             case Acquired() | Prepared() | Exited() | DiskUse() | Finalized():
@@ -149,9 +149,9 @@ class JobActor(Supervised[JobMessage, JobTask]):
             case _:
                 assert_never(message)
 
-    def _time_is_up(self, alarm: StepTimedOut | KillOverdue | MeasureDisk) -> None:
+    def _time_is_up(self, alarm: CommandTimedOut | KillOverdue | MeasureDisk) -> None:
         match alarm:
-            case StepTimedOut():
+            case CommandTimedOut():
                 self._stop_command(JobEvent.STEP_TIMEOUT)
             case KillOverdue():
                 self._abandon_vm(f"it has not ended {self._report_timeout:g} s after its grace")
@@ -163,7 +163,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
             case _:
                 assert_never(alarm)
 
-    def _step_done(self, done: StepDone) -> None:
+    def _step_done(self, done: PhaseDone) -> None:
         match done:
             case Acquired():
                 self._acquired()
@@ -179,7 +179,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
                 assert_never(done)
 
     def on_task_error(self, task: JobTask, error: Exception) -> None:
-        """Fail or retry the job, unless the failed step does not matter to it."""
+        """Fail or retry the job, unless the failed phase does not matter to it."""
         if self._over and task is not JobTask.RELEASE:
             return
         match task:
@@ -232,7 +232,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
         left = self._time.begin(prepared)
         self._follow()
         if left is not None:
-            self._alarm(left, StepTimedOut())
+            self._alarm(left, CommandTimedOut())
             self._alarm(_MEASURE_SECONDS, MeasureDisk())
             if self._builds_time_is_up:
                 self._stop_command(JobEvent.BUILD_TIMEOUT)
@@ -242,7 +242,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
         self.work(JobTask.FOLLOW, self._attempt.follow)
 
     def _stop_command(self, event: JobEvent) -> None:
-        """Begin to end the job for a cancel or a time-out, at any step."""
+        """Begin to end the job for a cancel or a time-out, in any phase."""
         target = next_state(self._state, event)
         if target is None or not target.stopping:  # a job that is scheduled again is stopped by its build
             self._metrics.dropped(self._job.uuid, self._state, event)
@@ -316,7 +316,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
             self.work(JobTask.FINALIZE, lambda: Finalized(self._finalizer.finalize(exit_code, failure)))
 
     def _step_failed(self, error: Exception) -> None:
-        """Fail the job after an error in a step, or retry it if the service is at fault."""
+        """Fail the job after an error in a phase, or retry it if the service is at fault."""
         self._following = False
         self._result = None
         if self._state.stopping:

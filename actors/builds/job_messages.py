@@ -12,20 +12,20 @@ from actors.vms import Exited
 
 __all__ = [
     "Acquired",
+    "CommandTimedOut",
     "Destroyed",
     "Finalized",
     "JobMessage",
     "JobTask",
     "KillOverdue",
     "MeasureDisk",
+    "PhaseDone",
     "RecordAgain",
-    "StepDone",
-    "StepTimedOut",
 ]
 
 
 class JobTask(StrEnum):
-    """A blocking step of a job actor."""
+    """A phase of an attempt, which blocks a worker thread."""
 
     ACQUIRE = "acquire"
     PREPARE = "prepare"
@@ -37,7 +37,7 @@ class JobTask(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class StepTimedOut:
+class CommandTimedOut:
     """Timer: the command's time is up, and its VM has had time to end it."""
 
 
@@ -75,8 +75,8 @@ class Destroyed:
     """Worker: the VM is gone."""
 
 
-StepDone = Acquired | Prepared | Exited | DiskUse | Finalized
-"""The results of steps that no longer count once the end of the attempt is recorded."""
+PhaseDone = Acquired | Prepared | Exited | DiskUse | Finalized
+"""The results of phases that no longer count once the end of the attempt is recorded."""
 
-JobMessage = JobEvent | StepTimedOut | KillOverdue | MeasureDisk | RecordAgain | StepDone | Destroyed
+JobMessage = JobEvent | CommandTimedOut | KillOverdue | MeasureDisk | RecordAgain | PhaseDone | Destroyed
 """The messages of a job actor; only events come from other actors."""

@@ -154,7 +154,7 @@ def timeout_on_record(job: Job) -> Failure | None:
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return the failure that an error of a step means for its job (engine.md, "States": ``error_code``)."""
+    """Return the failure that an error of a phase means for its job (engine.md, "States": ``error_code``)."""
     match error:
         case vms.ImageNotFound():
             return Failure(JobErrorCode.IMAGE_NOT_FOUND, str(error))

@@ -18,7 +18,7 @@ _RECONNECT_WAITS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class Abandoned(Exception):
-    """The actor has abandoned the step that was under way."""
+    """The actor has abandoned the phase that was under way."""
 
 
 class VmConnection:

@@ -54,18 +54,18 @@ class InvalidValue(Exception):
 
     def error(self) -> IrError:
         """Return the error for the caller, with the whole JSON path."""
-        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in reversed(self.path))
+        parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in reversed(self.path))
         return IrError(
-            BuildErrorCode.INVALID_IR, f"{''.join(steps).removeprefix('.') or '$'}: expected {self.expected}"
+            BuildErrorCode.INVALID_IR, f"{''.join(parts).removeprefix('.') or '$'}: expected {self.expected}"
         )
 
 
-def at(step: str | int, reader: Reader[T], value: object) -> T:
-    """Read the member or item ``step`` of a container; add it to the path of an `InvalidValue`."""
+def at(part: str | int, reader: Reader[T], value: object) -> T:
+    """Read the member or item ``part`` of a container; add it to the path of an `InvalidValue`."""
     try:
         return reader(value)
     except InvalidValue as fault:
-        fault.path.append(step)
+        fault.path.append(part)
         raise
 
 

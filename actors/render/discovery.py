@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from actors import vms
 from actors.builds.vm_connection import VmConnection
 from actors.cleanup.host_disk import HostDisk
-from actors.render import steps
+from actors.render import phases
 from actors.render.envelope import Envelope
 from actors.render.envelope_cache import cache_name, keep
 from actors.render.vm import disk_limited, running_vm
@@ -78,11 +78,11 @@ def render_archive(
     """
     with tempfile.TemporaryDirectory() as temporary:
         manifest = Path(temporary, "manifest")
-        steps.check_archive(archive, manifest, settings.shape.disk_gb * 2**30, "")
+        phases.check_archive(archive, manifest, settings.shape.disk_gb * 2**30, "")
         lease = storage.leases.reserve_warm(str(uuid.uuid4()), provider.name, image, settings.shape)
         link = VmConnection(provider, clock, lease.uuid)
         with running_vm(storage, provider, lease, link) as connection:
             now = int(clock.now().timestamp())
             vms.update_workspace(connection, archive, manifest, time=now, timeout=settings.fetch_timeout)
             with disk_limited(storage, provider, lease, link, HostDisk(), min_free=min_free):
-                return steps.load(connection, organization, slug, settings)
+                return phases.load(connection, organization, slug, settings)

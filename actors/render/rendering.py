@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from actors import vms
 from actors.builds.vm_connection import Abandoned, VmConnection
-from actors.render import steps
+from actors.render import phases
 from actors.render.envelope import RenderFailed
 from actors.render.envelope_cache import cache_name, keep
 from actors.render.vm import disk_limited, running_vm
@@ -97,7 +97,7 @@ class Rendering:
             if rendered is None:
                 min_free = self._settings.jobs.min_free_bytes
                 with disk_limited(storage, self._provider, lease, link, self._host_disk, min_free=min_free):
-                    rendered = steps.load(link.connected(), build.organization_slug, build.pipeline_slug, settings)
+                    rendered = phases.load(link.connected(), build.organization_slug, build.pipeline_slug, settings)
                 keep(storage, self._clock, settings.cache_seconds, name, rendered)
             self._recorder.record(build, rendered)
 
@@ -106,7 +106,7 @@ class Rendering:
         storage, settings = self._storage, self._settings.render
         archive, url = storage.sources.path(build.uuid), self._render.source_url
         check_archive = partial(
-            steps.check_archive,
+            phases.check_archive,
             archive,
             storage.sources.manifest(build.uuid),
             settings.shape.disk_gb * 2**30,
@@ -118,7 +118,7 @@ class Rendering:
             return max(0.1, deadline - self._clock.monotonic())
 
         connection = link.connected()
-        fetch = partial(steps.fetch, connection, sha256=build.source_sha256)
+        fetch = partial(phases.fetch, connection, sha256=build.source_sha256)
         if url is None:
             check_archive()
             token = storage.runner_tokens.mint(build.id)
@@ -131,9 +131,9 @@ class Rendering:
         else:
             max_bytes = settings.max_source_mb * 2**20
             fetch(url, token=None, max_bytes=max_bytes, timeout=left())
-            storage.sources.store(build.uuid, steps.download_archive(connection, max_bytes, left()))
+            storage.sources.store(build.uuid, phases.download_archive(connection, max_bytes, left()))
             check_archive()
-        steps.unpack(connection, left())
+        phases.unpack(connection, left())
         return archive
 
     @contextmanager

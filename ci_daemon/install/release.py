@@ -55,8 +55,8 @@ class Release:
     @property
     def schema(self) -> int:
         """The number of the newest database schema that it knows."""
-        steps = self._packages().glob("storage/migrations/[0-9]*.sql")
-        return max(int(step.name.partition("_")[0]) for step in steps)
+        migrations = self._packages().glob("storage/migrations/[0-9]*.sql")
+        return max(int(each.name.partition("_")[0]) for each in migrations)
 
     def contents(self) -> frozenset[tuple[str, str]]:
         """Return its contents: the service's files with their digests, and the versions of all packages."""

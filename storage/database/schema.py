@@ -23,7 +23,7 @@ APPLICATION_ID = int.from_bytes(b"ci-d")
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step of the schema: ``sql`` takes the database from version ``number - 1`` to ``number``."""
+    """One change of the schema: ``sql`` takes the database from version ``number - 1`` to ``number``."""
 
     number: int
     name: str
@@ -41,13 +41,13 @@ def schema_of_release() -> int:
     return migrations()[-1].number
 
 
-def migrate(database: Database, steps: Sequence[Migration]) -> int:
-    """Apply the steps that the database lacks; return its version.
+def migrate(database: Database, migrations: Sequence[Migration]) -> int:
+    """Apply the migrations that the database lacks; return its version.
 
-    Raises DatabaseUnreadable if it is another program's, SchemaTooNew if it is past the last step, and MigrationFailed
-    if a step fails; that step then changes nothing.
+    Raises DatabaseUnreadable if it is another program's, SchemaTooNew if it is past the last one, and MigrationFailed
+    if one fails, which then changes nothing.
     """
-    known = steps[-1].number
+    known = migrations[-1].number
     _refuse_foreign(database)
     found = version(database)
     if found > known:
@@ -55,32 +55,32 @@ def migrate(database: Database, steps: Sequence[Migration]) -> int:
             f"the database has schema version {found}, this release knows {known}: run the newer release of"
             " ci-daemon, or restore a backup from before its upgrade"
         )
-    for step in steps:
-        if step.number > found:
-            _apply(database, step)
+    for migration in migrations:
+        if migration.number > found:
+            _apply(database, migration)
     return known
 
 
-def _apply(database: Database, step: Migration) -> None:
-    """Apply one step, unless another process did so first.
+def _apply(database: Database, migration: Migration) -> None:
+    """Apply one migration, unless another process did so first.
 
-    Foreign keys are off during the step and checked at its end.
+    Foreign keys are off during the migration and checked at its end.
     """
     database.execute("PRAGMA foreign_keys = OFF")
     try:
         with database.write():
-            if version(database) >= step.number:
+            if version(database) >= migration.number:
                 return
-            database.execute(step.sql)
+            database.execute(migration.sql)
             broken = database.execute("PRAGMA foreign_key_check").fetchall()
             if broken:
                 raise MigrationFailed(
-                    f"migration {step.name} leaves {len(broken)} rows that refer to missing rows: {broken[:3]}"
+                    f"migration {migration.name} leaves {len(broken)} rows that refer to missing rows: {broken[:3]}"
                 )
             database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            database.execute(f"PRAGMA user_version = {step.number}")
+            database.execute(f"PRAGMA user_version = {migration.number}")
     except peewee.PeeweeException as error:
-        raise MigrationFailed(f"migration {step.name} failed, the database is unchanged: {error}") from error
+        raise MigrationFailed(f"migration {migration.name} failed, the database is unchanged: {error}") from error
     finally:
         database.execute("PRAGMA foreign_keys = ON")
 
@@ -92,6 +92,6 @@ def _refuse_foreign(database: Database) -> None:
 
 
 def version(database: Database) -> int:
-    """Return the number of the last step applied to the database."""
+    """Return the number of the last migration applied to the database."""
     at: int = database.execute("PRAGMA user_version").get
     return at

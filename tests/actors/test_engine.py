@@ -13,7 +13,7 @@ import pytest
 
 from actors.builds.attempt_runner import AttemptRunner
 from actors.builds.job import JobActor
-from actors.builds.job_messages import StepTimedOut
+from actors.builds.job_messages import CommandTimedOut
 from actors.builds.states import Progress
 from actors.builds.supervisor import BuildSupervisor
 from actors.messages import BuildMessage, Granted, JobChanged, PollStorage
@@ -73,7 +73,7 @@ def test_a_job_actor_that_dies_of_an_error_is_replaced_too(host: Host, monkeypat
 
     monkeypatch.setattr(JobActor, "on_error", broken)
     monkeypatch.setattr(JobActor, "handle", broken)
-    the(JobActor).tell(StepTimedOut())
+    the(JobActor).tell(CommandTimedOut())
     monkeypatch.undo()
     assert host.finish(build).state in {"passed", "failed"}
 

@@ -6,7 +6,7 @@ import pykka
 import pytest
 
 from actors.builds.job import JobActor
-from actors.builds.job_messages import StepTimedOut
+from actors.builds.job_messages import CommandTimedOut
 from actors.messages import Granted
 from actors.root import RootSupervisor
 from storage import Build, JobState, Outcome
@@ -73,7 +73,7 @@ def test_a_job_granted_during_its_cancel_is_canceled_too(host: Host, monkeypatch
     host.says(build, b"begun", "bad")
     until(lambda: late, "the grant")
     (actor,) = until(lambda: alone(pykka.ActorRegistry.get_by_class(JobActor)), "the first job's end")
-    actor.tell(StepTimedOut())
+    actor.tell(CommandTimedOut())
     until(lambda: host.job(build, "bad").state == "timed_out", "the failure")
     assert host.job(build, "late").state is JobState.ASSIGNED
     monkeypatch.undo()

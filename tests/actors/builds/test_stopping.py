@@ -17,7 +17,7 @@ from actors import vms
 from actors.builds.attempt_runner import AttemptRunner
 from actors.builds.finalizing import Finalizer
 from actors.builds.job import JobActor
-from actors.builds.job_messages import StepTimedOut
+from actors.builds.job_messages import CommandTimedOut
 from actors.builds.states import JobEvent, Progress
 from actors.builds.supervisor import BuildSupervisor
 from actors.messages import BuildTimedOut, ChildStopped, Reschedule
@@ -184,7 +184,7 @@ def test_the_steps_time_out_meets_its_command(host: Host, moment: Moment, monkey
     with moment.held(monkeypatch) as gate:
         build = begun(host, moment, gate)
         (actor,) = pykka.ActorRegistry.get_by_class(JobActor)
-        actor.tell(StepTimedOut())
+        actor.tell(CommandTimedOut())
         until(lambda: host.job(build).state == "timing_out", "the time-out")
     assert host.finish(build).state == "failed"
     assert (host.job(build).state, host.job(build).error_code) == ("timed_out", "step_timeout")
@@ -274,7 +274,7 @@ def test_the_next_process_knows_the_time_out_of_an_ending_job(host: Host, monkey
         graph = Graph().step("only", "echo begun; sleep 600", runner_args={"soft_fail": True, **AGAIN})
         build = host.build(graph.step("next", "echo goes on", after=("only",)).ir())
         host.says(build, b"begun")
-        the_job_actor().tell(StepTimedOut())
+        the_job_actor().tell(CommandTimedOut())
         assert gate.reached.wait(TIMEOUT)
         stopping = threading.Thread(target=host.restart)
         stopping.start()

@@ -1,4 +1,4 @@
-"""The steps of a render in its VM: fetch the source, load the pipeline files (pipeline-ir.md)."""
+"""The phases of a render in its VM: fetch the source, load the pipeline files (pipeline-ir.md)."""
 
 from __future__ import annotations
 
