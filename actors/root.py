@@ -92,7 +92,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         for build in self._storage.builds.unfinished():
             if build.id in rendering:
                 continue
-            if build.state is not BuildState.SCHEDULED or build.stopping:
+            if build.state is not BuildState.SCHEDULED or build.end_requested:
                 self._supervisors.start_later(build.id)
         for build_id in self._storage.cache.begun():
             self._supervisors.start_later(build_id)

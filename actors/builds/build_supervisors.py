@@ -40,7 +40,7 @@ class BuildSupervisors:
         self._spawn = spawn
         self._children: dict[int, _Child] = {}
         self._throttle = SupervisorThrottle()
-        self._stopping: dict[str, Address[BuildMessage]] = {}
+        self._dismissed: dict[str, Address[BuildMessage]] = {}
         self._deaths: Counter[int] = Counter()
 
     def start(self, build_id: int) -> None:
@@ -89,7 +89,7 @@ class BuildSupervisors:
         if child is None or child.address.urn != idle.urn or child.sent != idle.received:
             return False
         del self._children[idle.build_id]
-        self._stopping[idle.urn] = child.address
+        self._dismissed[idle.urn] = child.address
         child.address.stop(block=False)
         self._leave_throttle(idle.build_id)
         if idle.finished:
@@ -98,7 +98,7 @@ class BuildSupervisors:
 
     def forget_dismissed(self, urn: str) -> bool:
         """Forget a supervisor that has ended; False if it was not dismissed."""
-        return self._stopping.pop(urn, None) is not None
+        return self._dismissed.pop(urn, None) is not None
 
     def build_of(self, urn: str) -> int | None:
         """Return the build of a running supervisor; None if there is no such supervisor."""
@@ -116,7 +116,7 @@ class BuildSupervisors:
 
     def stop(self) -> None:
         """Stop all of them."""
-        for address in (*(child.address for child in self._children.values()), *self._stopping.values()):
+        for address in (*(child.address for child in self._children.values()), *self._dismissed.values()):
             address.stop()
 
     def _send(self, message: ForBuild) -> None:

@@ -45,7 +45,7 @@ class CommandTime:
 
     def confirm_running(self) -> float:
         """Record that the command still runs, which its VM cannot deny later; return its seconds so far."""
-        return self._leases.seen(self._assignment.lease.id)
+        return self._leases.note_running(self._assignment.lease.id)
 
     def end(self, exited: Exited) -> Failure | None:
         """Record the end of the command; return the failure if its time was up, by its VM's word or the clock.
@@ -53,7 +53,7 @@ class CommandTime:
         The VM's word for the moment of the end is taken only if this process did not see the command run.
         """
         seconds_ago = None if self._ran else exited.seconds_ago
-        took = self._leases.stopped(self._assignment.lease.id, self._assignment.job.id, seconds_ago)
+        took = self._leases.note_exit(self._assignment.lease.id, self._assignment.job.id, seconds_ago)
         if self._limit is None:
             return None
         overran = seconds_ago is not None and took > self._limit.seconds + self._vm_first

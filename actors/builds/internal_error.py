@@ -23,7 +23,7 @@ def fail_build(storage: Storage, build_id: int) -> None:
 
 def fail_job(storage: Storage, job_id: int, state: JobState) -> None:
     """End a job whose actors keep dying; the attempt is not billed. The reaper takes its VM."""
-    target = next_state(state, JobEvent.DEAD if state.stopping else JobEvent.FAILED)
+    target = next_state(state, JobEvent.DEAD if state.ending else JobEvent.FAILED)
     if target is None:
         return
     why = "the service failed repeatedly to run this job; the service's log has the details"

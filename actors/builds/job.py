@@ -111,7 +111,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
         exit_code = self._finalizer.recorded_exit()
         if exit_code is not None:
             self._finalize(exit_code)
-        elif self._state.stopping and self._lease.started_at is None:
+        elif self._state.ending and self._lease.started_at is None:
             self._release()
         else:
             self.work(JobTask.ACQUIRE, self._acquire)
@@ -135,7 +135,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
             case JobEvent.BUILD_TIMEOUT if self._state is JobState.RUNNING and not self._time.known:
                 self._builds_time_is_up = True
             case JobEvent():
-                self._stop_command(message)
+                self._end_command(message)
             case CommandTimedOut() | KillOverdue() | MeasureDisk():
                 if self._following:
                     self._time_is_up(message)
@@ -152,7 +152,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
     def _time_is_up(self, alarm: CommandTimedOut | KillOverdue | MeasureDisk) -> None:
         match alarm:
             case CommandTimedOut():
-                self._stop_command(JobEvent.STEP_TIMEOUT)
+                self._end_command(JobEvent.STEP_TIMEOUT)
             case KillOverdue():
                 self._abandon_vm(f"it has not ended {self._report_timeout:g} s after its grace")
             case MeasureDisk():
@@ -206,7 +206,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
         return Destroyed()
 
     def _acquired(self) -> None:
-        if not self._state.stopping:
+        if not self._state.ending:
             self._storage.leases.active(self._lease.id)
             self._storage.attempts.leased(self._job.id)
             self.work(JobTask.PREPARE, self._attempt.prepare)
@@ -221,7 +221,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
 
         A command that ended during downtime counts as ended then, even if its build's time is up by now.
         """
-        if self._state.stopping:
+        if self._state.ending:
             self._release()
             return
         if self._state is JobState.ASSIGNED:
@@ -235,26 +235,26 @@ class JobActor(Supervised[JobMessage, JobTask]):
             self._alarm(left, CommandTimedOut())
             self._alarm(_MEASURE_SECONDS, MeasureDisk())
             if self._builds_time_is_up:
-                self._stop_command(JobEvent.BUILD_TIMEOUT)
+                self._end_command(JobEvent.BUILD_TIMEOUT)
 
     def _follow(self) -> None:
         self._following = True
         self.work(JobTask.FOLLOW, self._attempt.follow)
 
-    def _stop_command(self, event: JobEvent) -> None:
+    def _end_command(self, event: JobEvent) -> None:
         """Begin to end the job for a cancel or a time-out, in any phase."""
         target = next_state(self._state, event)
-        if target is None or not target.stopping:  # a job that is scheduled again is stopped by its build
+        if target is None or not target.ending:  # a job that is scheduled again is ended by its build
             self._metrics.dropped(self._job.uuid, self._state, event)
             return
-        if not self._begin_to_stop(target, self._time.failure(event)):
+        if not self._begin_to_end(target, self._time.failure(event)):
             return
         if self._following:
             self._kill()
         elif self._result is None:
             self._attempt.abandon()
 
-    def _begin_to_stop(self, target: JobState, timeout: Failure | None) -> bool:
+    def _begin_to_end(self, target: JobState, timeout: Failure | None) -> bool:
         """Record that the command is being ended, and why; False if the job was changed from outside."""
         if not self._storage.jobs.move(self._job.id, self._state, target, outcome_of(timeout)):
             self._accept_outside_change()
@@ -301,7 +301,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
         self._following = False
         timeout = self._time.end(exited)
         late = timeout is not None and self._state is JobState.RUNNING
-        if late and not self._begin_to_stop(JobState.TIMING_OUT, timeout):
+        if late and not self._begin_to_end(JobState.TIMING_OUT, timeout):
             return
         self._storage.attempts.exited(self._job.id, exited.exit_code)
         self._finalize(exited.exit_code)
@@ -319,7 +319,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
         """Fail the job after an error in a phase, or retry it if the service is at fault."""
         self._following = False
         self._result = None
-        if self._state.stopping:
+        if self._state.ending:
             self._release()
             return
         failure = self._failure or failure_of(error)
@@ -327,21 +327,21 @@ class JobActor(Supervised[JobMessage, JobTask]):
         self._conclude(result_of_failure(failure, self._job, lost_before=lost, retries=self._settings.service_retries))
 
     def _conclude(self, result: AttemptResult) -> None:
-        """Record a result: of a job that ended by itself at once, of a stopped one after its VM is gone.
+        """Record a result: of a job that ended by itself at once, of an interrupted one after its VM is gone.
 
         A timed-out job whose VM is held is recorded once its command is dead.
         """
         self._result = result
         held = self._state is JobState.TIMING_OUT and result.held_seconds
-        if self._state.stopping and not self._vm_gone and not held:
+        if self._state.ending and not self._vm_gone and not held:
             self._release()
         else:
             self._record(result)
 
     def _record(self, result: AttemptResult) -> None:
         """Record the job's new state, its lease's price and its debit in one transaction, then announce it."""
-        if self._state.stopping:
-            result = result.stopped(self._timeout)
+        if self._state.ending:
+            result = result.interrupted(self._timeout)
         target = next_state(self._state, result.event)
         if target is None:
             self._metrics.dropped(self._job.uuid, self._state, result.event)
@@ -363,7 +363,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
 
     def _vm_is_gone(self) -> None:
         self._vm_gone = True
-        if self._state.stopping:
+        if self._state.ending:
             self._record(self._result or result_of_exit(self._exit_code, self._job, self._timeout))
         else:
             self._release_lease()

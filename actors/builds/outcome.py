@@ -108,8 +108,8 @@ class AttemptResult:
         outcome = outcome_of(Failure(JobErrorCode.SNAPSHOT_FAILED, why), self.outcome.exit_code)
         return replace(self, event=JobEvent.FAILED, outcome=outcome)
 
-    def stopped(self, timeout: Failure | None) -> AttemptResult:
-        """Return the same result of a job that was stopped: by ``timeout`` if given, else by a cancel.
+    def interrupted(self, timeout: Failure | None) -> AttemptResult:
+        """Return the same result of a job that was interrupted: by ``timeout`` if given, else by a cancel.
 
         A step's time-out may be a soft failure. A build's is not: a build that ran out of time does not pass.
         """

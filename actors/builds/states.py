@@ -114,14 +114,14 @@ def blocks(prerequisite: Progress, *, continue_on_failure: bool) -> bool:
     return prerequisite.state.terminal and not satisfies(prerequisite, continue_on_failure=continue_on_failure)
 
 
-def roll_up(jobs: Iterable[Progress], *, cancel_requested: bool, stopping: bool = False) -> BuildState:
+def roll_up(jobs: Iterable[Progress], *, cancel_requested: bool, end_requested: bool = False) -> BuildState:
     """Return the state of a build from its jobs' progress.
 
-    ``stopping`` is true if the service failed the build or its time is up; a requested cancel takes precedence.
+    ``end_requested`` is true if the service failed the build or its time is up; a requested cancel takes precedence.
     """
     jobs = tuple(jobs)
     over = all(job.state.terminal for job in jobs)
-    failed = stopping or any(job.failed for job in jobs)
+    failed = end_requested or any(job.failed for job in jobs)
     if cancel_requested:
         return BuildState.CANCELED if over else BuildState.CANCELING
     if over:

@@ -108,8 +108,8 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         self._set_alarm()
         for job_id in filter(self._transitions.has_vm, self._graph):
             self._attach(job_id)
-        if build.stopping:
-            self._stop_jobs(JobEvent.CANCEL, self._graph)
+        if build.end_requested:
+            self._end_jobs(JobEvent.CANCEL, self._graph)
         for job_id in self._graph:
             self._adopt_timeout(job_id)
         self._follow_up()
@@ -147,13 +147,13 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         self._handled(message)
 
     def on_error(self, message: object, error: Exception) -> None:
-        """Fail the build with ``internal_error``: stop the jobs that still run, then end the build."""
+        """Fail the build with ``internal_error``: end the jobs that still run, then end the build."""
         builds, why = self._storage.builds, f"the service could not handle an event of this build: {error}"
         builds.record_error(self._build.id, BuildErrorCode.INTERNAL_ERROR, why)
         self._build = builds.get(self.build_id) or self._build
         for job_id in self._graph:
             self._transitions.reload(job_id)
-        self._stop_jobs(JobEvent.CANCEL, self._graph)
+        self._end_jobs(JobEvent.CANCEL, self._graph)
         self._roll_up()
         self._handled(message)
 
@@ -192,11 +192,11 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
             self._spawn(job, lease)
 
     def _spawn(self, job: Job, lease: Lease) -> None:
-        self._job_actors.start(self._graph.assignment(self._build, job, lease), self._stop_event(job.id))
+        self._job_actors.start(self._graph.assignment(self._build, job, lease), self._end_event(job.id))
 
-    def _stop_event(self, job_id: int) -> JobEvent | None:
+    def _end_event(self, job_id: int) -> JobEvent | None:
         """Return the event that is to end a job, in whatever state it is; None if it may go on."""
-        if self._build.stopping or self._build.state.terminal or job_id in self._failing_fast:
+        if self._build.end_requested or self._build.state.terminal or job_id in self._failing_fast:
             return JobEvent.CANCEL
         return JobEvent.BUILD_TIMEOUT if self._timed_out else None
 
@@ -204,13 +204,13 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         build = self._storage.builds.get(self.build_id)
         if build is not None and not build.state.terminal:
             self._build = build
-            self._stop_jobs(JobEvent.CANCEL, self._graph)
+            self._end_jobs(JobEvent.CANCEL, self._graph)
             self._follow_up()
 
     def _time_out(self) -> None:
         if not self._build.state.terminal:
             self._timed_out = True
-            self._stop_jobs(JobEvent.BUILD_TIMEOUT, self._graph)
+            self._end_jobs(JobEvent.BUILD_TIMEOUT, self._graph)
             self._follow_up()
 
     def _adopt_timeout(self, job_id: int) -> None:
@@ -228,10 +228,10 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         """After a failure, cancel the other jobs if the pipeline or its organization is set to fail fast."""
         to_cancel = self._graph.to_cancel() - self._failing_fast
         if to_cancel and self._storage.pipelines.fails_fast(self._build.pipeline_id):
-            self._stop_jobs(JobEvent.CANCEL, to_cancel)
+            self._end_jobs(JobEvent.CANCEL, to_cancel)
             self._failing_fast |= to_cancel
 
-    def _stop_jobs(self, event: JobEvent, jobs: Container[int]) -> None:
+    def _end_jobs(self, event: JobEvent, jobs: Container[int]) -> None:
         """End unfinished jobs: at once if they wait, through their actors if they have a VM."""
         for job_id in self._graph:
             if job_id in jobs and not self._graph[job_id].progress.state.terminal:
@@ -251,7 +251,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         """Wake the pool for a job that is scheduled again, or end the job if its build is ending."""
         if self._graph[job_id].progress.state is not JobState.SCHEDULED:
             return
-        if (event := self._stop_event(job_id)) is not None:
+        if (event := self._end_event(job_id)) is not None:
             self._transitions.move(job_id, event)
         else:
             self._pool.post(Reschedule())
@@ -268,7 +268,9 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         storage, build = self._storage, self._build
         if build.state.terminal:
             return
-        state = roll_up(self._graph.progress(), cancel_requested=build.cancel_requested, stopping=build.stopping)
+        state = roll_up(
+            self._graph.progress(), cancel_requested=build.cancel_requested, end_requested=build.end_requested
+        )
         started = build.started_at is not None
         moved = state is not build.state and storage.builds.move(build.id, build.state, state)
         if state is not build.state or not started:

@@ -102,7 +102,7 @@ class Follower:
 
     def _shown_as_started(self, job: JobView) -> bool:
         shown = self._shown.get(job.id)
-        return shown is not None and (shown.state is JobState.RUNNING or shown.state.stopping)
+        return shown is not None and (shown.state is JobState.RUNNING or shown.state.ending)
 
     def _log_was_read(self, job: JobView) -> bool:
         return job.id not in self._followed or job.id in self._read

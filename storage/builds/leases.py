@@ -218,14 +218,14 @@ class Leases:
         with self._database.write():
             self._kill.run(id=lease_id, by=by)
 
-    def seen(self, lease_id: int) -> float:
+    def note_running(self, lease_id: int) -> float:
         """Note that a lease's command still runs; return for how many seconds it has run."""
         with self._database.write():
             now = self._meter.now(lease_id)
             self._seen.run(id=lease_id, now=now)
             return self._seconds(lease_id, now)
 
-    def stopped(self, lease_id: int, job_id: int, seconds_ago: float | None) -> float:
+    def note_exit(self, lease_id: int, job_id: int, seconds_ago: float | None) -> float:
         """Note that a lease's command ended ``seconds_ago``, or now if None; return the seconds it ran.
 
         The VM reports the end and is not trusted: an end before the command was last seen running is moved to then.

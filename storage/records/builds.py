@@ -113,6 +113,6 @@ class Build:
         return f"{self.organization_slug}/{self.pipeline_slug}/{self.number}"
 
     @property
-    def stopping(self) -> bool:
+    def end_requested(self) -> bool:
         """True if running jobs must end and none may start: it was canceled, or the service failed it."""
         return self.cancel_requested or self.error_code is not None

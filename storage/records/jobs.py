@@ -71,14 +71,14 @@ class JobState(StrEnum):
         return self in {JobState.PENDING, JobState.SCHEDULED}
 
     @property
-    def stopping(self) -> bool:
+    def ending(self) -> bool:
         """True if the job's command is being ended."""
         return self in {JobState.CANCELING, JobState.TIMING_OUT}
 
     @property
     def has_vm(self) -> bool:
         """True if the job has an actor and a VM."""
-        return self in {JobState.ASSIGNED, JobState.RUNNING} or self.stopping
+        return self in {JobState.ASSIGNED, JobState.RUNNING} or self.ending
 
 
 class EdgeKind(StrEnum):

@@ -51,7 +51,7 @@ def run(world: World, build: Build, position: int, to: JobState = JobState.PASSE
     clock.advance(seconds=3)
     world.storage.leases.start(lease.id, job.id)
     clock.advance(seconds=4)
-    world.storage.leases.stopped(lease.id, job.id, None)
+    world.storage.leases.note_exit(lease.id, job.id, None)
     clock.advance(seconds=5)
     world.finish(job, lease, to=to, **outcome)
     world.storage.leases.end(lease.id)

@@ -200,16 +200,16 @@ def test_a_stopped_job_keeps_its_exit_code_and_its_bill(
 ):
     """Its error is the reason of the stop alone."""
     result = result_of_exit(exit_code, job(retry_policy=retry, soft_fail_policy=soft_fail), failure)
-    canceled = result.stopped(None)
+    canceled = result.interrupted(None)
     assert (canceled.event, canceled.outcome.error_code, canceled.outcome.error_message) == (JobEvent.DEAD, None, None)
     assert not canceled.soft_failed
-    late = result.stopped(Failure(JobErrorCode.STEP_TIMEOUT, "late"))
+    late = result.interrupted(Failure(JobErrorCode.STEP_TIMEOUT, "late"))
     assert (late.event, late.outcome.error_code, late.soft_failed) == (
         JobEvent.DEAD,
         "step_timeout",
         result.soft_failed,
     )
-    too_late = result.stopped(Failure(JobErrorCode.PIPELINE_TIMEOUT, "late"))
+    too_late = result.interrupted(Failure(JobErrorCode.PIPELINE_TIMEOUT, "late"))
     assert (too_late.event, too_late.outcome.error_code, too_late.soft_failed) == (
         JobEvent.DEAD,
         "pipeline_timeout",

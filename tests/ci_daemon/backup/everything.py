@@ -88,7 +88,7 @@ class Everything:
         self.storage.leases.active(lease.id)
         self.storage.attempts.leased(job.id)
         self.storage.leases.start(lease.id, job.id)
-        self.storage.leases.seen(lease.id)
+        self.storage.leases.note_running(lease.id)
         attempt = self.storage.jobs.get(job.id)
         assert attempt is not None
         with self.storage.logs.writer(build.uuid, job.uuid, attempt.attempt) as log:
@@ -113,7 +113,7 @@ class Everything:
         files = self.storage.artifacts.files
         found = [files.write(build.uuid, f"dist/{n}.txt", [f"artifact {n}".encode()]) for n in range(artifacts)]
         self.storage.artifacts.store(build, job, found)
-        self.storage.leases.stopped(lease.id, job.id, 0.0)
+        self.storage.leases.note_exit(lease.id, job.id, 0.0)
         outcome = Outcome(exit_code=0)
         self.storage.jobs.finish(job.id, JobState.RUNNING, JobState.PASSED, outcome, lease_id=lease.id, billable=True)
         self.storage.leases.end(lease.id)

@@ -184,7 +184,7 @@ def test_a_build_ends_with_its_last_job_even_if_noticed_late(world: World):
     for job, seconds_ago in zip(world.jobs(build), (50.0, 20.0), strict=True):
         lease = world.start(job)
         world.clock.advance(minutes=1)
-        world.storage.leases.stopped(lease.id, job.id, seconds_ago)
+        world.storage.leases.note_exit(lease.id, job.id, seconds_ago)
         ends.append(world.clock.now() - timedelta(seconds=seconds_ago))
         world.finish(job, lease)
     world.clock.advance(hours=1)
@@ -210,7 +210,7 @@ def test_a_build_is_not_canceled_or_given_up_before_it_was(world: World, job_sta
     job = world.job(build)
     lease = world.start(job)
     world.clock.advance(minutes=1)
-    world.storage.leases.stopped(lease.id, job.id, 20.0)
+    world.storage.leases.note_exit(lease.id, job.id, 20.0)
     ended = world.clock.now() - timedelta(seconds=20)
     world.finish(job, lease, to=job_state)
     if build_state is BuildState.CANCELED:
@@ -238,12 +238,12 @@ def test_a_clock_set_back_ends_no_build_before_its_jobs(world: World):
 
 def test_the_first_reason_of_a_failed_build_stays(storage: Storage, world: World):
     build = world.build(new_job())
-    assert not build.stopping
+    assert not build.end_requested
     assert storage.builds.record_error(build.id, "internal_error", "first")
     assert not storage.builds.record_error(build.id, "internal_error", "second")
     kept = storage.builds.get(build.id)
     assert kept is not None
-    assert (kept.state, kept.error_message, kept.stopping) == (BuildState.SCHEDULED, "first", True)
+    assert (kept.state, kept.error_message, kept.end_requested) == (BuildState.SCHEDULED, "first", True)
 
 
 def test_a_cancel_is_noted_while_the_build_is_not_finished(storage: Storage, world: World):

@@ -56,9 +56,9 @@ def test_a_build_ends_with_all_its_jobs_priced_debited_and_noted(
 def test_a_stop_that_had_begun_ends_as_it_would_have(storage: Storage, world: World):
     build = world.build(new_job("canceled"), new_job("late"))
     canceled, late = world.jobs(build)
-    for job, stopping in ((canceled, JobState.CANCELING), (late, JobState.TIMING_OUT)):
+    for job, ending in ((canceled, JobState.CANCELING), (late, JobState.TIMING_OUT)):
         world.start(job)
-        assert storage.jobs.move(job.id, JobState.RUNNING, stopping)
+        assert storage.jobs.move(job.id, JobState.RUNNING, ending)
     storage.force_finish.end(build.id, BuildState.FAILED, actor="ada", note="stuck")
     assert [world.state(job) for job in (canceled, late)] == ["canceled", "timed_out"]
 

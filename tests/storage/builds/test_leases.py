@@ -182,9 +182,9 @@ class TestTheEndOfACommand:
     ):
         lease = world.start(job := world.job(world.build()))
         clock.advance(seconds=30)
-        assert storage.leases.seen(lease.id) == 30
+        assert storage.leases.note_running(lease.id) == 30
         clock.advance(seconds=70)
-        assert storage.leases.stopped(lease.id, job.id, seconds_ago) == ran
+        assert storage.leases.note_exit(lease.id, job.id, seconds_ago) == ran
         clock.advance(seconds=3600)
         assert world.finish(job, lease, to=JobState.TIMED_OUT, frm=JobState.RUNNING)
         storage.leases.end(lease.id)
@@ -198,14 +198,14 @@ class TestTheEndOfACommand:
     def test_it_was_not_before_its_start(self, storage: Storage, world: World, clock: ManualClock):
         lease = world.start(job := world.job(world.build()))
         clock.advance(seconds=100)
-        assert storage.leases.stopped(lease.id, job.id, 200.0) == 0
+        assert storage.leases.note_exit(lease.id, job.id, 200.0) == 0
 
     def test_the_first_word_of_it_counts(self, storage: Storage, world: World, clock: ManualClock):
         lease = world.start(job := world.job(world.build()))
         first = clock.advance(seconds=10)
-        storage.leases.stopped(lease.id, job.id, 0.0)
+        storage.leases.note_exit(lease.id, job.id, 0.0)
         clock.advance(seconds=10)
-        storage.leases.stopped(lease.id, job.id, 0.0)
+        storage.leases.note_exit(lease.id, job.id, 0.0)
         world.finish(job, lease)
         over = storage.leases.get(lease.id)
         assert over is not None
@@ -219,5 +219,5 @@ class TestTheEndOfACommand:
         uptime = clock.monotonic()
         monkeypatch.setattr(clock, "monotonic", lambda: uptime)
         clock.advance(days=3)
-        assert storage.leases.seen(lease.id) == 50
-        assert storage.leases.stopped(lease.id, job.id, 0.0) == 50
+        assert storage.leases.note_running(lease.id) == 50
+        assert storage.leases.note_exit(lease.id, job.id, 0.0) == 50
