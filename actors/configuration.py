@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from actors.cleanup.retention import RetentionSettings
-from actors.ir import IrLimits
-from actors.render.settings import RenderSettings
-from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings
+if TYPE_CHECKING:
+    from actors.cleanup.retention import RetentionSettings
+    from actors.ir import IrLimits
+    from actors.render.settings import RenderSettings
+    from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings
 
 __all__ = ["Configuration", "Settings"]
 
@@ -19,15 +21,15 @@ class Settings:
     ``api_address`` is where this process reaches the API, ``base_url`` is what goes into ``CI_BUILD_URL``.
     """
 
-    pool: PoolSettings = field(default_factory=PoolSettings)
-    jobs: JobSettings = field(default_factory=JobSettings)
-    retention: RetentionSettings = field(default_factory=RetentionSettings)
-    cache: CacheSettings = field(default_factory=CacheSettings)
-    artifacts: ArtifactSettings = field(default_factory=ArtifactSettings)
-    render: RenderSettings = field(default_factory=RenderSettings)
-    limits: IrLimits = field(default_factory=IrLimits)
-    base_url: str = "http://127.0.0.1:8800"
-    api_address: tuple[str, int] = ("127.0.0.1", 8800)
+    pool: PoolSettings
+    jobs: JobSettings
+    retention: RetentionSettings
+    cache: CacheSettings
+    artifacts: ArtifactSettings
+    render: RenderSettings
+    limits: IrLimits
+    base_url: str
+    api_address: tuple[str, int]
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from ci_daemon.mail.smtp import SmtpMailer
 from ci_daemon.providers import open_images, open_provider
 from ci_daemon.reload import Reloader
 from ci_daemon.tracing import Tracer, open_exporter
-from storage import LeaseState, LogLimit, Storage, SystemClock
+from storage import LeaseState, Storage, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,8 +54,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
     clock = SystemClock()
     with ExitStack() as stack:
         lock = stack.enter_context(serving(directory))
-        limit = LogLimit(config.jobs.log_limit_bytes)
-        storage = Storage.open(directory, clock, billing=config.billing, log_limit=limit)
+        storage = Storage.open(directory, clock, billing=config.billing, log_limit=config.jobs.log_limit_bytes)
         stack.callback(storage.close)
         if config.tracing.endpoint:
             stack.callback(Tracer(storage, open_exporter(config.tracing), clock).close)

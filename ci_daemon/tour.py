@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from api import HttpSettings
 from ci_daemon.host.lock import served_by
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ __all__ = ["main"]
 _EXAMPLE = Path(__file__).parent.parent / "examples" / "hello"
 _USER = "ada@example.org"
 _CREDIT_CENTS = 10_000
-_PORT = 8800
 _START_TIMEOUT = 120.0
 _INTERRUPTED = 130
 
@@ -177,13 +177,14 @@ def _wait_until_ready(notify_socket: socket.socket, process: subprocess.Popen[by
 
 def _free_port() -> int:
     """Return the usual port if it is free, else 0 for any port."""
+    host, _, port = HttpSettings().listen.rpartition(":")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", _PORT))
+            probe.bind((host, int(port)))
         except OSError:
             return 0
-        return _PORT
+        return int(port)
 
 
 def _quoted(path: Path) -> str:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from storage.files.artifacts import ArtifactFiles
     from storage.files.kinds import FileKind
     from storage.files.log_writer import LogWriter
-    from storage.files.logs import RENDER_LOG, JobLog, LogChunk, LogFiles, LogLimit
+    from storage.files.logs import RENDER_LOG, JobLog, LogChunk, LogFiles
     from storage.files.masking import Masker
     from storage.files.retention import KeptFiles, Retention
     from storage.records import (
@@ -189,7 +189,6 @@ __all__ = [
     "LedgerSource",
     "LogChunk",
     "LogFiles",
-    "LogLimit",
     "LogWriter",
     "ManifestUnreadable",
     "Masker",

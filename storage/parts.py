@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from storage.files.artifact_retention import ArtifactRetention
     from storage.files.artifacts import ArtifactFiles
     from storage.files.log_retention import LogRetention
-    from storage.files.logs import LogFiles, LogLimit
+    from storage.files.logs import LogFiles
     from storage.files.sources import Sources
     from storage.idempotency import IdempotencyKeys
     from storage.switches import Switches
@@ -68,7 +68,6 @@ __all__ = [
     "Leases",
     "Ledger",
     "LogFiles",
-    "LogLimit",
     "LogRetention",
     "Members",
     "Meter",

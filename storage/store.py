@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.database.clock import Clock
-    from storage.files.logs import LogLimit
 
 __all__ = ["Storage"]
 
 T = TypeVar("T")
+
+_NO_LIMIT = sys.maxsize
 
 
 def _part(make: Callable[[Storage], T]) -> cached_property[T]:
@@ -42,7 +44,7 @@ class Storage:
         database: Database,
         vault: Vault,
         billing: BillingSettings,
-        log_limit: LogLimit | None,
+        log_limit: int,
         clock: Clock,
     ) -> None:
         """Compose the parts that ``create`` and ``open`` prepared."""
@@ -54,7 +56,7 @@ class Storage:
         self._clock = clock
 
     sources = _part(lambda self: parts.Sources(self.directory / SOURCES))
-    logs = _part(lambda self: parts.LogFiles(self.directory / LOGS, self._log_limit or parts.LogLimit(), self._clock))
+    logs = _part(lambda self: parts.LogFiles(self.directory / LOGS, self._log_limit, self._clock))
     ledger = _part(lambda self: parts.Ledger(self._database))
     holds = _part(lambda self: parts.Holds(self._database, self.billing, self.ledger))
     organizations = _part(lambda self: parts.Organizations(self._database))
@@ -94,7 +96,7 @@ class Storage:
 
     @classmethod
     def create(
-        cls, directory: Path, clock: Clock, *, billing: BillingSettings | None = None, log_limit: LogLimit | None = None
+        cls, directory: Path, clock: Clock, *, billing: BillingSettings | None = None, log_limit: int = _NO_LIMIT
     ) -> Storage:
         """Create a state directory's database, key and folders, and open it. Raises AlreadyInitialized.
 
@@ -113,7 +115,7 @@ class Storage:
 
     @classmethod
     def open(
-        cls, directory: Path, clock: Clock, *, billing: BillingSettings | None = None, log_limit: LogLimit | None = None
+        cls, directory: Path, clock: Clock, *, billing: BillingSettings | None = None, log_limit: int = _NO_LIMIT
     ) -> Storage:
         """Open a state directory and bring its schema up to date.
 

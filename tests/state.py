@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -27,7 +28,7 @@ def new_storage(
     shutil.copytree(_template().name, directory, dirs_exist_ok=True)
     vault = Vault.of_service(directory / KEY, os.environ)
     billing, database = billing or BillingSettings(), database or database_in(directory, clock)
-    return Storage(directory, database, vault, billing, None, clock)
+    return Storage(directory, database, vault, billing, sys.maxsize, clock)
 
 
 def database_in(directory: Path, clock: Clock, busy_seconds: float = 10.0) -> Database:

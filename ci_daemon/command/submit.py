@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from api import HttpSettings
 from ci_daemon import submit as submission
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.session import Failure, Session, pass_session
@@ -77,7 +78,7 @@ def _valid_token(_context: click.Context, _parameter: click.Parameter, value: st
 @click.option(
     "--url",
     envvar="CI_DAEMON_URL",
-    default="http://127.0.0.1:8800",
+    default=HttpSettings().url,
     show_default=True,
     show_envvar=True,
     callback=_valid_url,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from storage.database.clock import Clock
 
-__all__ = ["INDEX", "LOG", "RENDER_LOG", "JobLog", "LogChunk", "LogFiles", "LogLimit"]
+__all__ = ["INDEX", "LOG", "RENDER_LOG", "JobLog", "LogChunk", "LogFiles"]
 
 RENDER_LOG = "render"
 """Takes the place of a job's UUID in the name of a render's log."""
@@ -45,13 +45,6 @@ _NOTHING_HIDDEN = Masker()
 
 
 @dataclass(frozen=True, slots=True)
-class LogLimit:
-    """Limit of the log of one job, in bytes."""
-
-    bytes: int = 100 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
 class LogChunk:
     """A record of a job's log; ``seq`` is the byte offset of its end in the whole log."""
 
@@ -73,9 +66,9 @@ class _Part:
 
 
 class LogFiles:
-    """The logs of all jobs, in one directory. Safe in any thread."""
+    """The logs of all jobs, in one directory, each of at most ``limit`` bytes. Safe in any thread."""
 
-    def __init__(self, directory: Path, limit: LogLimit, clock: Clock) -> None:
+    def __init__(self, directory: Path, limit: int, clock: Clock) -> None:
         self._directory = directory
         self._limit = limit
         self._clock = clock
@@ -88,7 +81,7 @@ class LogFiles:
         log, index = (self._directory / kind.name(build_uuid, job_uuid, attempt) for kind in (LOG, INDEX))
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         earlier = sum(part.size for part in _parts(log.parent) if part.log != log)
-        return LogWriter(log, index, self._limit.bytes, earlier, self._clock, masker)
+        return LogWriter(log, index, self._limit, earlier, self._clock, masker)
 
     def reader(self, build_uuid: str, job_uuid: str) -> JobLog:
         """Return a job's log, which may be empty and may grow while it is read."""

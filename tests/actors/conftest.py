@@ -9,11 +9,20 @@ from typing import Any
 import pykka
 import pytest
 
-from actors import Engine, JobSettings, PoolSettings, Settings
+from actors import (
+    ArtifactSettings,
+    CacheSettings,
+    Engine,
+    JobSettings,
+    PoolSettings,
+    RetentionSettings,
+    Settings,
+)
 from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
 from actors.configuration import Configuration
 from actors.ir import IrLimits, load
+from actors.render import RenderSettings
 from actors.timings import Timings
 from actors.vms import Images, ImageStore, SandboxProvider
 from actors.vms.images import PullPolicy
@@ -22,6 +31,21 @@ from storage import BillingSettings, Build, Clock, Job, NewBuild, NewPipeline, P
 from tests.records import new_owner
 from tests.state import database_in, new_storage
 from tests.waiting import until
+
+
+def settings_with(pool: PoolSettings, jobs: JobSettings) -> Settings:
+    """Return the configuration of a live service with these sections; no API listens at its address."""
+    return Settings(
+        pool=pool,
+        jobs=jobs,
+        retention=RetentionSettings(),
+        cache=CacheSettings(),
+        artifacts=ArtifactSettings(),
+        render=RenderSettings(),
+        limits=IrLimits(),
+        base_url="http://ci.example.org",
+        api_address=("127.0.0.1", 9),
+    )
 
 
 class Host:
@@ -39,9 +63,9 @@ class Host:
         busy_seconds: float = 10.0,
         **pool: Any,
     ) -> None:
-        self.settings = Settings(
-            pool=PoolSettings(**{"max_vms": 4, "warm": 0} | pool),
-            jobs=JobSettings(kill_grace=1.0, hold_seconds=hold_seconds, min_free_disk_gb=min_free_disk_gb),
+        self.settings = settings_with(
+            PoolSettings(**{"max_vms": 4, "warm": 0} | pool),
+            JobSettings(kill_grace=1.0, hold_seconds=hold_seconds, min_free_disk_gb=min_free_disk_gb),
         )
         self.timings = timings
         self.clock = SystemClock()

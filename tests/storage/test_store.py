@@ -13,7 +13,6 @@ from storage import (
     BillingSettings,
     DatabaseUnreadable,
     KeyUnreadable,
-    LogLimit,
     NotInitialized,
     SchemaTooNew,
     Storage,
@@ -129,7 +128,7 @@ def test_closing_leaves_no_file_open_and_no_write_ahead_log(state: Path, clock: 
 
 
 def test_rates_and_limits_are_given_at_opening(state: Path, clock: ManualClock):
-    storage = Storage.open(state, clock, billing=BillingSettings(0, 0, 0), log_limit=LogLimit(5))
+    storage = Storage.open(state, clock, billing=BillingSettings(0, 0, 0), log_limit=5)
     assert storage.billing.free
     with storage.logs.writer("b", "j", 1) as writer:
         writer.output(b"123456789")

@@ -16,7 +16,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from actors import Settings
+from actors import JobSettings, PoolSettings
 from actors.addresses import Address
 from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
@@ -24,6 +24,7 @@ from actors.configuration import Configuration
 from actors.vms import Images, ImageStore, SandboxProvider
 from actors.vms.sandbox import IdMap
 from storage import LeaseState, NewBuild, Storage
+from tests.actors.conftest import settings_with
 from tests.clock import LaterClock
 from tests.records import new_job, new_pipeline
 from tests.state import new_storage
@@ -119,7 +120,7 @@ def churn(tmp_path: Path, images_dir: Path) -> Iterator[VmChurn]:
         images=images,
         clock=clock,
         host_disk=HostDisk(),
-        configuration=Configuration(Settings()),
+        configuration=Configuration(settings_with(PoolSettings(), JobSettings())),
         pool=Address(),
     )
     storage.builds.create(new_pipeline(storage), NewBuild("main", "c0ffee"), [new_job()])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import LogFiles, LogLimit
+from storage import LogFiles
 from storage.files.log_index import LogKind, LogRecord
 from tests.clock import ManualClock
 
@@ -17,9 +17,9 @@ _CHECKOUT = Path(__file__).parents[3]
 _WRITER = """
 import sys
 from pathlib import Path
-from storage import LogFiles, LogLimit, SystemClock
+from storage import LogFiles, SystemClock
 
-writer = LogFiles(Path(sys.argv[1]), LogLimit(), SystemClock()).writer("build", "job", 1)
+writer = LogFiles(Path(sys.argv[1]), sys.maxsize, SystemClock()).writer("build", "job", 1)
 number = 0
 while True:
     for _ in range(100):
@@ -30,7 +30,7 @@ while True:
 
 
 def _logs(directory: Path, limit: int = 10**9) -> LogFiles:
-    return LogFiles(directory, LogLimit(limit), ManualClock())
+    return LogFiles(directory, limit, ManualClock())
 
 
 def _files(directory: Path) -> tuple[Path, Path]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import LogFiles, LogLimit
+from storage import LogFiles
 from storage.files.log_index import LogKind
 from storage.files.masking import Masker
 from tests.clock import ManualClock
@@ -23,7 +23,7 @@ BEFORE, AFTER = b"\xff\x00\xe2\x82", b"\x82\xac\x80\xfe\n"
 
 
 def _logs(directory: Path, limit: int = 10**9) -> LogFiles:
-    return LogFiles(directory, LogLimit(limit), ManualClock())
+    return LogFiles(directory, limit, ManualClock())
 
 
 def _read(logs: LogFiles, job: str = "job") -> bytes:

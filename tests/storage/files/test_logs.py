@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import resource
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import LogFiles, LogLimit
+from storage import LogFiles
 from storage.files.log_index import LogKind
 from tests.clock import ManualClock
 
@@ -19,7 +20,7 @@ OUTPUT, NOTICE = LogKind.OUTPUT, LogKind.NOTICE
 
 @pytest.fixture
 def logs(tmp_path: Path, clock: ManualClock) -> LogFiles:
-    return LogFiles(tmp_path, LogLimit(), clock)
+    return LogFiles(tmp_path, sys.maxsize, clock)
 
 
 def _write(logs: LogFiles, *outputs: bytes, attempt: int = 1) -> None:
@@ -145,7 +146,7 @@ def test_more_records_than_are_read_at_once_all_come(logs: LogFiles):
 def test_however_output_is_cut_up_the_log_is_its_bytes(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], reopen_at: list[int], after: int
 ):
-    logs = LogFiles(tmp_path_factory.mktemp("logs"), LogLimit(), ManualClock())
+    logs = LogFiles(tmp_path_factory.mktemp("logs"), sys.maxsize, ManualClock())
     writer = logs.writer("build", "job", 1)
     for position, piece in enumerate(pieces):
         writer.output(piece)
@@ -161,7 +162,7 @@ def test_however_output_is_cut_up_the_log_is_its_bytes(
 
 
 def _limited(tmp_path: Path, limit: int) -> LogFiles:
-    return LogFiles(tmp_path, LogLimit(limit), ManualClock())
+    return LogFiles(tmp_path, limit, ManualClock())
 
 
 def test_output_past_the_limit_is_dropped_but_counted(tmp_path: Path):
