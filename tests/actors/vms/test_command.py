@@ -14,7 +14,6 @@ import pytest
 
 from actors.vms import (
     CommandLost,
-    CommandNotStarted,
     CommandSpec,
     CommandState,
     Connection,
@@ -125,14 +124,6 @@ class TestStarting:
         shown = output_of(connection, "echo $TOKEN; cat /tmp/seen", env={"TOKEN": "hunter2", "PATH": "/usr/bin"})
         assert shown.decode().splitlines() == ["hunter2", "/bin/bash -c echo $TOKEN; cat /tmp/seen"]
 
-    def test_starting_again_leaves_the_one_command_alone(self, vm: Vm, connection: Connection):
-        start(connection, CommandSpec("echo first; sleep 0.2; echo done"))
-        with vm.connect() as another:
-            start(another, CommandSpec("echo second"))
-        assert b"".join(follow(connection)) == b"first\ndone\n"
-        start(connection, CommandSpec("echo third"))
-        assert b"".join(follow(connection)) == b"first\ndone\n"
-
     def test_two_that_start_at_once_start_one_command(self, vm: Vm, connection: Connection):
         with vm.connect() as another:
             threads = [
@@ -207,10 +198,6 @@ class TestEnding:
         own = output_of(connection, "cat /proc/self/oom_score_adj")
         shim = connection.run(f"{SHIM}; cat /proc/$pid/oom_score_adj", timeout=TIMEOUT).stdout
         assert int(own) > int(shim)
-
-    def test_of_a_command_never_started_nothing_is_known(self, connection: Connection):
-        with pytest.raises(CommandNotStarted):
-            ended(connection)
 
 
 class TestOutput:
@@ -376,13 +363,6 @@ class TestTerminating:
         assert ended(connection).exit_code == 137
         assert left_running(connection) == []
 
-    def test_ending_what_has_ended_or_never_began_is_fine(self, connection: Connection):
-        terminate(connection)
-        start(connection, CommandSpec("exit 5"))
-        ended(connection)
-        terminate(connection)
-        assert ended(connection) == Exited(5, 0, truncated=False)
-
     def test_a_vm_ends_a_command_even_if_the_connection_ends(self, vm: Vm, connection: Connection):
         sleeper = Sleeper()
         start(connection, CommandSpec(f"trap '' TERM; {sleeper.command}"))
@@ -454,12 +434,6 @@ class TestTimeOut:
         terminate(connection, grace=1.0)
         assert b"".join(follow(connection)).count(b"TERM\n") == 1
         assert ended(connection).timed_out
-
-    def test_a_command_that_is_being_canceled_does_not_time_out(self, connection: Connection):
-        start(connection, CommandSpec("trap '' TERM; echo up; while :; do sleep 0.05; done", seconds=1.0, grace=0.1))
-        assert next(iter(follow(connection))) == b"up\n"
-        terminate(connection, grace=2.0)
-        assert (ended(connection).exit_code, ended(connection).timed_out) == (137, False)
 
     def test_an_older_shim_does_not_tell_the_end_time(self):
         exited = command_module.parse_result(0, b"started\nexit 3\noutput 5 0\nnow 17.25\n")

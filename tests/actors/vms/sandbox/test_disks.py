@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import SnapshotNotFound, VmError, VmLost, VmSpec
-from actors.vms.sandbox import IdMap, SandboxProvider, SnapshotInUse, run_mapped
+from actors.vms import SnapshotNotFound, VmError, VmSpec
+from actors.vms.sandbox import IdMap, SandboxProvider, run_mapped
 from storage import SystemClock
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Guest, Host
 
@@ -37,58 +37,6 @@ def test_a_fork_sees_its_parent_s_files_and_not_its_sibling_s(boot: Boot, snapsh
     first.says("echo first > /workspace/first; echo changed > /workspace/parent; rm -r /workspace/deep")
     assert second.says("ls /workspace; cat /workspace/parent; ls /etc/issue 2>&1 | wc -l") == "deep\nparent\nparent\n1"
     assert first.says("ls /workspace; cat /workspace/parent") == "first\nparent\nchanged"
-
-
-def test_a_snapshot_ends_its_vm_and_is_named(boot: Boot, host: Host) -> None:
-    vm = boot()
-    name = host.name()
-    vm.provider.snapshot(vm.id, name)
-    assert not vm.provider.alive(vm.id)
-    assert list(vm.provider.snapshots()) == [name]
-    assert list(vm.provider.list()) == [vm.id]
-    with pytest.raises(VmLost):
-        vm.provider.connect(vm.id)
-
-
-def test_a_snapshot_asked_for_again_after_a_crash_is_there(boot: Boot, host: Host) -> None:
-    vm = boot()
-    name = host.name()
-    for _ in range(2):
-        vm.provider.snapshot(vm.id, name)
-    assert list(vm.provider.snapshots()) == [name]
-
-
-def test_a_snapshot_s_name_is_taken_once(boot: Boot, host: Host) -> None:
-    first, second = boot(), boot()
-    name = host.name()
-    first.provider.snapshot(first.id, name)
-    with pytest.raises(VmError, match="already"):
-        second.provider.snapshot(second.id, name)
-
-
-def test_a_vm_that_was_never_made_has_no_snapshot(host: Host) -> None:
-    with pytest.raises(VmLost):
-        host.provider().snapshot(host.name(), host.name())
-    assert list(host.provider().snapshots()) == []
-
-
-def test_a_snapshot_in_use_stays_and_goes_with_its_last_user(boot: Boot, snapshot: Snapshot) -> None:
-    grandparent = snapshot(boot())
-    parent = snapshot(boot(snapshot=grandparent))
-    vm = boot(snapshot=parent)
-    provider = vm.provider
-    for name in (grandparent, parent):
-        with pytest.raises(SnapshotInUse):
-            provider.remove_snapshot(name)
-    assert vm.says("echo well") == "well"
-    provider.destroy(vm.id)
-    with pytest.raises(SnapshotInUse):
-        provider.remove_snapshot(grandparent)
-    for name in (parent, grandparent, "never-made"):
-        provider.remove_snapshot(name)
-    assert list(provider.snapshots()) == []
-    with pytest.raises(SnapshotNotFound):
-        boot(snapshot=parent)
 
 
 def test_a_removal_that_was_cut_short_is_finished(host: Host, idmap: IdMap) -> None:
@@ -194,18 +142,6 @@ def test_files_on_their_way_over_a_socket_are_known_to_be_there(boot: Boot) -> N
     sent = "[(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [file.fileno()]))]"
     hold(vm, f"a, b = socket.socketpair()\na.sendmsg([b'x'], {sent})\nfile.close()")
     assert vm.provider.disk(vm.id).unmeasured == 1
-
-
-def test_the_size_of_a_snapshot_is_without_its_base(boot: Boot, snapshot: Snapshot) -> None:
-    below = boot()
-    below.says("head -c 50M /dev/zero > /workspace/data")
-    lower = snapshot(below)
-    above = boot(snapshot=lower)
-    above.says("head -c 5M /dev/zero > /workspace/more")
-    upper = snapshot(above)
-    assert 50 << 20 <= above.provider.snapshot_bytes(lower) < 51 << 20
-    assert 5 << 20 <= above.provider.snapshot_bytes(upper) < 6 << 20
-    assert above.provider.snapshot_bytes("nowhere") == 0
 
 
 def test_empty_files_count_as_the_inodes_that_they_take(boot: Boot) -> None:

@@ -1,0 +1,89 @@
+"""Disks and snapshots: what a fork sees, what is kept, and what it takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.vms import Provider, SnapshotNotFound, VmError, VmLost
+from tests.actors.vms.conftest import IMAGE
+from tests.actors.vms.contract.conftest import Boot
+
+MB = 1 << 20
+
+
+def test_a_fork_sees_its_parents_files_and_no_siblings(boot: Boot):
+    parent = boot()
+    parent.run("echo parent > /workspace/file; echo kept > /workspace/kept")
+    taken = parent.snapshot("taken")
+    first, second = boot(taken), boot(taken)
+    first.run("echo first > /workspace/file; echo first > /workspace/first")
+    assert first.run("cat /workspace/file; cat /workspace/kept") == (0, b"first\nkept\n")
+    assert second.run("cat /workspace/file") == (0, b"parent\n")
+    assert second.run("test -e /workspace/first") == (1, b"")
+    assert boot(second.snapshot("again")).run("cat /workspace/kept") == (0, b"kept\n")
+
+
+def test_a_snapshot_ends_its_vm_and_is_named(boot: Boot):
+    vm = boot()
+    vm.provider.snapshot(vm.id, "taken")
+    assert not vm.provider.alive(vm.id)
+    assert list(vm.provider.snapshots()) == ["taken"]
+    assert list(vm.provider.list()) == [vm.id]
+    with pytest.raises(VmLost):
+        vm.provider.connect(vm.id)
+
+
+def test_a_snapshot_asked_for_again_after_a_crash_is_there(boot: Boot):
+    vm = boot()
+    for _ in range(2):
+        vm.provider.snapshot(vm.id, "taken")
+    assert list(vm.provider.snapshots()) == ["taken"]
+
+
+def test_a_snapshots_name_is_taken_once(boot: Boot):
+    first, second = boot(), boot()
+    first.provider.snapshot(first.id, "taken")
+    with pytest.raises(VmError, match="already"):
+        second.provider.snapshot(second.id, "taken")
+
+
+def test_a_vm_that_was_never_made_has_no_snapshot(provider: Provider):
+    with pytest.raises(VmLost):
+        provider.snapshot("never-made", "taken")
+    assert list(provider.snapshots()) == []
+
+
+def test_a_snapshot_in_use_stays_and_goes_with_its_last_user(boot: Boot, provider: Provider):
+    grandparent = boot().snapshot("grandparent")
+    parent = boot(grandparent).snapshot("parent")
+    vm = boot(parent)
+    for name in (grandparent, parent):
+        with pytest.raises(VmError, match="in use"):
+            provider.remove_snapshot(name)
+    assert vm.run("echo well") == (0, b"well\n")
+    provider.destroy(vm.id)
+    with pytest.raises(VmError, match="in use"):
+        provider.remove_snapshot(grandparent)
+    for name in (parent, grandparent, "never-made"):
+        provider.remove_snapshot(name)
+    assert list(provider.snapshots()) == []
+    with pytest.raises(SnapshotNotFound):
+        boot(parent)
+
+
+def test_a_snapshot_knows_its_image(boot: Boot, provider: Provider):
+    assert provider.snapshot_image(boot().snapshot("taken")) == IMAGE
+    assert provider.snapshot_image("never-made") is None
+
+
+def test_what_a_vm_wrote_is_measured_without_its_base(boot: Boot, provider: Provider):
+    below = boot()
+    assert provider.disk(below.id).bytes < MB
+    below.run("cat > /workspace/data", stdin=bytes(3 * MB))
+    assert 3 * MB <= provider.disk(below.id).bytes < 4 * MB
+    above = boot(below.snapshot("below"))
+    above.run("cat > /workspace/more", stdin=bytes(MB))
+    assert MB <= provider.disk(above.id).bytes < 2 * MB
+    above.snapshot("above")
+    sizes = [provider.snapshot_bytes(name) for name in ("below", "above", "never-made")]
+    assert [size // MB for size in sizes] == [3, 1, 0]

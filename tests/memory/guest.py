@@ -1,0 +1,206 @@
+"""The inside of a VM in memory, which answers the guest scripts of the service as a real VM does."""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import shlex
+import signal
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import paramiko
+
+from actors.vms import script
+from tests.memory.shell import UNKNOWN_EXIT, Shell
+
+__all__ = ["Guest"]
+
+_NEVER_STARTED, _REFUSED = 66, 69
+_LIMIT_UNIT = 512
+_KILL_SECONDS = 10.0
+
+
+class Guest:
+    """A VM's files, and its one command. Any thread may use it."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+        self._command: _Command | None = None
+        self._shells: list[Shell] = []
+        self._lock = threading.Lock()
+        self._ended = False
+        self._programs: dict[str, Callable[[dict[str, str], bytes, paramiko.Channel], int]] = {
+            script("ending", "shim"): self._start,
+            script("locate", "inspect"): self._inspect,
+            script("locate", "follow"): self._follow,
+            script("ending", "locate", "terminate"): self._terminate,
+            script("confined"): self._update_workspace,
+        }
+
+    def run(self, program: str, stdin: bytes, session: paramiko.Channel) -> int:
+        """Run a shell script as it comes over SSH; return its exit code."""
+        for known, answer in self._programs.items():
+            if program.endswith(known):
+                settings = dict(word.split("=", 1) for word in shlex.split(program.removesuffix(known)))
+                return answer(settings, stdin, session)
+        shell = Shell(self.files, session.sendall, stdin=stdin)
+        with self._lock:
+            if self._ended:
+                return 1
+            self._shells.append(shell)
+        return shell.run(program)
+
+    def end(self) -> None:
+        """Kill all that runs in it, for good."""
+        with self._lock:
+            self._ended = True
+        for shell in self._shells:
+            shell.signal(signal.SIGKILL)
+        if self._command is not None:
+            self._command.end(0)
+
+    def _start(self, settings: dict[str, str], stdin: bytes, session: paramiko.Channel) -> int:
+        with self._lock:
+            if self._ended:
+                return 1
+            if self._command is None:
+                self._command = _Command(self.files, stdin.decode(), settings)
+        session.sendall(b"started\n")
+        return 0
+
+    def _inspect(self, _: dict[str, str], __: bytes, session: paramiko.Channel) -> int:
+        if self._command is None:
+            return _NEVER_STARTED
+        if not self._command.ended_within(0):
+            return 1
+        session.sendall(b"ended\n")
+        return 0
+
+    def _follow(self, settings: dict[str, str], _: bytes, session: paramiko.Channel) -> int:
+        if self._command is None:
+            return _NEVER_STARTED
+        for chunk in self._command.output_from(int(settings["offset"])):
+            session.sendall(chunk)
+        session.sendall_stderr(self._command.result())
+        return 0
+
+    def _terminate(self, settings: dict[str, str], _: bytes, __: paramiko.Channel) -> int:
+        if self._command is None:
+            return _NEVER_STARTED
+        self._command.end(int(settings["grace"]) / 100)
+        return 0
+
+    def _update_workspace(self, settings: dict[str, str], stdin: bytes, session: paramiko.Channel) -> int:
+        workspace, unpack = settings["workspace"], script("unpack")
+        if settings["program"] == "exec sh":
+            return self._clear(workspace, stdin.decode().removeprefix(script("clear")))
+        if not settings["program"].endswith(unpack):
+            session.sendall_stderr(b"this guest does not know the program")
+            return UNKNOWN_EXIT
+        if settings["program"].removesuffix(unpack) == script(empty="yes") and self._below(workspace):
+            return _REFUSED
+        with tarfile.open(fileobj=io.BytesIO(stdin)) as tar:
+            for member in tar:
+                if content := tar.extractfile(member):
+                    self.files[posixpath.join(workspace, member.name)] = content.read()
+        return 0
+
+    def _clear(self, workspace: str, program: str) -> int:
+        """Run the program of `removal_script`. Folders exist only as parts of the names of files."""
+        folders = [workspace]
+        for line in program.splitlines():
+            match shlex.split(line):
+                case ["down", state, name]:
+                    folders.append(posixpath.normpath(posixpath.join(folders[-1], name)))
+                    if state == "kept" and not self._below(folders[-1]):
+                        return _REFUSED
+                    self.files.pop(folders[-1], None)
+                case ["up"]:
+                    folders.pop()
+                case ["drop", *names]:
+                    for path in (posixpath.normpath(posixpath.join(folders[-1], name)) for name in names):
+                        for each in [path, *self._below(path)]:
+                            self.files.pop(each, None)
+        return 0
+
+    def _below(self, folder: str) -> list[str]:
+        return [path for path in list(self.files) if path.startswith(f"{folder}/")]
+
+
+class _Command:
+    """The one command of a VM, and what its shim keeps of it."""
+
+    def __init__(self, files: dict[str, bytes], init: str, settings: dict[str, str]) -> None:
+        """Start it; ``init`` and ``settings`` are those of `actors.vms.start`."""
+        words = shlex.split(init)
+        exported = [
+            word for *before, word in zip(words, words[1:], words[2:], strict=False) if before == ["command", "export"]
+        ]
+        env = dict(word.split("=", 1) for word in exported)
+        command, cwd = words[words.index("-c") + 1], words[words.index("--") + 1]
+        self._limit = -(-int(settings["limit"]) // _LIMIT_UNIT) * _LIMIT_UNIT
+        self._changed = threading.Condition()
+        self._output = b""
+        self._dropped = 0
+        self._ending = self._timed_out = False
+        self._exit_code = 0
+        self._started = time.monotonic()
+        self._ended: float | None = None
+        self._shell = Shell(files, self._keep, env=env, cwd=cwd)
+        limits = int(settings["allowed"]) / 100, int(settings["grace"]) / 100
+        threading.Thread(target=self._run, args=(command,), name="guest", daemon=True).start()
+        threading.Thread(target=self._watch, args=limits, name="guest-watch", daemon=True).start()
+
+    def ended_within(self, seconds: float) -> bool:
+        """Wait for the command's end; False if it still runs."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._ended is not None, seconds)
+
+    def end(self, grace: float, *, timed_out: bool = False) -> None:
+        """End the command: TERM, its grace, KILL. Only the first call sends TERM."""
+        with self._changed:
+            first, self._ending = not self._ending, True
+            self._timed_out |= first and timed_out
+        if first:
+            self._shell.signal(signal.SIGTERM)
+        if not self.ended_within(grace):
+            self._shell.signal(signal.SIGKILL)
+            self.ended_within(_KILL_SECONDS)
+
+    def output_from(self, offset: int) -> Iterator[bytes]:
+        """Yield the output from a byte on as it arrives, until the command has ended."""
+        over = False
+        while not over:
+            with self._changed:
+                while self._ended is None and len(self._output) <= offset:
+                    self._changed.wait()
+                chunk, over = self._output[offset:], self._ended is not None
+            offset += len(chunk)
+            yield chunk
+
+    def result(self) -> bytes:
+        """Return the lines of the result, as ``tell`` of locate.sh prints them."""
+        timed_out = "timed-out\n" if self._timed_out else ""
+        size = f"output {len(self._output)} {self._dropped}\nended {self._ended}\n"
+        exited = f"{timed_out}exit {self._exit_code}\n{size}now {time.monotonic()}\n"
+        return f"namespace 1\nstarted {self._started}\n{exited}".encode()
+
+    def _keep(self, data: bytes) -> None:
+        with self._changed:
+            kept = data[: self._limit - len(self._output)]
+            self._output += kept
+            self._dropped += len(data) - len(kept)
+            self._changed.notify_all()
+
+    def _run(self, command: str) -> None:
+        exit_code = self._shell.run(command)
+        with self._changed:
+            self._exit_code, self._ended = exit_code, time.monotonic()
+            self._changed.notify_all()
+
+    def _watch(self, allowed: float, grace: float) -> None:
+        if not self.ended_within(allowed):
+            self.end(grace, timed_out=True)

@@ -1,0 +1,177 @@
+"""VMs in memory: objects of this process with the contract of real VMs, for tests about actors."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from actors.vms import Endpoint, ImageNotFound, SnapshotNotFound, VmDisk, VmError, VmLost, VmSpec, VmUse
+from actors.vms.sandbox.disks import check_name
+from actors.vms.sandbox.keys import KeyPair
+from tests.memory.guest import Guest
+from tests.memory.server import serve
+
+__all__ = ["MemoryProvider", "World"]
+
+
+class _Images(Protocol):
+    """The source of images, whose names alone matter."""
+
+    def path(self, name: str) -> object:
+        """Raise ImageNotFound if there is no such image."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    image: str
+    base: str | None
+    own_files: dict[str, bytes]
+    files: dict[str, bytes]
+
+
+@dataclass
+class _Vm:
+    spec: VmSpec
+    image: str
+    base_files: dict[str, bytes]
+    guest: Guest
+    alive: bool = True
+    snapshot: str | None = None
+    host_key: KeyPair = field(default_factory=KeyPair.make)
+    caller: KeyPair = field(default_factory=KeyPair.make)
+    sockets: list[socket.socket] = field(default_factory=list)
+
+    @property
+    def own_files(self) -> dict[str, bytes]:
+        """The files that were written since the VM was made."""
+        return {path: data for path, data in self.guest.files.copy().items() if self.base_files.get(path) is not data}
+
+    def end(self) -> None:
+        self.alive = False
+        for each in self.sockets:
+            with suppress(OSError):  # the connection has ended
+                each.shutdown(socket.SHUT_RDWR)
+        self.guest.end()
+
+
+@dataclass
+class World:
+    """The VMs and snapshots of a host; they outlive the providers that are opened on it."""
+
+    vms: dict[str, _Vm] = field(default_factory=dict)
+    snapshots: dict[str, _Snapshot] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+class MemoryProvider:
+    """A provider of VMs in a world. See Provider for the calls."""
+
+    name = "memory"
+
+    def __init__(self, images: _Images, world: World | None = None) -> None:
+        self._images = images
+        self._world = world or World()
+
+    def create(self, spec: VmSpec) -> None:
+        check_name(spec.id)
+        image, files = spec.image, dict[str, bytes]()
+        with self._world.lock:
+            if spec.snapshot is not None:
+                base = self._snapshot(spec.snapshot)
+                image, files = base.image, base.files
+            self._images.path(image)
+            if spec.id in self._world.vms:
+                message = f"VM {spec.id} exists already"
+                raise VmError(message)
+            self._world.vms[spec.id] = _Vm(spec, image, files, Guest(files.copy()))
+
+    def connect(self, vm_id: str) -> Endpoint:
+        with self._world.lock:
+            vm = self._vm(vm_id)
+            if not vm.alive:
+                message = f"VM {vm_id} has ended"
+                raise VmLost(message)
+            client, server = serve(vm.guest, vm.host_key.private, vm.caller.public)
+            vm.sockets.append(server)
+        return Endpoint(client, vm.caller.private, vm.host_key.public)
+
+    def alive(self, vm_id: str) -> bool:
+        vm = self._world.vms.get(vm_id)
+        return vm is not None and vm.alive
+
+    def use(self, vm_id: str) -> VmUse:
+        vm = self._world.vms.get(vm_id)
+        return VmUse() if vm is None else VmUse(0.0, _size(vm.guest.files))
+
+    def disk(self, vm_id: str) -> VmDisk:
+        return VmDisk(_size(self._vm(vm_id).own_files))
+
+    def snapshot(self, vm_id: str, name: str) -> None:
+        check_name(name)
+        with self._world.lock:
+            vm = self._vm(vm_id)
+            vm.end()
+            if vm.snapshot == name:
+                return
+            if name in self._world.snapshots:
+                message = f"a snapshot {name} exists already"
+                raise VmError(message)
+            vm.snapshot = name
+            files = vm.guest.files.copy()
+            self._world.snapshots[name] = _Snapshot(vm.image, vm.spec.snapshot, vm.own_files, files)
+
+    def snapshots(self) -> Iterable[str]:
+        return sorted(self._world.snapshots)
+
+    def snapshot_image(self, name: str) -> str | None:
+        try:
+            image = self._snapshot(name).image
+            self._images.path(image)
+        except (SnapshotNotFound, ImageNotFound):
+            return None
+        return image
+
+    def snapshot_bytes(self, name: str) -> int:
+        snapshot = self._world.snapshots.get(name)
+        return 0 if snapshot is None else _size(snapshot.own_files)
+
+    def remove_snapshot(self, name: str) -> None:
+        with self._world.lock:
+            users = {vm.spec.snapshot for vm in self._world.vms.values() if vm.snapshot is None}
+            if name in users | {snapshot.base for snapshot in self._world.snapshots.values()}:
+                message = f"snapshot {name} is in use"
+                raise VmError(message)
+            self._world.snapshots.pop(name, None)
+
+    def destroy(self, vm_id: str) -> None:
+        check_name(vm_id)
+        with self._world.lock:
+            vm = self._world.vms.pop(vm_id, None)
+        if vm is not None:
+            vm.end()
+
+    def list(self) -> Iterable[str]:
+        return sorted(self._world.vms)
+
+    def _vm(self, vm_id: str) -> _Vm:
+        try:
+            return self._world.vms[vm_id]
+        except KeyError:
+            message = f"VM {vm_id} was never made or is gone"
+            raise VmLost(message) from None
+
+    def _snapshot(self, name: str) -> _Snapshot:
+        try:
+            return self._world.snapshots[name]
+        except KeyError:
+            message = f"no snapshot {name!r}"
+            raise SnapshotNotFound(message) from None
+
+
+def _size(files: dict[str, bytes]) -> int:
+    return sum(map(len, files.copy().values()))

@@ -1,0 +1,59 @@
+"""An SSH server in this process, which passes every command to a guest in memory."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import socket
+import threading
+from contextlib import suppress
+
+import paramiko
+from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL, OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED, OPEN_SUCCEEDED
+
+from tests.memory.guest import Guest
+
+__all__ = ["serve"]
+
+
+def serve(guest: Guest, host_key: str, authorized_key: str) -> tuple[socket.socket, socket.socket]:
+    """Serve one connection; return the sockets of client and server. Shutting down the second ends it.
+
+    ``host_key`` is private, in PEM form; ``authorized_key`` is public, as ``"ssh-ed25519 AAAA..."``.
+    """
+    client, server = socket.socketpair()
+    transport = paramiko.Transport(server)
+    transport.add_server_key(paramiko.Ed25519Key.from_private_key(io.StringIO(host_key)))
+    transport.start_server(event=threading.Event(), server=_Server(guest, authorized_key))
+    return client, server
+
+
+class _Server(paramiko.ServerInterface):
+    """Admits root with the VM's key, and runs commands."""
+
+    def __init__(self, guest: Guest, authorized_key: str) -> None:
+        self._guest = guest
+        self._authorized_key = authorized_key
+
+    def get_allowed_auths(self, username: str) -> str:
+        return "publickey"
+
+    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
+        known = username == "root" and f"{key.get_name()} {key.get_base64()}" == self._authorized_key
+        return AUTH_SUCCESSFUL if known else AUTH_FAILED
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return OPEN_SUCCEEDED if kind == "session" else OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        threading.Thread(target=_run, args=(self._guest, channel, command), name="guest-session", daemon=True).start()
+        return True
+
+
+def _run(guest: Guest, channel: paramiko.Channel, command: bytes) -> None:
+    """Run a command of the service, ``exec /bin/sh -c SCRIPT``."""
+    script = shlex.split(command.decode())[-1]
+    with suppress(OSError, EOFError, paramiko.SSHException), channel:  # raised once the client is gone
+        # The client sends the end of stdin after it was told that the command starts: nothing is sent before that.
+        stdin = channel.makefile("rb").read()
+        channel.send_exit_status(guest.run(script, stdin, channel))
