@@ -31,14 +31,14 @@ PAGE_PARAMETERS = (
 )
 PAGE_ERRORS = ("invalid_limit", "invalid_cursor")
 
-Row = TypeVar("Row")
-Record = TypeVar("Record", bound=BaseModel)
+RowT = TypeVar("RowT")
+RecordT = TypeVar("RecordT", bound=BaseModel)
 
 
-class PageRecord(BaseModel, Generic[Record]):
+class PageRecord(BaseModel, Generic[RecordT]):
     """One page of a list; ``next_cursor`` is null on the last one."""
 
-    data: list[Record]
+    data: list[RecordT]
     next_cursor: str | None
 
 
@@ -57,8 +57,8 @@ class Pager:
         req: falcon.Request,
         resp: falcon.Response,
         scope: str,
-        read: Callable[[int, int | None], Page[Row]],
-        record: Callable[[Row], BaseModel],
+        read: Callable[[int, int | None], Page[RowT]],
+        record: Callable[[RowT], BaseModel],
     ) -> None:
         """Respond with the requested page of the list named by ``scope``.
 

@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.vms import Endpoint
+from actors.vms import SshEndpoint
 from actors.vms.sandbox import NetworkSettings
 from actors.vms.sandbox.keys import KeyPair
 from actors.vms.sandbox.network import plan_network
@@ -46,7 +46,7 @@ class BaselineVm:
 
     name: str
     process: subprocess.Popen[bytes]
-    endpoint: Endpoint
+    endpoint: SshEndpoint
 
 
 class BaselineVms:
@@ -82,7 +82,7 @@ class BaselineVms:
             yield BaselineVm(name, process, endpoint)
 
     @contextmanager
-    def another_sshd(self, vm: BaselineVm) -> Iterator[Endpoint]:
+    def another_sshd(self, vm: BaselineVm) -> Iterator[SshEndpoint]:
         """Start another sshd in a running sandbox."""
         launcher = vm.process.pid
         target = Path(f"/proc/{launcher}/task/{launcher}/children").read_text(encoding="ascii").split()[0]
@@ -96,14 +96,14 @@ class BaselineVms:
         shutil.rmtree(folder)
 
     @contextmanager
-    def _connected(self, argv: Sequence[str]) -> Iterator[tuple[subprocess.Popen[bytes], Endpoint]]:
+    def _connected(self, argv: Sequence[str]) -> Iterator[tuple[subprocess.Popen[bytes], SshEndpoint]]:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
                 end = theirs.fileno()
                 process = subprocess.Popen(argv, cwd=self.folder, stdin=end, stdout=end, start_new_session=True)
             try:
-                yield process, Endpoint(ours.dup(), self._caller.private, self._host.public)
+                yield process, SshEndpoint(ours.dup(), self._caller.private, self._host.public)
             finally:
                 # A close alone reaches sshd up to 100 ms later, when paramiko's thread returns from its read.
                 with suppress(OSError):

@@ -18,7 +18,7 @@ from storage import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actors.vms import Endpoint
+    from actors.vms import SshEndpoint
 
 __all__ = ["Testbed", "first_command", "open_testbed"]
 
@@ -60,7 +60,7 @@ def open_testbed() -> Iterator[Testbed]:
         run_mapped(["rm", "-rf", "--", folder.name], idmap=idmap.with_caller(), cwd=folder.parent)
 
 
-def first_command(endpoint: Endpoint, started: float) -> float:
+def first_command(endpoint: SshEndpoint, started: float) -> float:
     """Connect, run `true`, and return the milliseconds since ``started``, a time of `perf_counter`."""
     with Connection(endpoint, SystemClock()) as connection:
         done = connection.run("true", timeout=_COMMAND_TIMEOUT_SECONDS)

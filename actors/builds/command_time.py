@@ -10,7 +10,7 @@ from actors.builds.states import JobEvent
 if TYPE_CHECKING:
     from actors.builds.assignment import Assignment
     from actors.builds.attempt_runner import Prepared
-    from actors.builds.outcome import Failure, Limit
+    from actors.builds.outcome import JobFailure, Limit
     from actors.vms import Exited
     from storage import Storage
 
@@ -47,7 +47,7 @@ class CommandTime:
         """Record that the command still runs, which its VM cannot deny later; return its seconds so far."""
         return self._leases.note_running(self._assignment.lease.id)
 
-    def end(self, exited: Exited) -> Failure | None:
+    def end(self, exited: Exited) -> JobFailure | None:
         """Record the end of the command; return the failure if its time was up, by its VM's word or the clock.
 
         The VM's word for the moment of the end is taken only if this process did not see the command run.
@@ -59,7 +59,7 @@ class CommandTime:
         overran = seconds_ago is not None and took > self._limit.seconds + self._vm_first
         return self._limit.failure if exited.timed_out or overran else None
 
-    def failure(self, event: JobEvent) -> Failure | None:
+    def failure(self, event: JobEvent) -> JobFailure | None:
         """Return the failure of a time-out event; None for other events."""
         match event:
             case JobEvent.BUILD_TIMEOUT:

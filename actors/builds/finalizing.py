@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from actors.builds.assignment import Assignment
     from actors.builds.attempt_runner import AttemptRunner
     from actors.builds.cache import DiskCache
-    from actors.builds.outcome import AttemptResult, Failure
+    from actors.builds.outcome import AttemptResult, JobFailure
     from actors.metrics import EngineMetrics
     from actors.settings import JobSettings
 
@@ -93,7 +93,7 @@ class Finalizer:
         self._observe_lease()
         self._pool.post(Released(self._assignment.lease.id))
 
-    def finalize(self, exit_code: int, failure: Failure | None) -> AttemptResult:
+    def finalize(self, exit_code: int, failure: JobFailure | None) -> AttemptResult:
         """Return the attempt's result; unless it is a retry, collect artifacts and keep the disk if needed.
 
         ``failure`` is why the command was killed, if it was. Raises VmLost if the VM is lost before a disk that other
@@ -128,7 +128,7 @@ class Finalizer:
         self._storage.artifacts.store(self._assignment.build, self._job, collected.files.values())
         self._attempt.log.notice(collected.notice())
 
-    def _cause(self, exit_code: int) -> Failure | None:
+    def _cause(self, exit_code: int) -> JobFailure | None:
         """Return a failure if the disk explains the exit, else None.
 
         A failed command is checked against its own disk and the host's, a passed one only against its own.

@@ -21,7 +21,7 @@ from actors.builds.job_messages import (
 from actors.builds.outcome import (
     AttemptResult,
     DiskUse,
-    Failure,
+    JobFailure,
     disk_failure,
     failure_of,
     outcome_of,
@@ -95,7 +95,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
         self._time = CommandTime(storage, assignment, timings.vm_first)
         self._builds_time_is_up = False
         self._exit_code: int | None = None
-        self._failure: Failure | None = None
+        self._failure: JobFailure | None = None
         self._timeout = timeout_on_record(assignment.job)
         self._result: AttemptResult | None = None
         self._vm_gone = False
@@ -254,7 +254,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
         elif self._result is None:
             self._attempt.abandon()
 
-    def _begin_to_end(self, target: JobState, timeout: Failure | None) -> bool:
+    def _begin_to_end(self, target: JobState, timeout: JobFailure | None) -> bool:
         """Record that the command is being ended, and why; False if the job was changed from outside."""
         if not self._storage.jobs.move(self._job.id, self._state, target, outcome_of(timeout)):
             self._accept_outside_change()

@@ -11,7 +11,7 @@ from storage import JobState
 if TYPE_CHECKING:
     from actors.builds.cache import DiskCache
     from actors.builds.graph import Graph
-    from actors.builds.outcome import Failure
+    from actors.builds.outcome import JobFailure
     from actors.log_watchers import LogWatchers
     from actors.metrics import EngineMetrics
     from storage import Build, Storage
@@ -48,7 +48,7 @@ class JobTransitions:
         """Tell whether a job is in a state in which it has a VM."""
         return self._graph[job_id].progress.state.has_vm
 
-    def move(self, job_id: int, event: JobEvent, failure: Failure | None = None) -> None:
+    def move(self, job_id: int, event: JobEvent, failure: JobFailure | None = None) -> None:
         """Apply an event to a job without a VM; reload the job if its state in the storage differs."""
         node = self._graph[job_id]
         target = next_state(node.progress.state, event)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AttemptResult",
     "DiskUse",
-    "Failure",
+    "JobFailure",
     "Limit",
     "build_timeout",
     "disk_failure",
@@ -42,7 +42,7 @@ _MIN_MEASURE_SECONDS, _MAX_MEASURE_SECONDS = 1.0, 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class JobFailure:
     """The reason why an attempt failed, other than its exit code.
 
     A failure of the ``service`` is retried, and is not billed; its code is one ``of_service``.
@@ -58,7 +58,7 @@ class Limit:
     """The time that a command has from its start, in seconds, and the failure if it takes longer."""
 
     seconds: float
-    failure: Failure
+    failure: JobFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +105,10 @@ class AttemptResult:
         """
         if not self.satisfies:
             return self
-        outcome = outcome_of(Failure(JobErrorCode.SNAPSHOT_FAILED, why), self.outcome.exit_code)
+        outcome = outcome_of(JobFailure(JobErrorCode.SNAPSHOT_FAILED, why), self.outcome.exit_code)
         return replace(self, event=JobEvent.FAILED, outcome=outcome)
 
-    def interrupted(self, timeout: Failure | None) -> AttemptResult:
+    def interrupted(self, timeout: JobFailure | None) -> AttemptResult:
         """Return the same result of a job that was interrupted: by ``timeout`` if given, else by a cancel.
 
         A step's time-out may be a soft failure. A build's is not: a build that ran out of time does not pass.
@@ -118,15 +118,15 @@ class AttemptResult:
         return replace(self, event=JobEvent.DEAD, outcome=outcome)
 
 
-def outcome_of(failure: Failure | None, exit_code: int | None = None, *, soft_failed: bool = False) -> Outcome:
+def outcome_of(failure: JobFailure | None, exit_code: int | None = None, *, soft_failed: bool = False) -> Outcome:
     """Return the outcome to record, with the code and message of ``failure`` if there is one."""
     code, message = (failure.code, failure.message) if failure else (None, None)
     return Outcome(exit_code, code, message, soft_failed)
 
 
-def build_timeout(build: Build) -> Failure:
+def build_timeout(build: Build) -> JobFailure:
     """Return the failure for a build's time-out."""
-    return Failure(JobErrorCode.PIPELINE_TIMEOUT, f"the build's time-out of {build.timeout_seconds} s is over")
+    return JobFailure(JobErrorCode.PIPELINE_TIMEOUT, f"the build's time-out of {build.timeout_seconds} s is over")
 
 
 def limit_of(step_seconds: int, build: Build, started_at: datetime) -> Limit:
@@ -138,7 +138,9 @@ def limit_of(step_seconds: int, build: Build, started_at: datetime) -> Limit:
         left = build.timeout_seconds - (started_at - (build.started_at or started_at)).total_seconds()
         if left < step_seconds:
             return Limit(left, build_timeout(build))
-    return Limit(step_seconds, Failure(JobErrorCode.STEP_TIMEOUT, f"the step's time-out of {step_seconds} s is over"))
+    return Limit(
+        step_seconds, JobFailure(JobErrorCode.STEP_TIMEOUT, f"the step's time-out of {step_seconds} s is over")
+    )
 
 
 def timed_out_with_build(job: Job) -> bool:
@@ -146,45 +148,45 @@ def timed_out_with_build(job: Job) -> bool:
     return job.error_code == JobErrorCode.PIPELINE_TIMEOUT
 
 
-def timeout_on_record(job: Job) -> Failure | None:
+def timeout_on_record(job: Job) -> JobFailure | None:
     """Return the recorded time-out for which a job is being ended, or None."""
     if job.state is not JobState.TIMING_OUT:
         return None
-    return Failure(JobErrorCode(job.error_code or JobErrorCode.INTERNAL_ERROR), job.error_message or "")
+    return JobFailure(JobErrorCode(job.error_code or JobErrorCode.INTERNAL_ERROR), job.error_message or "")
 
 
-def failure_of(error: Exception) -> Failure:
+def failure_of(error: Exception) -> JobFailure:
     """Return the failure that an error of a phase means for its job (engine.md, "States": ``error_code``)."""
     match error:
         case vms.ImageNotFound():
-            return Failure(JobErrorCode.IMAGE_NOT_FOUND, str(error))
+            return JobFailure(JobErrorCode.IMAGE_NOT_FOUND, str(error))
         case vms.SnapshotNotFound():
-            return Failure(JobErrorCode.SNAPSHOT_FAILED, str(error))
+            return JobFailure(JobErrorCode.SNAPSHOT_FAILED, str(error))
         case vms.SourceError():
-            return Failure(JobErrorCode.SOURCE_FETCH_FAILED, str(error))
+            return JobFailure(JobErrorCode.SOURCE_FETCH_FAILED, str(error))
         case SecretNotFound():
-            return Failure(JobErrorCode.SECRET_NOT_FOUND, str(error))
+            return JobFailure(JobErrorCode.SECRET_NOT_FOUND, str(error))
         case EnvironmentTooLarge():
-            return Failure(JobErrorCode.ENV_TOO_LARGE, str(error))
+            return JobFailure(JobErrorCode.ENV_TOO_LARGE, str(error))
         case vms.CommandLost():
-            return Failure(JobErrorCode.VM_LOST, str(error))
+            return JobFailure(JobErrorCode.VM_LOST, str(error))
         case vms.VmLost() | vms.ConnectionLost():
-            return Failure(JobErrorCode.VM_LOST, str(error), service=True)
+            return JobFailure(JobErrorCode.VM_LOST, str(error), service=True)
         case vms.VmError():
-            return Failure(JobErrorCode.LEASE_FAILED, str(error), service=True)
+            return JobFailure(JobErrorCode.LEASE_FAILED, str(error), service=True)
         case _:
-            return Failure(JobErrorCode.INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+            return JobFailure(JobErrorCode.INTERNAL_ERROR, f"{type(error).__name__}: {error}")
 
 
-def disk_failure(use: DiskUse, shape: Shape) -> Failure | None:
+def disk_failure(use: DiskUse, shape: Shape) -> JobFailure | None:
     """Return the failure of a VM that has filled its disk, or that fills the host's; else None."""
     if use.written >= shape.disk_gb * _GB * _NEARLY_FULL:
-        return Failure(
+        return JobFailure(
             JobErrorCode.DISK_FULL, f"the job filled its disk of {shape.disk_gb} GB; ask for more with disk_gb"
         )
     if use.fills_host:
         why = f"the host's disk has only {use.free / _GB:.1f} GB left, and this job takes most of what is missing"
-        return Failure(JobErrorCode.DISK_FULL, why)
+        return JobFailure(JobErrorCode.DISK_FULL, why)
     return None
 
 
@@ -203,7 +205,9 @@ def seconds_to_full(use: DiskUse, shape: Shape, *, min_free: int) -> float:
     return min(max(room / _FAST_WRITER, _MIN_MEASURE_SECONDS), _MAX_MEASURE_SECONDS)
 
 
-def result_of_exit(exit_code: int | None, job: Job, failure: Failure | None, *, lost_before: int = 0) -> AttemptResult:
+def result_of_exit(
+    exit_code: int | None, job: Job, failure: JobFailure | None, *, lost_before: int = 0
+) -> AttemptResult:
     """Return the result of an attempt whose command ended by itself or was killed for ``failure``.
 
     ``lost_before`` counts the earlier attempts that the service lost; they do not use up the job's own retries.
@@ -217,7 +221,7 @@ def result_of_exit(exit_code: int | None, job: Job, failure: Failure | None, *, 
     )
 
 
-def result_of_failure(failure: Failure, job: Job, *, lost_before: int, retries: int) -> AttemptResult:
+def result_of_failure(failure: JobFailure, job: Job, *, lost_before: int, retries: int) -> AttemptResult:
     """Return the result of an attempt that failed before its command ended."""
     again = failure.service and lost_before < retries
     return AttemptResult(

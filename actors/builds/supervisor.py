@@ -9,7 +9,7 @@ from actors.builds.graph import Graph
 from actors.builds.internal_error import fail_job
 from actors.builds.job_actors import JobActors
 from actors.builds.job_transitions import JobTransitions
-from actors.builds.outcome import Failure, timed_out_with_build
+from actors.builds.outcome import JobFailure, timed_out_with_build
 from actors.builds.states import JobEvent, Progress, roll_up
 from actors.log_context import set_log_context
 from actors.messages import (
@@ -133,10 +133,10 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
                 self._transitions.reload(job_id)
                 self._follow_up()
             case QueueTimedOut(_, job_id, why):
-                self._transitions.move(job_id, JobEvent.QUEUE_TIMEOUT, Failure(JobErrorCode.LEASE_FAILED, why))
+                self._transitions.move(job_id, JobEvent.QUEUE_TIMEOUT, JobFailure(JobErrorCode.LEASE_FAILED, why))
                 self._follow_up()
             case ImageFailed(_, job_id, why):
-                self._transitions.move(job_id, JobEvent.IMAGE_NOT_FOUND, Failure(JobErrorCode.IMAGE_NOT_FOUND, why))
+                self._transitions.move(job_id, JobEvent.IMAGE_NOT_FOUND, JobFailure(JobErrorCode.IMAGE_NOT_FOUND, why))
                 self._follow_up()
             case JobChanged(job_id, progress):
                 self._job_changed(job_id, progress)

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from actors.vms.guest import script
     from actors.vms.images import ImageError, Images, ImageSettings, ImageStore, InsufficientDisk, PullPolicy
     from actors.vms.provider import (
-        Endpoint,
         ImageNotFound,
         Provider,
         SnapshotNotFound,
+        SshEndpoint,
         VmDisk,
         VmError,
         VmLost,
@@ -61,7 +61,6 @@ __all__ = [
     "Connection",
     "ConnectionLost",
     "DownloadedFile",
-    "Endpoint",
     "Exited",
     "HostKeyMismatch",
     "ImageError",
@@ -79,6 +78,7 @@ __all__ = [
     "SandboxProvider",
     "SnapshotNotFound",
     "SourceError",
+    "SshEndpoint",
     "VmDisk",
     "VmError",
     "VmLost",

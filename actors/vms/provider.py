@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = [
-    "Endpoint",
     "ImageNotFound",
     "Provider",
     "SnapshotNotFound",
+    "SshEndpoint",
     "VmDisk",
     "VmError",
     "VmLost",
@@ -55,7 +55,7 @@ class VmSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class SshEndpoint:
     """An open socket to the SSH server of a VM, and the keys that authenticate both ends.
 
     ``private_key`` is an ed25519 key in OpenSSH PEM form for the user ``root``; ``host_key`` is the VM's public key as
@@ -107,7 +107,7 @@ class Provider(Protocol):
         """
         ...
 
-    def connect(self, vm_id: str) -> Endpoint:
+    def connect(self, vm_id: str) -> SshEndpoint:
         """Connect to the VM's SSH server; also works after a restart of the daemon.
 
         Raises VmLost if the VM does not run, VmError if it runs but does not answer.

@@ -117,7 +117,7 @@ def uninstall(session: Session, *, data: bool, yes: bool) -> None:
         _confirm(f"This stops the service and all running jobs, and removes {', '.join(found) or 'nothing'}.")
         if data:
             _confirm(f"This also removes {kept} permanently: users, builds, logs, secrets.")
-    auditing.record(click.get_current_context(), session)
+    auditing.audit_command(click.get_current_context(), session)
     with _exclusive(host):
         removal.remove_service(host)
         if data:

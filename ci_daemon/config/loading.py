@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci_daemon.config.reading import Reader
+from ci_daemon.config.reading import ConfigReader
 from ci_daemon.config.sections import Config
 
 if TYPE_CHECKING:
@@ -42,5 +42,5 @@ def configuration_file(state_dir: Path, system_file: Path = SYSTEM_FILE) -> Path
     return next((file for file in (state_dir / FILE_NAME, system_file) if file.exists()), None)
 
 
-def _reader() -> Reader[Config]:
-    return Reader(Config(), "CI_DAEMON_", _RESERVED)
+def _reader() -> ConfigReader[Config]:
+    return ConfigReader(Config(), "CI_DAEMON_", _RESERVED)

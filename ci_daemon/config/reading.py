@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from _typeshed import DataclassInstance
 
-__all__ = ["ConfigError", "Reader", "Setting"]
+__all__ = ["ConfigError", "ConfigReader", "Setting"]
 
 T = TypeVar("T", bound="DataclassInstance")
 
@@ -56,7 +56,7 @@ class _RawSettings:
         table[keys[-1]] = value
 
 
-class Reader(Generic[T]):
+class ConfigReader(Generic[T]):
     """Reads a dataclass of sections; its fields are dataclasses too, and their fields are the keys.
 
     Args:

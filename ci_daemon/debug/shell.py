@@ -12,7 +12,7 @@ from ci_daemon.debug.terminal import attach, local_pty
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from actors.vms import Endpoint
+    from actors.vms import SshEndpoint
     from storage import Clock
 
 __all__ = ["Shell"]
@@ -25,7 +25,7 @@ _SHELL = "for shell in /bin/bash /usr/bin/bash /usr/local/bin/bash /bin/sh; do [
 class Shell:
     """A connection to a VM as its root, for programs that get ``variables``. Raises VmError."""
 
-    def __init__(self, endpoint: Endpoint, clock: Clock, variables: Mapping[str, str]) -> None:
+    def __init__(self, endpoint: SshEndpoint, clock: Clock, variables: Mapping[str, str]) -> None:
         self._connection = Connection(endpoint, clock)
         try:
             self._load_variables = self._write_variables(variables)

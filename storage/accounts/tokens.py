@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import peewee
 
-from storage.accounts.users import USER
+from storage.accounts.users import USER_COLUMNS
 from storage.database.instants import DAY, SECOND, to_micros
 from storage.database.statements import Columns, Query, Write, insert_into, slot, written
 from storage.errors import DatabaseUnavailable
@@ -32,7 +32,7 @@ _KEPT_AFTER_END = 30 * DAY
 """Time for which a token is kept after its end, so that its owner can still log out with it."""
 
 _TOKEN = Columns.of(Token, TokenRow)
-_CALLER = Columns.of(Caller, TokenRow, user=USER, token_id=TokenRow.id)
+_CALLER = Columns.of(Caller, TokenRow, user=USER_COLUMNS, token_id=TokenRow.id)
 
 
 class Tokens:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from storage.accounts.organizations import Organizations
     from storage.database.connection import Database
 
-__all__ = ["USER", "Users"]
+__all__ = ["USER_COLUMNS", "Users"]
 
-USER = Columns.of(User, UserRow, personal_org_slug=OrganizationRow.slug)
+USER_COLUMNS = Columns.of(User, UserRow, personal_org_slug=OrganizationRow.slug)
 
 
 class Users:
@@ -25,11 +25,11 @@ class Users:
     def __init__(self, database: Database, organizations: Organizations) -> None:
         self._database = database
         self._organizations = organizations
-        users = UserRow.select(*USER.selected).join(OrganizationRow)
-        self._by_id = Query(database, users.where(UserRow.id == slot("id")), USER)
-        self._by_uuid = Query(database, users.where(UserRow.uuid == slot("uuid")), USER)
-        self._by_email = Query(database, users.where(UserRow.email == slot("email")), USER)
-        self._all = Query(database, users.where(UserRow.closed_at.is_null()).order_by(UserRow.id), USER)
+        users = UserRow.select(*USER_COLUMNS.selected).join(OrganizationRow)
+        self._by_id = Query(database, users.where(UserRow.id == slot("id")), USER_COLUMNS)
+        self._by_uuid = Query(database, users.where(UserRow.uuid == slot("uuid")), USER_COLUMNS)
+        self._by_email = Query(database, users.where(UserRow.email == slot("email")), USER_COLUMNS)
+        self._all = Query(database, users.where(UserRow.closed_at.is_null()).order_by(UserRow.id), USER_COLUMNS)
         self._insert = Write(database, insert_into(UserRow, "closed_at"))
         self._rename = Write(database, UserRow.update({UserRow.name: slot("name")}).where(UserRow.id == slot("id")))
 

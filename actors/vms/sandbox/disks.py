@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import SnapshotNotFound, VmError, VmLost
-from actors.vms.sandbox.programs import ENVIRONMENT, command
+from actors.vms.sandbox.programs import ENVIRONMENT, launcher_argv
 from actors.vms.sandbox.userns import IdMap, run_mapped
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Disks:
 
     def chain_on(self, snapshot: str) -> LayerChain:
         """Return the chain of a disk that starts from this snapshot. Raises SnapshotNotFound."""
-        check_name(snapshot)
+        check_disk_name(snapshot)
         folder = self.folder / "snapshots" / snapshot
         try:
             below = LayerChain.load(folder / "chain")
@@ -123,7 +123,7 @@ class Disks:
 
     def mounted(self, vm_id: str) -> Path:
         """Return the mount point of a VM's disk, in the mount namespace of its monitor."""
-        return self.folder.resolve() / "disks" / check_name(vm_id) / "root"
+        return self.folder.resolve() / "disks" / check_disk_name(vm_id) / "root"
 
     def used_bytes(self, vm_id: str) -> int:
         """Return the bytes that a VM's own layer takes on the host's disk. Raises VmLost if there is none.
@@ -131,7 +131,7 @@ class Disks:
         The result is at least 16 KiB for each inode, as on a disk of the VM's own: empty files exhaust the host's
         inodes before its bytes.
         """
-        upper = f"disks/{check_name(vm_id)}/upper"
+        upper = f"disks/{check_disk_name(vm_id)}/upper"
         if not (self.folder / upper).is_dir():
             message = f"VM {vm_id} has no disk"
             raise VmLost(message)
@@ -139,14 +139,14 @@ class Disks:
 
     def snapshot_bytes(self, snapshot: str) -> int:
         """Return the bytes of a snapshot's own layer, counted as for a VM; 0 if there is no such snapshot."""
-        folder = f"snapshots/{check_name(snapshot)}"
+        folder = f"snapshots/{check_disk_name(snapshot)}"
         flat = (self.folder / folder / "flat").is_dir()
         return self._measure(f"{folder}/flat" if flat else f"{folder}/upper")
 
     def freeze(self, vm_id: str, snapshot: str) -> None:
         """Make a snapshot of the disk of a VM that has ended. Safe to repeat after a crash. Raises VmError."""
-        check_name(vm_id)
-        check_name(snapshot)
+        check_disk_name(vm_id)
+        check_disk_name(snapshot)
         disk, kept = self.folder / "disks" / vm_id, self.folder / "snapshots" / snapshot
         if disk.exists() and kept.exists():
             message = f"snapshot {snapshot!r} already exists"
@@ -161,7 +161,7 @@ class Disks:
 
     def remove_snapshot(self, snapshot: str) -> None:
         """Free a snapshot; unknown names are fine. Raises SnapshotInUse, and VmError if files remain."""
-        check_name(snapshot)
+        check_disk_name(snapshot)
         if user := next((name for name, chain in self._chains() if snapshot in chain.snapshots), None):
             message = f"snapshot {snapshot!r} is in use: {user} starts from it"
             raise SnapshotInUse(message)
@@ -170,7 +170,7 @@ class Disks:
 
     def remove(self, vm_id: str) -> None:
         """Free the disk of a VM that has ended, or what is left of it. Raises VmError if files remain."""
-        check_name(vm_id)
+        check_disk_name(vm_id)
         if vm_id in self.names():
             self._run("sh", "-c", _REMOVE, "sh", "disks", vm_id)
 
@@ -194,7 +194,7 @@ class Disks:
             "gid_map": str(self._idmap.gids[0]),
         }
         done = subprocess.run(
-            command("flatten"),
+            launcher_argv("flatten"),
             cwd=self.folder / "snapshots",
             env=ENVIRONMENT,
             input=marshal.dumps(spec),
@@ -214,7 +214,7 @@ class Disks:
         return self._zygote.run_mapped(argv, self._idmap, self.folder)
 
 
-def check_name(name: str) -> str:
+def check_disk_name(name: str) -> str:
     """Return ``name`` if it is safe as the name of a file. Raises VmError otherwise."""
     if not _NAME.fullmatch(name):
         message = f"{name!r} is not a valid name of a VM or snapshot: use at most 128 letters, digits, '.', '_' and '-'"

@@ -7,7 +7,7 @@ import sys
 
 from actors.vms.sandbox import broker
 
-__all__ = ["BROKER_VARIABLE", "ENVIRONMENT", "command"]
+__all__ = ["BROKER_VARIABLE", "ENVIRONMENT", "launcher_argv"]
 
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
@@ -18,7 +18,7 @@ Its name is older than the broker's, and stays for the drop-ins of installed uni
 """
 
 
-def command(program: str, *arguments: str) -> list[str]:
+def launcher_argv(program: str, *arguments: str) -> list[str]:
     """Return the argv that runs ``main``, ``flatten`` or ``unlinked`` of the launcher, or ``enter``.
 
     Only ``enter`` takes arguments. The programs run without site-packages and the service's own modules, so that they

@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from actors.vms.provider import Endpoint, ImageNotFound, SnapshotNotFound, VmDisk, VmError, VmLost, VmSpec, VmUse
+from actors.vms.provider import ImageNotFound, SnapshotNotFound, SshEndpoint, VmDisk, VmError, VmLost, VmSpec, VmUse
 from actors.vms.sandbox.cgroups import remove_groups
-from actors.vms.sandbox.disks import MAX_LAYERS, Disks, LayerChain, check_name
+from actors.vms.sandbox.disks import MAX_LAYERS, Disks, LayerChain, check_disk_name
 from actors.vms.sandbox.keys import KeyPair
 from actors.vms.sandbox.launch import launch
 from actors.vms.sandbox.limits import VmLimits
@@ -120,7 +120,7 @@ class SandboxProvider:
             self.destroy(spec.id)
             raise
 
-    def connect(self, vm_id: str) -> Endpoint:
+    def connect(self, vm_id: str) -> SshEndpoint:
         """Connect to the VM's SSH server; also works after a restart of the daemon."""
         vm = self._vm(vm_id)
         record = vm.record()
@@ -135,7 +135,7 @@ class SandboxProvider:
                 message = f"VM {vm_id} does not answer: {error}"
                 raise VmError(message) from error
             opened.settimeout(None)
-        return Endpoint(opened, record.private_key, record.host_key)
+        return SshEndpoint(opened, record.private_key, record.host_key)
 
     def alive(self, vm_id: str) -> bool:
         """Tell whether the VM still runs."""
@@ -201,7 +201,7 @@ class SandboxProvider:
         self._zygote.close()
 
     def _vm(self, vm_id: str) -> VmFolder:
-        return VmFolder(self._vms / check_name(vm_id))
+        return VmFolder(self._vms / check_disk_name(vm_id))
 
     def _base_layers(self, spec: VmSpec) -> tuple[LayerChain, Sequence[Path]]:
         """Return the chain of the VM's disk, and the folders of its layers, newest first."""

@@ -7,7 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmDisk
-from actors.vms.sandbox.programs import ENVIRONMENT, command
+from actors.vms.sandbox.programs import ENVIRONMENT, launcher_argv
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ def unlinked(process: int, place: Path) -> VmDisk:
     Counts files on the disk that ``process`` sees at ``place``. Zero if the process has ended.
     """
     done = subprocess.run(
-        command("unlinked"),
+        launcher_argv("unlinked"),
         cwd="/",
         env=ENVIRONMENT,
         input=marshal.dumps({"process": process, "place": str(place)}),

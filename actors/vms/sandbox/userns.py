@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from actors.vms.provider import VmError
-from actors.vms.sandbox.programs import command
+from actors.vms.sandbox.programs import launcher_argv
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -106,7 +106,7 @@ class IdMap:
         all.
         """
         maps = [",".join(map(str, extents)) for extents in (self.uids, self.gids)]
-        return command("enter", *maps, *argv)
+        return launcher_argv("enter", *maps, *argv)
 
 
 def run_mapped(

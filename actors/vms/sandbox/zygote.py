@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actors.vms.provider import VmError
-from actors.vms.sandbox.programs import ENVIRONMENT, command
+from actors.vms.sandbox.programs import ENVIRONMENT, launcher_argv
 from actors.vms.sandbox.userns import MappedProgramFailed
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _start_zygote() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         done = subprocess.run(
-            command("main"),
+            launcher_argv("main"),
             env=ENVIRONMENT,
             cwd="/",
             stdin=theirs.fileno(),

@@ -21,7 +21,7 @@ from actors.vms.ssh.stream import DISCONNECT_ERRORS, CommandTimeout, ConnectionL
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from actors.vms.provider import Endpoint
+    from actors.vms.provider import SshEndpoint
     from actors.vms.ssh.interactive import Pty
     from storage import Clock
 
@@ -56,7 +56,7 @@ class Connection:
     Connecting blocks for at most ``timeout`` seconds and raises ConnectionLost or HostKeyMismatch.
     """
 
-    def __init__(self, endpoint: Endpoint, clock: Clock, *, timeout: float = 20.0) -> None:
+    def __init__(self, endpoint: SshEndpoint, clock: Clock, *, timeout: float = 20.0) -> None:
         self._clock = clock
         try:
             _set_socket_options(endpoint.socket)
@@ -156,7 +156,7 @@ class Connection:
         """End the connection and every command's channel on it. Idempotent."""
         self._transport.close()
 
-    def _handshake(self, endpoint: Endpoint, deadline: Deadline) -> None:
+    def _handshake(self, endpoint: SshEndpoint, deadline: Deadline) -> None:
         transport = self._transport
         options = transport.get_security_options()
         options.ciphers = _CIPHERS

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ci_daemon.command.support.session import Session
 
-__all__ = ["CommandAudit", "command_audit", "record", "write"]
+__all__ = ["CommandAudit", "audit_command", "command_audit", "write"]
 
 _PASSWORD = re.compile(r"(//)[^/@\s]*@")
 
@@ -36,7 +36,7 @@ class CommandAudit:
     organization: str | None
 
 
-def record(context: click.Context, session: Session) -> None:
+def audit_command(context: click.Context, session: Session) -> None:
     """Write the entry of a command as the owner of the state directory.
 
     It is written after the command; a command that removes the program calls this itself before it does.

@@ -56,7 +56,7 @@ class CallerCommand(click.Command):
         if not self.reads and not session.audited:
             from ci_daemon.command.support import auditing  # noqa: PLC0415 - only a command that changes something pays for it
 
-            auditing.record(ctx, session)
+            auditing.audit_command(ctx, session)
         return result
 
 

@@ -12,7 +12,7 @@ from actors import vms
 from actors.builds.outcome import (
     AttemptResult,
     DiskUse,
-    Failure,
+    JobFailure,
     disk_failure,
     failure_of,
     may_have_filled,
@@ -78,7 +78,7 @@ def test_any_other_exit_fails_without_an_error_code():
 
 
 def test_a_command_killed_for_a_fault_fails_even_with_exit_0():
-    result = result_of_exit(0, job(), Failure(JobErrorCode.DISK_FULL, "the disk is full"))
+    result = result_of_exit(0, job(), JobFailure(JobErrorCode.DISK_FULL, "the disk is full"))
     assert (result.event, result.outcome.error_code) == (JobEvent.FAILED, "disk_full")
 
 
@@ -103,7 +103,7 @@ def test_attempts_lost_by_the_service_do_not_use_up_the_policy():
 
 def test_a_fault_of_the_service_is_retried_without_a_bill():
     """This ends when the service's retries are used up."""
-    lost = Failure(JobErrorCode.VM_LOST, "gone", service=True)
+    lost = JobFailure(JobErrorCode.VM_LOST, "gone", service=True)
     again = result_of_failure(lost, job(), lost_before=1, retries=2)
     assert (again.event, again.billable) == (JobEvent.RETRY, False)
     final = result_of_failure(lost, job(), lost_before=2, retries=2)
@@ -111,7 +111,9 @@ def test_a_fault_of_the_service_is_retried_without_a_bill():
 
 
 def test_a_fault_of_the_caller_is_final_at_once():
-    result = result_of_failure(Failure(JobErrorCode.IMAGE_NOT_FOUND, "no such image"), job(), lost_before=0, retries=2)
+    result = result_of_failure(
+        JobFailure(JobErrorCode.IMAGE_NOT_FOUND, "no such image"), job(), lost_before=0, retries=2
+    )
     assert (result.event, result.outcome.error_code) == (JobEvent.FAILED, "image_not_found")
 
 
@@ -184,32 +186,36 @@ def test_policy_and_service_retries_never_eat_each_other(
     assert result.event is (JobEvent.RETRY if again else JobEvent.FAILED)
     assert result.backoff_seconds == (policy.get("backoff_seconds", 0) if again and policy else 0)
     assert result.billable
-    service = result_of_failure(Failure(JobErrorCode.VM_LOST, "gone", service=True), this, lost_before=lost, retries=2)
+    service = result_of_failure(
+        JobFailure(JobErrorCode.VM_LOST, "gone", service=True), this, lost_before=lost, retries=2
+    )
     assert service.event is (JobEvent.RETRY if lost < 2 else JobEvent.FAILED)
     assert (service.backoff_seconds, service.billable) == (0, False)
 
 
 failures = (
-    st.none() | st.just(Failure(JobErrorCode.DISK_FULL, "full")) | st.just(Failure(JobErrorCode.STEP_TIMEOUT, "late"))
+    st.none()
+    | st.just(JobFailure(JobErrorCode.DISK_FULL, "full"))
+    | st.just(JobFailure(JobErrorCode.STEP_TIMEOUT, "late"))
 )
 
 
 @given(policies, st.none() | st.fixed_dictionaries({"exit_codes": st.none() | st.lists(codes)}), codes, failures)
 def test_a_stopped_job_keeps_its_exit_code_and_its_bill(
-    retry: dict[str, Any] | None, soft_fail: dict[str, Any] | None, exit_code: int, failure: Failure | None
+    retry: dict[str, Any] | None, soft_fail: dict[str, Any] | None, exit_code: int, failure: JobFailure | None
 ):
     """Its error is the reason of the stop alone."""
     result = result_of_exit(exit_code, job(retry_policy=retry, soft_fail_policy=soft_fail), failure)
     canceled = result.interrupted(None)
     assert (canceled.event, canceled.outcome.error_code, canceled.outcome.error_message) == (JobEvent.DEAD, None, None)
     assert not canceled.soft_failed
-    late = result.interrupted(Failure(JobErrorCode.STEP_TIMEOUT, "late"))
+    late = result.interrupted(JobFailure(JobErrorCode.STEP_TIMEOUT, "late"))
     assert (late.event, late.outcome.error_code, late.soft_failed) == (
         JobEvent.DEAD,
         "step_timeout",
         result.soft_failed,
     )
-    too_late = result.interrupted(Failure(JobErrorCode.PIPELINE_TIMEOUT, "late"))
+    too_late = result.interrupted(JobFailure(JobErrorCode.PIPELINE_TIMEOUT, "late"))
     assert (too_late.event, too_late.outcome.error_code, too_late.soft_failed) == (
         JobEvent.DEAD,
         "pipeline_timeout",
@@ -221,5 +227,5 @@ def test_a_stopped_job_keeps_its_exit_code_and_its_bill(
 
 def test_the_time_out_of_a_job_that_is_being_ended_is_recovered():
     late = job(state=JobState.TIMING_OUT, error_code="step_timeout", error_message="it is late")
-    assert timeout_on_record(late) == Failure(JobErrorCode.STEP_TIMEOUT, "it is late")
+    assert timeout_on_record(late) == JobFailure(JobErrorCode.STEP_TIMEOUT, "it is late")
     assert timeout_on_record(dataclasses.replace(late, state=JobState.CANCELING)) is None

@@ -295,7 +295,7 @@ def test_a_cancel_does_not_wait_for_a_vm_that_does_not_answer(host: Host, monkey
     connect, knocked = SandboxProvider.connect, threading.Event()
     ours, silent = socket.socketpair()
 
-    def unanswered(provider: SandboxProvider, vm_id: str) -> vms.Endpoint:
+    def unanswered(provider: SandboxProvider, vm_id: str) -> vms.SshEndpoint:
         real = connect(provider, vm_id)
         real.socket.close()
         knocked.set()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import Connection, Endpoint, ImageStore, VmSpec
+from actors.vms import Connection, ImageStore, SshEndpoint, VmSpec
 from actors.vms.sandbox import IdMap, SandboxProvider, run_mapped
 from storage import SystemClock
 
@@ -23,7 +23,7 @@ class Vm:
     provider: SandboxProvider
     id: str
 
-    def endpoint(self) -> Endpoint:
+    def endpoint(self) -> SshEndpoint:
         return self.provider.connect(self.id)
 
     def connect(self) -> Connection:

@@ -289,9 +289,9 @@ class TestSurviving:
         keys = {name: value for name, value in asdict_of(endpoint).items() if name != "socket"}
         program = (
             "import os, signal, socket, sys\n"
-            "from actors.vms import CommandSpec, Connection, Endpoint, start\n"
+            "from actors.vms import CommandSpec, Connection, SshEndpoint, start\n"
             "from storage import SystemClock\n"
-            f"endpoint = Endpoint(socket.socket(fileno={endpoint.socket.fileno()}), **{keys!r})\n"
+            f"endpoint = SshEndpoint(socket.socket(fileno={endpoint.socket.fileno()}), **{keys!r})\n"
             "start(Connection(endpoint, SystemClock()), CommandSpec('sleep 0.5; echo alone; exit 8'))\n"
             "os.kill(os.getpid(), signal.SIGKILL)\n"
         )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci_daemon.config.reading import ConfigError, Reader
+from ci_daemon.config.reading import ConfigError, ConfigReader
 from storage.settings import setting
 
 
@@ -53,7 +53,7 @@ class Sections:
 
 @pytest.fixture
 def reader():
-    return Reader(Sections(), "APP_", frozenset({"APP_URL"}))
+    return ConfigReader(Sections(), "APP_", frozenset({"APP_URL"}))
 
 
 @pytest.fixture
@@ -61,11 +61,11 @@ def file(tmp_path: Path):
     return tmp_path / "app.toml"
 
 
-def test_without_file_or_variables_everything_has_its_default(reader: Reader[Sections]):
+def test_without_file_or_variables_everything_has_its_default(reader: ConfigReader[Sections]):
     assert reader.read(None, {"PATH": "/bin", "APP_URL": "http://elsewhere"}) == Sections()
 
 
-def test_a_file_sets_keys_of_every_type(reader: Reader[Sections], file: Path):
+def test_a_file_sets_keys_of_every_type(reader: ConfigReader[Sections], file: Path):
     file.write_text(
         '[web]\nlisten = "0.0.0.0:80"\nthreads = 4\norigins = ["a", "b"]\nbase_url = "http://ci"\n'
         'level = "high"\ntimeout = 2\nverbose = true\n'
@@ -77,7 +77,7 @@ def test_a_file_sets_keys_of_every_type(reader: Reader[Sections], file: Path):
     )
 
 
-def test_the_environment_stands_above_the_file(reader: Reader[Sections], file: Path):
+def test_the_environment_stands_above_the_file(reader: ConfigReader[Sections], file: Path):
     file.write_text('[web]\nthreads = 4\nlisten = "0.0.0.0:80"\n')
     environ = {
         "APP_WEB_THREADS": "5",
@@ -95,12 +95,12 @@ def test_the_environment_stands_above_the_file(reader: Reader[Sections], file: P
     )
 
 
-def test_a_list_in_the_environment_may_be_toml(reader: Reader[Sections]):
+def test_a_list_in_the_environment_may_be_toml(reader: ConfigReader[Sections]):
     assert reader.read(None, {"APP_WEB_ORIGINS": '["a,b", "c"]'}).web.origins == ("a,b", "c")
 
 
 def test_relative_paths_start_at_the_file_or_working_directory(
-    reader: Reader[Sections], file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reader: ConfigReader[Sections], file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """They start at the working directory if they are from the environment."""
     file.write_text('[store]\ndir = "images"\n')
@@ -139,7 +139,7 @@ def test_relative_paths_start_at_the_file_or_working_directory(
     ],
 )
 def test_an_error_in_the_file_has_line_key_and_expectation(
-    reader: Reader[Sections], file: Path, text: str, line: int, message: str
+    reader: ConfigReader[Sections], file: Path, text: str, line: int, message: str
 ):
     file.write_text(text)
     with pytest.raises(ConfigError) as refusal:
@@ -147,14 +147,14 @@ def test_an_error_in_the_file_has_line_key_and_expectation(
     assert str(refusal.value).startswith(f"{file}:{line}: {message}")
 
 
-def test_every_fault_is_told_at_once(reader: Reader[Sections], file: Path):
+def test_every_fault_is_told_at_once(reader: ConfigReader[Sections], file: Path):
     file.write_text("[web]\nthread = 4\ntimeout = true\n")
     with pytest.raises(ConfigError) as refusal:
         reader.read(file, {})
     assert len(str(refusal.value).splitlines()) == 2
 
 
-def test_a_file_that_is_no_toml_is_told_with_its_line(reader: Reader[Sections], file: Path):
+def test_a_file_that_is_no_toml_is_told_with_its_line(reader: ConfigReader[Sections], file: Path):
     file.write_text("[web]\nthreads = = 4\n")
     with pytest.raises(ConfigError, match=r"app\.toml:2: not TOML: "):
         reader.read(file, {})
@@ -163,7 +163,7 @@ def test_a_file_that_is_no_toml_is_told_with_its_line(reader: Reader[Sections], 
         reader.read(file, {})
 
 
-def test_a_file_that_cannot_be_read_is_told(reader: Reader[Sections], file: Path):
+def test_a_file_that_cannot_be_read_is_told(reader: ConfigReader[Sections], file: Path):
     with pytest.raises(ConfigError, match="cannot be read"):
         reader.read(file, {})
     file.write_bytes(b"\xff\xfe")
@@ -171,7 +171,7 @@ def test_a_file_that_cannot_be_read_is_told(reader: Reader[Sections], file: Path
         reader.read(file, {})
 
 
-def test_an_unknown_variable_is_refused_by_name(reader: Reader[Sections]):
+def test_an_unknown_variable_is_refused_by_name(reader: ConfigReader[Sections]):
     with pytest.raises(ConfigError) as refusal:
         reader.read(None, {"APP_WEB_THREAD": "1", "APP_ZZZ": "2"})
     assert str(refusal.value).splitlines() == [
@@ -180,18 +180,18 @@ def test_an_unknown_variable_is_refused_by_name(reader: Reader[Sections]):
     ]
 
 
-def test_a_wrong_value_in_the_environment_names_the_variable(reader: Reader[Sections], file: Path):
+def test_a_wrong_value_in_the_environment_names_the_variable(reader: ConfigReader[Sections], file: Path):
     file.write_text("[web]\nthreads = 3\n")
     with pytest.raises(ConfigError, match=r'APP_WEB_THREADS: web\.threads: expected a whole number, got "two"'):
         reader.read(file, {"APP_WEB_THREADS": "two"})
 
 
-def test_a_value_that_its_section_refuses_names_the_variable(reader: Reader[Sections]):
+def test_a_value_that_its_section_refuses_names_the_variable(reader: ConfigReader[Sections]):
     with pytest.raises(ConfigError, match=r"^APP_WEB_TIMEOUT: web: timeout must not be above threads"):
         reader.read(None, {"APP_WEB_TIMEOUT": "9"})
 
 
-def test_a_variable_repairs_a_section_that_the_file_has_wrong(reader: Reader[Sections], file: Path):
+def test_a_variable_repairs_a_section_that_the_file_has_wrong(reader: ConfigReader[Sections], file: Path):
     file.write_text("web = 3\n")
     assert reader.read(file, {"APP_WEB_THREADS": "3"}).web == Web(threads=3)
 
@@ -213,7 +213,7 @@ def test_any_file_gives_settings_or_a_fault_with_a_line(
     assert tomllib.loads(text) == tables
     file.write_text(text)
     try:
-        settings = Reader(Sections(), "APP_", frozenset()).read(file, {})
+        settings = ConfigReader(Sections(), "APP_", frozenset()).read(file, {})
     except ConfigError as refusal:
         for line in str(refusal).splitlines():
             number = int(line.removeprefix(f"{file}:").split(":")[0])

@@ -67,7 +67,7 @@ Subsystem sftp internal-sftp
 """
 
 
-def enter(spec: dict[str, Any]) -> None:
+def enter_root(spec: dict[str, Any]) -> None:
     """Make the working directory, a mount, the root of this process and set it up. Raises OSError.
 
     The mount came from the outer user namespace, so it is locked in its place; a bind mount over it is not.

@@ -136,7 +136,7 @@ class _GuestProcess:
 def _run_guest(spec: dict[str, Any], wait: int, say: int, report: int) -> NoReturn:
     try:
         if os.read(wait, 1) == b"1":
-            guest.enter(spec)
+            guest.enter_root(spec)
             init.limit(spec["limits"], user_namespaces=spec["user_namespaces"])
             os.write(say, b"1")
             init.serve(spec["listener"])

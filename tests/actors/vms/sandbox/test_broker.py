@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from actors.vms.sandbox import IdMap, broker, run_mapped
-from actors.vms.sandbox.programs import BROKER_VARIABLE, command
+from actors.vms.sandbox.programs import BROKER_VARIABLE, launcher_argv
 from actors.vms.sandbox.userns import MappedProgramFailed
 from tests.actors.vms.sandbox.conftest import Boot, Host
 from tests.waiting import until
@@ -64,7 +64,7 @@ def test_programs_get_the_callers_descriptors_and_folder(address: str, idmap: Id
 
 def test_a_program_ends_with_who_asked_for_it(address: str, idmap: IdMap, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    argv = command(
+    argv = launcher_argv(
         "enter", *(str(extents[0]) for extents in (idmap.uids, idmap.gids)), "sh", "-c", "echo $$; sleep 300"
     )
     with mark.open("wb") as out, subprocess.Popen(argv, stdout=out, stdin=subprocess.DEVNULL) as asking:
@@ -76,12 +76,14 @@ def test_a_program_ends_with_who_asked_for_it(address: str, idmap: IdMap, tmp_pa
 
 @pytest.mark.parametrize("program", ["sh", "main.py", "../x"])
 def test_no_other_program_is_started(address: str, program: str) -> None:
-    done = subprocess.run(command(program, "-c", "id"), capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        launcher_argv(program, "-c", "id"), capture_output=True, check=False, stdin=subprocess.DEVNULL
+    )
     assert (done.returncode, done.stdout) == (broker.FAILED, b"")
 
 
 def test_the_environment_of_who_asks_stays_with_it(address: str, idmap: IdMap, tmp_path: Path) -> None:
-    argv = command("enter", *(str(extents[0]) for extents in (idmap.uids, idmap.gids)), "env")
+    argv = launcher_argv("enter", *(str(extents[0]) for extents in (idmap.uids, idmap.gids)), "env")
     printed = subprocess.run(
         argv, env={"LD_PRELOAD": "evil.so"}, stdout=subprocess.PIPE, check=True, cwd=tmp_path
     ).stdout

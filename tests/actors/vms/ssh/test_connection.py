@@ -17,9 +17,9 @@ from actors.vms import (
     CommandTimeout,
     Connection,
     ConnectionLost,
-    Endpoint,
     HostKeyMismatch,
     OutputTooLong,
+    SshEndpoint,
     VmError,
 )
 from actors.vms.sandbox.keys import KeyPair
@@ -185,7 +185,9 @@ def test_a_peer_that_speaks_no_ssh_is_given_up(data: bytes):
     keys = KeyPair.make()
     with ours, theirs, ThreadPoolExecutor(1) as threads:
         theirs.sendall(data)
-        connecting = threads.submit(Connection, Endpoint(ours, keys.private, keys.public), SystemClock(), timeout=0.5)
+        connecting = threads.submit(
+            Connection, SshEndpoint(ours, keys.private, keys.public), SystemClock(), timeout=0.5
+        )
         with pytest.raises(ConnectionLost):
             connecting.result(timeout=12.0)  # paramiko's own time-outs are 15 s
 
@@ -211,7 +213,7 @@ def test_a_peer_that_says_something_without_end_is_not_heard_out(greeting: bytes
     flooding = threading.Thread(target=flood)
     flooding.start()
     with theirs, ours, pytest.raises(ConnectionLost, match=reason):
-        Connection(Endpoint(ours, keys.private, keys.public), SystemClock())
+        Connection(SshEndpoint(ours, keys.private, keys.public), SystemClock())
     flooding.join(TIMEOUT)
     assert not flooding.is_alive()
 
@@ -243,7 +245,7 @@ def connected_to(answers: paramiko.ServerInterface) -> Iterator[Connection]:
     with paramiko.Transport(theirs) as peer:
         peer.add_server_key(paramiko.Ed25519Key.from_private_key(io.StringIO(keys.private)))
         peer.start_server(threading.Event(), answers)
-        with Connection(Endpoint(ours, keys.private, keys.public), SystemClock()) as connection:
+        with Connection(SshEndpoint(ours, keys.private, keys.public), SystemClock()) as connection:
             yield connection
 
 
@@ -288,7 +290,7 @@ def test_a_closed_socket_is_a_lost_connection():
     ours.close()
     keys = KeyPair.make()
     with pytest.raises(VmError):
-        Connection(Endpoint(ours, keys.private, keys.public), SystemClock())
+        Connection(SshEndpoint(ours, keys.private, keys.public), SystemClock())
 
 
 def test_over_tcp_small_packets_are_not_held_back(vm: Vm):
