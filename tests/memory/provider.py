@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from actors.vms import Endpoint, ImageNotFound, SnapshotNotFound, VmDisk, VmError, VmLost, VmSpec, VmUse
-from actors.vms.sandbox.disks import check_name
+from actors.vms import ImageNotFound, SnapshotNotFound, SshEndpoint, VmDisk, VmError, VmLost, VmSpec, VmUse
+from actors.vms.sandbox.disks import check_disk_name
 from actors.vms.sandbox.keys import KeyPair
 from tests.memory.guest import Guest
 from tests.memory.server import serve
@@ -78,7 +78,7 @@ class MemoryProvider:
         self._world = world or World()
 
     def create(self, spec: VmSpec) -> None:
-        check_name(spec.id)
+        check_disk_name(spec.id)
         image, files = spec.image, dict[str, bytes]()
         with self._world.lock:
             if spec.snapshot is not None:
@@ -90,7 +90,7 @@ class MemoryProvider:
                 raise VmError(message)
             self._world.vms[spec.id] = _Vm(spec, image, files, Guest(files.copy()))
 
-    def connect(self, vm_id: str) -> Endpoint:
+    def connect(self, vm_id: str) -> SshEndpoint:
         with self._world.lock:
             vm = self._vm(vm_id)
             if not vm.alive:
@@ -98,7 +98,7 @@ class MemoryProvider:
                 raise VmLost(message)
             client, server = serve(vm.guest, vm.host_key.private, vm.caller.public)
             vm.sockets.append(server)
-        return Endpoint(client, vm.caller.private, vm.host_key.public)
+        return SshEndpoint(client, vm.caller.private, vm.host_key.public)
 
     def alive(self, vm_id: str) -> bool:
         vm = self._world.vms.get(vm_id)
@@ -112,7 +112,7 @@ class MemoryProvider:
         return VmDisk(_size(self._vm(vm_id).own_files))
 
     def snapshot(self, vm_id: str, name: str) -> None:
-        check_name(name)
+        check_disk_name(name)
         with self._world.lock:
             vm = self._vm(vm_id)
             vm.end()
@@ -149,7 +149,7 @@ class MemoryProvider:
             self._world.snapshots.pop(name, None)
 
     def destroy(self, vm_id: str) -> None:
-        check_name(vm_id)
+        check_disk_name(vm_id)
         with self._world.lock:
             vm = self._world.vms.pop(vm_id, None)
         if vm is not None:
