@@ -28,43 +28,52 @@ def _host_memory_gb() -> int:
 class PoolSettings:
     """Section ``[pool]``: caps on VMs for the host and per organization, warm VMs, and waiting for a VM."""
 
-    max_vms: int = setting(0, "The most VMs at once on the host; 0 is two per core.", at_least=0)
-    max_cpu: int = setting(0, "The most vCPUs of all VMs together; 0 is four per core.", at_least=0)
+    max_vms: int = setting(0, "The most VMs at once on the host; 0 is two per core.", at_least=0, live=True)
+    max_cpu: int = setting(0, "The most vCPUs of all VMs together; 0 is four per core.", at_least=0, live=True)
     max_memory_gb: int = setting(
-        0, "The most GB of memory of all VMs together; 0 is all memory of the host.", at_least=0
+        0, "The most GB of memory of all VMs together; 0 is all memory of the host.", at_least=0, live=True
     )
-    max_disk_gb: int = setting(0, "The most GB of disk of all VMs together; 0 is no cap.", at_least=0)
+    max_disk_gb: int = setting(0, "The most GB of disk of all VMs together; 0 is no cap.", at_least=0, live=True)
     max_vms_per_organization: int = setting(
-        0, "The most VMs at once of one organization; 0 is no cap but the host's.", at_least=0
+        0, "The most VMs at once of one organization; 0 is no cap but the host's.", at_least=0, live=True
     )
     max_cpu_per_organization: int = setting(
-        0, "The most vCPUs of one organization's VMs together; 0 is no cap but the host's.", at_least=0
+        0, "The most vCPUs of one organization's VMs together; 0 is no cap but the host's.", at_least=0, live=True
     )
     max_memory_gb_per_organization: int = setting(
-        0, "The most GB of memory of one organization's VMs together; 0 is no cap but the host's.", at_least=0
+        0,
+        "The most GB of memory of one organization's VMs together; 0 is no cap but the host's.",
+        at_least=0,
+        live=True,
     )
     max_disk_gb_per_organization: int = setting(
-        0, "The most GB of disk of one organization's VMs together; 0 is no cap but the host's.", at_least=0
+        0, "The most GB of disk of one organization's VMs together; 0 is no cap but the host's.", at_least=0, live=True
     )
     warm: int = setting(
-        2, "The number of VMs of the default image that are kept ready while `max_vms` leaves room.", at_least=0
+        2,
+        "The number of VMs of the default image that are kept ready while `max_vms` leaves room.",
+        at_least=0,
+        live=True,
     )
     warm_images: Mapping[str, int] = setting(
         {},
         "The number of VMs of each other image, by its name, that are kept ready while `max_vms` leaves room.",
         at_least=0,
+        live=True,
     )
     queue_timeout: int = setting(
         _ONE_DAY,
         "The most seconds that a job waits for a VM before it is timed out; 0 is no limit.",
         at_least=0,
         at_most=_THIRTY_YEARS,
+        live=True,
     )
     low_disk_gb: float = setting(
         5.0,
         "No job starts while the disk of the state directory has fewer GB left.",
         at_least=0,
         below=math.inf,
+        live=True,
     )
 
     def host(self) -> Capacity:
@@ -91,10 +100,10 @@ class PoolSettings:
 class ArtifactSettings:
     """Section ``[artifacts]``: limits on the artifacts of one job."""
 
-    max_files: int = setting(1000, "The most files that a job may leave.", at_least=0, at_most=100_000)
-    max_gb: float = setting(2.0, "The most GB that a job may leave.", at_least=0, at_most=_MAX_GB)
+    max_files: int = setting(1000, "The most files that a job may leave.", at_least=0, at_most=100_000, live=True)
+    max_gb: float = setting(2.0, "The most GB that a job may leave.", at_least=0, at_most=_MAX_GB, live=True)
     timeout: float = setting(
-        300.0, "The most seconds to collect them; what is not collected by then is not kept.", above=0
+        300.0, "The most seconds to collect them; what is not collected by then is not kept.", above=0, live=True
     )
 
     @property
@@ -108,7 +117,7 @@ class CacheSettings:
     """Section ``[cache]``: disks of VMs that are kept for later builds."""
 
     max_gb: float = setting(
-        50.0, "The most GB of disks that are kept; 0 turns the cache off.", at_least=0, at_most=_MAX_GB
+        50.0, "The most GB of disks that are kept; 0 turns the cache off.", at_least=0, at_most=_MAX_GB, live=True
     )
 
     @property
@@ -122,20 +131,24 @@ class JobSettings:
     """Section ``[jobs]``: time-outs of each job, and its limits on disk, logs and retries."""
 
     step_timeout: int = setting(
-        3600, "The most seconds that a step runs if it sets no time-out of its own.", at_least=1
+        3600, "The most seconds that a step runs if it sets no time-out of its own.", at_least=1, live=True
     )
-    acquire_timeout: float = setting(120.0, "The most seconds to make a job's VM.", above=0)
-    source_timeout: float = setting(120.0, "The most seconds to copy the source into a VM.", above=0)
+    acquire_timeout: float = setting(120.0, "The most seconds to make a job's VM.", above=0, live=True)
+    source_timeout: float = setting(120.0, "The most seconds to copy the source into a VM.", above=0, live=True)
     kill_grace: float = setting(
-        10.0, "The seconds that a command has to end after it is told to, before it is killed.", at_least=0
+        10.0, "The seconds that a command has to end after it is told to, before it is killed.", at_least=0, live=True
     )
     min_free_disk_gb: float = setting(
         1.0,
         "A job that fills its VM's disk fails (`disk_full`) if the host has fewer GB left.",
         at_least=0,
+        live=True,
     )
     service_retries: int = setting(
-        2, "The number of times that a job is retried after it failed through the service's fault.", at_least=0
+        2,
+        "The number of times that a job is retried after it failed through the service's fault.",
+        at_least=0,
+        live=True,
     )
     log_limit_bytes: int = setting(
         100 * 2**20, "The most bytes of a job's log that are kept; the rest is dropped.", at_least=1
@@ -145,11 +158,13 @@ class JobSettings:
         "The seconds that the VM of a failed job is held if its build asks for that; 0 is never.",
         at_least=0,
         at_most=_ONE_DAY,
+        live=True,
     )
     env: Mapping[str, str] = setting(
         {},
         "Variables of every job, such as proxies, mirrors or a locale: a step may override them, and they are not"
         " masked in logs, so do not put secrets here.",
+        live=True,
     )
 
     @property

@@ -1,27 +1,28 @@
-"""Reload the configuration of the running service (SIGHUP); some keys need a restart."""
+"""Reload the configuration of the running service (SIGHUP); keys that are not live need a restart."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 from ci_daemon.config import Config, ConfigError
 from ci_daemon.host import journal
+from storage import setting_declaration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from _typeshed import DataclassInstance
 
     from actors import Engine
     from ci_daemon.host.notify import Notifier
 
 __all__ = ["ConfigChange", "Reloader", "compare"]
 
-_log = logging.getLogger(__name__)
+T = TypeVar("T", bound="DataclassInstance")
 
-_LIVE = frozenset({"artifacts", "cache", "jobs", "journal", "pool", "render", "retention"})
-_FIXED = frozenset({"jobs.log_limit_bytes", "render.vms"})
-"""Keys of live sections that are read only when the process starts."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,33 +44,38 @@ class ConfigChange:
 
 
 def compare(old: Config, new: Config) -> ConfigChange:
-    """Return the old configuration with the new values of the keys that may change while jobs run."""
-    changed = tuple(_changed_keys(old, new))
-    pending = tuple(name for name in changed if name in _FIXED or name.partition(".")[0] not in _LIVE)
-    config = new
-    for section in {name.partition(".")[0] for name in pending}:
-        keys = [name.partition(".")[2] for name in pending if name.startswith(f"{section}.")]
-        kept = {key: getattr(getattr(old, section), key) for key in keys}
-        config = replace(config, **{section: replace(getattr(config, section), **kept)})
-    return ConfigChange(config, tuple(name for name in changed if name not in pending), pending)
+    """Return the old configuration with the new values of the live keys (`storage.setting`)."""
+    applied: list[str] = []
+    pending: list[str] = []
+    config = _merged(old, new, "", applied, pending)
+    return ConfigChange(config, tuple(applied), tuple(pending))
 
 
-def _changed_keys(old: Config, new: Config) -> Iterator[str]:
-    for section in fields(old):
-        before, after = getattr(old, section.name), getattr(new, section.name)
-        for key in fields(before):
-            if getattr(before, key.name) != getattr(after, key.name):
-                yield f"{section.name}.{key.name}"
+def _merged(old: T, new: T, above: str, applied: list[str], pending: list[str]) -> T:
+    """Return new settings with the old values of keys that are not live; add the names of changed keys."""
+    kept: dict[str, object] = {}
+    for each in fields(old):
+        name, before, after = f"{above}{each.name}", getattr(old, each.name), getattr(new, each.name)
+        if before == after:
+            continue
+        if is_dataclass(before):
+            kept[each.name] = _merged(before, after, f"{name}.", applied, pending)
+        elif setting_declaration(each).live:
+            applied.append(name)
+        else:
+            pending.append(name)
+            kept[each.name] = before
+    return replace(new, **kept)
 
 
 @dataclass(slots=True)
 class Reloader:
-    """Reloads the configuration and hands its live sections to the log and the engine.
+    """Reloads the configuration and hands it to the log and the engine.
 
     Args:
         config: the configuration in effect.
         load: reads the new configuration. Raises ConfigError.
-        engine: gets the live sections but ``journal``.
+        engine: gets the sections of its settings.
         notifier: reports the result to systemd.
         status: the status line for `systemctl status`.
     """
@@ -97,5 +103,6 @@ class Reloader:
     def _apply(self, config: Config) -> None:
         self.config = config
         journal.set_level(config.journal)
-        live = {each.name: getattr(config, each.name) for each in fields(self.engine.settings) if each.name in _LIVE}
-        self.engine.reconfigure(replace(self.engine.settings, **live))
+        shared = {each.name for each in fields(self.engine.settings)} & {each.name for each in fields(config)}
+        sections = {name: getattr(config, name) for name in shared}
+        self.engine.reconfigure(replace(self.engine.settings, **sections))

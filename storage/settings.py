@@ -1,4 +1,4 @@
-"""Declarations of settings: the default, the range and the description of a key of the configuration."""
+"""Declarations of settings: default, range, description, and whether a reload applies the key."""
 
 from __future__ import annotations
 
@@ -50,12 +50,14 @@ UNBOUNDED = Range()
 class SettingDeclaration:
     """The description of a key or section in one sentence, the range of its numbers, and an example.
 
-    A key without a default has an example, because TOML has no null.
+    A key without a default has an example, because TOML has no null. A ``live`` key is applied by a reload; another
+    needs a restart.
     """
 
     description: str = ""
     range: Range = UNBOUNDED
     example: str | None = None
+    live: bool = False
 
 
 def setting(
@@ -68,6 +70,7 @@ def setting(
     below: float | None = None,
     example: str | None = None,
     secret: bool = False,
+    live: bool = False,
 ) -> T:
     """Declare a field of a settings class, which is a key or a section of the configuration.
 
@@ -80,11 +83,12 @@ def setting(
         below: the numbers accepted are lower.
         example: a value to show, for a key without a default.
         secret: the value is not printed.
+        live: a reload applies the key: it is read anew at each use.
 
     Returns:
         The field, typed as its value because that is what an instance holds.
     """
-    declared = SettingDeclaration(description, Range(at_least, above, at_most, below), example)
+    declared = SettingDeclaration(description, Range(at_least, above, at_most, below), example, live)
     metadata = {_METADATA: declared}
     if isinstance(default, Mapping):
         frozen = MappingProxyType(dict(default))

@@ -31,11 +31,15 @@ class RetentionSettings:
     always kept.
     """
 
-    logs_days: int = setting(90, "The days that logs are kept; 0 is for ever.", at_least=0, at_most=_MAX)
-    logs_gb: float = setting(0.0, "The most GB of logs; 0 is no budget.", at_least=0, at_most=_MAX)
-    artifacts_days: int = setting(90, "The days that artifacts are kept; 0 is for ever.", at_least=0, at_most=_MAX)
-    artifacts_gb: float = setting(0.0, "The most GB of artifacts; 0 is no budget.", at_least=0, at_most=_MAX)
-    audit_days: int = setting(365, "The days that the audit is kept; 0 is for ever.", at_least=0, at_most=_MAX)
+    logs_days: int = setting(90, "The days that logs are kept; 0 is for ever.", at_least=0, at_most=_MAX, live=True)
+    logs_gb: float = setting(0.0, "The most GB of logs; 0 is no budget.", at_least=0, at_most=_MAX, live=True)
+    artifacts_days: int = setting(
+        90, "The days that artifacts are kept; 0 is for ever.", at_least=0, at_most=_MAX, live=True
+    )
+    artifacts_gb: float = setting(0.0, "The most GB of artifacts; 0 is no budget.", at_least=0, at_most=_MAX, live=True)
+    audit_days: int = setting(
+        365, "The days that the audit is kept; 0 is for ever.", at_least=0, at_most=_MAX, live=True
+    )
 
 
 @dataclass(frozen=True, slots=True)

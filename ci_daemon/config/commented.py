@@ -37,7 +37,8 @@ def _table(section: Section) -> Iterator[str]:
     yield from _comment(section.paragraphs)
     for key in section.keys:
         yield ""
-        yield from _comment([f"{key.description} Accepts {describe_type(key.type, key.range)}."])
+        restart = "" if key.live else " A change needs a restart."
+        yield from _comment([f"{key.description} Accepts {describe_type(key.type, key.range)}.{restart}"])
         yield f"#{key.name} = {to_toml(key.example)}"
 
 

@@ -20,7 +20,7 @@ __all__ = ["Key", "Section", "sections"]
 class Key:
     """One key: its name, annotated type, range of numbers, default, and description in one sentence.
 
-    ``example`` is the default if there is one.
+    ``example`` is the default if there is one. A ``live`` key is applied by a reload.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Key:
     default: object
     example: object
     description: str
+    live: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ def _sections_of(settings: Any, path: tuple[str, ...], description: str) -> Iter
             declared, default = setting_declaration(each), getattr(settings, each.name)
             # TOML has no null for a key without a value.
             example = declared.example if default is None else default
-            keys.append(Key(each.name, types[each.name], declared.range, default, example, declared.description))
+            facts = declared.range, default, example, declared.description, declared.live
+            keys.append(Key(each.name, types[each.name], *facts))
     if keys:
         yield Section(".".join(path), (description,) if description else _paragraphs(type(settings)), tuple(keys))
     for each in inner:

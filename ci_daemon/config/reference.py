@@ -35,11 +35,12 @@ def _section_lines(section: Section) -> Iterator[str]:
     yield f"## `[{section.name}]`\n"
     for paragraph in section.paragraphs:
         yield f"{paragraph}\n"
-    yield "| Key | Value | Default | Description |"
-    yield "|---|---|---|---|"
+    yield "| Key | Value | Default | Applied by | Description |"
+    yield "|---|---|---|---|---|"
     for key in section.keys:
         accepted = describe_type(key.type, key.range).removeprefix("a ")
-        yield f"| `{key.name}` | {accepted} | {_default(key)} | {key.description} |"
+        applied_by = "reload" if key.live else "restart"
+        yield f"| `{key.name}` | {accepted} | {_default(key)} | {applied_by} | {key.description} |"
     yield ""
 
 

@@ -44,7 +44,7 @@ _STANDARD_ATTRIBUTES = frozenset(logging.makeLogRecord({}).__dict__) | {"message
 class JournalSettings:
     """Section ``[journal]``: the service's own log."""
 
-    level: Literal["debug", "info", "warning", "error"] = setting("info", "The lowest level that is logged.")
+    level: Literal["debug", "info", "warning", "error"] = setting("info", "The lowest level that is logged.", live=True)
 
 
 class LineFormatter(logging.Formatter):

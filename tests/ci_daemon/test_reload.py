@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import httpx
 
-from actors import JobSettings, PoolSettings
+from actors import JobSettings, PoolSettings, Settings
 from api import HttpSettings
 from ci_daemon.config import Config
+from ci_daemon.config.declarations import sections
 from ci_daemon.host.journal import JournalSettings
 from ci_daemon.reload import compare
 from tests.ci_daemon.test_service import served, state
@@ -33,6 +34,18 @@ def test_settings_that_need_a_restart_are_named():
     changed = compare(OLD, replace(OLD, jobs=jobs, http=HttpSettings(listen="127.0.0.1:1")))
     assert changed.config == replace(OLD, jobs=JobSettings(step_timeout=5))
     assert str(changed) == "changed: jobs.step_timeout; needs a restart: http.listen, jobs.log_limit_bytes"
+
+
+def test_a_nested_key_that_needs_a_restart_keeps_its_value():
+    shape = replace(OLD.ir.default_shape, cpu=7)
+    changed = compare(OLD, replace(OLD, ir=replace(OLD.ir, default_shape=shape), pool=PoolSettings(warm=0)))
+    assert changed.config == replace(OLD, pool=PoolSettings(warm=0))
+    assert str(changed) == "changed: pool.warm; needs a restart: ir.default_shape.cpu"
+
+
+def test_each_live_key_is_in_a_section_that_a_reload_hands_on():
+    live = {section.name for section in sections() for key in section.keys if key.live}
+    assert live - {"journal"} <= {each.name for each in fields(Settings)}
 
 
 def test_the_same_configuration_changes_nothing():

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ci_daemon.config import Config, commented_configuration, explain, load
+from ci_daemon.config.declarations import sections
 
 
 def loaded(folder: Path, text: str) -> Config:
@@ -37,3 +38,9 @@ def test_every_section_says_what_its_keys_are():
     for section in re.split(r"\n(?=\[)", commented_configuration())[1:]:
         head, comment, *_ = section.splitlines()
         assert re.match(r"# [A-Z].{20}", comment), head
+
+
+def test_a_key_that_a_reload_does_not_apply_says_so():
+    noted = re.findall(r"((?:^# .*\n)*)#(\w+) = ", commented_configuration(), re.MULTILINE)
+    said = [(key, "A change needs a restart." in " ".join(comment.split("\n# "))) for comment, key in noted]
+    assert said == [(key.name, not key.live) for section in sections() for key in section.keys]
