@@ -12,7 +12,7 @@ from storage.facade import on_first_use
 if TYPE_CHECKING:
     from actors.builds.environment import job_environment
     from actors.cleanup.retention import RetentionSettings
-    from actors.configuration import Settings
+    from actors.configuration import EngineSettings
     from actors.engine import Engine, EngineBusy
     from actors.log_context import LogContextFilter
     from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings
@@ -25,11 +25,11 @@ __all__ = [
     "CacheSettings",
     "Engine",
     "EngineBusy",
+    "EngineSettings",
     "JobSettings",
     "LogContextFilter",
     "PoolSettings",
     "RetentionSettings",
-    "Settings",
     "doing",
     "job_environment",
 ]

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from actors.render.settings import RenderSettings
     from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings
 
-__all__ = ["Configuration", "Settings"]
+__all__ = ["Configuration", "EngineSettings"]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EngineSettings:
     """The configuration of the live service: its sections, and the addresses of the API.
 
     ``api_address`` is where this process reaches the API, ``base_url`` is what goes into ``CI_BUILD_URL``.
@@ -36,4 +36,4 @@ class Settings:
 class Configuration:
     """The settings in force, to be read anew at each use. Only the engine writes here."""
 
-    settings: Settings
+    settings: EngineSettings

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from actors.composition import Composition
-from actors.configuration import Configuration, Settings
+from actors.configuration import Configuration, EngineSettings
 from actors.messages import BuildCreated, CancelBuild, Drain, Reschedule, ResyncLeases
 from actors.metrics import EngineGauges
 from actors.render.discovery import discover
@@ -55,7 +55,7 @@ class Engine:
         provider: Provider,
         images: Images,
         clock: Clock,
-        settings: Settings,
+        settings: EngineSettings,
         timings: Timings | None = None,
     ) -> None:
         self._configuration = Configuration(settings)
@@ -85,11 +85,11 @@ class Engine:
         spawn(RootSupervisor, self._composition).ask(Reschedule())
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> EngineSettings:
         """The settings in force."""
         return self._configuration.settings
 
-    def reconfigure(self, settings: Settings) -> None:
+    def reconfigure(self, settings: EngineSettings) -> None:
         """Apply new settings. Running attempts keep the time-outs and limits that they began with."""
         self._configuration.settings = settings
         self._composition.addresses.pool.post(ResyncLeases())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pykka
 
-from actors import Engine, Settings
+from actors import Engine, EngineSettings
 from actors.vms.sandbox import VmLimits
 from api import Server, create_app
 from ci_daemon.host.dump import dump
@@ -68,7 +68,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             provider,
             images,
             clock,
-            Settings(
+            EngineSettings(
                 pool=config.pool,
                 jobs=config.jobs,
                 retention=config.retention,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from actors.builds.assignment import Assignment
     from actors.cleanup.host_disk import HostDisk
-    from actors.configuration import Settings
+    from actors.configuration import EngineSettings
     from actors.metrics import EngineMetrics
     from storage import Clock, Snapshot, Storage
 
@@ -55,7 +55,7 @@ class AttemptRunner:
         provider: vms.Provider,
         images: vms.Images,
         clock: Clock,
-        settings: Settings,
+        settings: EngineSettings,
         host_disk: HostDisk,
         metrics: EngineMetrics,
         acquire_pauses: tuple[float, ...],

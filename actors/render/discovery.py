@@ -16,7 +16,7 @@ from actors.render.envelope_cache import cache_name, keep
 from actors.render.vm import disk_limited, running_vm
 
 if TYPE_CHECKING:
-    from actors.configuration import Settings
+    from actors.configuration import EngineSettings
     from actors.render.settings import RenderSettings
     from storage import Clock, Rendered, Storage
 
@@ -28,7 +28,7 @@ def discover(
     provider: vms.Provider,
     images: vms.Images,
     clock: Clock,
-    settings: Settings,
+    settings: EngineSettings,
     *,
     organization: str,
     slug: str,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actors.cleanup.host_disk import HostDisk
-    from actors.configuration import Settings
+    from actors.configuration import EngineSettings
     from actors.render.recording import RenderRecorder
     from storage import Build, Clock, Lease, Render, Storage
 
@@ -42,7 +42,7 @@ class Rendering:
         provider: vms.Provider,
         images: vms.Images,
         clock: Clock,
-        settings: Settings,
+        settings: EngineSettings,
         host_disk: HostDisk,
         recorder: RenderRecorder,
     ) -> None:

@@ -13,10 +13,10 @@ from actors import (
     ArtifactSettings,
     CacheSettings,
     Engine,
+    EngineSettings,
     JobSettings,
     PoolSettings,
     RetentionSettings,
-    Settings,
 )
 from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
@@ -33,9 +33,9 @@ from tests.state import database_in, new_storage
 from tests.waiting import until
 
 
-def settings_with(pool: PoolSettings, jobs: JobSettings) -> Settings:
+def settings_with(pool: PoolSettings, jobs: JobSettings) -> EngineSettings:
     """Return the configuration of a live service with these sections; no API listens at its address."""
-    return Settings(
+    return EngineSettings(
         pool=pool,
         jobs=jobs,
         retention=RetentionSettings(),
