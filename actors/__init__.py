@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from storage.facade import on_first_use
 
 if TYPE_CHECKING:
-    from actors.builds.environment import job_environment
+    from actors.builds.attempt.environment import job_environment
     from actors.cleanup.retention import RetentionSettings
     from actors.configuration import EngineSettings
     from actors.engine import Engine, EngineBusy

@@ -8,9 +8,9 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from actors.addresses import Addresses
-from actors.builds.attempt_runner import AttemptRunner
-from actors.builds.cache import DiskCache
-from actors.builds.finalizing import Finalizer
+from actors.builds.attempt.disk_cache import DiskCache
+from actors.builds.attempt.finalizing import Finalizer
+from actors.builds.attempt.runner import AttemptRunner
 from actors.builds.job import JobActor
 from actors.builds.supervisor import BuildSupervisor
 from actors.cleanup.host_disk import HostDisk
@@ -28,7 +28,7 @@ from actors.timer import Timer
 
 if TYPE_CHECKING:
     from actors.addresses import Address
-    from actors.builds.assignment import Assignment
+    from actors.builds.attempt.assignment import Assignment
     from actors.builds.job_messages import JobMessage
     from actors.configuration import Configuration
     from actors.messages import (

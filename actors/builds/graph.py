@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from actors.builds.assignment import Assignment
+from actors.builds.attempt.assignment import Assignment
 from actors.builds.states import JobEvent, Progress, blocks, satisfies
 from storage import Edge, EdgeKind, Job, JobState
 

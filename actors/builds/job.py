@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from actors.builds.attempt_runner import Prepared
-from actors.builds.command_time import CommandTime
+from actors.builds.attempt.command_time import CommandTime
+from actors.builds.attempt.runner import Prepared
 from actors.builds.job_messages import (
     Acquired,
     CommandTimedOut,
@@ -39,9 +39,9 @@ from storage import JobState
 
 if TYPE_CHECKING:
     from actors.addresses import Address
-    from actors.builds.assignment import Assignment
-    from actors.builds.attempt_runner import AttemptRunner
-    from actors.builds.finalizing import Finalizer
+    from actors.builds.attempt.assignment import Assignment
+    from actors.builds.attempt.finalizing import Finalizer
+    from actors.builds.attempt.runner import AttemptRunner
     from actors.log_watchers import LogWatchers
     from actors.messages import ChildStopped
     from actors.metrics import EngineMetrics

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from actors.addresses import Address
-    from actors.builds.assignment import Assignment
+    from actors.builds.attempt.assignment import Assignment
     from actors.builds.job_messages import JobMessage
     from actors.builds.states import JobEvent
     from storage import Job

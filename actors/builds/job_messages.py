@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from actors.builds.attempt_runner import Prepared
+from actors.builds.attempt.runner import Prepared
 from actors.builds.outcome import AttemptResult, DiskUse
 from actors.builds.states import JobEvent
 from actors.vms import Exited

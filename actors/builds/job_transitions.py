@@ -9,7 +9,7 @@ from actors.builds.states import JobEvent, Progress, next_state
 from storage import JobState
 
 if TYPE_CHECKING:
-    from actors.builds.cache import DiskCache
+    from actors.builds.attempt.disk_cache import DiskCache
     from actors.builds.graph import Graph
     from actors.builds.outcome import JobFailure
     from actors.log_watchers import LogWatchers

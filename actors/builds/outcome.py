@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from actors import vms
-from actors.builds.environment import EnvironmentTooLarge
+from actors.builds.attempt.environment import EnvironmentTooLarge
 from actors.builds.states import JobEvent
 from storage import JobErrorCode, JobState, Outcome, SecretNotFound
 

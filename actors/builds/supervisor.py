@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from actors.addresses import Address
-    from actors.builds.assignment import Assignment
-    from actors.builds.cache import DiskCache
+    from actors.builds.attempt.assignment import Assignment
+    from actors.builds.attempt.disk_cache import DiskCache
     from actors.builds.job_messages import JobMessage
     from actors.log_watchers import LogWatchers
     from actors.messages import LeasePoolMessage, RootMessage

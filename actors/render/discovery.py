@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors import vms
-from actors.builds.vm_connection import VmConnection
+from actors.builds.attempt.vm_connection import VmConnection
 from actors.cleanup.host_disk import HostDisk
 from actors.render import phases
 from actors.render.envelope import Envelope

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from actors import vms
-from actors.builds.vm_connection import Abandoned, VmConnection
+from actors.builds.attempt.vm_connection import Abandoned, VmConnection
 from actors.render import phases
 from actors.render.envelope import RenderFailed
 from actors.render.envelope_cache import cache_name, keep

@@ -9,15 +9,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from actors import vms
-from actors.builds.assignment import spec_of
+from actors.builds.attempt.assignment import spec_of
+from actors.builds.attempt.vm_connection import Abandoned
 from actors.builds.outcome import DiskUse, disk_failure, seconds_to_full
-from actors.builds.vm_connection import Abandoned
 from actors.render.envelope import RenderFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actors.builds.vm_connection import VmConnection
+    from actors.builds.attempt.vm_connection import VmConnection
     from actors.cleanup.host_disk import HostDisk
     from storage import Lease, Storage
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from actors.addresses import Address
-    from actors.builds.cache import DiskCache
+    from actors.builds.attempt.disk_cache import DiskCache
     from actors.configuration import Configuration
     from actors.messages import ImagePullerMessage, RootMessage
     from actors.metrics import EngineMetrics

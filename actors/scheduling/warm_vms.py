@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors.builds.assignment import spec_of
+from actors.builds.attempt.assignment import spec_of
 from actors.vms import VmError
 from storage import Lease, Shape
 

@@ -11,7 +11,7 @@ import apsw
 import pykka
 import pytest
 
-from actors.builds.attempt_runner import AttemptRunner
+from actors.builds.attempt.runner import AttemptRunner
 from actors.builds.job import JobActor
 from actors.builds.job_messages import CommandTimedOut
 from actors.builds.states import Progress

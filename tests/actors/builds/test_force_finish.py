@@ -8,8 +8,8 @@ import pykka
 import pytest
 
 from actors import vms
-from actors.builds.attempt_runner import AttemptRunner
-from actors.builds.finalizing import Finalizer
+from actors.builds.attempt.finalizing import Finalizer
+from actors.builds.attempt.runner import AttemptRunner
 from actors.builds.supervisor import BuildSupervisor
 from actors.vms import SandboxProvider
 from storage import Build, BuildState

@@ -7,7 +7,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from actors.builds.environment import job_environment
+from actors.builds.attempt.environment import job_environment
 from actors.vms import Connection, Images, ImageStore
 from actors.vms.sandbox import IdMap, run_mapped
 from storage import SecretScope

@@ -14,8 +14,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from actors import vms
-from actors.builds.attempt_runner import AttemptRunner
-from actors.builds.finalizing import Finalizer
+from actors.builds.attempt.finalizing import Finalizer
+from actors.builds.attempt.runner import AttemptRunner
 from actors.builds.job import JobActor
 from actors.builds.job_messages import CommandTimedOut
 from actors.builds.states import JobEvent, Progress

@@ -28,7 +28,7 @@ ELSEWHERE = {
     "serve": "test_service.py: it answers nobody on stdout",
     "logs": "tests/system: it takes a journal, and says a document a line",
     "submit": "test_submit.py",
-    "render": "tests/e2e/test_render.py",
+    "render": "tests/e2e/builds/test_render.py",
     "debug": "tests/e2e: it is a shell",
 }
 """Commands that need more than a state directory, and their tests."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from actors.builds.attempt.workspace import build_of_job, manifest_on_disk
 from actors.builds.states import JobEvent, next_state
-from actors.builds.workspace import build_of_job, manifest_on_disk
 from actors.vms import SnapshotNotFound
 from storage import CacheName
 

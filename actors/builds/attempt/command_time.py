@@ -8,8 +8,8 @@ from actors.builds.outcome import build_timeout
 from actors.builds.states import JobEvent
 
 if TYPE_CHECKING:
-    from actors.builds.assignment import Assignment
-    from actors.builds.attempt_runner import Prepared
+    from actors.builds.attempt.assignment import Assignment
+    from actors.builds.attempt.runner import Prepared
     from actors.builds.outcome import JobFailure, Limit
     from actors.vms import Exited
     from storage import Storage

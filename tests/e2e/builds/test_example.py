@@ -15,8 +15,8 @@ import pytest
 from tests.e2e.daemon import Client, Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "hello"
-OF_SEVERAL = Path(__file__).parents[1] / "data" / "render" / "05-multi"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "hello"
+OF_SEVERAL = Path(__file__).parents[2] / "data" / "render" / "05-multi"
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.e2e.pipelines import Graph, one
 from tests.e2e.sources import archive
 from tests.waiting import until
 
-EXAMPLE = Path(__file__).parents[1] / "data" / "ir" / "03-cache.json"
+EXAMPLE = Path(__file__).parents[2] / "data" / "ir" / "03-cache.json"
 COMMANDS = {
     "base": "echo base > /opt/base; echo base is made",
     "tool": "cp /opt/base /opt/tool; echo tool is made",

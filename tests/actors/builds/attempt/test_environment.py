@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.builds.environment import job_environment
+from actors.builds.attempt.environment import job_environment
 from actors.settings import JobSettings
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import one

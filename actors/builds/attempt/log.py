@@ -13,7 +13,7 @@ from storage import Masker
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from actors.builds.vm_connection import VmConnection
+    from actors.builds.attempt.vm_connection import VmConnection
     from storage import Build, Job, LogWriter, Storage
 
 __all__ = ["AttemptLog"]

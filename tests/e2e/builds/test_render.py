@@ -30,7 +30,7 @@ from tests.e2e.renders import (
 from tests.e2e.sources import HELLO, archive, pipeline_file, post, tree
 from tests.waiting import until
 
-EXAMPLES = Path(__file__).parent.parent / "data" / "render"
+EXAMPLES = Path(__file__).parents[2] / "data" / "render"
 PINNED = "import os, time\ntime.time = lambda: 1767225600\nos.environ['HM_PIPELINE_ORG'] = 'default'\n"
 """A pipeline file that is loaded first, and gives the DSL the time and organization of the examples."""
 

@@ -19,7 +19,7 @@ from tests.e2e.daemon import Client, Daemon
 from tests.e2e.pipelines import Graph, one
 from tests.waiting import until
 
-MONITORING = Path(__file__).parents[2] / "systemd" / "monitoring"
+MONITORING = Path(__file__).parents[3] / "systemd" / "monitoring"
 WORDS = {"and", "by", "max", "min", "on", "or", "sum", "unless", "without"}
 TARGET = {"instance", "job"}
 

@@ -16,7 +16,7 @@ from storage.files import content_bytes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from actors.builds.vm_connection import VmConnection
+    from actors.builds.attempt.vm_connection import VmConnection
     from storage import Build, Clock, Lease, Snapshot, Storage
 
 __all__ = ["await_next_second", "build_of_job", "manifest_on_disk", "populate_workspace", "source_manifest"]

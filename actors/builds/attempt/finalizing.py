@@ -6,7 +6,7 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from actors.builds.artifacts import Collected
+from actors.builds.attempt.artifacts import Collected
 from actors.builds.outcome import disk_failure, result_of_exit
 from actors.builds.states import JobEvent
 from actors.cleanup.holds import seconds_to_hold
@@ -17,9 +17,9 @@ from storage import JobState
 if TYPE_CHECKING:
     import storage
     from actors.addresses import Address
-    from actors.builds.assignment import Assignment
-    from actors.builds.attempt_runner import AttemptRunner
-    from actors.builds.cache import DiskCache
+    from actors.builds.attempt.assignment import Assignment
+    from actors.builds.attempt.disk_cache import DiskCache
+    from actors.builds.attempt.runner import AttemptRunner
     from actors.builds.outcome import AttemptResult, JobFailure
     from actors.metrics import EngineMetrics
     from actors.settings import JobSettings

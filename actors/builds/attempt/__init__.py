@@ -1,0 +1,1 @@
+"""One attempt of a job: workspace, command, log, artifacts, outcome (engine.md, "A job attempt")."""
