@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from actors import JobSettings, PoolSettings, Settings
+from actors import EngineSettings, JobSettings, PoolSettings
 from api import HttpSettings
 from ci_daemon.config import Config
 from ci_daemon.config.declarations import sections
@@ -45,7 +45,7 @@ def test_a_nested_key_that_needs_a_restart_keeps_its_value():
 
 def test_each_live_key_is_in_a_section_that_a_reload_hands_on():
     live = {section.name for section in sections() for key in section.keys if key.live}
-    assert live - {"journal"} <= {each.name for each in fields(Settings)}
+    assert live - {"journal"} <= {each.name for each in fields(EngineSettings)}
 
 
 def test_the_same_configuration_changes_nothing():
