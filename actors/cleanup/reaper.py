@@ -108,7 +108,7 @@ class Reaper:
         self._remove_unused_images(_UNUSED_IMAGE_AGE)
 
     def expire(self) -> None:
-        """Remove expired images, logs and artifacts, and log and artifact files that have no row."""
+        """Remove expired images, logs, artifacts and audit entries, and log and artifact files without a row."""
         self._remove_unused_images()
         storage, now = self._storage, self._clock.now()
         expired = retention.expire(storage, self._configuration.settings.retention, now)

@@ -25,10 +25,10 @@ _MAX = 100_000
 
 @dataclass(frozen=True, slots=True)
 class RetentionSettings:
-    """Section ``[retention]``: how long logs, artifacts and the audit are kept, and how many GB of them.
+    """Section ``[retention]``: how long logs, artifacts and the audit are kept, and how many GB of files.
 
-    Over budget, the builds that finished first lose their logs or artifacts. Builds themselves and the ledger are
-    always kept.
+    Over budget, the builds that finished first lose their logs or artifacts. Of the audit, only the oldest entries are
+    ever deleted. Builds themselves and the ledger are always kept.
     """
 
     logs_days: int = setting(90, "The days that logs are kept; 0 is for ever.", at_least=0, at_most=_MAX, live=True)
@@ -38,7 +38,7 @@ class RetentionSettings:
     )
     artifacts_gb: float = setting(0.0, "The most GB of artifacts; 0 is no budget.", at_least=0, at_most=_MAX, live=True)
     audit_days: int = setting(
-        365, "The days that the audit is kept; 0 is for ever.", at_least=0, at_most=_MAX, live=True
+        365, "The days that entries of the audit are kept; 0 is for ever.", at_least=0, at_most=_MAX, live=True
     )
 
 

@@ -1,4 +1,4 @@
-"""`ci-daemon retention`: delete logs and artifacts by age and size."""
+"""`ci-daemon retention`: delete logs, artifacts and audit entries by age and size."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ _MB = 10**6
 
 @click.group(cls=Group)
 def retention() -> None:
-    """Retention of the logs and artifacts of finished builds."""
+    """Retention of the logs and artifacts of finished builds, and of the audit."""
 
 
 @retention.command()
 @click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 @pass_session
 def run(session: Session, *, dry_run: bool) -> None:
-    """Remove logs and artifacts that are older than the section [retention] allows, or over its budgets.
+    """Remove logs, artifacts and entries of the audit that are older than the section [retention] allows.
+
+    Logs and artifacts over its budgets are removed too.
 
     The service does this every hour. It may run at the same time.
     """

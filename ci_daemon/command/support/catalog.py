@@ -44,7 +44,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "cache clear": "Empty the cache.",
         "cache list": "List the cached disks.",
         "cache stats": "Show the size of the cache and its hits.",
-        "retention run": "Remove expired logs and artifacts now.",
+        "retention run": "Remove expired logs, artifacts and audit entries now.",
         "backup": "Save everything but VM disks in one file.",
         "restore": "Restore a state directory from a backup.",
     },
