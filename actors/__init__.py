@@ -11,11 +11,10 @@ from storage.facade import on_first_use
 
 if TYPE_CHECKING:
     from actors.builds.attempt.environment import job_environment
-    from actors.cleanup.retention import RetentionSettings
     from actors.configuration import EngineSettings
     from actors.engine import Engine, EngineBusy
     from actors.log_context import LogContextFilter
-    from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings
+    from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
     from actors.supervision import doing
 else:
     __getattr__ = on_first_use(__name__)

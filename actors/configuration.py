@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from actors.cleanup.retention import RetentionSettings
     from actors.ir import IrLimits
     from actors.render.settings import RenderSettings
-    from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings
+    from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
 
 __all__ = ["Configuration", "EngineSettings"]
 

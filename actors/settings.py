@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from actors.scheduling.capacity import Capacity
 from storage import setting
 
-__all__ = ["ArtifactSettings", "CacheSettings", "JobSettings", "PoolSettings"]
+__all__ = ["ArtifactSettings", "CacheSettings", "JobSettings", "PoolSettings", "RetentionSettings"]
 
 _MAX_GB = 1_000_000
+_MAX_RETENTION = 100_000
+"""Days, and GB."""
 _ONE_DAY = 86_400
 _THIRTY_YEARS = 30 * 365 * _ONE_DAY
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -180,3 +182,30 @@ class JobSettings:
                 raise ValueError(f'env: "{name}" is set by the service')
             if "\0" in value:
                 raise ValueError(f'env: the value of "{name}" holds a null byte')
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionSettings:
+    """Section ``[retention]``: how long logs, artifacts and the audit are kept, and how many GB of files.
+
+    Over budget, the builds that finished first lose their logs or artifacts. Of the audit, only the oldest entries are
+    ever deleted. Builds themselves and the ledger are always kept.
+    """
+
+    logs_days: int = setting(
+        90, "The days that logs are kept; 0 is for ever.", at_least=0, at_most=_MAX_RETENTION, live=True
+    )
+    logs_gb: float = setting(0.0, "The most GB of logs; 0 is no budget.", at_least=0, at_most=_MAX_RETENTION, live=True)
+    artifacts_days: int = setting(
+        90, "The days that artifacts are kept; 0 is for ever.", at_least=0, at_most=_MAX_RETENTION, live=True
+    )
+    artifacts_gb: float = setting(
+        0.0, "The most GB of artifacts; 0 is no budget.", at_least=0, at_most=_MAX_RETENTION, live=True
+    )
+    audit_days: int = setting(
+        365,
+        "The days that entries of the audit are kept; 0 is for ever.",
+        at_least=0,
+        at_most=_MAX_RETENTION,
+        live=True,
+    )

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from storage.accounts.email_addresses import email_address
     from storage.accounts.slugs import slugify
     from storage.audit import append_to_audit
-    from storage.billing.prices import MICRO_CENTS, BillingSettings, cost_cents
+    from storage.billing.prices import MICRO_CENTS, cost_cents
+    from storage.billing.settings import BillingSettings
     from storage.builds.service_failures import ServiceFailure
     from storage.database.clock import Clock, SystemClock
     from storage.database.copying import FrozenDatabase, check_database, frozen, up_to_date

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import peewee
 
 from storage import parts
-from storage.billing.prices import BillingSettings
+from storage.billing.settings import BillingSettings
 from storage.database.connection import Database
 from storage.database.schema import migrate, migrations, version
 from storage.errors import AlreadyInitialized, DatabaseGone, DatabaseUnreadable, NotInitialized

@@ -7,39 +7,18 @@ from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from storage import setting
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
+    from actors.settings import RetentionSettings
     from storage import KeptFiles, Retention, Storage
 
-__all__ = ["Expired", "ExpiredTotal", "RetentionSettings", "due", "expire", "preview"]
+__all__ = ["Expired", "ExpiredTotal", "due", "expire", "preview"]
 
 _BATCH = 100
 _DAY = timedelta(days=1)
 _GB = 2**30
-_MAX = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class RetentionSettings:
-    """Section ``[retention]``: how long logs, artifacts and the audit are kept, and how many GB of files.
-
-    Over budget, the builds that finished first lose their logs or artifacts. Of the audit, only the oldest entries are
-    ever deleted. Builds themselves and the ledger are always kept.
-    """
-
-    logs_days: int = setting(90, "The days that logs are kept; 0 is for ever.", at_least=0, at_most=_MAX, live=True)
-    logs_gb: float = setting(0.0, "The most GB of logs; 0 is no budget.", at_least=0, at_most=_MAX, live=True)
-    artifacts_days: int = setting(
-        90, "The days that artifacts are kept; 0 is for ever.", at_least=0, at_most=_MAX, live=True
-    )
-    artifacts_gb: float = setting(0.0, "The most GB of artifacts; 0 is no budget.", at_least=0, at_most=_MAX, live=True)
-    audit_days: int = setting(
-        365, "The days that entries of the audit are kept; 0 is for ever.", at_least=0, at_most=_MAX, live=True
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from storage.facade import on_first_use
 if TYPE_CHECKING:
     from actors.ir.definition import Plan
     from actors.ir.errors import IrError
-    from actors.ir.limits import IrLimits
     from actors.ir.planning import load, parse, plan
+    from actors.ir.settings import IrLimits
 else:
     __getattr__ = on_first_use(__name__)
 

@@ -14,7 +14,7 @@ from storage import BuildErrorCode, Dependency, EdgeKind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from actors.ir.limits import IrLimits
+    from actors.ir.settings import IrLimits
 
 __all__ = ["read_flat"]
 

@@ -18,7 +18,7 @@ from storage import BuildErrorCode, EdgeKind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.ir.limits import IrLimits
+    from actors.ir.settings import IrLimits
     from storage import NewJob
 
 __all__ = ["load", "parse", "plan"]

@@ -27,7 +27,7 @@ from storage import BuildErrorCode, EdgeKind, NewJob, Shape
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.ir.limits import IrLimits
+    from actors.ir.settings import IrLimits
     from storage import Dependency
 
 __all__ = ["CommandStep", "continues", "image", "seconds", "step"]

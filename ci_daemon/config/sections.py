@@ -10,7 +10,7 @@ from actors.render import RenderSettings
 from actors.vms.images import ImageSettings
 from actors.vms.sandbox import SandboxSettings
 from api import HttpSettings, RateLimitSettings
-from ci_daemon.host.journal import JournalSettings
+from ci_daemon.host.settings import JournalSettings
 from ci_daemon.mail.settings import MailSettings
 from ci_daemon.tracing import TracingSettings
 from storage import BillingSettings

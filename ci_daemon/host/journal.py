@@ -8,17 +8,17 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from ci_daemon.host.journald import SOCKET, Journal
-from storage import setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["JournalHandler", "JournalSettings", "LineFormatter", "set_level", "set_up", "under_journald"]
+    from ci_daemon.host.settings import JournalSettings
+
+__all__ = ["JournalHandler", "LineFormatter", "set_level", "set_up", "under_journald"]
 
 _PRIORITIES = {logging.CRITICAL: 2, logging.ERROR: 3, logging.WARNING: 4, logging.INFO: 6, logging.DEBUG: 7}
 
@@ -38,13 +38,6 @@ _NO_VALUE = "-"
 """The value of a field that has none, such as the request's id outside of a request."""
 
 _STANDARD_ATTRIBUTES = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
-
-
-@dataclass(frozen=True, slots=True)
-class JournalSettings:
-    """Section ``[journal]``: the service's own log."""
-
-    level: Literal["debug", "info", "warning", "error"] = setting("info", "The lowest level that is logged.", live=True)
 
 
 class LineFormatter(logging.Formatter):

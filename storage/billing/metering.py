@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import peewee
 
-from storage.billing.prices import BillingSettings, cost_cents
+from storage.billing.prices import cost_cents
 from storage.database.clock import boot_id
 from storage.database.instants import SECOND
 from storage.database.statements import Columns, Query, Write, slot, written
@@ -14,6 +14,7 @@ from storage.models import AttemptRow, LeaseRow
 from storage.records import Shape
 
 if TYPE_CHECKING:
+    from storage.billing.settings import BillingSettings
     from storage.database.connection import Database
 
 __all__ = ["Meter"]

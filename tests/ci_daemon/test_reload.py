@@ -12,7 +12,7 @@ from actors import EngineSettings, JobSettings, PoolSettings
 from api import HttpSettings
 from ci_daemon.config import Config
 from ci_daemon.config.declarations import sections
-from ci_daemon.host.journal import JournalSettings
+from ci_daemon.host.settings import JournalSettings
 from ci_daemon.reload import compare
 from tests.ci_daemon.test_service import served, state
 from tests.waiting import until

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.cleanup.retention import Expired, ExpiredTotal, RetentionSettings, due, expire, preview
+from actors import RetentionSettings
+from actors.cleanup.retention import Expired, ExpiredTotal, due, expire, preview
 from storage import BuildState
 from tests.clock import ManualClock
 from tests.records import new_pipeline

@@ -2,17 +2,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import get_args, get_origin
 
 import pytest
 
-from ci_daemon.config import ConfigError, load
+from ci_daemon.config import Config, ConfigError, load
 from ci_daemon.config.declarations import Key, sections
 from storage.settings import UNBOUNDED
 
 KEYS = {f"{section.name}.{key.name}": key for section in sections() for key in section.keys}
 NUMBERS = {name: key for name, key in KEYS.items() if key.type in {int, float} or key.type == Mapping[str, int]}
+
+
+def test_every_section_is_declared_in_a_settings_module():
+    assert {type(getattr(Config(), each.name)).__module__.rpartition(".")[2] for each in fields(Config)} == {"settings"}
 
 
 def test_every_key_has_one_sentence_of_description():

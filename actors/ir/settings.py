@@ -1,4 +1,4 @@
-"""Limits on one pipeline."""
+"""The configuration section ``[ir]``, with its defaults."""
 
 from __future__ import annotations
 

@@ -1,0 +1,31 @@
+"""The configuration section of prices, with its defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage.settings import setting
+
+__all__ = ["BillingSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class BillingSettings:
+    """Section ``[billing]``: prices of VMs per second, in micro-cents.
+
+    Every lease is debited, so that a team sees what it uses. If all prices are 0, builds are free.
+    """
+
+    cpu: int = setting(10_000, "The price of one vCPU.", at_least=0)
+    memory_gb: int = setting(5_000, "The price of one GB of memory.", at_least=0)
+    disk_gb: int = setting(100, "The price of one GB of disk.", at_least=0)
+    require_credit: bool = setting(
+        default=False,
+        description="Let an organization create builds only while its balance is above 0; without it, a negative"
+        " balance has no effect.",
+    )
+
+    @property
+    def free(self) -> bool:
+        """True if all prices are 0."""
+        return self.cpu == self.memory_gb == self.disk_gb == 0
