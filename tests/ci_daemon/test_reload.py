@@ -85,10 +85,12 @@ def test_a_reload_applies_the_configuration_and_logs_the_result(state: Path):
 def test_sigusr1_logs_threads_and_actors_and_ends_nothing(state: Path):
     with served(state) as daemon:
         daemon.process.send_signal(signal.SIGUSR1)
-        until(lambda: "dump: thread MainThread" in daemon.log.read_text(), "the dump", 20)
-        log = daemon.log.read_text()
-        assert "warning ci_daemon.host.dump: actor LeasePool urn:uuid:" in log
-        assert ": 0 messages wait; no worker is under way" in log
-        assert ", in _run\n" in log
+        dumped = (
+            "warning ci_daemon.host.dump: actor LeasePool urn:uuid:",
+            ": 0 messages wait; no worker is under way",
+            "dump: thread MainThread",
+            ", in _run\n",
+        )
+        until(lambda: all(text in daemon.log.read_text() for text in dumped), "the dump", 20)
         assert httpx.get(f"{daemon.url}/healthz").text == "ok"
         assert daemon.stop() == 0
