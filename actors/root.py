@@ -123,7 +123,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
     def handle(self, message: RootMessage | _ChoreDone) -> None:
         """Pass messages on to their build; supervise the children."""
         if isinstance(message, ForBuild):
-            self._pass_on(message)
+            self._forward(message)
             return
         match message:
             case BuildCreated(build_id):
@@ -215,7 +215,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
             self._supervisors.start_later(build_id)
         self._addresses.pool.post(Reschedule())
 
-    def _pass_on(self, message: ForBuild) -> None:
+    def _forward(self, message: ForBuild) -> None:
         """Send a message to its build's supervisor, or the cancel of a render to the render pool."""
         if isinstance(message, CancelBuild) and self._storage.renders.pending(message.build_id):
             self._addresses.renders.post(message)

@@ -72,20 +72,20 @@ class Vault:
             return cls.load(path)
         return cls(_decoded(_read(credential)[0], credential))
 
-    def seal(self, plain: bytes, place: bytes = b"") -> bytes:
-        """Encrypt and authenticate ``plain``, to be opened in the same place; the result differs each time."""
+    def seal(self, plain: bytes, context: bytes = b"") -> bytes:
+        """Encrypt and authenticate ``plain``, to be opened in the same context; the result differs each time."""
         nonce = os.urandom(_NONCE_BYTES)
-        return _VERSION + nonce + self._cipher.encrypt(nonce, plain, _VERSION + place)
+        return _VERSION + nonce + self._cipher.encrypt(nonce, plain, _VERSION + context)
 
-    def open(self, sealed: bytes, place: bytes = b"") -> bytes:
-        """Return the plain bytes. Raises SealBroken if they were changed, or the key or place is another one."""
+    def open(self, sealed: bytes, context: bytes = b"") -> bytes:
+        """Return the plain bytes. Raises SealBroken if they were changed, or for another key or context."""
         from cryptography.exceptions import InvalidTag
 
         version, nonce, rest = sealed[:1], sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
         try:
             if version != _VERSION or len(nonce) != _NONCE_BYTES:
                 raise InvalidTag
-            return self._cipher.decrypt(nonce, rest, _VERSION + place)
+            return self._cipher.decrypt(nonce, rest, _VERSION + context)
         except InvalidTag as error:
             raise SealBroken(
                 "sealed data cannot be decrypted: it was changed or moved, or sealed with another secret.key"

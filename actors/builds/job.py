@@ -141,7 +141,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
                     self._time_is_up(message)
             case Acquired() | Prepared() | Exited() | DiskUse() | Finalized():
                 if not self._over:
-                    self._step_done(message)
+                    self._phase_done(message)
             case Destroyed():
                 self._vm_is_gone()
             case RecordAgain(result):
@@ -163,7 +163,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
             case _:
                 assert_never(alarm)
 
-    def _step_done(self, done: PhaseDone) -> None:
+    def _phase_done(self, done: PhaseDone) -> None:
         match done:
             case Acquired():
                 self._acquired()
@@ -193,7 +193,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
                 self.log.warning("job %s: its VM cannot be destroyed, the reaper will: %s", self._job.uuid, error)
                 self._vm_is_gone()
             case JobTask.ACQUIRE | JobTask.PREPARE | JobTask.FOLLOW | JobTask.FINALIZE:
-                self._step_failed(error)
+                self._phase_failed(error)
             case _:
                 assert_never(task)
 
@@ -315,7 +315,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
             failure = self._failure or self._timeout
             self.work(JobTask.FINALIZE, lambda: Finalized(self._finalizer.finalize(exit_code, failure)))
 
-    def _step_failed(self, error: Exception) -> None:
+    def _phase_failed(self, error: Exception) -> None:
         """Fail the job after an error in a phase, or retry it if the service is at fault."""
         self._following = False
         self._result = None

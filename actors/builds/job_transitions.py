@@ -22,8 +22,8 @@ __all__ = ["JobTransitions"]
 class JobTransitions:
     """Moves jobs to their next state: in the storage first, then in the graph.
 
-    It remembers the jobs to check after a prerequisite ended. If the storage fails, `settle` goes on with them when it
-    is called again. For the supervisor's thread only.
+    It remembers the jobs to check after a prerequisite ended. If the storage fails, the next `schedule_ready` goes on
+    with them. For the supervisor's thread only.
     """
 
     def __init__(
@@ -71,24 +71,24 @@ class JobTransitions:
             self.note(job_id, Progress.of(job))
 
     def note(self, job_id: int, progress: Progress) -> None:
-        """Note a job's progress from the storage; if it is over, mark its dependents to be settled."""
+        """Note a job's progress from the storage; if it is over, mark its dependents to be checked."""
         node = self._graph[job_id]
         node.progress = progress
         if progress.state.terminal:
             self._to_check.update(dict.fromkeys(edge.to_id for edge in node.dependents))
 
-    def settle(self) -> bool:
+    def schedule_ready(self) -> bool:
         """Schedule or skip the jobs whose prerequisites have ended; return whether one of them needs a VM now."""
         waits = False
         while self._to_check:
             job_id = next(iter(self._to_check))
             if (event := self._graph.readiness(job_id)) is not None:
                 self.move(job_id, event)
-            waits |= self._waits(job_id)
+            waits |= self._needs_vm(job_id)
             del self._to_check[job_id]
         return waits
 
-    def _waits(self, job_id: int) -> bool:
+    def _needs_vm(self, job_id: int) -> bool:
         """Tell whether a job needs a VM now. A scheduled job with a cache hit passes without one."""
         node = self._graph[job_id]
         if node.progress.state is not JobState.SCHEDULED:

@@ -259,7 +259,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
     def _follow_up(self) -> None:
         """Apply the effects of changed jobs: fail fast, schedule or skip dependents, roll up."""
         self._fail_fast()
-        if self._transitions.settle():
+        if self._transitions.schedule_ready():
             self._pool.post(Reschedule())
         self._roll_up()
 

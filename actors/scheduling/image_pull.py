@@ -54,9 +54,9 @@ class ImagePull:
         self._progress = progress
         self._watchers = watchers
         self._ended = threading.Event()
-        self._newcomers = threading.Event()
+        self._has_new_jobs = threading.Event()
         self._informed: set[int] = set()
-        self._line = self._said = ""
+        self._line = self._logged = ""
         self._due = float("-inf")
         self._pause = _FIRST_PAUSE
 
@@ -65,8 +65,8 @@ class ImagePull:
         self._ended.set()
 
     def note_new_jobs(self) -> None:
-        """Report the progress to the jobs that have begun to wait meanwhile."""
-        self._newcomers.set()
+        """Report the progress to the jobs that have begun to wait since."""
+        self._has_new_jobs.set()
 
     def run(self) -> None:
         """Pull the image. Raises VmError, whose message says what to do, and NotAwaited after `end`."""
@@ -82,9 +82,9 @@ class ImagePull:
                 self._make_room(error.lacking)
                 fetch()
         except VmError as error:
-            self._tell(str(error), self._jobs())
+            self._log_to(str(error), self._jobs())
             raise
-        self._tell(f'the image "{self._image}" is here', self._jobs())
+        self._log_to(f'the image "{self._image}" is here', self._jobs())
 
     def _report(self, line: str) -> None:
         self._line = "".join(filter(str.isprintable, line))[:_MAX_LINE]
@@ -94,19 +94,19 @@ class ImagePull:
         if self._ended.is_set():
             raise NotAwaited
         now = self._clock.monotonic()
-        if self._line != self._said and now >= self._due:
+        if self._line != self._logged and now >= self._due:
             self._due, self._pause = now + self._pause, min(2 * self._pause, _MAX_PAUSE)
-            self._said = self._line
-            self._tell(self._line, self._jobs())
-        elif self._newcomers.is_set():
-            self._newcomers.clear()
+            self._logged = self._line
+            self._log_to(self._line, self._jobs())
+        elif self._has_new_jobs.is_set():
+            self._has_new_jobs.clear()
             line = f'the image "{self._image}" is being pulled already: {self._line}'
-            self._tell(line, [job for job in self._jobs() if job.job_id not in self._informed])
+            self._log_to(line, [job for job in self._jobs() if job.job_id not in self._informed])
 
     def _jobs(self) -> list[AwaitingJob]:
         return self._storage.queue.awaiting(self._image)
 
-    def _tell(self, line: str, jobs: Iterable[AwaitingJob]) -> None:
+    def _log_to(self, line: str, jobs: Iterable[AwaitingJob]) -> None:
         """Write a line into the logs of jobs; a log that cannot be written is skipped."""
         for job in jobs:
             self._informed.add(job.job_id)

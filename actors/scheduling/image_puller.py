@@ -117,7 +117,7 @@ class ImagePuller(Supervised[ImagePullerMessage | _Pulled, _PullImage]):
             case _Pulled(image):
                 self._forget(image)
                 self._metrics.image(pulled=True)
-                self._storage.queue.image_arrived(image)
+                self._storage.queue.end_await(image)
                 self._pool.post(Reschedule())
                 self._start_pulls()
             case _:

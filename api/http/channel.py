@@ -34,8 +34,8 @@ __all__ = ["Channel", "RefusalWriter"]
 _log = logging.getLogger(__name__)
 
 _LINGER_SECONDS = 2.0
-_LINGER_BLOCK = 64 * 2**10
-_SEND_BLOCK = 256 * 2**10
+_LINGER_BYTES = 64 * 2**10
+_SEND_BYTES = 256 * 2**10
 _TURN_BYTES = 2**20
 _CODES = {413: "body_too_large", 431: "headers_too_large", 500: "internal_error"}
 
@@ -86,7 +86,7 @@ class Channel(HTTPChannel):
         map: _SocketMap | None = None,  # noqa: A002 - waitress's name
     ) -> None:
         super().__init__(server, sock, addr, adj, map)
-        self.sendbuf_len = _SEND_BLOCK
+        self.sendbuf_len = _SEND_BYTES
         self.refused = False
         self._watched = False
         self._loop = threading.get_ident()
@@ -149,7 +149,7 @@ class Channel(HTTPChannel):
             super().handle_read()
             return
         try:
-            self.recv(_LINGER_BLOCK)
+            self.recv(_LINGER_BYTES)
         except OSError:
             super().handle_close()
 

@@ -33,7 +33,7 @@ _TAKES_SECRET = re.compile(_OF_ORGANIZATION + r"secrets/[^/]+/?")
 
 _MAX_CHUNK_LINE = 4096
 _MAX_FRAMING = 8 * 2**10
-_CHUNKED_BLOCK = 4096
+_CHUNKED_BYTES = 4096
 _REQUEST_ID = re.compile(rb"^x-request-id:[ \t]*([A-Za-z0-9._-]{20,200})[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
 
 
@@ -96,7 +96,7 @@ class Parser(HTTPRequestParser):
 
         Parsing a chunk costs as much as parsing a kilobyte of data, so a body may not consist mostly of chunk headers.
         """
-        consumed = super().received(data[: max(_CHUNKED_BLOCK, body.chunk_remainder)])
+        consumed = super().received(data[: max(_CHUNKED_BYTES, body.chunk_remainder)])
         if len(body) > self._most_bytes:
             self.error = self._too_large()
             self.completed = True

@@ -47,8 +47,8 @@ class Verification:
     @property
     def problems(self) -> tuple[str, ...]:
         """The problems that existed before the backup was taken, one sentence each."""
-        books = (f"{each.organization_slug}: {each.problem}" for each in self.discrepancies)
-        return (*books, *(f"{path} is missing" for path in self.missing))
+        ledger = (f"{each.organization_slug}: {each.problem}" for each in self.discrepancies)
+        return (*ledger, *(f"{path} is missing" for path in self.missing))
 
 
 def verify(
@@ -115,7 +115,7 @@ def verify_contents(manifest: Manifest, folder: Path, *, sealed: bool = True) ->
     check_database(folder / DATABASE)
     storage = Storage.open(folder, SystemClock())
     try:
-        secrets = storage.secrets.prove() if sealed else None
+        secrets = storage.secrets.open_all() if sealed else None
         unfinished = storage.builds.unfinished()
         if sealed:
             for build in unfinished:

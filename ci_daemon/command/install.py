@@ -122,8 +122,8 @@ def uninstall(session: Session, *, data: bool, yes: bool) -> None:
         removal.remove_service(host)
         if data:
             removal.remove_data(host)
-    fate = "removed" if data else "kept"
-    session.answer({"removed": found, "data_removed": data}, f"the service is removed; {kept} are {fate}")
+    outcome = f"{kept} are {'removed' if data else 'kept'}"
+    session.answer({"removed": found, "data_removed": data}, f"the service is removed; {outcome}")
 
 
 def _continue(session: Session, host: Host, new_owner: NewOwner | None) -> None:

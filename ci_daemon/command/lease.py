@@ -75,7 +75,7 @@ def kill(session: Session, *, lease_id: str | None, all_vms: bool) -> None:
 
 def _audit(session: Session, storage: Storage, vm_id: str, lease: Lease | None, note: str) -> None:
     """Write the audit entry of a VM that is about to end, with the build and the step that it has."""
-    build, job = (None, None) if lease is None else _occupants(lease, storage)
+    build, job = (None, None) if lease is None else _build_and_job(lease, storage)
     parts = (vm_id, build and build.name, job and job.step_key)
     storage.audit.write(
         session.operator,
@@ -108,7 +108,7 @@ def _record_end(storage: Storage, lease: Lease, hold: Hold | None, *, running: b
     storage.leases.end(lease.id)
 
 
-def _occupants(lease: Lease, storage: Storage) -> tuple[Build | None, Job | None]:
+def _build_and_job(lease: Lease, storage: Storage) -> tuple[Build | None, Job | None]:
     """Return the build and the job that a VM is leased to, as far as it has them."""
     job = None if lease.job_id is None else storage.jobs.get(lease.job_id)
     build_id = lease.build_id if job is None else job.build_id
@@ -116,7 +116,7 @@ def _occupants(lease: Lease, storage: Storage) -> tuple[Build | None, Job | None
 
 
 def _document(each: Lease, storage: Storage, now: datetime) -> dict[str, object]:
-    build, job = _occupants(each, storage)
+    build, job = _build_and_job(each, storage)
     hold = storage.holds.of_lease(each.id)
     return {
         "id": each.uuid,

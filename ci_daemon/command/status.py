@@ -196,14 +196,14 @@ def _error_line(each: Mapping[str, Any]) -> str:
 def _service(document: Mapping[str, Any], start_command: str) -> str:
     if document["pid"] is None:
         return f"does not run: start it with {start_command}"
-    up = "" if document["up_seconds"] is None else f" for {duration(document['up_seconds'])}"
+    uptime = "" if document["up_seconds"] is None else f" for {duration(document['up_seconds'])}"
     problem = "" if document["answers"] else ", but does not answer: see `ci-daemon logs`"
     watched = (
         "" if document["watchdog_seconds"] is None else f", watched by systemd every {document['watchdog_seconds']:g} s"
     )
-    leaves = ", and is stopping" if document["draining"] else ""
-    process = f"runs as process {document['pid']} on {document['url']}{up}, release {document['release']}"
-    return f"{process}{watched}{problem}{leaves}"
+    stopping = ", and is stopping" if document["draining"] else ""
+    process = f"runs as process {document['pid']} on {document['url']}{uptime}, release {document['release']}"
+    return f"{process}{watched}{problem}{stopping}"
 
 
 def _queue(document: Mapping[str, Any]) -> str:

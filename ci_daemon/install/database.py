@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from ci_daemon.install.host import Host
     from ci_daemon.install.release import Release
 
-__all__ = ["back_up", "is_too_new_for", "restore"]
+__all__ = ["back_up", "has_newer_schema", "restore"]
 
 
-def is_too_new_for(host: Host, release: Release) -> bool:
+def has_newer_schema(host: Host, release: Release) -> bool:
     """Tell whether the database's schema is newer than the newest that a release knows."""
     if not host.database.exists():
         return False

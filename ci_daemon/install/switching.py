@@ -53,7 +53,7 @@ def needs_old_database(host: Host, wanted: Release) -> bool:
 
     All later changes are then lost. Raises InstallError if there is no copy.
     """
-    if not database.is_too_new_for(host, wanted):
+    if not database.has_newer_schema(host, wanted):
         return False
     if not wanted.database.exists():
         raise InstallError(

@@ -47,7 +47,7 @@ class Follower:
         self._client = client
         self._path = path
         self._readers = readers
-        self._arrived: queue.Queue[LogLine | _LogEnded] = queue.Queue(maxsize=1000)
+        self._received: queue.Queue[LogLine | _LogEnded] = queue.Queue(maxsize=1000)
         self._to_read: queue.Queue[JobView | None] = queue.Queue()
         self._threads: list[threading.Thread] = []
         self._followed: set[str] = set()
@@ -85,7 +85,7 @@ class Follower:
             if build.state != state and not build.over:
                 yield BuildUpdated(build)
                 state = build.state
-            yield from self._arrivals_until(time.monotonic() + pause)
+            yield from self._receive_until(time.monotonic() + pause)
 
     def _updates(self, jobs: Iterable[JobView]) -> Iterator[Event]:
         """Yield the jobs whose state has changed. A job counts as running until its log is read."""
@@ -107,14 +107,14 @@ class Follower:
     def _log_was_read(self, job: JobView) -> bool:
         return job.id not in self._followed or job.id in self._read
 
-    def _arrivals_until(self, deadline: float) -> Iterator[Event]:
+    def _receive_until(self, deadline: float) -> Iterator[Event]:
         """Yield lines until the deadline, or until a log ends: then states have probably changed.
 
         If a line comes before its job was seen to run, the job's state is read first.
         """
         while (left := deadline - time.monotonic()) > 0:
             try:
-                found = self._arrived.get(timeout=left)
+                found = self._received.get(timeout=left)
             except queue.Empty:
                 return
             if isinstance(found, LogLine):
@@ -144,11 +144,11 @@ class Follower:
         while (job := self._to_read.get()) is not None:
             try:
                 for text in read_log(self._client, f"{self._path}/jobs/{job.id}/log"):
-                    self._arrived.put(LogLine(job, text))
+                    self._received.put(LogLine(job, text))
             except Exception as error:  # noqa: BLE001 - re-raised in the thread that follows the build
-                self._arrived.put(_LogEnded(job, error))
+                self._received.put(_LogEnded(job, error))
             else:
-                self._arrived.put(_LogEnded(job))
+                self._received.put(_LogEnded(job))
 
 
 def _has_log(job: JobView) -> bool:

@@ -95,7 +95,7 @@ class Ledger:
             0,
         )
         ran = peewee.fn.EXISTS(LeaseRow.select(LeaseRow.id).where(LeaseRow.job == JobRow.id, started))
-        self._misbilled = Query(
+        self._wrong_job_debits = Query(
             database,
             JobRow.select(OrganizationRow.slug, JobRow.uuid, leased, LedgerRow.amount_cents)
             .join(OrganizationRow)
@@ -105,9 +105,9 @@ class Ledger:
                 JobRow.finished_at.is_null(is_null=False),
                 (ran & LedgerRow.id.is_null()) | (LedgerRow.amount_cents != 0 - leased),
             ),
-            _misbilled,
+            _wrong_job_debits,
         )
-        self._misheld = Query(
+        self._wrong_hold_debits = Query(
             database,
             HoldRow.select(OrganizationRow.slug, JobRow.uuid, HoldRow.amount_cents, LedgerRow.amount_cents)
             .join(OrganizationRow)
@@ -116,7 +116,7 @@ class Ledger:
             .switch(HoldRow)
             .join(LedgerRow)
             .where(LedgerRow.amount_cents != 0 - HoldRow.amount_cents),
-            _misheld,
+            _wrong_hold_debits,
         )
 
     def append(
@@ -148,7 +148,7 @@ class Ledger:
 
     def verify(self) -> list[Discrepancy]:
         """Compare balances with entries, and debits of jobs and holds with their prices; [] if all agree."""
-        return self._unbalanced.all() + self._misbilled.all() + self._misheld.all()
+        return self._unbalanced.all() + self._wrong_job_debits.all() + self._wrong_hold_debits.all()
 
     def debit_job(self, job_id: int) -> None:
         """Append the one debit of a job that just ended, inside the caller's transaction.
@@ -190,12 +190,12 @@ def _unbalanced(row: Sequence[Any]) -> Discrepancy:
     return Discrepancy(slug, f"the balance is kept as {kept} cents, the entries sum up to {summed}")
 
 
-def _misbilled(row: Sequence[Any]) -> Discrepancy:
+def _wrong_job_debits(row: Sequence[Any]) -> Discrepancy:
     slug, job_uuid, leased, debit = row
     billed = "has no debit" if debit is None else f"is debited {-debit} cents"
     return Discrepancy(slug, f"job {job_uuid} {billed}, its leases cost {leased}")
 
 
-def _misheld(row: Sequence[Any]) -> Discrepancy:
+def _wrong_hold_debits(row: Sequence[Any]) -> Discrepancy:
     slug, job_uuid, cents, debit = row
     return Discrepancy(slug, f"the hold of job {job_uuid} is debited {-debit} cents, it cost {cents}")

@@ -132,10 +132,10 @@ class Artifacts:
         Part of the caller's transaction, if there is one; if that fails, the reaper removes the files.
         """
         left = self._of_job.all(job_id=from_job_id)
-        home = self._build_of_job.one(job_id=to_job_id)
-        if not left or home is None:
+        receiver = self._build_of_job.one(job_id=to_job_id)
+        if not left or receiver is None:
             return
-        build_id, build_uuid = home
+        build_id, build_uuid = receiver
         shared = []
         for artifact in left:
             with suppress(FileNotFoundError):

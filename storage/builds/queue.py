@@ -138,7 +138,7 @@ class Queue:
             _AWAITING,
         )
         self._awaits = Query(database, JobRow.select(JobRow.id).where(this_image).limit(1), first)
-        self._arrived = Write(
+        self._end_await = Write(
             database, JobRow.update({JobRow.awaited_image: None, JobRow.queued_at: slot("now")}).where(this_image)
         )
         self._past_use = Query(
@@ -169,7 +169,7 @@ class Queue:
         return self._following.all(organization_id=organization_id, limit=limit)
 
     def backing_off(self, limit: int) -> list[int]:
-        """Return the row ids of jobs that back off, and so are not in the queue, soonest attempt first."""
+        """Return the row ids of jobs that back off, and so are not in the queue, next_wake attempt first."""
         return self._backing_off.all(limit=limit)
 
     def images(self) -> list[str]:
@@ -202,10 +202,10 @@ class Queue:
         """Tell whether any job waits for an image."""
         return self._awaits.one(awaited=awaited) is not None
 
-    def image_arrived(self, awaited: str) -> None:
+    def end_await(self, awaited: str) -> None:
         """Put the jobs that wait for an image into the queue; their queue time-outs start now."""
         with self._database.write():
-            self._arrived.run(awaited=awaited, now=self._database.now())
+            self._end_await.run(awaited=awaited, now=self._database.now())
 
     def length(self) -> int:
         """Count the jobs in the queue."""
@@ -235,14 +235,14 @@ class Queue:
 
         A back-off that starts in the future counts as over: the clock was set back, so it would last too long.
         """
-        soonest = self._soonest()
-        if soonest is not None and soonest.over:
+        next_wake = self._read_next_wake()
+        if next_wake is not None and next_wake.over:
             with self._database.write():
                 self._wake.run(now=self._database.now())
-            soonest = self._soonest()
-        return None if soonest is None else soonest.until
+            next_wake = self._read_next_wake()
+        return None if next_wake is None else next_wake.until
 
-    def _soonest(self) -> _BackOff | None:
+    def _read_next_wake(self) -> _BackOff | None:
         return self._next_wake.one(now=self._database.now())
 
     def oldest(self) -> datetime | None:

@@ -81,7 +81,7 @@ class Secrets:
         """Create or replace a secret. Raises SecretInvalid, PipelineGone."""
         _check(name, value)
         this: dict[str, SqlValue] = {**_SCOPE(scope), "name": name}
-        sealed = self._vault.seal(value.encode(), _place(scope, name))
+        sealed = self._vault.seal(value.encode(), _seal_context(scope, name))
         with self._database.write():
             if scope.pipeline_id is not None and self._pipeline.one(pipeline_id=scope.pipeline_id) is None:
                 raise PipelineGone("the pipeline was deleted: it has no secrets")
@@ -90,15 +90,15 @@ class Secrets:
                 self._insert.run(**this, value=sealed, created_at=now, updated_at=now)
             return written(self._get.one(**this))
 
-    def prove(self) -> int:
-        """Decrypt every secret, as a check of the key; return how many there are.
+    def open_all(self) -> int:
+        """Decrypt every secret, to check the key; return their number.
 
         Raises SealBroken with the name of the first that does not open.
         """
         found = self._all.all()
         for scope, name, sealed in found:
             try:
-                self._vault.open(sealed, _place(scope, name))
+                self._vault.open(sealed, _seal_context(scope, name))
             except SealBroken as error:
                 raise SealBroken(
                     f"the secret {name} cannot be decrypted with secret.key: it was sealed with another key"
@@ -122,7 +122,7 @@ class Secrets:
             resolved = self.of_attempt(job)
             if not resolved:
                 resolved = self._find(build, job.secrets)
-                sealed = self._vault.seal(json.dumps(resolved).encode(), _place_of_attempt(job))
+                sealed = self._vault.seal(json.dumps(resolved).encode(), _seal_context_of_attempt(job))
                 self._keep.run(job_id=job.id, attempt=job.attempt, secrets=sealed)
         return resolved
 
@@ -131,7 +131,7 @@ class Secrets:
         sealed = self._of_attempt.one(job_id=job.id, attempt=job.attempt) if job.secrets else None
         if sealed is None:
             return {}
-        resolved: dict[str, str] = json.loads(self._vault.open(sealed, _place_of_attempt(job)))
+        resolved: dict[str, str] = json.loads(self._vault.open(sealed, _seal_context_of_attempt(job)))
         return resolved
 
     def _find(self, build: Build, names: Sequence[str]) -> dict[str, str]:
@@ -141,7 +141,7 @@ class Secrets:
             for scope in scopes:
                 sealed = self._value.one(**_SCOPE(scope), name=name)
                 if sealed is not None:
-                    found[name] = self._vault.open(sealed, _place(scope, name)).decode()
+                    found[name] = self._vault.open(sealed, _seal_context(scope, name)).decode()
                     break
         missing = [name for name in names if name not in found]
         if missing:
@@ -164,13 +164,13 @@ def _check(name: str, value: str) -> None:
         raise SecretInvalid(f"value: expected 1 to {_MAX_BYTES} bytes of UTF-8, not {size}")
 
 
-def _place(scope: SecretScope, name: str) -> bytes:
-    """Return the only place in which a sealed value opens, for `Vault.seal` and `Vault.open`."""
+def _seal_context(scope: SecretScope, name: str) -> bytes:
+    """Return the only context in which a sealed value opens, for `Vault.seal` and `Vault.open`."""
     return f"secret {scope.organization_id} {scope.pipeline_id or '-'} {name}".encode()
 
 
-def _place_of_attempt(job: Job) -> bytes:
-    """Return the place of an attempt's secrets; it is part of the stored format and never changes."""
+def _seal_context_of_attempt(job: Job) -> bytes:
+    """Return the seal context of an attempt's secrets; it is part of the stored format and never changes."""
     return f"lent {job.uuid} {job.attempt}".encode()
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from actors.vms import Connection, DownloadedFile
     from storage import ArtifactFiles, Clock, NewArtifact
 
-__all__ = ["Collected", "Store", "collect"]
+__all__ = ["ArtifactStore", "Collected", "collect"]
 
 _MAX_NAMES = 5
 
@@ -42,7 +42,7 @@ class Collected:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class ArtifactStore:
     """The place for a build's files, with ``room`` bytes left."""
 
     files: ArtifactFiles
@@ -51,7 +51,7 @@ class Store:
 
 
 def collect(
-    connection: Connection, globs: Sequence[str], store: Store, settings: ArtifactSettings, clock: Clock
+    connection: Connection, globs: Sequence[str], store: ArtifactStore, settings: ArtifactSettings, clock: Clock
 ) -> Collected:
     """Collect the files that the globs match in a VM's workspace, within the limits of the settings.
 
@@ -105,7 +105,7 @@ def _matching(
 
 
 def _take(
-    packed: Generator[DownloadedFile], wanted: set[str], store: Store, collected: Collected
+    packed: Generator[DownloadedFile], wanted: set[str], store: ArtifactStore, collected: Collected
 ) -> tuple[set[str], list[str]]:
     """Write the wanted files of a tar, up to the first that is too large.
 

@@ -52,7 +52,7 @@ class Finalizer:
         self._metrics = metrics
         self._pool = pool
         self._job = assignment.job
-        self._kept = False
+        self._disk_kept = False
 
     def recorded_exit(self) -> int | None:
         """Return the exit code that an earlier actor recorded without finishing the attempt, or None."""
@@ -81,7 +81,7 @@ class Finalizer:
         finished = jobs.finish(
             self._job.id, state, target, outcome, lease_id=lease.id, billable=result.billable, held_seconds=held
         )
-        if finished and target is JobState.PASSED and self._kept:
+        if finished and target is JobState.PASSED and self._disk_kept:
             self._cache.keep(self._assignment.build, self._job, lease.uuid)
         if finished and held:
             self._observe_lease()
@@ -161,7 +161,7 @@ class Finalizer:
             if isinstance(error, VmLost):
                 raise
             return result.without_disk(str(error))
-        self._kept = True
+        self._disk_kept = True
         return result
 
     def _hold_vm(self, result: AttemptResult) -> AttemptResult:

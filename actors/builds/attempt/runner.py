@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors import vms
-from actors.builds.attempt.artifacts import Collected, Store, collect
+from actors.builds.attempt.artifacts import ArtifactStore, Collected, collect
 from actors.builds.attempt.assignment import spec_of
 from actors.builds.attempt.environment import job_environment
 from actors.builds.attempt.log import AttemptLog
@@ -207,7 +207,7 @@ class AttemptRunner:
         """Collect the job's artifacts into files that have no rows yet. Raises VmError and Abandoned."""
         storage, settings = self._storage, self._settings.artifacts
         room = shutil.disk_usage(storage.directory).free - self._settings.jobs.min_free_bytes
-        store = Store(storage.artifacts.files, self._build.uuid, max(0, min(room, settings.max_bytes)))
+        store = ArtifactStore(storage.artifacts.files, self._build.uuid, max(0, min(room, settings.max_bytes)))
         collected = collect(self._connection.connected(), self._job.artifacts, store, settings, self._clock)
         if self._connection.abandoned:
             storage.artifacts.files.remove(self._build.uuid, (file.uuid for file in collected.files.values()))
@@ -299,13 +299,13 @@ class AttemptRunner:
         lines: list[str] = []
         if self._job.attempt > 1:
             lines.append(f"attempt {self._job.attempt}")
-        if self._assignment.parent is None and wanted and used and self._stands_in_first(wanted, used):
+        if self._assignment.parent is None and wanted and used and self._is_new_substitute(wanted, used):
             lines.append(f'the image "{wanted}" is not on this host: "{used}" stands in for it in this build')
         if lines and not self.log.opened().size:
             self.log.notice("\n".join(lines))
 
-    def _stands_in_first(self, wanted: str, used: str) -> bool:
+    def _is_new_substitute(self, wanted: str, used: str) -> bool:
         """Tell whether a substitute is used for the job's image, and no earlier attempt has said so."""
-        if not self._images.stands_in(wanted, used):
+        if not self._images.is_substitute(wanted, used):
             return False
         return self._storage.attempts.is_first_of_image(self._job.id, self._job.attempt)

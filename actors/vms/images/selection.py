@@ -86,8 +86,8 @@ class Images:
         """Return the image of a job that names this one, or none; see `resolve`."""
         return resolve(name, self.store.names(), self.default, self.mapping)
 
-    def stands_in(self, name: str, used: str) -> bool:
-        """Tell whether ``used`` differs from the image that a job names."""
+    def is_substitute(self, name: str, used: str) -> bool:
+        """Tell whether ``used`` is another image than the job names."""
         return used not in {name, _short(name)}
 
     def missing(self, names: Iterable[str]) -> dict[str, str]:

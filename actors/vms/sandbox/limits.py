@@ -20,7 +20,7 @@ __all__ = ["Enforcement", "VmLimits"]
 
 _GB = 1 << 30
 _OPEN_FILES = 65_536
-_NO_CORE_NOT_EVEN_PIPED = 1
+_SMALLEST_CORE_LIMIT = 1
 """With 0 the kernel still pipes core dumps to the host's program for them; with 1 byte it does not."""
 
 
@@ -64,13 +64,13 @@ class VmLimits:
         """Return the paths of the control groups of that name, made or not."""
         return tuple(hierarchy.folder(name) for hierarchy in self.hierarchies)
 
-    def names_after(self, prefix: str) -> set[str]:
+    def names_with(self, prefix: str) -> set[str]:
         """Return the names of all control groups that begin with ``prefix``, without it."""
         groups = (path for hierarchy in self.hierarchies for path in hierarchy.groups(prefix))
         return {path.name.removeprefix(prefix) for path in groups}
 
     def join_files(self, name: str) -> tuple[Path, ...]:
-        """Return the files through which a process joins the control groups of that name."""
+        """Return the files through kind a process joins the control groups of that name."""
         return tuple(hierarchy.join_file(name) for hierarchy in self.hierarchies)
 
     def make_groups(self, name: str, shape: Shape) -> None:
@@ -84,14 +84,14 @@ class VmLimits:
             raise VmError(message) from error
 
     def of_processes(self, shape: Shape) -> list[tuple[int, int, int]]:
-        """Return the resource limits of a VM's processes as (which, soft, hard)."""
+        """Return the resource limits of a VM's processes as (kind, soft, hard)."""
         controlled = {name for hierarchy in self.hierarchies for name in hierarchy.controllers}
         most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         limits = {
             resource.RLIMIT_NOFILE: min(most_files, _OPEN_FILES) if most_files > 0 else _OPEN_FILES,
             resource.RLIMIT_FSIZE: shape.disk_gb * _GB,
-            resource.RLIMIT_CORE: _NO_CORE_NOT_EVEN_PIPED,
+            resource.RLIMIT_CORE: _SMALLEST_CORE_LIMIT,
         }
         if "memory" not in controlled:
             limits[resource.RLIMIT_DATA] = shape.memory_gb * _GB
-        return [(which, value, value) for which, value in limits.items()]
+        return [(kind, value, value) for kind, value in limits.items()]

@@ -48,14 +48,14 @@ def plan_network(settings: NetworkSettings, tun: Path = _TUN) -> NetworkPlan:
     _check_tun(tun)
     netns, interface = "./netns", "eth0"
     if slirp := shutil.which("slirp4netns"):
-        caution = ["--disable-host-loopback", "--enable-sandbox", "--enable-seccomp"]
-        argv = [slirp, "--configure", "--mtu=65520", *caution, "--netns-type=path", netns, interface]
+        isolation = ["--disable-host-loopback", "--enable-sandbox", "--enable-seccomp"]
+        argv = [slirp, "--configure", "--mtu=65520", *isolation, "--netns-type=path", netns, interface]
         return NetworkPlan(rules=_rules(settings, dns_over_tcp=True), argv=argv, ready="fd", seconds=_SECONDS)
     if pasta := shutil.which("pasta"):
         address = ["-4", "-a", _ADDRESS, "-n", _PREFIX, "-g", _GATEWAY, "--dns-forward", RESOLVER, "-I", interface]
-        nothing_back = ["--no-map-gw", "-t", "none", "-u", "none", "-T", "none", "-U", "none"]
-        nothing_else = ["--no-dhcp", "--no-ndp", "--no-ra", "--no-dhcpv6"]
-        argv = [pasta, "--quiet", "--config-net", *address, *nothing_back, *nothing_else, "--netns", netns]
+        no_host_access = ["--no-map-gw", "-t", "none", "-u", "none", "-T", "none", "-U", "none"]
+        no_services = ["--no-dhcp", "--no-ndp", "--no-ra", "--no-dhcpv6"]
+        argv = [pasta, "--quiet", "--config-net", *address, *no_host_access, *no_services, "--netns", netns]
         return NetworkPlan(rules=_rules(settings, dns_over_tcp=False), argv=argv, ready="exit", seconds=_SECONDS)
     message = "no program for the network of VMs is installed: run `sudo apt-get install -y slirp4netns`"
     raise VmError(message)
@@ -86,7 +86,7 @@ def _check_tun(device: Path) -> None:
 
 def _rules(settings: NetworkSettings, *, dns_over_tcp: bool) -> bytes:
     try:
-        allow = [IPv4Network(block) for block in settings.allow]
+        allow = [IPv4Network(network) for network in settings.allow]
     except ValueError as error:
         message = f"a network that VMs may reach is not in CIDR form: {error}"
         raise VmError(message) from error

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["DISCONNECT_ERRORS", "CommandTimeout", "ConnectionLost", "Deadline", "Stream"]
 
 _CHUNK_BYTES = 1 << 20
-_STDIN_BLOCK = 1 << 16
+_STDIN_CHUNK_BYTES = 1 << 16
 _MAX_STDERR_BYTES = 1 << 16
 
 DISCONNECT_ERRORS = (paramiko.SSHException, OSError, EOFError)
@@ -153,5 +153,5 @@ def _received(receive: Callable[[int], bytes]) -> bytes:
 
 def _chunks(stdin: bytes | Iterable[bytes]) -> Iterator[bytes]:
     if isinstance(stdin, bytes):
-        return (stdin[start : start + _STDIN_BLOCK] for start in range(0, len(stdin), _STDIN_BLOCK))
+        return (stdin[start : start + _STDIN_CHUNK_BYTES] for start in range(0, len(stdin), _STDIN_CHUNK_BYTES))
     return iter(stdin)

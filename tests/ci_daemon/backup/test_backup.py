@@ -245,7 +245,7 @@ def test_without_the_key_the_right_one_has_to_be_given(host: Host, tmp_path: Pat
 
 
 def test_a_backup_without_the_key_needs_the_right_key(host: Host, tmp_path: Path):
-    """Secrets prove that the key given at the restore is the right one; only the service had it."""
+    """Secrets open_all that the key given at the restore is the right one; only the service had it."""
     key, other = tmp_path / "secret.key", tmp_path / "other"
     (host.directory / "secret.key").rename(key)
     with pytest.raises(KeyUnreadable):

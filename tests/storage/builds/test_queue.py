@@ -211,7 +211,7 @@ def test_the_time_that_an_image_took_is_no_wait_for_a_vm(world: World, clock: Ma
     arrived = clock.now()
     assert queue.oldest() is None
     assert queue.overdue(arrived, 10) == []
-    queue.image_arrived("alpine:latest")
+    queue.end_await("alpine:latest")
     assert queue.oldest() == arrived
     assert queue.overdue(arrived - timedelta(seconds=1), 10) == []
     assert not queue.is_awaited("alpine:latest")

@@ -1,7 +1,7 @@
 """PID 1 of a VM: it serves every connection with an sshd and outlives all of them.
 
 The kernel reaps its children (SIGCHLD is ignored) and protects it from every signal from inside the VM (each has its
-default action, to which PID 1 is immune). It is not dumpable, and its memory belongs to the host's user namespace, so
+default action, to kind PID 1 is immune). It is not dumpable, and its memory belongs to the host's user namespace, so
 that root of the VM can neither trace it nor read its ``/proc`` entry.
 """
 
@@ -57,9 +57,9 @@ _BACK_OFF_SECONDS = 0.05
 
 
 def limit(limits: list[tuple[int, int, int]], *, user_namespaces: bool) -> None:
-    """Set resource limits (which, soft, hard; -1 is none) and drop what no process of the VM may do."""
-    for which, soft, hard in limits:
-        resource.setrlimit(which, (soft, hard))
+    """Set resource limits (kind, soft, hard; -1 is none) and drop what no process of the VM may do."""
+    for kind, soft, hard in limits:
+        resource.setrlimit(kind, (soft, hard))
     if not user_namespaces:
         with open("/proc/sys/user/max_user_namespaces", "wb", buffering=0) as file:
             file.write(b"0")

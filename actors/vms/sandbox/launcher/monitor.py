@@ -103,7 +103,7 @@ class _GuestProcess:
     def __init__(self, spec: dict[str, Any], root: str, report: int) -> None:
         """Make the namespaces, the network's too, and the process, which waits for ``go``. Raises OSError."""
         wait, self._go = os.pipe()
-        self._said, say = os.pipe()
+        self._progress, progress = os.pipe()
 
         def enter_namespaces() -> None:
             os.chdir(root)
@@ -113,32 +113,32 @@ class _GuestProcess:
                 network.set_rules(spec["network"]["rules"])
             if os.fork() == 0:
                 os.close(self._go)
-                os.write(say, own_id().ljust(_ID_BYTES))
-                _run_guest(spec, wait, say, report)
+                os.write(progress, own_id().ljust(_ID_BYTES))
+                _run_guest(spec, wait, progress, report)
 
         status = as_root(shares.INNER_MAP, shares.INNER_MAP, enter_namespaces)
         os.close(wait)
-        os.close(say)
+        os.close(progress)
         if status != 0:
             message = "the namespaces of the VM cannot be made"
             raise OSError(message)
-        self.pid = int(os.read(self._said, _ID_BYTES) or os._exit(1))
+        self.pid = int(os.read(self._progress, _ID_BYTES) or os._exit(1))
 
     def go(self) -> None:
         """Let the process set up the VM; return when it can no longer fail."""
         os.write(self._go, b"1")
         os.close(self._go)
-        if os.read(self._said, 1) != b"1":
+        if os.read(self._progress, 1) != b"1":
             os._exit(1)
-        os.close(self._said)
+        os.close(self._progress)
 
 
-def _run_guest(spec: dict[str, Any], wait: int, say: int, report: int) -> NoReturn:
+def _run_guest(spec: dict[str, Any], wait: int, progress: int, report: int) -> NoReturn:
     try:
         if os.read(wait, 1) == b"1":
             guest.enter_root(spec)
             init.limit(spec["limits"], user_namespaces=spec["user_namespaces"])
-            os.write(say, b"1")
+            os.write(progress, b"1")
             init.serve(spec["listener"])
     except Exception as error:  # noqa: BLE001 - the boundary of this process
         os.write(report, f"failed {error}\n".encode())

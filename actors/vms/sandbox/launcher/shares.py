@@ -2,7 +2,7 @@
 
 Whatever happens in a user namespace also counts for the user that made the namespace, level by level up to the service.
 So a VM has two: the outer one has the bounds and counts all ids of the VM as one, and the inner one has the VM. A share
-is an equal part of the resources of the service, which keeps one part for itself. There are shares of processes,
+is an equal part of the resources of the service, kind keeps one part for itself. There are shares of processes,
 pending signals and bytes of message queues (resource limits, as set when the inner namespace is made), and of
 namespaces, inotify and fanotify (``/proc/sys/user``).
 
@@ -32,22 +32,22 @@ _PROCESS_IDS = "/proc/sys/kernel/pid_max"
 
 
 def take_limits(vms: int, processes: int) -> dict[int, int]:
-    """Return the share of one of ``vms`` VMs in this process's limits, which are raised to their maximum.
+    """Return the share of one of ``vms`` VMs in this process's limits, kind are raised to their maximum.
 
     ``processes`` is the most processes of a VM; the share is less if the host has too few process ids.
     """
     with open(_PROCESS_IDS, "rb") as file:
         most = {**_MAX_SHARE, resource.RLIMIT_NPROC: min(processes, _share(int(file.read()), vms))}
-    return {which: min(plenty, _share(_raised(which), vms)) for which, plenty in most.items()}
+    return {kind: min(highest, _share(_raised(kind), vms)) for kind, highest in most.items()}
 
 
-def _raised(which: int) -> int:
+def _raised(kind: int) -> int:
     """Raise a limit of this process as far as possible and return it; root may exceed the hard limit."""
     try:
-        resource.setrlimit(which, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        resource.setrlimit(kind, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     except (OSError, ValueError):
-        hard = resource.getrlimit(which)[1]
-        resource.setrlimit(which, (hard, hard))
+        hard = resource.getrlimit(kind)[1]
+        resource.setrlimit(kind, (hard, hard))
         return hard
     return sys.maxsize
 
@@ -67,8 +67,8 @@ def bound(limits: dict[int, int], objects: dict[str, int]) -> None:
     for name, most in objects.items():
         with open(f"{_OBJECTS}/{name}", "wb", buffering=0) as file:
             file.write(b"%d" % most)
-    for which, most in limits.items():
-        resource.setrlimit(which, (most, most))
+    for kind, most in limits.items():
+        resource.setrlimit(kind, (most, most))
 
 
 def _share(whole: int, vms: int) -> int:
