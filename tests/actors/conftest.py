@@ -1,8 +1,8 @@
-"""A live engine over real storage and real VMs, and builds that are stored directly."""
+"""A live engine over real storage and VMs in memory or sandboxes, and builds stored directly."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,12 @@ from actors.configuration import Configuration
 from actors.ir import IrLimits, load
 from actors.render import RenderSettings
 from actors.timings import Timings
-from actors.vms import Images, ImageStore, SandboxProvider
-from actors.vms.images import PullPolicy
+from actors.vms import Images, ImageStore, Provider, PullPolicy, SandboxProvider
+from actors.vms.images.image import Image
+from actors.vms.images.names import folder_of
 from actors.vms.sandbox.userns import IdMap
 from storage import BillingSettings, Build, Clock, Job, NewBuild, NewPipeline, Pipeline, SystemClock
+from tests.memory.provider import MemoryProvider
 from tests.records import new_owner
 from tests.state import database_in, new_storage
 from tests.waiting import until
@@ -54,9 +56,9 @@ class Host:
     def __init__(
         self,
         directory: Path,
-        images_dir: Path,
+        provider: Provider,
+        images: Images,
         hold_seconds: int = 600,
-        on_demand: PullPolicy | None = None,
         min_free_disk_gb: float = 1.0,
         timings: Timings | None = None,
         billing: BillingSettings | None = None,
@@ -71,9 +73,8 @@ class Host:
         self.clock = SystemClock()
         database = database_in(directory / "state", self.clock, busy_seconds)
         self.storage = new_storage(directory / "state", self.clock, billing, database)
-        idmap = IdMap.of_caller()
-        self.images = Images(ImageStore(images_dir, idmap), "debian:12", {}, on_demand)
-        self.provider = SandboxProvider(directory / "state" / "sandbox", self.images, idmap, self.clock)
+        self.images = images
+        self.provider = provider
         self.engine = self.new_engine()
         self.pipeline: Pipeline = self.storage.pipelines.create(
             new_owner(self.storage).organization.id,
@@ -162,10 +163,49 @@ def billing() -> BillingSettings:
     return BillingSettings()
 
 
+def real_images(folder: Path, on_demand: PullPolicy | None = None) -> Images:
+    """Return the images of a folder; the default is debian:12."""
+    return Images(ImageStore(folder, IdMap.of_caller()), "debian:12", {}, on_demand)
+
+
+def sandboxes(directory: Path, images: Images) -> SandboxProvider:
+    """Return a provider of sandboxes for the host in a directory."""
+    return SandboxProvider(directory / "state" / "sandbox", images, IdMap.of_caller(), SystemClock())
+
+
 @pytest.fixture
-def host(tmp_path: Path, images_dir: Path, timings: Timings, billing: BillingSettings) -> Iterator[Host]:
+def images(request: pytest.FixtureRequest, tmp_path: Path) -> Images:
+    """The host's images: real ones for a test that is marked ``sandbox``, else for VMs in memory."""
+    if request.node.get_closest_marker("sandbox"):
+        return real_images(request.getfixturevalue("images_dir"))
+    return images_in_memory(tmp_path / "images")
+
+
+def images_in_memory(folder: Path) -> Images:
+    """Make an image store for VMs in memory, with a debian:12."""
+    add_image(folder, "debian:12", {})
+    return Images(ImageStore(folder, IdMap((), ())), "debian:12", {})
+
+
+def add_image(folder: Path, name: str, environment: Mapping[str, str]) -> None:
+    """Add an image without a tree to a store: VMs in memory need no files of it."""
+    image = folder / folder_of(name)
+    image.mkdir(parents=True)
+    Image(name, 0, "", SystemClock().now(), environment).write(image)
+
+
+@pytest.fixture
+def provider(request: pytest.FixtureRequest, tmp_path: Path, images: Images) -> Provider:
+    """The host's VMs: sandboxes for a test that is marked ``sandbox``, else VMs in memory."""
+    return sandboxes(tmp_path, images) if request.node.get_closest_marker("sandbox") else MemoryProvider(images)
+
+
+@pytest.fixture
+def host(
+    tmp_path: Path, provider: Provider, images: Images, timings: Timings, billing: BillingSettings
+) -> Iterator[Host]:
     """A host with a running engine; afterwards none of its VMs or actors is left."""
-    host = Host(tmp_path, images_dir, timings=timings, billing=billing)
+    host = Host(tmp_path, provider, images, timings=timings, billing=billing)
     host.engine.start()
     try:
         yield host

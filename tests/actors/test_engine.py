@@ -20,14 +20,14 @@ from actors.messages import BuildMessage, Granted, JobChanged, PollStorage
 from actors.scheduling.pool import LeasePool
 from actors.supervision import Supervised
 from actors.timings import Timings
-from actors.vms import Connection, VmSpec
+from actors.vms import Connection, Images, Provider, VmSpec
 from storage import Build, BuildState, DatabaseUnavailable, JobState, Lease, LeaseState, LogWriter, Outcome
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import Graph, one
 from tests.records import assigned
 from tests.waiting import until
 
-LOUD = "for i in 1 2 3 4 5 6 7 8 9 10; do echo line $i; sleep 0.2; done"
+LOUD = "\n".join(f"echo line {number}; sleep 0.2" for number in range(1, 11))
 HOLD = """
 import sqlite3, sys, time
 sqlite3.connect(sys.argv[1], isolation_level=None).execute("BEGIN IMMEDIATE")
@@ -180,7 +180,7 @@ def test_a_job_whose_vm_is_lost_is_tried_again_unbilled(host: Host):
 
 
 def test_a_log_of_a_killed_writer_and_vm_ends_with_its_index(host: Host):
-    build = host.build(one('test "$CI_ATTEMPT" = 2 || { echo begun; sleep 600; }'))
+    build = host.build(one('test "$CI_ATTEMPT" = 2 && exit; echo begun; sleep 600'))
     host.says(build, b"begun\n")
     job = host.job(build)
     host.engine.stop()
@@ -247,6 +247,7 @@ def test_a_grant_that_overtakes_the_news_of_a_retry_is_not_lost(host: Host):
     assert host.finish(build).state == "passed"
 
 
+@pytest.mark.sandbox
 @pytest.mark.parametrize("timings", [Timings(report=0.5)])
 def test_a_dead_command_ends_even_if_its_output_does_not(host: Host):
     build = host.build(one("echo begun; sleep 600"))
@@ -259,8 +260,8 @@ def test_a_dead_command_ends_even_if_its_output_does_not(host: Host):
     assert host.finish(build, 10).state == "canceled"
 
 
-def test_a_warm_vm_that_the_owner_ended_is_given_to_nobody(tmp_path: Path, images_dir: Path):
-    with closing(Host(tmp_path, images_dir, warm=1)) as host:
+def test_a_warm_vm_that_the_owner_ended_is_given_to_nobody(tmp_path: Path, provider: Provider, images: Images):
+    with closing(Host(tmp_path, provider, images, warm=1)) as host:
         host.engine.start()
         warm = until(lambda: next((x for x in host.storage.leases.live() if x.state is LeaseState.WARM), None), "warm")
         host.provider.destroy(warm.uuid)
@@ -268,10 +269,10 @@ def test_a_warm_vm_that_the_owner_ended_is_given_to_nobody(tmp_path: Path, image
         assert host.finish(host.build(one("true")), 10).state == "passed"
 
 
-def test_a_database_locked_for_a_while_costs_a_build_nothing(tmp_path: Path, images_dir: Path):
+def test_a_database_locked_for_a_while_costs_a_build_nothing(tmp_path: Path, provider: Provider, images: Images):
     graph = Graph().step("parent", "sleep 0.3; echo made > f").step("child", "cat f", builds_in="parent")
     late = Graph(timeout_seconds=1).step("long", "sleep 600").step("next", "true", after=("long",))
-    with closing(Host(tmp_path, images_dir, busy_seconds=0.05)) as host:
+    with closing(Host(tmp_path, provider, images, busy_seconds=0.05)) as host:
         host.engine.start()
         first, second = host.build(graph.ir()), host.build(late.ir())
         for build, key in ((first, "parent"), (second, "long")):
@@ -286,10 +287,14 @@ def test_a_database_locked_for_a_while_costs_a_build_nothing(tmp_path: Path, ima
 
 @pytest.mark.parametrize("kind", [LeasePool, BuildSupervisor])
 def test_an_actor_without_the_database_at_its_start_starts_later(
-    tmp_path: Path, images_dir: Path, caplog: pytest.LogCaptureFixture, kind: type[Supervised]
+    tmp_path: Path,
+    provider: Provider,
+    images: Images,
+    caplog: pytest.LogCaptureFixture,
+    kind: type[Supervised],
 ):
     """It costs the build nothing."""
-    with closing(Host(tmp_path, images_dir, timings=Timings(retry=0.01), busy_seconds=0.01)) as host:
+    with closing(Host(tmp_path, provider, images, timings=Timings(retry=0.01), busy_seconds=0.01)) as host:
         build = host.insert(Graph().step("first", "true").step("second", "true", after=("first",)).ir())
         if kind is BuildSupervisor:  # a crash between a job's end and its consequences
             host.storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.RUNNING)

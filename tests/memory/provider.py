@@ -155,6 +155,10 @@ class MemoryProvider:
         if vm is not None:
             vm.end()
 
+    def crash(self, vm_id: str) -> None:
+        """End a VM by itself: it is listed until it is destroyed."""
+        self._vm(vm_id).end()
+
     def list(self) -> Iterable[str]:
         return sorted(self._world.vms)
 

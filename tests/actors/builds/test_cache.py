@@ -17,6 +17,8 @@ from tests.actors.conftest import Host
 from tests.e2e.pipelines import Graph, one
 from tests.waiting import until
 
+pytestmark = pytest.mark.sandbox
+
 
 def cached(key: str) -> dict[str, Any]:
     return {"cache": {"policy": "forever", "key": key}}

@@ -11,15 +11,15 @@ from actors import vms
 from actors.builds.attempt.finalizing import Finalizer
 from actors.builds.attempt.runner import AttemptRunner
 from actors.builds.supervisor import BuildSupervisor
-from actors.vms import SandboxProvider
 from storage import Build, BuildState
 from tests.actors.builds.test_stopping import LATER, TIMEOUT, Moment
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import Graph
+from tests.memory.provider import MemoryProvider
 from tests.waiting import until
 
 MOMENTS = [
-    Moment("the VM boots", SandboxProvider, "create"),
+    Moment("the VM boots", MemoryProvider, "create"),
     Moment("the source is on its way", AttemptRunner, "_populate_workspace"),
     Moment("the command has started and nobody knows", vms, "start", after=True),
     Moment("running", until_log=True, ran=True),

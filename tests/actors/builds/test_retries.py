@@ -6,10 +6,11 @@ import pytest
 
 from actors import vms
 from actors.timings import Timings
-from actors.vms import SandboxProvider, VmSpec
+from actors.vms import VmSpec
 from storage import BillingSettings, Build
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import one
+from tests.memory.provider import MemoryProvider
 from tests.waiting import until
 
 PRICE = BillingSettings(cpu=50_000_000, memory_gb=0, disk_gb=0)
@@ -41,13 +42,9 @@ def lose(host: Host, build: Build, attempt: int) -> None:
 @pytest.mark.parametrize("billing", [PRICE])
 def test_neither_kind_of_retry_uses_up_the_other(host: Host, outcomes: str, state: str):
     expected = outcomes.split()
-    lost = " ".join(str(number) for number, outcome in enumerate(expected, 1) if outcome == "lost")
-    passed = " ".join(str(number) for number, outcome in enumerate(expected, 1) if outcome == "passed")
-    command = f"""echo try $CI_ATTEMPT
-    for n in {lost}; do [ $n = $CI_ATTEMPT ] && sleep 600; done
-    sleep 1.1
-    for n in {passed}; do [ $n = $CI_ATTEMPT ] && exit 0; done
-    exit 7"""
+    does = {"lost": "sleep 600", "failed": "sleep 1.1", "passed": "sleep 1.1 && exit 0"}
+    lines = [f"test $CI_ATTEMPT = {number} && {does[outcome]}" for number, outcome in enumerate(expected, 1)]
+    command = "\n".join(["echo try $CI_ATTEMPT", *lines, "exit 7"])
     build = host.build(one(command, runner_args={"retry": {"limit": 2, "exit_codes": [7]}}))
     for number, outcome in enumerate(expected, 1):
         if outcome == "lost":
@@ -65,14 +62,14 @@ def test_neither_kind_of_retry_uses_up_the_other(host: Host, outcomes: str, stat
 
 @pytest.mark.parametrize("timings", [Timings(acquire=())])
 def test_a_vm_that_cannot_be_made_is_the_services_fault(host: Host, monkeypatch: pytest.MonkeyPatch):
-    create, faults = SandboxProvider.create, iter((True, True))
+    create, faults = MemoryProvider.create, iter((True, True))
 
-    def sometimes(provider: SandboxProvider, spec: VmSpec) -> None:
+    def sometimes(provider: MemoryProvider, spec: VmSpec) -> None:
         if next(faults, False):
             raise vms.VmError("no room in the cellar")
         create(provider, spec)
 
-    monkeypatch.setattr(SandboxProvider, "create", sometimes)
+    monkeypatch.setattr(MemoryProvider, "create", sometimes)
     build = host.build(one("exit 1", runner_args={"retry": {"limit": 1}}))
     assert host.finish(build).state == "failed"
     assert attempts(host, build) == [(None, "lease_failed"), (None, "lease_failed"), (1, None), (1, None)]

@@ -7,6 +7,8 @@ import hashlib
 import json
 from pathlib import Path
 
+import pytest
+
 from actors.builds.attempt.environment import job_environment
 from actors.vms import Connection, Images, ImageStore
 from actors.vms.sandbox import IdMap, run_mapped
@@ -14,6 +16,8 @@ from storage import SecretScope
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import Graph, one
 from tests.waiting import until
+
+pytestmark = pytest.mark.sandbox
 
 TOKEN = "hunter2-and-a-half"
 KEY = "-----BEGIN-----\nfirst line of it\nsecond line\n-----END-----\n"

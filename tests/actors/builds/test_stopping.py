@@ -21,10 +21,10 @@ from actors.builds.job_messages import CommandTimedOut
 from actors.builds.states import JobEvent, Progress
 from actors.builds.supervisor import BuildSupervisor
 from actors.messages import BuildTimedOut, ChildStopped, Reschedule
-from actors.vms import SandboxProvider
 from storage import Build, JobState, LogWriter
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import Graph
+from tests.memory.provider import MemoryProvider
 from tests.waiting import until
 
 TIMEOUT = 30.0
@@ -88,8 +88,8 @@ class Moment:
 AGAIN = {"retry": {"limit": 3}}
 LATER = {"retry": {"limit": 3, "backoff_seconds": 3600}}
 QUEUED = Moment("queued", drained=True)
-BOOTING = Moment("the VM boots", SandboxProvider, "create")
-CONNECTING = Moment("the VM is there and not connected", SandboxProvider, "connect")
+BOOTING = Moment("the VM boots", MemoryProvider, "create")
+CONNECTING = Moment("the VM is there and not connected", MemoryProvider, "connect")
 SOURCE = Moment("the source is on its way", AttemptRunner, "_populate_workspace")
 BEFORE_START = Moment("the command is about to start", vms, "start")
 AFTER_START = Moment("the command has started and nobody knows", vms, "start", after=True)
@@ -292,16 +292,16 @@ def the_job_actor() -> pykka.ActorRef[JobActor]:
 
 
 def test_a_cancel_does_not_wait_for_a_vm_that_does_not_answer(host: Host, monkeypatch: pytest.MonkeyPatch):
-    connect, knocked = SandboxProvider.connect, threading.Event()
+    connect, knocked = MemoryProvider.connect, threading.Event()
     ours, silent = socket.socketpair()
 
-    def unanswered(provider: SandboxProvider, vm_id: str) -> vms.SshEndpoint:
+    def unanswered(provider: MemoryProvider, vm_id: str) -> vms.SshEndpoint:
         real = connect(provider, vm_id)
         real.socket.close()
         knocked.set()
         return replace(real, socket=ours)
 
-    monkeypatch.setattr(SandboxProvider, "connect", unanswered)
+    monkeypatch.setattr(MemoryProvider, "connect", unanswered)
     with silent:
         build = host.build(Graph().step("only", "true").ir())
         assert knocked.wait(TIMEOUT)

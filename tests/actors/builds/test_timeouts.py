@@ -16,6 +16,8 @@ from tests.e2e.pipelines import Graph, one
 from tests.sleeper import Sleeper
 from tests.waiting import until
 
+pytestmark = pytest.mark.sandbox
+
 CENT_A_SECOND = BillingSettings(cpu=500_000, memory_gb=0, disk_gb=0)
 
 

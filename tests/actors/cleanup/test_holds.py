@@ -10,19 +10,20 @@ from pathlib import Path
 import pykka
 import pytest
 
-from actors.vms import Connection
-from actors.vms.sandbox.vm_folder import VmFolder
+from actors.vms import CommandState, Connection, inspect
 from storage import Build, BuildState, Hold, HoldEnd, JobState, Lease
 from storage.database.instants import to_micros
-from tests.actors.conftest import Host
+from tests.actors.conftest import Host, images_in_memory
 from tests.e2e.pipelines import Graph, one
+from tests.memory.provider import MemoryProvider
 from tests.state import run_sql
 from tests.waiting import until
 
 
 @contextmanager
-def running(directory: Path, images_dir: Path, hold_seconds: int) -> Iterator[Host]:
-    host = Host(directory, images_dir, hold_seconds=hold_seconds)
+def running(directory: Path, hold_seconds: int) -> Iterator[Host]:
+    images = images_in_memory(directory / "images")
+    host = Host(directory, MemoryProvider(images), images, hold_seconds=hold_seconds)
     host.engine.start()
     try:
         yield host
@@ -31,14 +32,14 @@ def running(directory: Path, images_dir: Path, hold_seconds: int) -> Iterator[Ho
 
 
 @pytest.fixture(scope="module")
-def living(tmp_path_factory: pytest.TempPathFactory, images_dir: Path) -> Iterator[Host]:
+def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """A host for the whole module; each test leaves it without VMs."""
-    with running(tmp_path_factory.mktemp("host"), images_dir, 600) as host:
+    with running(tmp_path_factory.mktemp("host"), 600) as host:
         yield host
     assert pykka.ActorRegistry.get_all() == []
 
 
-def fail(host: Host, command: str = "touch trace; exit 3", **options: object) -> tuple[Build, Hold]:
+def fail(host: Host, command: str = "echo trace > left; exit 3", **options: object) -> tuple[Build, Hold]:
     """Fail a build that asked for its VMs to be held; return it and its only hold."""
     build = host.build(one(command, **options), debug=True)
     assert host.finish(build).state is BuildState.FAILED
@@ -48,11 +49,12 @@ def fail(host: Host, command: str = "touch trace; exit 3", **options: object) ->
 
 def run(host: Host, hold: Hold, command: str) -> str:
     """Run a command in a held VM; return its output."""
-    connection = Connection(host.provider.connect(hold.vm), host.clock)
-    try:
+    with connected(host, hold) as connection:
         return connection.run(command, timeout=30).stdout.decode()
-    finally:
-        connection.close()
+
+
+def connected(host: Host, hold: Hold) -> Connection:
+    return Connection(host.provider.connect(hold.vm), host.clock)
 
 
 def debits(host: Host) -> list[tuple[str | None, int]]:
@@ -80,11 +82,11 @@ def test_the_vm_of_a_failed_job_is_held_until_its_release(living: Host):
     assert job.finished_at is not None
     assert job.finished_at <= hold.started_at
     assert hold.until == hold.started_at + timedelta(seconds=600)
-    assert run(living, hold, "ls /workspace") == "trace\n"
+    assert run(living, hold, "cat /workspace/left") == "trace\n"
     assert f"ci-daemon debug ada-example-org/demo/{build.number} only\n".encode() in living.log(build)
     assert debits(living)[-1][0] == f"demo #{build.number} only"
     living.reaper().reap()
-    assert run(living, hold, "ls /workspace") == "trace\n"
+    assert run(living, hold, "cat /workspace/left") == "trace\n"
     release(living, hold)
     assert [name for name, _ in debits(living)[-2:]] == [
         f"demo #{build.number} only",
@@ -114,7 +116,8 @@ def test_failed_and_timed_out_jobs_are_held(living: Host, command: str, options:
     (hold,) = holds
     until(lambda: len(live(living)) == 1, "the end of the other attempts' VMs")
     assert live(living)[0].attempt == job.attempt
-    assert run(living, hold, "pgrep sleep -x -a | grep -c 600; true") == "0\n"
+    with connected(living, hold) as connection:
+        assert inspect(connection) is CommandState.ENDED
     release(living, hold)
 
 
@@ -152,7 +155,7 @@ def test_the_next_engine_keeps_holds_and_ends_those_over(living: Host):
     _, hold = fail(living)
     living.restart()
     assert living.storage.holds.open() == [hold]
-    assert run(living, hold, "ls /workspace") == "trace\n"
+    assert run(living, hold, "cat /workspace/left") == "trace\n"
     living.engine.stop()
     before = len(debits(living))
     assert living.storage.holds.shorten(hold.id, HoldEnd.RELEASED)
@@ -165,15 +168,16 @@ def test_the_next_engine_keeps_holds_and_ends_those_over(living: Host):
 
 def test_a_held_vm_that_ends_by_itself_is_free(living: Host):
     _, hold = fail(living)
-    VmFolder(living.storage.directory / "sandbox" / "vms" / hold.vm).end(30)
+    assert isinstance(living.provider, MemoryProvider)
+    living.provider.crash(hold.vm)
     living.restart()
     until(lambda: not live(living), "the end of the lease")
     assert debits(living)[-1][1] == 0
     assert living.storage.ledger.verify() == []
 
 
-def test_a_hold_ends_by_itself_when_its_time_is_over(tmp_path: Path, images_dir: Path):
-    with running(tmp_path, images_dir, 1) as host:
+def test_a_hold_ends_by_itself_when_its_time_is_over(tmp_path: Path):
+    with running(tmp_path, 1) as host:
         _, hold = fail(host)
         until(lambda: not live(host), "the end of the VM")
         assert list(host.provider.list()) == []

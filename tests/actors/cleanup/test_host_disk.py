@@ -7,7 +7,7 @@ from pathlib import Path
 
 from actors.cleanup.host_disk import Consumer, HostDisk, largest_consumer
 from actors.vms import Connection, VmDisk
-from tests.actors.conftest import Host
+from tests.actors.conftest import Host, real_images, sandboxes
 from tests.e2e.pipelines import one
 
 GB = 2**30
@@ -83,7 +83,8 @@ def test_the_job_that_fills_the_host_fails_alone(tmp_path: Path, images_dir: Pat
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1500m", "tmpfs", place], check=True)
     try:
-        host = Host(place, images_dir, min_free_disk_gb=0.5, low_disk_gb=0)
+        images = real_images(images_dir)
+        host = Host(place, sandboxes(place, images), images, min_free_disk_gb=0.5, low_disk_gb=0)
         host.engine.start()
         try:
             neighbour, hog = host.build(one(NEIGHBOUR)), host.build(one(MAPPED))

@@ -21,6 +21,8 @@ from tests.e2e.pipelines import Graph, one
 from tests.state import run_sql
 from tests.waiting import until
 
+pytestmark = pytest.mark.sandbox
+
 OLD = timedelta(hours=2)
 TICKS = "while :; do echo tick; sleep 0.1; done"
 

@@ -13,6 +13,8 @@ from storage import Build, BuildState, LeaseState, NewBuild, Shape
 from tests.actors.conftest import Host
 from tests.waiting import until
 
+pytestmark = pytest.mark.sandbox
+
 
 def asked_for(host: Host) -> Build:
     """Store a build to render, and tell the engine; the render fails, because no API serves the source."""

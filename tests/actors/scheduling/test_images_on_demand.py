@@ -15,7 +15,7 @@ from actors.vms import ImageSettings, ImageStore
 from actors.vms.images import PullPolicy
 from actors.vms.sandbox import IdMap, SandboxSettings
 from storage import Build, JobState
-from tests.actors.conftest import Host
+from tests.actors.conftest import Host, real_images, sandboxes
 from tests.e2e.pipelines import Graph, one
 from tests.registry import Registry, entry, layer, registry, small_system, store_beside, without_sshd
 from tests.waiting import until
@@ -41,7 +41,8 @@ def host_of(tmp_path: Path, images_dir: Path, served: Registry) -> Iterator[Host
 
         def make(images: ImageSettings | None = None, **pool: object) -> Host:
             settings = images or ImageSettings(registries=(served.address,))
-            host = Host(tmp_path, folder, on_demand=PullPolicy(settings, SandboxSettings()), **pool)
+            local = real_images(folder, PullPolicy(settings, SandboxSettings()))
+            host = Host(tmp_path, sandboxes(tmp_path, local), local, **pool)
             opened.enter_context(closing(host)).engine.start()
             return host
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator
@@ -14,11 +13,12 @@ from actors.cleanup.reaper import Reaper
 from actors.messages import Reap
 from actors.scheduling.warm_vms import make_warm
 from actors.timings import Timings
-from actors.vms import Images, ImageStore, SandboxProvider
+from actors.vms import Images, ImageStore, Provider
 from actors.vms.sandbox.userns import IdMap
 from storage import Build, JobState, Lease, LeaseState, Outcome
-from tests.actors.conftest import Host
+from tests.actors.conftest import Host, add_image
 from tests.e2e.pipelines import Graph, one
+from tests.memory.provider import MemoryProvider
 from tests.records import assigned
 from tests.state import run_sql
 from tests.waiting import until
@@ -28,10 +28,10 @@ HostOf = Callable[..., Host]
 
 
 @pytest.fixture
-def host_of(tmp_path: Path, images_dir: Path) -> Iterator[HostOf]:
+def host_of(tmp_path: Path, provider: Provider, images: Images) -> Iterator[HostOf]:
     """Make a host with settings for its pool; its engine is not started."""
     with ExitStack() as opened:
-        yield lambda **pool: opened.enter_context(closing(Host(tmp_path, images_dir, **pool)))
+        yield lambda **pool: opened.enter_context(closing(Host(tmp_path, provider, images, **pool)))
 
 
 def many(number: int, cmd: str = LONG) -> str:
@@ -251,19 +251,14 @@ def test_warm_vms_are_kept_for_each_wanted_image(host_of: HostOf):
     assert used.id not in {lease.id for lease in warm(host, 2)}
 
 
-def test_warm_vms_and_jobs_follow_the_chosen_default_image(host_of: HostOf, images_dir: Path, tmp_path: Path):
-    folder = tmp_path / "images"
-    folder.mkdir()
-    facts = json.loads((images_dir / "debian@12" / "image.json").read_text())
+def test_warm_vms_and_jobs_follow_the_chosen_default_image(host_of: HostOf, tmp_path: Path):
     for name in ("one", "two"):
-        (folder / name).mkdir()
-        (folder / name / "tree").symlink_to(images_dir / "debian@12" / "tree")
-        (folder / name / "image.json").write_text(json.dumps({**facts, "environment": {"IMAGE": name}}))
-    store = ImageStore(folder, IdMap.of_caller())
+        add_image(tmp_path / "images", name, {"IMAGE": name})
+    store = ImageStore(tmp_path / "images", IdMap((), ()))
     store.choose("one")
     host = host_of(warm=1)
     host.images = Images(store, None, {})
-    host.provider = SandboxProvider(host.storage.directory / "sandbox", host.images, IdMap.of_caller(), host.clock)
+    host.provider = MemoryProvider(host.images)
     host.engine = host.new_engine()
     host.engine.start()
     assert warm(host, 1)[0].image == "one"

@@ -14,6 +14,8 @@ from storage import Build
 from tests.actors.conftest import Host
 from tests.waiting import until
 
+pytestmark = pytest.mark.sandbox
+
 
 def ir(cmd: str, *globs: str, **options: Any) -> str:
     node = {"step": {"key": "only", "cmd": cmd, "runner_args": {"artifacts": globs, **options}}, "env": {}}

@@ -27,6 +27,7 @@ def environment(host: Host, of_jobs: dict[str, str], *, of_image: dict[str, str]
     return env
 
 
+@pytest.mark.sandbox
 def test_a_job_has_a_utf_8_locale_a_dumb_terminal_and_its_shape(host: Host):
     command = "python3 -c 'print(\"\\N{SNOWMAN}\")'; echo $LANG $TERM $CI_CPUS $CI_MEMORY_MB"
     build = host.build(one(command, runner_args={"cpu": 2, "memory_gb": 3}))

@@ -16,6 +16,8 @@ from tests.e2e.pipelines import Graph
 from tests.e2e.sources import archive
 from tests.waiting import until
 
+pytestmark = pytest.mark.sandbox
+
 
 def cached(key: str) -> dict[str, Any]:
     return {"cache": {"policy": "forever", "key": key}}
