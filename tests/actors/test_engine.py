@@ -373,6 +373,7 @@ def test_supervisors_of_builds_that_run_nothing_are_throttled(host: Host, monkey
 
 
 def test_a_build_with_a_vm_does_not_wait_for_the_throttle(host: Host, monkeypatch: pytest.MonkeyPatch):
+    host.storage.switches.drain()  # the others get no VM before it
     waiting = [host.insert(one("sleep 600")) for _ in range(50)]
     begin, go_on = BuildSupervisor.begin, threading.Event()
 
@@ -385,7 +386,9 @@ def test_a_build_with_a_vm_does_not_wait_for_the_throttle(host: Host, monkeypatc
     for build in waiting:
         host.storage.builds.request_cancel(build.id)
     until(lambda: len(pykka.ActorRegistry.get_by_class(BuildSupervisor)) >= 16, "a full throttle")
-    assert host.finish(host.build(one("true"), host.other_pipeline())).state == "passed"
+    build = host.build(one("true"), host.other_pipeline())
+    host.storage.switches.resume()
+    assert host.finish(build, 15).state == "passed"
     go_on.set()
     for build in waiting:
         assert host.finish(build).state == "canceled"
