@@ -18,8 +18,8 @@ from tests.storage.world import new_job
 READS_ALL = {
     "queue._length": "counts all who wait, in a covering index",
     "ledger._unbalanced": "verification reads everything",
-    "ledger._misbilled": "verification reads everything",
-    "ledger._misheld": "verification reads everything",
+    "ledger._wrong_job_debits": "verification reads everything",
+    "ledger._wrong_hold_debits": "verification reads everything",
     "artifact_retention._bytes": "the sum of all, once an hour, from a covering index",
     "log_retention._bytes": "the sum of all, once an hour, from a covering index",
     "ledger._totals": "the sum of all organizations' balances, when somebody looks at the figures",
@@ -151,7 +151,7 @@ def test_lists_and_the_queue_use_their_indexes(storage: Storage, database: Datab
     assert any(index in step for plan in plans for step in plan)
 
 
-def test_a_value_that_is_no_parameter_is_written_into_the_sql(storage: Storage, database: Database):
+def test_a_literal_value_is_written_into_the_sql(storage: Storage, database: Database):
     query = Query(database, JobRow.select(JobRow.id).where(JobRow.state == "it's"), tuple)
     assert "'it''s'" in query.sql
     assert query.all() == []
@@ -191,7 +191,7 @@ def test_a_page_that_ends_exactly_at_its_limit_is_the_last(storage: Storage):
     assert [entry.subject for entry in storage.audit.page(2, first.next_key).rows] == ["a"]
 
 
-def test_a_row_that_was_written_and_is_not_there_is_a_bug():
+def test_a_written_row_that_is_missing_is_a_bug():
     with pytest.raises(AssertionError):
         written(None)
 
