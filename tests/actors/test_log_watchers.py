@@ -36,7 +36,7 @@ def test_a_change_wakes_a_reader_in_another_thread(watchers: LogWatchers):
     assert ended == [True]
 
 
-def test_changes_of_other_jobs_wake_nobody(watchers: LogWatchers):
+def test_changes_of_other_jobs_wake_no_watcher(watchers: LogWatchers):
     with watchers.watch("a") as watch:
         watchers.notify("b")
         assert not watch.wait(0)

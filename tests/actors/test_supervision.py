@@ -118,7 +118,7 @@ def test_a_parent_learns_of_its_childs_death(
     assert pykka.ActorRegistry.get_by_class(Child) == []
 
 
-def test_work_comes_back_as_a_message_and_so_does_its_error(parent: Address[ChildStopped], seen: queue.Queue[object]):
+def test_a_tasks_result_or_error_is_a_message(parent: Address[ChildStopped], seen: queue.Queue[object]):
     child = spawn(Child, parent, seen)
     child.post(lambda: 42)
     assert seen.get(timeout=5) == 42
@@ -144,7 +144,7 @@ def test_work_without_space_on_the_host_is_repeated(parent: Address[ChildStopped
     assert seen.get(timeout=5) == 42
 
 
-def test_work_for_which_there_is_no_thread_waits_for_one(
+def test_a_task_without_a_thread_waits_for_one(
     parent: Address[ChildStopped], seen: queue.Queue[object], monkeypatch: pytest.MonkeyPatch
 ):
     timer = Timer(SystemClock())
@@ -163,7 +163,7 @@ def test_work_for_which_there_is_no_thread_waits_for_one(
     timer.stop()
 
 
-def test_an_actor_for_which_there_is_no_thread_has_never_been(
+def test_an_actor_without_a_thread_is_not_registered(
     parent: Address[ChildStopped], seen: queue.Queue[object], monkeypatch: pytest.MonkeyPatch
 ):
     def never(_: threading.Thread) -> None:

@@ -63,7 +63,7 @@ def test_a_canceled_alarm_is_not_sent(timer: Timer):
     assert recorder.received == ["sent"]
 
 
-def test_an_actor_that_is_gone_harms_nobody_else(timer: Timer):
+def test_a_dead_actor_does_not_affect_others(timer: Timer):
     gone, _ = record(1)
     gone.stop()
     address, recorder = record(1)

@@ -77,7 +77,7 @@ def test_a_limit_within_its_range_is_taken(ada: Account, limit: str):
 
 
 @pytest.mark.parametrize("cursor", ["1", "AAAA", "nonsense", "ü", "x" * 5000, "MTIz=", "%00"])
-def test_a_cursor_of_somebody_elses_making_is_refused(ada: Account, cursor: str):
+def test_a_forged_cursor_is_refused(ada: Account, cursor: str):
     answered = ada.client.simulate_get("/api/v0/organizations", params={"cursor": cursor})
 
     assert answered.status_code == 422
@@ -106,7 +106,7 @@ def test_a_cursor_is_good_for_its_own_list_only(ada: Account, pipeline: Pipeline
     assert answered.json["error"]["code"] == "invalid_cursor"
 
 
-def test_a_page_holds_fifty_rows_unless_said(ada: Account, pipeline: PipelinePath):
+def test_a_page_has_fifty_rows_by_default(ada: Account, pipeline: PipelinePath):
     for _ in range(51):
         ada.grant(1)
 

@@ -7,7 +7,7 @@ import pytest
 from api import HttpSettings
 
 
-def test_the_url_is_the_address_unless_said():
+def test_the_url_is_the_address_by_default():
     assert HttpSettings(listen="127.0.0.1:1234").url == "http://127.0.0.1:1234"
     assert HttpSettings(base_url="https://ci.example.org/").url == "https://ci.example.org"
 

@@ -59,7 +59,7 @@ def files(package: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
-def test_a_package_imports_itself_and_what_lies_below_it(package: str):
+def test_a_package_imports_only_itself_and_those_below(package: str):
     wrong = {
         f"{file.relative_to(CHECKOUT)} imports {name}"
         for file in files(package)
@@ -83,7 +83,7 @@ def test_a_floor_imports_only_packages_of_the_floors_below(floor: str):
 
 
 @pytest.mark.parametrize("package", FORBIDDEN)
-def test_a_package_leaves_to_others_what_is_theirs(package: str):
+def test_a_package_imports_no_library_of_another(package: str):
     wrong = {
         f"{file.relative_to(CHECKOUT)} imports {name}"
         for file in files(package)
@@ -112,7 +112,7 @@ def at_import(body: list[ast.stmt], *, for_types: bool) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_imports_of_a_function_or_for_types_are_told_from_others():
+def test_top_level_and_type_checking_imports_are_separated():
     source = "import a\nif TYPE_CHECKING:\n    from b import c\ndef f():\n    import d\n"
     body = ast.parse(source).body
     assert list(at_import(body, for_types=False)) == ["a"]

@@ -58,7 +58,7 @@ def test_messages_reach_a_mail_server(port: int, inbox: Inbox):
     mailer.close()
 
 
-def test_closing_sends_what_is_queued(port: int, inbox: Inbox):
+def test_closing_sends_the_queued_messages(port: int, inbox: Inbox):
     mailer = SmtpMailer(MailSettings("127.0.0.1", port, "none"))
     for number in range(5):
         mailer.send(email_to("bob@example.org", f"message {number}", ""))
@@ -74,6 +74,6 @@ def test_an_absent_mail_server_costs_only_a_log_line(caplog: pytest.LogCaptureFi
     assert "e-mail to bob@example.org could not be sent through 127.0.0.1" in caplog.text
 
 
-def test_a_sender_that_is_no_address_is_refused():
+def test_an_invalid_sender_is_refused():
     with pytest.raises(ValueError, match="sender must be an address"):
         MailSettings(host="mail.example.org", sender="nobody")

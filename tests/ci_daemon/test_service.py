@@ -125,7 +125,7 @@ def test_after_kill_9_the_next_one_starts(state: Path):
         assert httpx.get(f"{daemon.url}/healthz").text == "ok"
 
 
-def test_an_address_that_is_taken_is_said(state: Path):
+def test_an_address_in_use_is_reported(state: Path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         done = subprocess.run(command(state, "serve", "--listen", listen), capture_output=True, text=True, check=False)
@@ -188,7 +188,7 @@ def running_job(
     call(state, "lease", "kill", "--all")
 
 
-def test_told_to_wait_it_leaves_when_the_running_job_has_ended(state: Path, running_job: Callable[[Daemon, int], None]):
+def test_with_wait_it_stops_when_the_running_job_has_ended(state: Path, running_job: Callable[[Daemon, int], None]):
     with served(state, "--wait") as daemon:
         running_job(daemon, 2)
         daemon.process.send_signal(signal.SIGTERM)
@@ -200,7 +200,7 @@ def test_told_to_wait_it_leaves_when_the_running_job_has_ended(state: Path, runn
     assert (status["builds"], status["leases"]) == ({}, {})
 
 
-def test_a_second_signal_ends_the_waiting_and_the_job_goes_on(state: Path, running_job: Callable[[Daemon, int], None]):
+def test_a_second_signal_ends_the_wait_but_not_the_job(state: Path, running_job: Callable[[Daemon, int], None]):
     with served(state, "--wait") as daemon:
         running_job(daemon, 600)
         assert [lease["job"] for lease in call(state, "lease", "list")] == ["only"]

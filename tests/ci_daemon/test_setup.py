@@ -73,14 +73,14 @@ def test_a_missing_python_is_an_error_with_the_package_name(machine: Machine):
     assert done.stderr == "python3 is not installed: run `sudo apt-get install -y python3`, then this again\n"
 
 
-def test_a_python_without_venv_is_said_with_the_package(machine: Machine):
+def test_a_python_without_venv_is_reported_with_the_package(machine: Machine):
     machine.has("python3", WITHOUT_VENV)
     done = machine.set_up()
     assert done.returncode == 1
     assert "python3 has no venv module: run `sudo apt-get install -y python3.11-venv`" in done.stderr
 
 
-def test_root_installs_what_is_missing_after_renewing_old_lists(machine: Machine):
+def test_root_updates_old_lists_and_installs_missing_packages(machine: Machine):
     machine.has("id", "echo 0")
     machine.has("python3", WITHOUT_VENV)
     machine.has("apt-get", 'echo "$*" >>apt; case "$1" in update) exit 0 ;; esac; exit 1')
@@ -109,7 +109,7 @@ def test_a_checkout_that_was_moved_gets_another(machine: Machine, tmp_path: Path
     assert (machine.root / "venvs").read_text().splitlines() == [str(tmp_path / "machine"), str(tmp_path / "moved")]
 
 
-def test_packages_that_cannot_be_had_are_said_last(machine: Machine):
+def test_unavailable_packages_are_reported_last(machine: Machine):
     machine.has("python3", MAKES_VENV.replace('echo "$*" >pip', "exit 1"))
     done = machine.set_up()
     assert done.returncode == 1

@@ -165,7 +165,7 @@ def test_what_was_not_taken_is_sent_by_the_next_process(world: World):
     assert exporter.accepted == ["web #1"]
 
 
-def test_without_its_packages_the_command_that_adds_them_is_told(monkeypatch: pytest.MonkeyPatch):
+def test_missing_packages_are_reported_with_the_command_for_them(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delitem(sys.modules, "ci_daemon.tracing.otlp", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     for name in [name for name in sys.modules if name.startswith("opentelemetry.")]:
@@ -178,6 +178,6 @@ def test_without_its_packages_the_command_that_adds_them_is_told(monkeypatch: py
 @pytest.mark.parametrize(
     "endpoint", ["127.0.0.1:4318", "grpc://127.0.0.1:4317", "http://", "http://user:pw@host", "http://h/?q"]
 )
-def test_an_endpoint_that_is_no_http_url_is_refused(endpoint: str):
+def test_an_endpoint_other_than_an_http_url_is_refused(endpoint: str):
     with pytest.raises(ValueError, match="endpoint must be such as"):
         TracingSettings(endpoint)

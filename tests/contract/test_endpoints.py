@@ -92,7 +92,7 @@ def test_a_log_needs_a_token_of_its_build(seen: Scene, endpoint: Endpoint):
 
 
 @each(IN_AN_ORGANIZATION)
-def test_for_an_outsider_there_is_no_organization(seen: Scene, endpoint: Endpoint):
+def test_an_outsider_finds_no_such_organization(seen: Scene, endpoint: Endpoint):
     assert code(seen.ask(endpoint, seen.outsider.client)) == (404, "organization_not_found")
 
 

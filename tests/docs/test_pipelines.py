@@ -55,7 +55,7 @@ print(json.dumps({node["step"]["label"]: node["step"]["cache"]["key"] for node i
 """
 
 
-def test_cache_keys_cover_what_the_page_says(tmp_path: Path):
+def test_cache_keys_cover_the_documented_fields(tmp_path: Path):
     def keys(command: str, lock: str) -> dict[str, str]:
         (tmp_path / "go.sum").write_text(lock)
         done = subprocess.run([sys.executable, "-c", CACHED, command], cwd=tmp_path, capture_output=True, check=True)

@@ -55,6 +55,6 @@ def test_a_name_is_imported_on_first_use(package: Callable[[str], ModuleType]):
     assert made.read("1") == 1
 
 
-def test_a_name_that_is_not_declared_is_no_attribute(package: Callable[[str], ModuleType]):
+def test_an_undeclared_name_is_not_an_attribute(package: Callable[[str], ModuleType]):
     with pytest.raises(AttributeError, match="module 'made' has no attribute 'dump'"):
         _ = package("if TYPE_CHECKING:\n    from json import dumps\n").dump

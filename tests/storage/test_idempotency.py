@@ -31,7 +31,7 @@ def test_a_key_leads_to_the_build_that_it_made(storage: Storage, world: World, k
     assert (use.build_id, use.rejected, use.same_request) == (build.id, False, True)
 
 
-def test_another_request_under_the_same_key_is_told_apart(storage: Storage, world: World, key: RequestKey):
+def test_another_request_under_the_same_key_is_recognized(storage: Storage, world: World, key: RequestKey):
     world.build(key=key)
     use = storage.idempotency_keys.find(replace(key, request_hash=b"x" * 32))
     assert use is not None

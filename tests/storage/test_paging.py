@@ -118,7 +118,7 @@ def test_the_last_page_of_a_long_list_costs_what_the_first_does(
     assert max(steps[:-1]) - min(steps[:-1]) < steps[0] // 50
 
 
-def test_how_many_builds_run_is_told_without_reading_the_others(
+def test_running_builds_are_counted_without_reading_the_others(
     storage: Storage, database: Database, many: Pipeline, world: World
 ):
     world.build(pipeline=many)

@@ -62,7 +62,7 @@ def test_a_state_directory_is_made_once(state: Path, clock: ManualClock):
         Storage.create(state, clock)
 
 
-def test_a_directory_that_is_no_state_says_how_to_make_it_one(tmp_path: Path, clock: ManualClock):
+def test_a_missing_state_directory_is_reported_with_init(tmp_path: Path, clock: ManualClock):
     with pytest.raises(NotInitialized, match=f"ci-daemon --state-dir {tmp_path} init"):
         Storage.open(tmp_path, clock)
     assert list(tmp_path.iterdir()) == []
@@ -80,13 +80,13 @@ def test_an_init_that_was_cut_short_is_taken_up_again(tmp_path: Path, clock: Man
     storage.close()
 
 
-def test_a_lost_key_is_told_before_anything_is_read(state: Path, clock: ManualClock):
+def test_a_lost_key_is_reported_before_anything_is_read(state: Path, clock: ManualClock):
     (state / "secret.key").unlink()
     with pytest.raises(KeyUnreadable):
         Storage.open(state, clock)
 
 
-def test_a_file_that_is_no_database_is_refused(state: Path, clock: ManualClock):
+def test_a_file_other_than_a_database_is_refused(state: Path, clock: ManualClock):
     (state / "ci-daemon.sqlite3").write_bytes(b"no database at all, but long enough to be read as one" * 100)
     before = len(apsw.connections())
     with pytest.raises(DatabaseUnreadable, match=r"ci-daemon\.sqlite3") as refused:
@@ -94,7 +94,7 @@ def test_a_file_that_is_no_database_is_refused(state: Path, clock: ManualClock):
     assert len(apsw.connections()) == before, refused
 
 
-def test_somebody_elses_database_is_refused_and_gets_no_tables(state: Path, clock: ManualClock):
+def test_another_programs_database_is_refused_unchanged(state: Path, clock: ManualClock):
     path = state / "ci-daemon.sqlite3"
     path.unlink()
     theirs = apsw.Connection(str(path))

@@ -66,7 +66,7 @@ def test_derived_keys_differ_by_purpose_and_stay_the_same(key: Path):
     assert len(vault.derive(b"a")) == 32
 
 
-def test_a_missing_key_says_so(tmp_path: Path):
+def test_a_missing_key_is_reported_as_such(tmp_path: Path):
     with pytest.raises(KeyUnreadable, match="No such file or directory; restore it from your backup"):
         Vault.load(tmp_path / "secret.key")
 

@@ -90,7 +90,7 @@ def test_all_of_it_is_the_services_there(other: Machine, moved: Service):
     assert moved.answers()
 
 
-def test_what_ended_is_there_and_what_ran_is_tried_again(moved: Service, saved: Saved):
+def test_ended_builds_are_restored_and_running_ones_retried(moved: Service, saved: Saved):
     assert replace(saved.passed, service=moved).log() == saved.log
     running = replace(saved.running, service=moved)
     until(lambda: running.state() in FINAL, "the end of the build that ran", 180)

@@ -99,7 +99,7 @@ def test_a_second_time_nothing_changes(machine: Machine, installed: dict[str, An
     assert (main_pid(machine), releases(machine)) == before
 
 
-def test_a_wrong_configuration_is_told_before_anything_stops(machine: Machine):
+def test_a_wrong_configuration_is_reported_before_anything_stops(machine: Machine):
     before = main_pid(machine)
     machine.run("sed -i 's/^#warm = .*/warn = 1/' /etc/ci-daemon/ci-daemon.toml")
     refused = machine.run(f"{NEWER}/install.sh", check=False)
@@ -149,7 +149,7 @@ def test_a_release_that_does_not_start_gives_way_by_itself(machine: Machine):
     ]
 
 
-def test_going_back_says_what_is_lost_and_loses_no_more(machine: Machine, installed: dict[str, Any]):
+def test_a_rollback_names_the_lost_changes_and_loses_no_more(machine: Machine, installed: dict[str, Any]):
     machine.run("ci-daemon user add bob@example.org --name Bob")
     asked = machine.run("ci-daemon install --rollback", check=False)
     assert "users, builds and charges since then are lost" in asked.stderr

@@ -77,7 +77,7 @@ def test_jobs_are_killed_first_and_the_doctor_checks_that(service: Service):
     assert memory["ok"] is ("lowered" not in rest), (memory, rest)
 
 
-def test_jobs_go_on_over_a_restart_and_their_logs_have_no_hole(service: Service):
+def test_jobs_survive_a_restart_and_their_logs_have_no_gap(service: Service):
     builds = [service.build(TICKING), service.build(TICKING)]
     for build in builds:
         build.says("tick 3")
@@ -90,7 +90,7 @@ def test_jobs_go_on_over_a_restart_and_their_logs_have_no_hole(service: Service)
     assert "left-over process" not in service.machine.journal("-u", "ci-daemon")
 
 
-def test_the_journal_finds_what_was_done_for_a_build(service: Service):
+def test_the_journal_finds_the_lines_of_a_build(service: Service):
     build = service.build("true")
     build.passes()
     passed = f"build {build.number} of {service.org}/demo is passed"
@@ -100,7 +100,7 @@ def test_the_journal_finds_what_was_done_for_a_build(service: Service):
     assert "demo" not in of_job
 
 
-def test_a_reload_applies_what_may_change_and_names_the_rest(service: Service):
+def test_a_reload_applies_live_keys_and_names_the_rest(service: Service):
     file, before = "/etc/ci-daemon/ci-daemon.toml", service.property("MainPID")
     kept = service.machine.run(f"cat {file}").stdout
 
@@ -117,7 +117,7 @@ def test_a_reload_applies_what_may_change_and_names_the_rest(service: Service):
     assert service.property("MainPID") == before
 
 
-def test_it_tells_what_it_does_when_asked_by_a_signal(service: Service):
+def test_a_signal_dumps_the_service_state(service: Service):
     service.machine.run("systemctl kill --kill-whom=main --signal=USR1 ci-daemon")
     journal = until(lambda: _saying(service, "dump: thread MainThread"), "the dump", 30)
     assert "actor LeasePool" in journal

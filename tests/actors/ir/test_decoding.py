@@ -34,7 +34,7 @@ NOT_JSON = "the pipeline IR is not valid JSON: "
         (r'{"\udfff": 1}', "half of a surrogate pair: line 1 column 3"),
     ],
 )
-def test_what_is_not_json_is_refused_with_line_and_column(text: str, why: str):
+def test_invalid_json_is_refused_with_line_and_column(text: str, why: str):
     assert refusal(text) == ("invalid_json", NOT_JSON + why)
 
 
@@ -42,7 +42,7 @@ def test_what_is_not_json_is_refused_with_line_and_column(text: str, why: str):
     ("text", "column"),
     [("[1.%s, %s]", 5006), ("[%s.5, %s]", 5006), ('["%s", -%s]', 5006), ("[%s", 2), ("%se", 1), ("[%sNaN]", 2)],
 )
-def test_a_number_that_nobody_needs_is_refused(text: str, column: int):
+def test_a_number_with_too_many_digits_is_refused(text: str, column: int):
     digits = "7" * 5000
     assert len(digits) > sys.get_int_max_str_digits()
     why = f"a number with too many digits: line 1 column {column}"

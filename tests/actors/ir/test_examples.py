@@ -34,7 +34,7 @@ def test_every_kept_plan_has_its_example():
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if "flat" not in name])
-def test_an_example_keeps_what_its_nodes_say(name: str):
+def test_an_example_keeps_its_nodes_fields(name: str):
     plan = planned(EXAMPLES[name])
     nodes = {node["step"]["key"]: node for node in EXAMPLES[name]["graph"]["nodes"]}
     assert plan.timeout_seconds == EXAMPLES[name].get("timeout_seconds")
@@ -47,7 +47,7 @@ def test_an_example_keeps_what_its_nodes_say(name: str):
         assert (job.cache_policy, job.cache_key) == (cache["policy"], cache.get("key"))
 
 
-def test_the_flat_example_keeps_what_its_steps_say():
+def test_the_flat_example_keeps_its_steps_fields():
     jobs = {job.step_key: job for job in planned(EXAMPLES["06-flat.flat"]).jobs}
     assert jobs["deps"].command == "make deps"
     assert jobs["deps"].cache_policy == "forever"

@@ -43,7 +43,7 @@ def test_the_version_is_looked_at_before_all_else():
 
 
 @pytest.mark.parametrize("document", [[], "0", 0, None, True])
-def test_a_document_that_is_no_object_is_refused(document: object):
+def test_a_document_other_than_an_object_is_refused(document: object):
     assert refusal(json.dumps(document)) == ("invalid_ir", "$: expected an object")
 
 

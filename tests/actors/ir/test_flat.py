@@ -107,7 +107,7 @@ def test_the_image_is_the_disks_else_the_steps_or_documents():
     assert [job.image for job in planned(flat(*steps)).jobs] == ["debian:12", None, "debian:12", None]
 
 
-def test_a_wait_ignores_what_only_commands_have():
+def test_a_wait_ignores_members_of_commands():
     assert dependencies(planned(flat(a, {**wait(), "key": "a", "cmd": "", "builds_in": "z"}, b)))["b"] == "a"
 
 

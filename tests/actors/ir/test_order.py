@@ -90,7 +90,7 @@ def test_a_cycle_is_found_exactly_if_there_is_one(drawn: tuple[int, Edges]):
         ([(0, 1), (1, 2), (2, 3), (3, 1), (2, 1)], '"1" -> "2" -> "1"'),
     ],
 )
-def test_a_cycle_is_told_along_its_edges_by_the_shortest_way(edges: Edges, message: str):
+def test_a_cycle_is_shown_by_its_shortest_path(edges: Edges, message: str):
     assert refusal(of_edges(4, edges)) == ("cycle", f"dependency cycle through {message}")
 
 
@@ -102,7 +102,7 @@ def test_steps_of_the_flat_shape_can_loop_too():
     assert refusal(flat(*over_a_wait)) == ("cycle", 'dependency cycle through "a" -> "b" -> "a"')
 
 
-def test_a_long_cycle_is_told_in_short():
+def test_a_long_cycle_is_shortened():
     code, message = refusal(of_edges(1000, [(index, (index + 1) % 1000) for index in range(1000)]))
     assert code == "cycle"
     assert message == (

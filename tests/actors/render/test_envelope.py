@@ -22,7 +22,7 @@ def test_the_wanted_pipeline_has_the_slug_or_is_the_only_one():
     assert envelope("a").select("whatever").slug == "a"
 
 
-def test_a_slug_that_is_not_there_names_those_that_are():
+def test_a_missing_slug_is_refused_with_the_existing_ones():
     with pytest.raises(RenderFailed, match=r"^render failed \(exit 2\): unknown pipeline 'c'; available: a, b$"):
         envelope("a", "b").select("c")
 
@@ -32,7 +32,7 @@ def test_files_without_a_pipeline_say_so():
         envelope().select("a")
 
 
-def test_a_message_holds_the_beginning_of_what_was_said():
+def test_a_message_has_the_beginning_of_the_output():
     assert str(RenderFailed.exited("render", 1, "x" * 5000)) == "render failed (exit 1): " + "x" * 4000
 
 
@@ -44,7 +44,7 @@ def test_a_pipeline_needs_a_name_that_can_be_kept():
         envelope("\ud800")
 
 
-def test_a_definition_that_is_nested_too_deeply_says_so():
+def test_a_definition_nested_too_deeply_is_refused_as_such():
     nested: object = None
     for _ in range(100_000):
         nested = [nested]
@@ -66,7 +66,7 @@ def test_a_definition_that_is_nested_too_deeply_says_so():
         '{"schema_version": "1", "pipelines": [{"slug": "a", "name": 7, "allow_manual": true, "triggers": []}]}',
     ],
 )
-def test_what_is_no_envelope_is_refused(text: str):
+def test_an_invalid_envelope_is_refused(text: str):
     with pytest.raises(RenderFailed, match="left no envelope"):
         Envelope.parse(text)
 

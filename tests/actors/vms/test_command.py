@@ -153,7 +153,7 @@ class TestStarting:
         assert inspect(connection) is CommandState.NOT_STARTED
         assert output_of(connection, "echo fine") == b"fine\n"
 
-    def test_a_start_of_which_only_a_part_arrives_runs_nothing(self, vm: Vm, connection: Connection):
+    def test_a_truncated_start_runs_nothing(self, vm: Vm, connection: Connection):
         half = command_module.init_script(CommandSpec("touch /tmp/ran; echo $X", env={"X": "y" * 100}))[:-20]
         script = command_module.script("ending", "shim", limit=1000, allowed=100, grace=0)
         assert b"yntax error" in connection.run(script, stdin=half.encode(), timeout=TIMEOUT).stdout
@@ -185,7 +185,7 @@ class TestEnding:
         start(connection, CommandSpec(command))
         assert ended(connection).exit_code == code
 
-    def test_what_a_command_leaves_behind_dies_with_it(self, connection: Connection):
+    def test_background_processes_die_with_the_command(self, connection: Connection):
         left = "nohup tail -f /dev/null & (setsid tail -f /dev/null >/dev/null 2>&1 &); trap '' TERM HUP; exec true"
         output_of(connection, left)
         assert left_running(connection) == []
@@ -211,7 +211,7 @@ class TestOutput:
     def test_output_and_errors_come_in_their_order(self, connection: Connection):
         assert output_of(connection, "for i in 1 2 3; do echo o$i; echo e$i >&2; done") == b"o1\ne1\no2\ne2\no3\ne3\n"
 
-    def test_every_byte_comes_once_wherever_it_is_taken_up(self, connection: Connection):
+    def test_following_from_any_offset_yields_each_byte_once(self, connection: Connection):
         command = (
             "seq 20000; sleep 0.1; head -c 300000 /dev/urandom | tee /tmp/random; sleep 0.01; seq 90000; printf end"
         )
@@ -225,7 +225,7 @@ class TestOutput:
             assert again.offset == len(whole)
             assert again.exited == Exited(0, len(whole), truncated=False)
 
-    def test_200_mb_come_whole(self, connection: Connection):
+    def test_200_mb_arrive_complete(self, connection: Connection):
         start(connection, CommandSpec("head -c 200000000 /dev/zero", output_limit=1 << 30))
         assert sum(map(len, follow(connection))) == 200_000_000
 
@@ -385,7 +385,7 @@ class TestTerminating:
 
 
 class TestTimeOut:
-    def test_a_vm_ends_its_command_in_time_though_nobody_is_there(self, vm: Vm, connection: Connection):
+    def test_a_vm_ends_its_command_at_its_timeout_unconnected(self, vm: Vm, connection: Connection):
         sleeper = Sleeper()
         began = time.monotonic()
         start(connection, CommandSpec(sleeper.command, seconds=2.0))
@@ -427,7 +427,7 @@ class TestTimeOut:
         assert ended(connection) == Exited(3, 0, truncated=False, timed_out=False)
         connection.run("while pgrep -x 'flock|timeout'; do sleep 0.01; done", timeout=TIMEOUT)
 
-    def test_two_who_end_a_command_send_one_term(self, connection: Connection):
+    def test_two_ends_of_a_command_send_one_term(self, connection: Connection):
         count = "trap 'echo TERM' TERM; echo up; while :; do sleep 0.05; done"
         start(connection, CommandSpec(count, seconds=0.3, grace=1.0))
         connection.run(f"until [ -e {ENDING} ]; do sleep 0.01; done", timeout=TIMEOUT)

@@ -76,7 +76,7 @@ class TestReading:
         link = special("./to/hard", tarfile.LNKTYPE, "./to/this")
         assert read(others + holding + link + tar(("last", b"x"))) == {"to/hard": "to/this", "last": b"x"}
 
-    def test_what_nobody_reads_of_a_file_is_passed_over(self):
+    def test_unread_parts_of_a_file_are_skipped(self):
         data = tar(("a", b"x" * 100_000), ("b", b"y"))
         files = []
         for file in TarReader(split(data, 1000)).files():
@@ -100,7 +100,7 @@ class TestReading:
             (special("x", tarfile.XHDTYPE, size=9) + b"0 path=aa".ljust(512), "cannot be read"),
         ],
     )
-    def test_what_is_no_tar_is_refused(self, data: bytes, why: str):
+    def test_an_invalid_tar_is_refused(self, data: bytes, why: str):
         with pytest.raises(InvalidDownload, match=why):
             read(data)
 
@@ -126,7 +126,7 @@ class TestReading:
 
 
 class TestInAVm:
-    def test_what_is_listed_can_be_packed(self, connection: Connection):
+    def test_listed_files_can_be_packed(self, connection: Connection):
         made = "cd /workspace; mkdir -p d 'e f'; echo 1 >d/a; echo 2 >'e f/-ü\nz'; : >empty; ln -s d link; mkfifo pipe"
         connection.run(made, timeout=TIMEOUT)
         paths = sorted(name.decode() for name in list_files(connection, timeout=TIMEOUT))
@@ -146,7 +146,7 @@ class TestInAVm:
         assert sorted(name.decode() for name in list_files(connection, timeout=TIMEOUT)) == names
         assert [file.path for file in download_files(connection, names, max_bytes=ROOM, timeout=TIMEOUT)] == names
 
-    def test_a_missing_file_is_told_after_the_files_that_exist(self, connection: Connection):
+    def test_a_missing_file_is_reported_after_the_existing_ones(self, connection: Connection):
         connection.run("echo x >/workspace/there", timeout=TIMEOUT)
         files = download_files(connection, ["gone", "there"], max_bytes=ROOM, timeout=TIMEOUT)
         assert next(files).path == "there"
@@ -177,7 +177,7 @@ class TestInAVm:
             ("xargs", "exit 1", InvalidDownload),
         ],
     )
-    def test_a_vm_whose_programs_were_swapped_harms_nobody(
+    def test_a_vm_with_replaced_programs_harms_nothing(
         self, make_vm: Callable[[], Vm], tool: str, does: str, error: type[Exception] | None
     ):
         swap = f"cat >/usr/bin/new && chmod +x /usr/bin/new && mv /usr/bin/new $(command -v {tool})"

@@ -39,7 +39,7 @@ def test_a_repositorys_case_does_not_matter(ada: Account, named: PipelinePath, r
     "other",
     [{"source_slug": "CI"}, {"source_slug": "ci "}, {"repo_name": "acme/demo.git"}, {"repo_name": "acme/dem_"}],
 )
-def test_a_pipeline_that_is_not_there_is_named_by_both(ada: Account, named: PipelinePath, other: dict[str, str]):
+def test_a_missing_pipeline_is_named_by_both(ada: Account, named: PipelinePath, other: dict[str, str]):
     answered = post(ada, **other)
     body = BODY | other
 
@@ -81,7 +81,7 @@ def test_a_wrong_field_is_named(ada: Account, named: PipelinePath, change: dict[
     assert answered.json["error"]["message"] == message
 
 
-def test_where_a_source_is_fetched_from_is_not_said_here(ada: Account, named: PipelinePath):
+def test_a_source_url_is_not_a_field_of_this_endpoint(ada: Account, named: PipelinePath):
     answered = post(ada, pipeline_ir=None, source_url="https://example.org/a.tar.gz", source_sha256=7)
 
     assert answered.json["error"]["code"] == "build_plan_rejected"

@@ -186,7 +186,7 @@ def test_a_body_that_is_no_object_counts_as_a_manual_build(ada: Account):
 
 
 @pytest.mark.parametrize("cents", [0, -5])
-def test_a_balance_refuses_nobody(world: World, cents: int):
+def test_without_billing_a_balance_refuses_no_one(world: World, cents: int):
     assert world.sign_up("poor@example.org", cents=cents).pipeline().post().status_code == 201
 
 

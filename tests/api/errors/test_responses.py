@@ -49,7 +49,7 @@ def test_an_unknown_path_is_route_not_found(world: World, path: str):
     assert answered.json["error"]["code"] == "route_not_found"
 
 
-def test_a_wrong_method_is_told_which_are_right(world: World):
+def test_a_wrong_method_gets_the_allowed_ones(world: World):
     answered = world.anonymous.simulate_put(USER)
 
     assert answered.status_code == 405
@@ -87,7 +87,7 @@ def test_a_method_that_http_does_not_know_is_a_wrong_one_too(world: World, metho
         b'{"a": 1,}',
     ],
 )
-def test_a_body_that_is_no_json_is_malformed(ada: Account, body: bytes):
+def test_a_body_of_invalid_json_is_malformed(ada: Account, body: bytes):
     answered = ada.client.simulate_post("/api/v0/organizations", body=body, content_type="application/json")
 
     assert answered.status_code == 400

@@ -36,5 +36,5 @@ def test_a_proxy_is_believed_where_it_is_trusted(peer: str, forwarded: str | Non
     assert ClientAddresses(("10.0.0.0/30", "fd00::1")).network(_request(peer, forwarded)) == caller
 
 
-def test_nobody_is_believed_unless_that_is_configured():
+def test_no_proxy_is_trusted_by_default():
     assert ClientAddresses(()).network(_request("127.0.0.1", "198.51.100.1")) == "127.0.0.1"

@@ -176,7 +176,7 @@ def test_error_pages_are_where_the_server_is(served: Served):
         b"\x16\x03\x01\x02\x00\x01",
     ],
 )
-def test_a_request_that_is_no_http_is_answered_in_the_envelope(served: Served, request_bytes: bytes):
+def test_a_malformed_request_is_answered_in_the_envelope(served: Served, request_bytes: bytes):
     assert refusal(served.send(request_bytes)) == (400, "malformed_request")
 
 
@@ -461,7 +461,7 @@ def test_closing_does_not_wait_for_a_client_that_does_not_read(tmp_path: Path):
             reader.read()
 
 
-def test_closing_does_not_wait_for_a_stream_that_nobody_reads(tmp_path: Path):
+def test_closing_does_not_wait_for_an_unread_stream(tmp_path: Path):
     with serving(tmp_path / "state", stop_timeout=0.5) as served:
         job = served.ada.pipeline().build().job()
         job.write(*[b"x" * 2**20] * 30)
@@ -477,12 +477,12 @@ def test_closing_does_not_wait_for_a_stream_that_nobody_reads(tmp_path: Path):
         served.server.close()
 
 
-def test_an_address_that_is_taken_is_said(served: Served):
+def test_an_address_in_use_is_reported(served: Served):
     with pytest.raises(CannotListen, match=f"cannot listen on {served.server.address}: Address already in use"):
         Server(HttpSettings(listen=served.server.address))
 
 
-def test_an_address_that_is_not_there_is_said():
+def test_a_missing_address_is_reported():
     with pytest.raises(CannotListen, match=r"cannot listen on 203\.0\.113\.1:80"):
         Server(HttpSettings(listen="203.0.113.1:80"))
 

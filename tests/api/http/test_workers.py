@@ -79,7 +79,7 @@ def test_a_task_that_fails_costs_no_worker(caplog: pytest.LogCaptureFixture):
     workers.close(5)
 
 
-def test_closing_waits_for_a_while_and_cancels_what_nobody_began():
+def test_closing_waits_and_cancels_tasks_not_begun():
     workers = WorkerPool(1)
     hold = threading.Event()
     working, waiting, late = Errand(hold.wait), Errand(), Errand()  # type: ignore[arg-type]

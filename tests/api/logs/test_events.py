@@ -115,7 +115,7 @@ def test_resuming_at_the_end_gives_done(job: JobPath):
 
 
 @pytest.mark.parametrize("last", ["", "soon", "-1", "4.0", "9" * 40])
-def test_what_is_no_offset_means_the_beginning(job: JobPath, last: str):
+def test_an_invalid_offset_means_the_beginning(job: JobPath, last: str):
     job.write(b"one\n")
     job.end()
 

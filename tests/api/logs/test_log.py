@@ -180,7 +180,7 @@ def test_a_wait_outside_its_range_is_refused(ada: Account, job: JobPath, wait: s
     assert answered.json["error"]["code"] == "invalid_wait"
 
 
-def test_without_a_place_there_is_no_waiting_but_an_answer(world: World, pipeline: PipelinePath):
+def test_without_a_free_slot_it_answers_without_waiting(world: World, pipeline: PipelinePath):
     slots = StreamSlots(1)
     app = create_app(world.storage, world.engine, HttpSettings(), clock=world.clock, slots=slots)
     job = pipeline.build().job()
@@ -196,7 +196,7 @@ def test_without_a_place_there_is_no_waiting_but_an_answer(world: World, pipelin
     assert slots.acquire() is not None
 
 
-def test_a_closing_server_lets_nobody_wait(world: World, pipeline: PipelinePath):
+def test_a_closing_server_answers_waiting_requests(world: World, pipeline: PipelinePath):
     slots = StreamSlots(1)
     app = create_app(world.storage, world.engine, HttpSettings(), clock=world.clock, slots=slots)
     job = pipeline.build().job()

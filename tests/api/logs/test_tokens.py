@@ -54,7 +54,7 @@ def test_a_token_with_one_character_changed_is_refused(world: World, pipeline: P
         assert answered.status_code == 401, position
 
 
-def test_a_cursor_is_no_token(world: World, ada: Account, pipeline: PipelinePath):
+def test_a_cursor_is_not_accepted_as_a_token(world: World, ada: Account, pipeline: PipelinePath):
     job = pipeline.build().job()
     pipeline.build()
     cursor = ada.client.simulate_get(f"{pipeline.path}/builds", params={"limit": "1"}).json["next_cursor"]

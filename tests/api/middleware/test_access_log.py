@@ -22,7 +22,7 @@ def lines(log: pytest.LogCaptureFixture) -> list[Any]:
     return [record for record in log.records if record.name == "api.middleware.access_log"]
 
 
-def test_a_line_says_what_was_asked_and_how_it_was_answered(pipeline: PipelinePath, log: pytest.LogCaptureFixture):
+def test_a_line_has_the_request_and_its_status(pipeline: PipelinePath, log: pytest.LogCaptureFixture):
     log.clear()
     given = "request-of-a-test-0001"
     path = f"{pipeline.path}/builds"

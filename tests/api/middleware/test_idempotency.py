@@ -122,7 +122,7 @@ def test_a_rejected_build_is_rejected_again_by_its_key(ada: Account, pipeline: P
     assert count(pipeline) == 1
 
 
-def test_what_was_made_is_told_whatever_forbids_another(world: World, ada: Account, pipeline: PipelinePath):
+def test_a_repeat_gets_its_build_even_if_new_ones_are_refused(world: World, ada: Account, pipeline: PipelinePath):
     first = post(ada, pipeline.path)
     ada.client.simulate_patch(pipeline.path, json={"allow_manual": False})
     ada.grant(-1000)

@@ -99,7 +99,7 @@ def test_every_endpoint_about_credentials_is_limited_by_address(
     _refused(world.anonymous.simulate_request(method, path), 60)
 
 
-def test_the_nearer_of_two_limits_is_told(storage: Storage, clock: ManualClock):
+def test_the_nearer_of_two_limits_is_reported(storage: Storage, clock: ManualClock):
     for limits, remaining in (({"address_per_minute": 9}, "8"), ({"account_per_minute": 7}, "6")):
         world = _world(storage, clock, **limits)
         client = world.sign_up(f"ada{remaining}@example.org").signed_in()
@@ -214,7 +214,7 @@ def test_public_records_are_limited_by_address_without_a_token(storage: Storage,
     _refused(world.anonymous.simulate_get(path), 60)
 
 
-def test_reads_without_a_token_keep_nobody_from_signing_in(storage: Storage, clock: ManualClock):
+def test_reads_without_a_token_do_not_block_sign_ins(storage: Storage, clock: ManualClock):
     world = _world(storage, clock, address_per_minute=1)
     world.anonymous.simulate_get("/docs")
     _refused(world.anonymous.simulate_get("/docs"), 60)
@@ -229,7 +229,7 @@ def test_health_checks_are_not_limited(storage: Storage, clock: ManualClock):
 
 
 @pytest.mark.parametrize(("trusted", "last"), [((), 429), (("127.0.0.1",), 400)])
-def test_callers_behind_a_trusted_proxy_are_told_apart(storage: Storage, trusted: tuple[str, ...], last: int):
+def test_callers_behind_a_trusted_proxy_are_distinguished(storage: Storage, trusted: tuple[str, ...], last: int):
     settings = HttpSettings(listen="127.0.0.1:0", trusted_proxies=trusted)
     server = Server(settings)
     app = create_app(

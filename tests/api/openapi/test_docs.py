@@ -11,7 +11,7 @@ from tests.api.world import World
 STATIC = "/docs/static/"
 
 
-def test_the_reference_loads_only_what_the_service_has(world: World):
+def test_the_reference_loads_only_files_of_the_service(world: World):
     page = world.anonymous.simulate_get("/docs")
 
     assert page.status_code == 200

@@ -66,7 +66,7 @@ def test_every_error_that_a_request_may_meet_is_exemplified(document: dict[str, 
     assert listed | elsewhere == set(CATALOG)
 
 
-def test_a_field_without_an_example_is_told():
+def test_a_field_without_an_example_is_reported():
     with pytest.raises(LookupError, match="nameless"):
         example_of({"type": "object", "properties": {"nameless": {"type": "string"}}}, {})
 

@@ -102,7 +102,7 @@ def test_a_revoked_key_is_none(world: World, ada: Account):
     assert ada.client.simulate_delete(path).json["error"]["code"] == "api_token_not_found"
 
 
-def test_what_is_no_key_of_the_caller_is_not_found(ada: Account, bob: Account):
+def test_a_key_of_another_user_is_not_found(ada: Account, bob: Account):
     others = _made(bob)["api_token"]["id"]
     for wrong in (others, str(uuid4()), "1", "x" * 1000, "%00", "é"):
         answered = ada.client.simulate_delete(f"{TOKENS}/{wrong}")

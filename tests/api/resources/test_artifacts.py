@@ -35,7 +35,7 @@ def url(ada: Account, build: BuildPath) -> str:
     return urlsplit(record["download_url"]).path
 
 
-def test_a_build_lists_what_its_jobs_left_and_a_job_what_it_left(build: BuildPath):
+def test_a_build_lists_its_jobs_artifacts_and_a_job_its_own(build: BuildPath):
     one, two = build.job(0), build.job(1)
     leave(one, **{"dist/a.tar.gz": b"a", "b.json": b"{}"})
     leave(two, **{"no suffix": b""})
@@ -63,7 +63,7 @@ def test_a_build_lists_what_its_jobs_left_and_a_job_what_it_left(build: BuildPat
     assert build.get(f"/jobs/{two.uuid}/artifacts").json["data"] == listed["data"][2:]
 
 
-def test_lists_come_in_pages_whose_cursors_are_their_own(build: BuildPath):
+def test_lists_are_paged_with_cursors_of_their_own(build: BuildPath):
     leave(build.job(), **{f"file-{number}": b"" for number in range(5)})
     below = f"/jobs/{build.job().uuid}/artifacts"
     for path, other in (("/artifacts", below), (below, "/artifacts")):
@@ -110,7 +110,7 @@ def test_a_range_past_the_end_is_not_satisfiable(ada: Account, url: str):
     assert answered.headers["Content-Range"] == f"bytes */{len(TEXT)}"
 
 
-def test_head_answers_what_get_does_without_the_file(ada: Account, url: str):
+def test_head_answers_as_get_does_without_the_file(ada: Account, url: str):
     answered = ada.client.simulate_head(url)
 
     assert (answered.status_code, answered.content) == (200, b"")
@@ -146,7 +146,7 @@ def test_whatever_its_name_a_file_is_saved_under_it(build: BuildPath, name: str,
     assert not set(encoded) & set("\"';, \r\n")
 
 
-def test_only_who_may_read_the_build_reads_what_it_left(world: World, bob: Account, build: BuildPath, url: str):
+def test_only_readers_of_the_build_read_its_artifacts(world: World, bob: Account, build: BuildPath, url: str):
     job = build.job()
     for path in (f"{build.path}/artifacts", f"{job.path}/artifacts", url):
         assert world.anonymous.simulate_get(path).status_code == 401
@@ -165,7 +165,7 @@ def test_artifacts_of_a_public_pipeline_are_for_members_alone(world: World, ada:
         assert ada.client.simulate_get(path).status_code == 200
 
 
-def test_another_builds_artifact_and_what_is_no_id_are_not_found(pipeline: PipelinePath, build: BuildPath):
+def test_another_builds_artifact_or_an_invalid_id_is_not_found(pipeline: PipelinePath, build: BuildPath):
     (left,) = leave(build.job(), f=b"x")
     other = pipeline.build()
     for path in (f"{left.uuid}", "0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e", "nothing", "..", "%00"):

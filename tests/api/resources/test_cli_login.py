@@ -116,7 +116,7 @@ def test_version_0_takes_no_body_for_what_is_unknown(world: World, step: str, bo
         ),
     ],
 )
-def test_a_wrong_body_is_refused_with_what_was_expected(ada: Account, path: str, body: object, message: str):
+def test_a_wrong_body_is_refused_with_the_expectation(ada: Account, path: str, body: object, message: str):
     answered = ada.signed_in().simulate_post(path, json=body)
     assert (answered.status_code, answered.json["error"]["code"]) == (422, "invalid_body")
     assert answered.json["error"]["message"] == message

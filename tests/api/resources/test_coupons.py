@@ -39,7 +39,7 @@ def test_admins_and_owners_redeem(world: World, ada: Account, bob: Account, role
         assert world.storage.ledger.balance(ada.org_id) == 1000
 
 
-def test_an_outsider_finds_no_organization_and_nobody_no_token(world: World, ada: Account, bob: Account):
+def test_outsiders_and_anonymous_callers_redeem_nothing(world: World, ada: Account, bob: Account):
     world.storage.coupons.create(NewCoupon("FIVE", 5))
 
     assert redeem(bob, "FIVE", ada.org).json["error"]["code"] == "organization_not_found"
@@ -68,7 +68,7 @@ def test_each_refusal_has_its_code(world: World, ada: Account, bob: Account):
 
 
 @pytest.mark.parametrize("code", [None, 7, "", "  ", "x" * 256, "A\0B", ["FIVE"]])
-def test_what_is_no_code_is_refused(ada: Account, code: object):
+def test_an_invalid_code_is_refused(ada: Account, code: object):
     answered = redeem(ada, code)
 
     assert answered.json["error"]["code"] == "invalid_body"

@@ -52,7 +52,7 @@ def test_a_token_is_shown_once_and_stored_nowhere(ada: Account):
         assert not file.is_file() or token.encode() not in file.read_bytes()
 
 
-def test_only_what_can_be_accepted_is_listed(ada: Account, clock: ManualClock):
+def test_only_acceptable_invites_are_listed(ada: Account, clock: ManualClock):
     first = invite(ada, "one@example.org")
     invite(ada, "two@example.org")
     assert ada.client.simulate_delete(f"{ada.path}/invites/{first.json['id']}").status_code == 204
@@ -112,7 +112,7 @@ def test_an_invite_holds_to_the_last_moment(ada: Account, bob: Account, clock: M
     assert accept(bob, token).status_code == 200
 
 
-def test_an_organization_whose_last_member_left_lets_nobody_in(ada: Account, bob: Account):
+def test_an_organization_without_members_takes_no_new_one(ada: Account, bob: Account):
     token = invite(ada).json["token"]
     assert ada.client.simulate_delete("/api/v0/user").status_code == 204
     assert refusal(accept(bob, token)) == ("invite_unacceptable", "the organization is closed")
@@ -163,7 +163,7 @@ def test_who_may_invite_and_revoke(ada: Account, bob: Account, role: Role, statu
 
 
 @pytest.mark.parametrize("there", ["nothing", "00000000-0000-4000-8000-000000000000"])
-def test_an_invite_that_is_not_there_is_not_found(ada: Account, there: str):
+def test_a_missing_invite_is_not_found(ada: Account, there: str):
     answered = ada.client.simulate_delete(f"{ada.path}/invites/{there}")
     assert (answered.status_code, refusal(answered)[0]) == (404, "invite_not_found")
 

@@ -123,7 +123,7 @@ def test_an_organization_keeps_an_owner(people: dict[str, Account]):
     assert change(people, "owner", "owner", "owner").status_code == 200
 
 
-def test_of_two_owners_who_unmake_each_other_at_once_one_stays(people: dict[str, Account]):
+def test_of_two_owners_who_demote_each_other_one_stays(people: dict[str, Account]):
     barrier = threading.Barrier(2)
 
     def unmake(actor: str, target: str) -> None:
@@ -140,6 +140,6 @@ def test_of_two_owners_who_unmake_each_other_at_once_one_stays(people: dict[str,
 
 
 @pytest.mark.parametrize("there", ["nobody", "0", str(uuid.UUID(int=0)), "%00"])
-def test_an_id_that_is_none_is_no_member(people: dict[str, Account], there: str):
+def test_an_invalid_id_is_not_a_member(people: dict[str, Account], there: str):
     answered = people["owner"].client.simulate_delete(f"{people['owner'].path}/members/{there}")
     assert code(answered) == "member_not_found"

@@ -45,7 +45,7 @@ def test_the_queue_builds_and_leases_are_counted(world: World, pipeline: Pipelin
     assert ("python_gc_collections_total", "0") in found
 
 
-def test_switches_are_told(world: World):
+def test_switches_are_gauges(world: World):
     assert (scraped(world)["ci_daemon_drained",], scraped(world)["ci_daemon_draining",]) == (0, 0)
     world.storage.switches.drain()
     world.engine.draining = True
@@ -93,7 +93,7 @@ def test_a_proxy_on_this_host_does_not_lend_its_address(world: World, header: st
     assert ask(world, "127.0.0.1", headers={header: "127.0.0.1"}).status_code == 401
 
 
-def test_nobody_elsewhere_claims_to_be_here(world: World):
+def test_a_remote_host_cannot_claim_to_be_local(world: World):
     assert ask(world, ELSEWHERE, headers={"X-Forwarded-For": "127.0.0.1"}).status_code == 401
 
 

@@ -13,7 +13,7 @@ from tests.fake_engine import FakeEngine
 ORGANIZATIONS = "/api/v0/organizations"
 
 
-def test_a_new_organization_belongs_to_who_made_it(ada: Account, bob: Account):
+def test_a_new_organization_belongs_to_its_creator(ada: Account, bob: Account):
     created = ada.client.simulate_post(ORGANIZATIONS, json={"name": "Ünited Ärts!", "url": "https://arts.example"})
 
     assert created.status_code == 201
@@ -67,7 +67,7 @@ def test_unknown_fields_are_ignored(ada: Account):
     assert ada.client.simulate_post(ORGANIZATIONS, json={"name": "x", "colour": {"a": 1}}).status_code == 201
 
 
-def test_who_is_nobody_creates_nothing(world: World):
+def test_without_a_token_nothing_is_created(world: World):
     assert world.anonymous.simulate_post(ORGANIZATIONS, json={"name": "x"}).status_code == 401
     assert world.anonymous.simulate_get(ORGANIZATIONS).status_code == 401
 

@@ -44,7 +44,7 @@ def test_what_is_absent_or_unknown_stays(ada: Account, pipeline: PipelinePath, b
     assert ada.client.simulate_patch(pipeline.path, json=body).json == before
 
 
-def test_null_empties_what_may_be_empty(ada: Account, storage: Storage):
+def test_null_empties_optional_fields(ada: Account, storage: Storage):
     pipeline = ada.pipeline(description="words", source_slug="ci")
     nulls = dict.fromkeys(("description", "repo_name", "source_slug"))
     changed = ada.client.simulate_patch(pipeline.path, json=nulls)
@@ -103,7 +103,7 @@ def test_a_pipeline_made_private_is_read_by_members_only(world: World, ada: Acco
 
 
 @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
-def test_owners_and_admins_change_pipelines_and_nobody_else(
+def test_only_owners_and_admins_change_pipelines(
     world: World, ada: Account, bob: Account, pipeline: PipelinePath, method: str
 ):
     def answered(account: Account, path: str = pipeline.path, **options: object) -> str:

@@ -35,7 +35,7 @@ def test_every_field_may_be_given(ada: Account):
 
 
 @pytest.mark.parametrize("fail_fast", [True, False, None])
-def test_whether_its_builds_fail_fast_is_said_and_not_shown(ada: Account, storage: Storage, fail_fast: bool | None):
+def test_fail_fast_can_be_set_and_is_not_shown(ada: Account, storage: Storage, fail_fast: bool | None):
     body = BODY if fail_fast is None else {**BODY, "fail_fast": fail_fast}
     created = ada.client.simulate_post(f"{ada.path}/pipelines", json=body)
 
@@ -102,7 +102,7 @@ def test_pipelines_are_listed_oldest_first(ada: Account):
     assert [row["slug"] for row in ada.client.simulate_get(f"{ada.path}/pipelines").json["data"]] == names
 
 
-def test_who_is_no_member_sees_no_organization(world: World, ada: Account, bob: Account):
+def test_a_non_member_sees_no_organization(world: World, ada: Account, bob: Account):
     pipeline = ada.pipeline(visibility="public")
     for path in (f"{ada.path}/pipelines", pipeline.path):
         answered = bob.client.simulate_get(path)

@@ -73,7 +73,7 @@ def test_members_read_names_and_admins_set_and_delete(ada: Account, bob: Account
         assert [answered.status_code for answered in answers] == [400, 200, 404, 204]
 
 
-def test_who_is_no_member_sees_nothing(world: World, ada: Account, bob: Account, secrets: str):
+def test_a_non_member_sees_nothing(world: World, ada: Account, bob: Account, secrets: str):
     for path, method in ((secrets, "GET"), (f"{secrets}/TOKEN", "PUT"), (f"{secrets}/TOKEN", "DELETE")):
         assert world.anonymous.simulate_request(method, path).status_code == 401
         answered = bob.client.simulate_request(method, path)
@@ -95,7 +95,7 @@ def test_who_is_no_member_sees_nothing(world: World, ada: Account, bob: Account,
         ("CI_TOKEN", {"value": "a"}, "name: expected another name than CI_TOKEN, which the service sets itself"),
     ],
 )
-def test_what_is_no_secret_is_refused(ada: Account, secrets: str, name: str, body: dict[str, object], message: str):
+def test_an_invalid_secret_is_refused(ada: Account, secrets: str, name: str, body: dict[str, object], message: str):
     answered = ada.client.simulate_put(f"{secrets}/{name}", json=body)
     assert answered.status_code == 422
     assert answered.json["error"]["code"] == "invalid_body"

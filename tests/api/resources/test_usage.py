@@ -152,7 +152,7 @@ def test_what_runs_has_no_end_and_no_price(world: World, ada: Account, pipeline:
     assert build["jobs"][0]["amount_cents"] == 0
 
 
-def test_what_a_deleted_pipeline_used_is_still_told(world: World, ada: Account, pipeline: PipelinePath):
+def test_usage_of_a_deleted_pipeline_is_still_reported(world: World, ada: Account, pipeline: PipelinePath):
     build = pipeline.build()
     build.job().run_for(100)
     world.storage.builds.move(build.stored.id, build.stored.state, BuildState.PASSED)

@@ -7,7 +7,7 @@ from storage import Role
 from tests.api.world import Account, World
 
 
-def test_the_caller_is_told_who_it_is(ada: Account):
+def test_the_caller_gets_its_own_record(ada: Account):
     answered = ada.client.simulate_get("/api/v0/user")
 
     assert answered.status_code == 200
@@ -17,7 +17,7 @@ def test_the_caller_is_told_who_it_is(ada: Account):
     assert set(answered.json) == {"uuid", "email", "name", "personal_org_slug"}
 
 
-def test_without_a_token_nobody_is_told_anything(world: World):
+def test_without_a_token_nothing_is_shown(world: World):
     answered = world.anonymous.simulate_get("/api/v0/user")
 
     assert answered.status_code == 401
@@ -35,7 +35,7 @@ def test_the_scheme_is_bearer_in_any_case(world: World, ada: Account):
         assert answered.status_code == 401, header
 
 
-def test_an_expired_key_is_no_key(world: World, ada: Account):
+def test_an_expired_key_is_refused(world: World, ada: Account):
     user = world.storage.users.by_email("ada@example.org")
     assert user is not None
     expiry = world.clock.now().replace(hour=4)
@@ -102,7 +102,7 @@ def test_deleting_an_account_cancels_builds_of_a_busy_engine(world: World, ada: 
     assert [build is not None and build.cancel_requested for build in stored] == [True, True]
 
 
-def test_who_alone_owns_what_others_belong_to_is_told_which(ada: Account, bob: Account):
+def test_a_sole_owner_is_refused_with_the_organizations(ada: Account, bob: Account):
     bob.join(ada, Role.ADMIN)
 
     answered = ada.client.simulate_delete("/api/v0/user")
@@ -114,6 +114,6 @@ def test_who_alone_owns_what_others_belong_to_is_told_which(ada: Account, bob: A
     assert ada.client.simulate_delete("/api/v0/user").status_code == 204
 
 
-def test_without_a_token_nobody_is_changed(world: World):
+def test_without_a_token_no_user_is_changed(world: World):
     assert world.anonymous.simulate_patch("/api/v0/user", json={"name": "x"}).status_code == 401
     assert world.anonymous.simulate_delete("/api/v0/user").status_code == 401

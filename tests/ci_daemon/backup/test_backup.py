@@ -101,7 +101,7 @@ def everything_below(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_what_comes_back_is_what_was_there(host: Host, tmp_path: Path):
+def test_a_restore_yields_the_same_state(host: Host, tmp_path: Path):
     target, new = tmp_path / "x.backup", tmp_path / "new"
     taken = backup(host.directory, target, configuration=host.directory / "ci-daemon.toml")
     assert target.stat().st_mode & 0o777 == 0o600
@@ -165,7 +165,7 @@ def test_a_source_is_saved_even_if_its_build_ends_meanwhile(host: Host, tmp_path
     assert not (host.directory / ".backup").exists()
 
 
-def test_one_backup_at_a_time_and_what_a_killed_one_left_goes(host: Host):
+def test_one_backup_runs_at_a_time_and_removes_orphans(host: Host):
     (host.directory / ".backup").mkdir()
     (host.directory / ".backup" / "ci-daemon.sqlite3").write_bytes(b"left")
     refusals = []
@@ -213,7 +213,7 @@ def test_links_in_the_state_directory_lead_nowhere_for_root(host: Host, tmp_path
         host.saved()
 
 
-def test_a_database_that_is_damaged_is_no_backup(host: Host):
+def test_a_backup_with_a_damaged_database_is_refused(host: Host):
     host.storage.close()
     path = host.directory / "ci-daemon.sqlite3"
     with path.open("r+b") as file:
@@ -223,7 +223,7 @@ def test_a_database_that_is_damaged_is_no_backup(host: Host):
         host.saved()
 
 
-def test_there_is_nothing_to_save_where_no_state_is(tmp_path: Path):
+def test_a_missing_state_cannot_be_backed_up(tmp_path: Path):
     with pytest.raises(NotInitialized):
         backup(tmp_path / "none", tmp_path / "x.backup")
     assert list(tmp_path.iterdir()) == []
@@ -411,7 +411,7 @@ def test_where_a_service_runs_nothing_is_restored(host: Host, tmp_path: Path):
         other.communicate()
 
 
-def test_books_that_were_wrong_before_are_told_of(host: Host, tmp_path: Path):
+def test_earlier_errors_of_the_ledger_are_reported(host: Host, tmp_path: Path):
     host.storage.close()
     with apsw.Connection(str(host.directory / "ci-daemon.sqlite3")) as database:
         database.execute("UPDATE organizations SET balance_cents = 7 WHERE slug = 'acme'")
@@ -419,7 +419,7 @@ def test_books_that_were_wrong_before_are_told_of(host: Host, tmp_path: Path):
     assert [each.organization_slug for each in verification.discrepancies] == ["acme"]
 
 
-def test_the_manifest_is_the_last_member_and_says_what_is_in_it(host: Host):
+def test_the_manifest_is_the_last_member_and_lists_the_others(host: Host):
     with tarfile.open(fileobj=io.BytesIO(host.saved())) as tar:
         names = tar.getnames()
         manifest = json.loads(tar.extractfile("manifest.json").read())  # type: ignore[union-attr] # it exists

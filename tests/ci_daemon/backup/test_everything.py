@@ -73,7 +73,7 @@ def test_every_file_is_declared_and_every_kind_is_there(everything: Everything, 
     assert [kind for kind in FILE_KINDS if kind.rows and not any(map(kind.has, saved))] == []
 
 
-def test_all_of_it_comes_back_and_reads_the_same(everything: Everything, tmp_path: Path):
+def test_a_backup_restores_all_of_the_state(everything: Everything, tmp_path: Path):
     taken = backup(everything.storage.directory, tmp_path / "x.backup")
     with (tmp_path / "x.backup").open("rb") as source:
         restored = restore(source, tmp_path / "new")

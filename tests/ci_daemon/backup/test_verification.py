@@ -57,7 +57,7 @@ def everything_below(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-def test_the_log_of_a_rendering_comes_back(world: World, directory: Path, tmp_path: Path):
+def test_the_log_of_a_rendering_is_returned(world: World, directory: Path, tmp_path: Path):
     build = world.storage.renders.begin(world.pipeline, NewBuild("main", "c0ffee"), "https://example.org/x.tar")
     with world.storage.logs.writer(build.uuid, RENDER, 1) as log:
         log.output(b"printed by the pipeline file\n")
@@ -113,7 +113,7 @@ def test_a_stream_that_fails_ends_without_manifest(world: World, directory: Path
     assert not (directory / ".backup").exists()
 
 
-def test_a_stream_whose_verification_ends_early_says_why(
+def test_an_early_end_of_verification_raises_its_reason(
     world: World, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """The archive is larger than a pipe's buffer, so that writing continues after the verification."""
@@ -195,7 +195,7 @@ def test_artifacts_that_expire_meanwhile_are_saved(world: World, directory: Path
     assert len(everything_below(tmp_path / "new" / "artifacts")) == 1
 
 
-def test_a_file_lost_before_is_told_of_and_no_obstacle(
+def test_a_file_lost_before_is_reported_and_no_obstacle(
     world: World, directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     build = world.build(source_archive=b"an archive")

@@ -22,7 +22,7 @@ def follow(state: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_a_command_says_who_what_whence_and_which_row(run: Run, run_json: RunJson, monkeypatch: pytest.MonkeyPatch):
+def test_an_entry_has_actor_action_origin_and_subject(run: Run, run_json: RunJson, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SUDO_USER", "ada")
     monkeypatch.setenv("SSH_CONNECTION", "192.0.2.7 1234 192.0.2.1 22")
     added = run_json("user", "add", "bob@example.org", "--name", "Bob")
@@ -47,7 +47,7 @@ def test_no_secret_is_in_an_entry(run: Run, run_json: RunJson, storage: Storage,
     assert "hush-hush" not in str(entries)
 
 
-def test_what_is_asked_for_is_found(run_json: RunJson, storage: Storage):
+def test_filters_select_entries(run_json: RunJson, storage: Storage):
     for number in range(3):
         storage.audit.write("bob@example.org", "createBuild", f"acme/web/{number}", "", organization="acme")
     run_json("drain")
@@ -64,7 +64,7 @@ def test_a_time_that_is_none_is_refused(run: Run, capsys: pytest.CaptureFixture[
     assert '"yesterday" is not a time: give one in UTC like 2030-01-31' in capsys.readouterr().err
 
 
-def test_following_shows_what_comes(state: Path, storage: Storage):
+def test_following_shows_new_entries(state: Path, storage: Storage):
     storage.audit.write("root", "drain", "", "before")
     with follow(state, "--json", "--action", "drain") as following:
         assert following.stdout is not None

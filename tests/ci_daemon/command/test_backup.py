@@ -62,7 +62,7 @@ def test_through_a_pipe_from_one_machine_to_another(state: Path, tmp_path: Path)
     assert not (tmp_path / "cut").exists()
 
 
-def test_what_is_refused_says_what_to_do(run: Run, state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_refusal_names_the_remedy(run: Run, state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert run("backup", tmp_path) == 1
     assert f"{tmp_path} is a directory: give a file, as in {tmp_path}/ci-daemon.backup" in capsys.readouterr().err
     assert run("backup", tmp_path / "none" / "x.backup") == 1

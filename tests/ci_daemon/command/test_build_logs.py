@@ -25,7 +25,7 @@ def print_while_rendering(storage: Storage, build: Build, text: bytes) -> None:
         writer.output(text)
 
 
-def test_a_failed_render_shows_what_it_printed(
+def test_a_failed_render_shows_its_output(
     storage: Storage, build: Build, run: Run, run_json: RunJson, capsys: pytest.CaptureFixture[str]
 ):
     print_while_rendering(storage, build, b"loading\nTraceback (most recent call last):\nKeyError: 'x'\n")

@@ -32,7 +32,7 @@ def state(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
-def test_what_is_cached_is_listed_with_what_it_takes(run: Run, capsys: pytest.CaptureFixture[str]):
+def test_cached_disks_are_listed_with_their_sizes(run: Run, capsys: pytest.CaptureFixture[str]):
     assert run("cache", "list", "--org", "acme") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:7] for line in lines[1:]] == [
@@ -53,7 +53,7 @@ def test_what_disks_share_counts_once(run: Run, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "2 disks are cached, take 6 of 51200 MiB and saved 0 jobs\n"
 
 
-def test_what_is_cleared_is_what_was_asked_for(run: Run, capsys: pytest.CaptureFixture[str]):
+def test_clearing_removes_only_matching_entries(run: Run, capsys: pytest.CaptureFixture[str]):
     assert run("cache", "clear", "--org", "other", "--pipeline", "web", "--json") == 0
     assert json.loads(capsys.readouterr().out)["entries"] == 1
     assert run("cache", "list", "--json") == 0
@@ -65,7 +65,7 @@ def test_what_is_cleared_is_what_was_asked_for(run: Run, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("command", ["list", "stats", "clear"])
-def test_an_organization_that_there_is_not_is_said(run: Run, capsys: pytest.CaptureFixture[str], command: str):
+def test_a_missing_organization_is_reported(run: Run, capsys: pytest.CaptureFixture[str], command: str):
     assert run("cache", command, "--org", "nobody") == 1
     assert "there is no organization nobody" in capsys.readouterr().err
 

@@ -85,9 +85,7 @@ def test_a_wrong_command_line_is_one_sentence_and_exit_code_2(
     assert err.count("\n") == 1
 
 
-def test_init_makes_a_private_state_directory_and_says_what_next(
-    run: Run, state: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_init_makes_a_private_state_directory(run: Run, state: Path, capsys: pytest.CaptureFixture[str]):
     assert run("init") == 0
     assert capsys.readouterr().out.startswith(f"created {state}; next: ")
     assert state.stat().st_mode & 0o777 == 0o700
@@ -132,7 +130,7 @@ def test_a_missing_state_directory_names_the_command_to_run(
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 5])
-def test_user_add_prints_exactly_what_a_script_needs(
+def test_user_add_prints_one_document_for_scripts(
     made: Run, state: Path, capsys: pytest.CaptureFixture[str], place: int
 ):
     words = ["user", "add", "ada@example.org", "--name", "Ada"]
@@ -166,7 +164,7 @@ def test_ledger_grant_adds_to_the_balance(made: Run, capsys: pytest.CaptureFixtu
     assert answer == {"organization": "ada-example-org", "amount_cents": 25, "balance_cents": 525}
 
 
-def test_ledger_grant_to_nobody_is_refused(made: Run, capsys: pytest.CaptureFixture[str]):
+def test_a_grant_to_a_missing_organization_is_refused(made: Run, capsys: pytest.CaptureFixture[str]):
     assert made("ledger", "grant", "nobody", "500") == 1
     assert "there is no organization nobody" in capsys.readouterr().err
 
@@ -202,18 +200,18 @@ def test_the_caller_is_known_after_root_becomes_the_owner(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("name", "message"), [("/srv/a", "/srv/a"), (None, "the output")])
-def test_a_full_disk_is_said_with_what_to_do(name: str | None, message: str):
+def test_a_full_disk_is_reported_with_the_remedy(name: str | None, message: str):
     fault = OSError(errno.ENOSPC, "No space left on device", name)
     assert error_message(fault) == f"{message}: the disk is full: free some space, and run the same command again"
 
 
 @pytest.mark.parametrize("arguments", [["ledger", "grant", "\udcff", "5"], ["user", "remove", "ada\udcff@example.org"]])
-def test_a_name_that_is_not_utf_8_is_told_so(made: Run, capsys: pytest.CaptureFixture[str], arguments: list[str]):
+def test_a_name_that_is_not_utf_8_is_refused(made: Run, capsys: pytest.CaptureFixture[str], arguments: list[str]):
     assert made(*arguments) == 1
     assert "is not valid UTF-8" in capsys.readouterr().err
 
 
-def test_a_path_that_is_not_utf_8_is_shown_in_other_letters(tmp_path: Path):
+def test_a_path_that_is_not_utf_8_is_escaped(tmp_path: Path):
     command = [sys.executable, "-m", "ci_daemon", "--state-dir", bytes(tmp_path) + b"/\xff", "config", "check"]
     done = subprocess.run(command, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -252,7 +250,7 @@ def test_the_state_directory_may_come_from_the_environment(tmp_path: Path):
     assert (tmp_path / "there" / "ci-daemon.sqlite3").exists()
 
 
-def test_a_reader_that_had_enough_is_no_failure_to_shout_about(made: Run, state: Path):
+def test_a_closed_pipe_ends_the_output_quietly(made: Run, state: Path):
     argv = [sys.executable, "-m", "ci_daemon", "--state-dir", str(state), "status"]
     read, write = os.pipe()
     os.close(read)
@@ -263,6 +261,6 @@ def test_a_reader_that_had_enough_is_no_failure_to_shout_about(made: Run, state:
     assert done.stderr == b""
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]):
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("ci-daemon, version ")

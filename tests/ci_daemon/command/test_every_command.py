@@ -115,7 +115,7 @@ def test_the_help_has_a_line_for_every_command_and_no_other():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_its_help_says_what_it_does_and_what_each_option_is_for(name: str):
+def test_its_help_describes_it_and_each_option(name: str):
     it = COMMANDS[name]
     assert LINES[name].endswith(".")
     assert len(LINES[name]) <= 80

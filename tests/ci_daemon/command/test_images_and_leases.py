@@ -92,7 +92,7 @@ def test_a_store_without_images_says_how_to_get_one(
     assert "run `ci-daemon image build`" in capsys.readouterr().out
 
 
-def test_an_image_that_is_there_is_not_built_again(run: Run, capsys: pytest.CaptureFixture[str]):
+def test_an_existing_image_is_not_built_again(run: Run, capsys: pytest.CaptureFixture[str]):
     assert run("image", "build") == 0
     assert capsys.readouterr().out == "the image debian:12 already exists\n"
 
@@ -107,7 +107,7 @@ def test_an_image_that_is_there_is_not_built_again(run: Run, capsys: pytest.Capt
         (["pull", "localhost:1/any:1", "--as", "any"], "any:1 cannot be pulled: the registry localhost:1 cannot be"),
     ],
 )
-def test_what_cannot_be_done_with_an_image_is_said(
+def test_impossible_image_commands_are_refused_with_the_reason(
     run: Run, own_store: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ):
     assert run("image", *arguments) == 1
@@ -134,7 +134,7 @@ def test_a_shared_store_needs_no_state_directory(run: Run, own_store: Path, tmp_
     assert main(["--state-dir", str(tmp_path / "elsewhere"), "image", "remove", "mine:1"]) == 0
 
 
-def test_an_unbootable_import_is_refused_with_what_it_lacks(
+def test_an_unbootable_import_is_refused_with_the_reason(
     run: Run, own_store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     archive = tmp_path / "root.tar"
@@ -217,6 +217,6 @@ def test_kill_all_ends_vms_that_no_lease_knows_of_too(
     assert list(provider.list()) == []
 
 
-def test_a_lease_that_is_not_there_is_said(run: Run, capsys: pytest.CaptureFixture[str]):
+def test_a_missing_lease_is_reported(run: Run, capsys: pytest.CaptureFixture[str]):
     assert run("lease", "kill", "nobody") == 1
     assert "no live lease has the id nobody" in capsys.readouterr().err

@@ -52,7 +52,7 @@ def test_of_one_build_the_lines_are_asked_for_that_are_about_it(
     assert run("logs", "--build", "acme/web/2") == 1
 
 
-def test_where_there_is_no_journal_it_says_where_the_log_is(
+def test_without_a_journal_it_names_the_logs_place(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -121,7 +121,7 @@ def test_a_coupon_of_the_box_is_redeemed_and_counted(state: Path, run_json: RunJ
         (["coupon", "disable", "code"], 1, "there is no coupon code: `ci-daemon coupon list` shows"),
     ],
 )
-def test_what_cannot_be_done_is_said(
+def test_impossible_requests_are_refused_with_the_reason(
     run: Run, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, sentence: str
 ):
     run("coupon", "create", "taken", "1")

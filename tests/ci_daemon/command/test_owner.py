@@ -172,7 +172,7 @@ def test_a_finished_build_is_refused(
         (["build", "force-finish", "acme/web/1", "--state", "failed", "--note", " "], 2, "not all of them spaces"),
     ],
 )
-def test_what_is_not_understood_is_said(
+def test_invalid_arguments_are_refused_with_the_reason(
     pipeline: Pipeline, run: Run, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, sentence: str
 ):
     assert run(*arguments) == code

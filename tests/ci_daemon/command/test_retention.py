@@ -36,7 +36,7 @@ def run(state: Path) -> Run:
     return lambda *arguments: main(["--state-dir", str(state), "retention", "run", *arguments])
 
 
-def test_what_is_kept_no_longer_is_told_and_then_removed(state: Path, run: Run, capsys: pytest.CaptureFixture[str]):
+def test_expired_files_are_listed_and_then_removed(state: Path, run: Run, capsys: pytest.CaptureFixture[str]):
     def clean_up(*arguments: str) -> tuple[bool, dict[str, int]]:
         assert run("--json", *arguments) == 0
         document = json.loads(capsys.readouterr().out)

@@ -121,7 +121,7 @@ def test_secrets_are_listed_by_name_and_deleted(run: Run, state: Path, capsys: p
         ),
     ],
 )
-def test_what_cannot_be_done_is_told(
+def test_impossible_requests_are_refused_with_the_reason(
     run: Run, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], stdin: bytes, message: str
 ):
     assert run("secret", *arguments, stdin=stdin) == 1

@@ -46,7 +46,7 @@ def test_a_job_in_back_off_is_last_without_a_queue_position(
     assert again["reason"].endswith(" s before attempt 2")
 
 
-def test_status_tells_who_waits_and_what_went_wrong_last(run: Run, capsys: pytest.CaptureFixture[str]):
+def test_status_shows_waiting_jobs_and_recent_failures(run: Run, capsys: pytest.CaptureFixture[str]):
     assert run("status") == 3
     screen = capsys.readouterr().out
     assert re.search(
@@ -56,7 +56,7 @@ def test_status_tells_who_waits_and_what_went_wrong_last(run: Run, capsys: pytes
     assert "money    0 cents on all accounts\n" in screen
 
 
-def test_status_tells_what_an_operator_forced_from_faults(
+def test_status_marks_ends_that_an_operator_forced(
     run: Run, storage: Storage, provider: Provider, capsys: pytest.CaptureFixture[str]
 ):
     """One job's VM was ended by `lease kill`, and the other job by `build force-finish`."""

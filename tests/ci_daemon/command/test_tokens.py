@@ -46,7 +46,7 @@ def test_a_session_is_how_the_first_person_signs_in(run: Run, state: Path, capsy
         storage.close()
 
 
-def test_an_api_key_may_end_and_is_what_comes_unless_said(run: Run, capsys: pytest.CaptureFixture[str]):
+def test_an_api_key_is_the_default_and_may_expire(run: Run, capsys: pytest.CaptureFixture[str]):
     assert run("token", "create", EMAIL, "--expires-at", "2999-01-01T01:00:00+01:00", "--json") == 0
     made = json.loads(capsys.readouterr().out)
     assert made["token"].startswith("ci_")
@@ -82,7 +82,7 @@ def test_tokens_are_listed_without_secrets_and_revoked_by_id(run: Run, state: Pa
 
 
 @pytest.mark.parametrize("arguments", [("create", "bob@example.org"), ("list", "bob@example.org")])
-def test_nobody_has_no_token(run: Run, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]):
+def test_an_unknown_user_has_no_tokens(run: Run, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]):
     assert run("token", *arguments) == 1
     assert capsys.readouterr().err == "ci-daemon: there is no user bob@example.org: `ci-daemon user list` shows all\n"
 

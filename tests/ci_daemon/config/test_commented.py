@@ -34,13 +34,13 @@ def test_every_key_is_there_below_the_head_of_its_section(tmp_path: Path):
             found = found[key]
 
 
-def test_every_section_says_what_its_keys_are():
+def test_every_section_describes_its_keys():
     for section in re.split(r"\n(?=\[)", commented_configuration())[1:]:
         head, comment, *_ = section.splitlines()
         assert re.match(r"# [A-Z].{20}", comment), head
 
 
-def test_a_key_that_a_reload_does_not_apply_says_so():
+def test_a_key_that_needs_a_restart_is_marked():
     noted = re.findall(r"((?:^# .*\n)*)#(\w+) = ", commented_configuration(), re.MULTILINE)
     said = [(key, "A change needs a restart." in " ".join(comment.split("\n# "))) for comment, key in noted]
     assert said == [(key.name, not key.live) for section in sections() for key in section.keys]

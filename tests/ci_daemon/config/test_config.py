@@ -54,7 +54,7 @@ def test_the_state_directorys_file_replaces_the_systems(tmp_path: Path):
     assert (config.pool.warm, config.jobs.step_timeout) == (6, Config().jobs.step_timeout)
 
 
-def test_what_the_command_reads_itself_is_no_setting(tmp_path: Path):
+def test_variables_of_the_command_are_not_settings(tmp_path: Path):
     environ = {"CI_DAEMON_URL": "http://x", "CI_DAEMON_TOKEN": "ci_x", "CI_DAEMON_STATE_DIR": "/x"}
     assert load(tmp_path, environ, tmp_path / "none") == Config()
 

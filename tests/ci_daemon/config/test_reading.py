@@ -147,14 +147,14 @@ def test_an_error_in_the_file_has_line_key_and_expectation(
     assert str(refusal.value).startswith(f"{file}:{line}: {message}")
 
 
-def test_every_fault_is_told_at_once(reader: ConfigReader[Sections], file: Path):
+def test_all_faults_are_reported_together(reader: ConfigReader[Sections], file: Path):
     file.write_text("[web]\nthread = 4\ntimeout = true\n")
     with pytest.raises(ConfigError) as refusal:
         reader.read(file, {})
     assert len(str(refusal.value).splitlines()) == 2
 
 
-def test_a_file_that_is_no_toml_is_told_with_its_line(reader: ConfigReader[Sections], file: Path):
+def test_invalid_toml_is_reported_with_its_line(reader: ConfigReader[Sections], file: Path):
     file.write_text("[web]\nthreads = = 4\n")
     with pytest.raises(ConfigError, match=r"app\.toml:2: not TOML: "):
         reader.read(file, {})
@@ -163,7 +163,7 @@ def test_a_file_that_is_no_toml_is_told_with_its_line(reader: ConfigReader[Secti
         reader.read(file, {})
 
 
-def test_a_file_that_cannot_be_read_is_told(reader: ConfigReader[Sections], file: Path):
+def test_an_unreadable_file_is_reported(reader: ConfigReader[Sections], file: Path):
     with pytest.raises(ConfigError, match="cannot be read"):
         reader.read(file, {})
     file.write_bytes(b"\xff\xfe")

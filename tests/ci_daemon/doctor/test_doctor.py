@@ -171,7 +171,7 @@ def test_a_wrong_configuration_is_a_finding_among_others(state_dir: Path, capsys
     assert found["state"]["ok"]
 
 
-def test_an_address_that_is_taken_is_told(tmp_path: Path):
+def test_an_address_in_use_is_reported(tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         check = service.address(tmp_path, listen)
@@ -189,7 +189,7 @@ def test_an_address_that_is_taken_is_told(tmp_path: Path):
         ("not-found", "inactive", "is not installed", "ci-daemon install"),
     ],
 )
-def test_a_service_that_systemd_does_not_keep_running_is_told(
+def test_a_service_without_systemd_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, enabled: str, active: str, detail: str, fix: str | None
 ):
     (tmp_path / "systemctl").write_text(f"#!/bin/sh\n[ $1 = is-enabled ] && echo {enabled} || echo {active}\n")
@@ -221,7 +221,7 @@ def test_a_directory_with_a_space_is_quoted_in_commands(tmp_path: Path, capsys: 
     assert f"run `ci-daemon --state-dir '{directory}' init`" in capsys.readouterr().err
 
 
-def test_a_read_only_file_system_is_told_as_such(state_dir: Path):
+def test_a_read_only_file_system_is_reported_as_such(state_dir: Path):
     mounts = 'mount --bind "$1" "$1"; mount -o remount,bind,ro "$1"; exec "$2" -m ci_daemon --state-dir "$1" doctor'
     argv = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", mounts, "sh", state_dir, sys.executable]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -229,21 +229,21 @@ def test_a_read_only_file_system_is_told_as_such(state_dir: Path):
     assert "database: the database cannot be checked without write access\n" in done.stdout
 
 
-def test_a_missing_image_is_told_with_the_command_that_builds_it(tmp_path: Path, images_dir: Path):
+def test_a_missing_image_is_reported_with_its_build_command(tmp_path: Path, images_dir: Path):
     assert state.default_image(tmp_path, Config(images=ImageSettings(dir=images_dir))).ok
     check = state.default_image(tmp_path, Config())
     assert check.fix == f"ci-daemon --state-dir {tmp_path} image build debian:12"
     assert not check.needed
 
 
-def test_unenforced_parts_of_a_shape_are_told_and_fail_nothing():
+def test_unenforced_parts_of_a_shape_are_warnings():
     found = {check.name: check for check in vm_limits(VmLimits(100, {}))}
     assert not found["limit on memory"].ok
     assert "with the units in systemd/" in found["limit on memory"].detail
     assert not any(check.needed for check in found.values() if not check.ok)
 
 
-def test_it_says_what_the_sandbox_is_and_is_not(tmp_path: Path):
+def test_it_describes_the_sandboxes_isolation(tmp_path: Path):
     process = a_process(tmp_path, effective=0, bounding=1 << 24)
     found = {check.name: check for check in isolation(SandboxSettings(), {BROKER_VARIABLE: ""}, process)}
     assert all(check.ok for check in found.values())
@@ -251,7 +251,7 @@ def test_it_says_what_the_sandbox_is_and_is_not(tmp_path: Path):
     assert "jobs cannot create user namespaces" in found["nested namespaces"].detail
 
 
-def test_it_says_what_the_owner_or_the_host_leaves_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_it_lists_what_the_settings_or_the_host_leave_open(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     process = a_process(tmp_path, effective=0, bounding=1 << 24)
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="vax"))
     found = {check.name: check for check in isolation(SandboxSettings(user_namespaces=True), {}, process)}
@@ -332,7 +332,7 @@ def test_all_packages_are_installed_by_one_command():
     assert fix_commands(checks) == ["apt-get install -y a c", "chmod 0666 b"]
 
 
-def test_what_takes_root_is_said_in_one_line_too(
+def test_fixes_that_need_root_are_one_command(
     monkeypatch: pytest.MonkeyPatch, state_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / "apt-get").write_text("#!/bin/sh\n")
@@ -387,7 +387,7 @@ def test_fix_runs_safe_commands_and_checks_again(state_dir: Path, capsys: pytest
     assert "ok    state:" in detail.out
 
 
-def test_python_that_is_too_old_is_told_before_anything_else():
+def test_a_too_old_python_is_reported_first():
     code = "import sys; sys.version_info = (3, 10, 1)\nfrom ci_daemon.doctor import host\nprint(host.python())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "Python 3.10.1 is too old" in done.stdout

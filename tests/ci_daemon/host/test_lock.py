@@ -56,7 +56,7 @@ def test_the_lock_ends_with_its_process_however_it_ends(holder: subprocess.Popen
     assert (tmp_path / "ci-daemon.lock").read_text() == ""
 
 
-def test_nobody_serves_where_nobody_ever_did(tmp_path: Path):
+def test_an_unserved_directory_has_no_server(tmp_path: Path):
     assert served_by(tmp_path) is None
     assert served_by(tmp_path / "nowhere") is None
 

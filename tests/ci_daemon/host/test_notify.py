@@ -41,7 +41,7 @@ def test_ready_status_stopping_and_alive_follow_the_protocol(manager: tuple[str,
     assert received(sock) == "STOPPING=1\nSTATUS=draining"
 
 
-def test_nobody_is_told_of_life_who_did_not_ask(manager: tuple[str, socket.socket]):
+def test_without_a_watchdog_no_heartbeat_is_sent(manager: tuple[str, socket.socket]):
     address, sock = manager
     notifier = Notifier(address)
     notifier.alive()

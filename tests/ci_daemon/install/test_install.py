@@ -88,7 +88,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     return made
 
 
-def test_the_user_gets_ids_that_nobody_has(stage: Stage):
+def test_the_user_gets_free_ids(stage: Stage):
     stage.etc(
         passwd="root:x:0:0::/root:/bin/sh\nfar:x:300000:300000::/:/bin/sh\n",
         group="root:x:0:\n",
@@ -134,7 +134,7 @@ def test_a_release_is_made_from_the_origin_of_this_program(direct_url: str | Non
     assert source.requirement(direct_url, "0.1.0") == expected
 
 
-def test_a_source_that_is_none_is_refused_with_what_to_give(tmp_path: Path):
+def test_an_invalid_source_is_refused_with_the_accepted_ones(tmp_path: Path):
     with pytest.raises(InstallError, match="is not a checkout of ci-daemon: give --from the folder"):
         source.resolve(str(tmp_path))
     with pytest.raises(InstallError, match="no longer exists: give --from"):
@@ -268,7 +268,7 @@ def test_a_link_in_place_of_the_old_database_is_not_followed(stage: Stage, tmp_p
     Storage.open(stage.host.state, SystemClock()).close()
 
 
-def test_the_script_says_who_may_run_it(tmp_path: Path):
+def test_the_script_requires_root(tmp_path: Path):
     (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
     (tmp_path / "id").chmod(0o755)
     done = subprocess.run(

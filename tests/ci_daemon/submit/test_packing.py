@@ -42,7 +42,7 @@ def test_packs_every_file_with_its_bytes(tmp_path: Path):
     assert archive.files == 3
 
 
-def test_leaves_out_git_and_what_is_ignored(tmp_path: Path):
+def test_leaves_out_git_and_ignored_files(tmp_path: Path):
     lay(
         tmp_path,
         {
@@ -95,7 +95,7 @@ PATHS = ["a.o", "b.o", "top", "x", "sub/x", "sub/a.o", "sub/top", "deep/y", "dee
 
 
 @given(outer=st.lists(st.sampled_from(RULES), max_size=5), inner=st.lists(st.sampled_from(RULES), max_size=5))
-def test_keeps_what_git_would_add(tmp_path_factory: pytest.TempPathFactory, outer: list[str], inner: list[str]):
+def test_keeps_files_that_git_would_add(tmp_path_factory: pytest.TempPathFactory, outer: list[str], inner: list[str]):
     tree = lay(tmp_path_factory.mktemp("tree"), dict.fromkeys(PATHS, ""))
     lay(tree, {".gitignore": "\n".join(outer), "deep/.gitignore": "\n".join(inner)})
     environ = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
@@ -153,7 +153,7 @@ def test_names_of_any_length_and_bytes_survive(tmp_path: Path):
     assert names(tmp_path) == {long, os.fsdecode(b"\xff.bin")}
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path):
+def test_a_missing_folder_is_reported(tmp_path: Path):
     with pytest.raises(PackError, match="nowhere cannot be packed: No such file"):
         pack(tmp_path / "nowhere")
 

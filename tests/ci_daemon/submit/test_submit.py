@@ -174,7 +174,7 @@ def test_ends_with_the_lines_it_is_given(service: ScriptedService, submit: Submi
     assert capsys.readouterr().out.splitlines()[-2:] == ["now this", "and that"]
 
 
-def test_the_build_is_told_what_git_knows(
+def test_the_build_has_gits_branch_commit_and_message(
     service: ScriptedService, submit: Submit, tree: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
@@ -290,7 +290,7 @@ def test_ctrl_c_cancels_where_that_is_wanted(service: ScriptedService, tree: Pat
     assert service.engine.canceled == [1]
 
 
-def test_a_rejected_pipeline_is_said_and_its_failed_build_stays(
+def test_a_rejected_pipeline_is_reported_and_its_build_stays(
     service: ScriptedService, submit: Submit, ir: Path, capsys: pytest.CaptureFixture[str]
 ):
     ir.write_text('{"version": "1"}')
@@ -310,23 +310,23 @@ def test_missing_credit_is_an_error_and_creates_no_pipeline(
     assert service.pipelines() == []
 
 
-def test_a_wrong_key_is_said(submit: Submit, capsys: pytest.CaptureFixture[str]):
+def test_a_wrong_key_is_reported(submit: Submit, capsys: pytest.CaptureFixture[str]):
     assert submit("--token", "ci_wrong") == 1
     assert "CI_DAEMON_TOKEN" in capsys.readouterr().err
 
 
-def test_no_key_is_said(submit: Submit, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_a_missing_key_is_reported(submit: Submit, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.delenv("CI_DAEMON_TOKEN")
     assert submit() == 1
     assert "set CI_DAEMON_TOKEN" in capsys.readouterr().err
 
 
-def test_an_organization_that_is_not_there_is_said(submit: Submit, capsys: pytest.CaptureFixture[str]):
+def test_a_missing_organization_is_reported(submit: Submit, capsys: pytest.CaptureFixture[str]):
     assert submit("--org", "no/body") == 1
     assert "organization" in capsys.readouterr().err
 
 
-def test_a_name_that_is_no_slug_is_said_with_the_slug(
+def test_an_invalid_slug_is_reported_with_a_valid_one(
     service: ScriptedService, tree: Path, ir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setenv("CI_DAEMON_URL", service.url)
@@ -336,13 +336,13 @@ def test_a_name_that_is_no_slug_is_said_with_the_slug(
     assert service.pipelines() == []
 
 
-def test_a_file_that_is_no_text_is_said(submit: Submit, ir: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_binary_file_is_reported(submit: Submit, ir: Path, capsys: pytest.CaptureFixture[str]):
     ir.write_bytes(b"\xff\xfe\x00")
     assert submit() == 1
     assert "is not UTF-8 text" in capsys.readouterr().err
 
 
-def test_a_tree_without_a_pipeline_is_said(submit: Submit, tree: Path, ir: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_missing_pipeline_is_reported(submit: Submit, tree: Path, ir: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["submit", str(tree), "--token", "any"]) == 1
     assert f"{tree} has no pipeline: write one in {tree}/.hm/*.py, or give --ir FILE" in capsys.readouterr().err
     ir.write_text("\n")
@@ -388,7 +388,7 @@ def test_few_stream_slots_still_give_every_line_to_everyone(
         assert lines.count(f"{key:5} | {key} begins") == lines.count(f"{key:5} | {key} ends") == 1
 
 
-def test_a_service_that_is_not_there_is_said_at_once(submit: Submit, capsys: pytest.CaptureFixture[str]):
+def test_an_unreachable_service_is_reported_at_once(submit: Submit, capsys: pytest.CaptureFixture[str]):
     assert submit("--url", "http://127.0.0.1:9") == 1
     assert "no service answers at http://127.0.0.1:9" in capsys.readouterr().err
 
@@ -410,13 +410,13 @@ def test_a_service_that_is_not_there_is_said_at_once(submit: Submit, capsys: pyt
         f"http://{'a' * 64}",
     ],
 )
-def test_a_url_that_is_none_is_said(submit: Submit, capsys: pytest.CaptureFixture[str], url: str):
+def test_an_invalid_url_is_reported(submit: Submit, capsys: pytest.CaptureFixture[str], url: str):
     assert submit("--url", url) == 2
     assert f"{url} is not a URL: give one such as https://ci.example.org" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("token", ["ci_\u00e9", "ci_a\nb", "ci_\x1b"])
-def test_a_key_that_can_be_none_is_said(submit: Submit, capsys: pytest.CaptureFixture[str], token: str):
+def test_a_malformed_key_is_reported(submit: Submit, capsys: pytest.CaptureFixture[str], token: str):
     assert submit("--token", token) == 2
     assert "this is not an API key" in capsys.readouterr().err
 
@@ -448,14 +448,14 @@ def stranger() -> Iterator[str]:
         thread.join()
 
 
-def test_another_server_is_known_for_what_it_is(submit: Submit, stranger: str, capsys: pytest.CaptureFixture[str]):
+def test_another_server_is_recognized(submit: Submit, stranger: str, capsys: pytest.CaptureFixture[str]):
     assert submit("--url", stranger) == 1
     assert f"the answer of {stranger} is not that of a ci-daemon: check CI_DAEMON_URL" in capsys.readouterr().err
     assert submit("--url", stranger, "--org", "acme") == 1
     assert "answered with status 500 and no error message" in capsys.readouterr().err
 
 
-def test_costs_are_found_behind_a_page_of_other_debits(
+def test_costs_are_found_past_the_first_page_of_debits(
     service: ScriptedService, submit: Submit, capsys: pytest.CaptureFixture[str]
 ):
     def busy(build: ScriptedBuild) -> None:

@@ -110,7 +110,7 @@ def test_commits_times_and_durations_are_short():
     assert row.split()[1:] == ["failed", "main", "0123456789", "3", "min", "ago", "3", "min", "7", "s"]
 
 
-def test_what_is_no_text_stays_out_of_the_terminal():
+def test_control_characters_do_not_reach_the_terminal():
     [_, row] = drawn(200, document(branch="\x1b[31mred\x07\u202e", note="two\nlines"))
     assert row.isprintable()
 
@@ -135,5 +135,5 @@ def test_in_a_pipe_a_row_is_one_line_without_colours(capsys: pytest.CaptureFixtu
         (-300, "in 5 min"),
     ],
 )
-def test_an_instant_is_told_in_its_largest_unit(seconds: int, text: str):
+def test_an_instant_is_shown_in_its_largest_unit(seconds: int, text: str):
     assert relative_time(NOW - timedelta(seconds=seconds), NOW) == text

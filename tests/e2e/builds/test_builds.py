@@ -24,7 +24,7 @@ def test_the_service_overrides_the_builds_and_irs_environment(pipeline: Pipeline
     assert build.log() == f"ir build true {pipeline.client.org} demo 1 only main 1 /root\n"
 
 
-def test_a_failure_skips_dependents_and_lets_the_rest_go_on(pipeline: Pipeline):
+def test_a_failure_skips_dependents_and_the_rest_runs(pipeline: Pipeline):
     graph = Graph().step("bad", "exit 3").step("needs-it", "true", after=("bad",)).step("other", "echo fine")
     graph.step("clean-up", "echo cleaned", after=("needs-it",), even_after_failure=True)
     build = pipeline.build(graph.ir())

@@ -69,7 +69,7 @@ def test_a_second_build_of_the_example_runs_only_uncached_jobs(pipeline: Pipelin
     assert second.log("lint") == "base\nwarm\n"
 
 
-def test_a_hit_is_told_in_the_log_and_on_the_record(pipeline: Pipeline):
+def test_a_hit_is_shown_in_the_log_and_in_the_record(pipeline: Pipeline):
     passed(pipeline, one("echo ran", **cached("k")))
     build = passed(pipeline, one("echo ran", **cached("k")))
     assert 'the disk that "only" left in build 1' in build.log()
@@ -80,7 +80,7 @@ def test_a_hit_is_told_in_the_log_and_on_the_record(pipeline: Pipeline):
     assert job["finished_at"] is not None
 
 
-def test_a_key_that_changed_misses_and_what_is_below_it_hits(pipeline: Pipeline):
+def test_a_changed_key_misses_and_those_below_it_hit(pipeline: Pipeline):
     passed(pipeline, example())
     assert hits(passed(pipeline, example(deps="changed", warm="changed too"))) == {"base", "tool"}
     assert hits(passed(pipeline, example(deps="changed", warm="changed too"))) == {"base", "tool", "deps", "warm"}
@@ -95,7 +95,7 @@ def test_no_other_pipeline_and_no_other_organization_hits(pipeline: Pipeline, da
     assert hits(passed(pipeline, ir)) == {"only"}
 
 
-def test_the_owner_sees_what_is_cached_and_clears_it(pipeline: Pipeline, daemon: Daemon):
+def test_the_owner_lists_and_clears_the_cache(pipeline: Pipeline, daemon: Daemon):
     passed(pipeline, example())
     mine = ("--org", pipeline.client.org, "--pipeline", pipeline.slug)
 

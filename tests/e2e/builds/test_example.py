@@ -105,7 +105,7 @@ def test_a_browser_follows_a_growing_log_and_resumes(pipeline: Pipeline):
     assert again == parts[2:]
 
 
-def test_a_ranged_read_waits_for_what_is_not_written_yet(pipeline: Pipeline):
+def test_a_ranged_read_waits_for_unwritten_output(pipeline: Pipeline):
     build = pipeline.build(one("echo first; sleep 1; echo second"))
     build.says("first")
     job = build.jobs()["only"]["id"]

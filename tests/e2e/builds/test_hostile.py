@@ -61,7 +61,7 @@ def test_daemons_left_behind_die_with_their_job(pipeline: Pipeline):
     assert build.finish()["state"] == "passed"
 
 
-def test_a_full_disk_fails_the_job_and_says_so(pipeline: Pipeline):
+def test_a_full_disk_fails_the_job_with_that_reason(pipeline: Pipeline):
     fill = "for i in 1 2 3 4; do head -c 400M /dev/zero > f$i; done; sleep 1000"
     build = pipeline.build(one(fill, runner_args={"disk_gb": 1}))
     assert build.finish(120)["state"] == "failed"
@@ -78,7 +78,7 @@ def test_a_disk_filled_just_before_the_exit_is_a_full_disk(pipeline: Pipeline):
     assert (job["error_code"], job["exit_code"]) == ("disk_full", 0), job
 
 
-def test_removing_the_services_files_in_a_vm_harms_nobody(pipeline: Pipeline):
+def test_removing_the_services_files_in_a_vm_is_harmless(pipeline: Pipeline):
     build = pipeline.build(one("echo before; rm -rf /run/* 2>/dev/null; echo after"))
     assert build.finish()["state"] in {"passed", "failed"}
     assert build.log().startswith("before\n")

@@ -17,7 +17,7 @@ def settings() -> dict[str, str]:
     return {"CI_DAEMON_POOL_WARM": "0", "CI_DAEMON_JOBS_LOG_LIMIT_BYTES": str(LIMIT)}
 
 
-def test_the_limit_is_told_once_even_if_the_daemon_is_killed(daemon: Daemon, pipeline: Pipeline):
+def test_the_limit_is_noted_once_even_if_the_daemon_is_killed(daemon: Daemon, pipeline: Pipeline):
     loud = "for i in $(seq 1 60); do echo 0123456789012345678901234567890123456789; sleep 0.1; done"
     build = pipeline.build(one(loud))
     for _ in range(2):

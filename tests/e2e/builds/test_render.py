@@ -110,7 +110,7 @@ def test_a_pipeline_is_found_by_its_name_in_the_repository(client: Client):
     build.cancel()
 
 
-def test_the_owner_sees_what_a_tree_comes_to(daemon: Daemon):
+def test_the_owner_sees_the_pipelines_of_a_tree(daemon: Daemon):
     example = EXAMPLES / "05-multi"
     definition = json.loads((example / "envelope.json").read_text())["pipelines"][2]["definition"]
     assert daemon.json("render", str(example), "--pipeline", "deploy") == definition

@@ -130,7 +130,7 @@ def asked(expression: str) -> Iterator[tuple[str, set[str]]]:
 
 
 @pytest.mark.parametrize("expression", list(expressions()))
-def test_the_dashboard_and_the_alerts_ask_for_what_there_is(expression: str, scrape: Scrape):
+def test_the_dashboard_and_alerts_use_existing_metrics(expression: str, scrape: Scrape):
     known = scrape.labels() | {"up": set()}
     metrics = list(asked(expression))
     assert metrics
@@ -141,5 +141,5 @@ def test_the_dashboard_and_the_alerts_ask_for_what_there_is(expression: str, scr
     assert {label.strip() for labels in grouped for label in labels.split(",")} <= set().union(*known.values()) | TARGET
 
 
-def test_a_proxy_does_not_lend_its_address_to_who_scrapes(daemon: Daemon):
+def test_a_scraper_does_not_inherit_its_proxys_address(daemon: Daemon):
     assert httpx.get(f"{daemon.url}/metrics", headers={"X-Forwarded-For": "203.0.113.7"}).status_code == 401

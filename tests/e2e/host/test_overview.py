@@ -33,7 +33,7 @@ def running(client: Client) -> Iterator[Build]:
     build.finish()
 
 
-def test_who_runs_and_who_waits_is_told_in_the_words_of_the_api(daemon: Daemon, client: Client, running: Build):
+def test_running_and_waiting_jobs_are_shown_as_by_the_api(daemon: Daemon, client: Client, running: Build):
     graph = Graph().step("a", "true").step("b", "true")
     waiting = client.pipeline("second").build(graph.ir())
     other = Client.create(daemon, f"other-{client.email}")
@@ -73,7 +73,7 @@ def test_who_runs_and_who_waits_is_told_in_the_words_of_the_api(daemon: Daemon, 
     urgent.cancel()
 
 
-def test_top_on_a_terminal_goes_on_until_it_is_told_to_end(daemon: Daemon, running: Build):
+def test_top_on_a_terminal_runs_until_q(daemon: Daemon, running: Build):
     keyboard, screen = pty.openpty()
     command = [sys.executable, "-m", "ci_daemon", "--state-dir", str(daemon.state), "top"]
     environ = {**os.environ, "TERM": "xterm", "COLUMNS": "200", "LINES": "30"}

@@ -154,7 +154,7 @@ def test_the_daemon_raises_its_file_limit_and_refuses_a_low_one(serve: Serve, tm
 
 
 @_ROOT_MOUNTS
-def test_a_read_only_disk_prevents_a_start_but_the_job_goes_on(disk: SmallDisk, serve: Serve):
+def test_a_read_only_disk_prevents_a_start_but_the_job_continues(disk: SmallDisk, serve: Serve):
     daemon = serve(disk.folder / "state", disk.prefix)
     disk.lay_elsewhere("state/sandbox")  # a disk that a VM writes to cannot be made read-only
     build = started(daemon).build(one(_SLOW))
@@ -168,7 +168,7 @@ def test_a_read_only_disk_prevents_a_start_but_the_job_goes_on(disk: SmallDisk, 
 
 
 @pytest.mark.parametrize("how", ["open to others", "torn", "gone"])
-def test_a_missing_key_prevents_a_start_but_the_job_goes_on(serve: Serve, tmp_path: Path, how: str):
+def test_a_missing_key_prevents_a_start_but_the_job_continues(serve: Serve, tmp_path: Path, how: str):
     daemon = serve(tmp_path / "state")
     build = started(daemon).build(one(_SLOW))
     build.says("line 3")

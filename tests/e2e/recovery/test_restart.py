@@ -19,7 +19,7 @@ def settings() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("end", [Daemon.kill, Daemon.stop], ids=["kill -9", "SIGTERM"])
-def test_20_running_jobs_go_on_with_each_log_line_once(
+def test_20_running_jobs_continue_with_each_log_line_once(
     daemon: Daemon, pipeline: Pipeline, end: Callable[[Daemon], object]
 ):
     graph = Graph()
@@ -34,7 +34,7 @@ def test_20_running_jobs_go_on_with_each_log_line_once(
         assert (key, job["attempt"], build.log(key)) == (key, 1, "end\n" if key == "sink" else LINES)
 
 
-def test_what_ended_while_nobody_looked_is_found_and_billed_once(daemon: Daemon, pipeline: Pipeline):
+def test_a_job_that_ended_during_downtime_is_billed_once(daemon: Daemon, pipeline: Pipeline):
     build = pipeline.build(
         Graph().step("made", "sleep 0.5; echo made > f").step("used", "cat f", builds_in="made").ir()
     )

@@ -72,12 +72,12 @@ def test_case_spaces_and_dashes_of_a_code_are_forgiven(storage: Storage, user: U
 
 
 @pytest.mark.parametrize("typed", ["", "-", "0" * 16, "\x00", "\ud800", "é" * 10_000])
-def test_what_is_no_code_gets_nothing(storage: Storage, user: User, typed: str):
+def test_an_invalid_code_gets_nothing(storage: Storage, user: User, typed: str):
     storage.cli_logins.issue_code(user.id)
     assert storage.cli_logins.redeem(typed) is None
 
 
-def test_a_code_is_no_nonce_and_a_nonce_no_code(storage: Storage, user: User):
+def test_codes_and_nonces_are_not_interchangeable(storage: Storage, user: User):
     code = storage.cli_logins.issue_code(user.id)
     storage.cli_logins.offer(user.id, "0123456789ABCDEF")
     assert storage.cli_logins.claim(code) is storage.cli_logins.redeem("0123456789ABCDEF") is None

@@ -29,7 +29,7 @@ def _slugs(storage: Storage, user: User) -> list[str]:
     return [organization.slug for organization in storage.organizations.page(user.id, 100, None).rows]
 
 
-def test_a_closed_account_is_nobodys_and_its_address_is_free(storage: Storage, user: User):
+def test_a_closed_account_frees_its_address(storage: Storage, user: User):
     _, key = storage.tokens.create_api_key(user.id, "laptop")
     _, session = storage.tokens.create_session(user.id, "browser")
     storage.cli_logins.offer(user.id, "a-nonce-in-the-browser")
@@ -52,7 +52,7 @@ def test_a_token_that_came_after_the_end_is_none(storage: Storage, user: User):
     assert storage.tokens.caller(late) is None
 
 
-def test_organizations_of_nobody_else_close_and_the_ledger_stays(
+def test_sole_organizations_close_and_their_ledger_stays(
     storage: Storage, user: User, organization: Organization, bob: User
 ):
     storage.ledger.append(organization.id, 500, LedgerSource.ADMIN_GRANT, None)
@@ -82,7 +82,7 @@ def test_only_their_unfinished_builds_are_to_be_canceled(storage: Storage, user:
     assert elsewhere.id not in asked
 
 
-def test_who_alone_owns_what_others_belong_to_stays(
+def test_a_sole_owner_of_a_shared_organization_stays(
     storage: Storage, user: User, organization: Organization, bob: User
 ):
     _, key = storage.tokens.create_api_key(user.id, "laptop")
@@ -98,7 +98,7 @@ def test_who_alone_owns_what_others_belong_to_stays(
 
 
 @pytest.mark.parametrize("role", [Role.MEMBER, Role.ADMIN, Role.OWNER])
-def test_where_another_owner_remains_the_organization_goes_on(
+def test_an_organization_with_another_owner_remains(
     storage: Storage, user: User, organization: Organization, bob: User, role: Role
 ):
     carol = storage.users.create("carol@example.org", "Carol")
@@ -112,7 +112,7 @@ def test_where_another_owner_remains_the_organization_goes_on(
     assert _slugs(storage, bob) == ["bob-example-org"]
 
 
-def test_an_owner_who_is_not_the_only_one_may_go(
+def test_one_of_several_owners_may_leave(
     storage: Storage, user: User, organization: Organization, bob: User, world: World
 ):
     build = world.build(new_job())

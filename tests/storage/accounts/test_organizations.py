@@ -22,7 +22,7 @@ def test_a_name_without_a_usable_character_is_refused(storage: Storage, user: Us
         storage.organizations.create("!!!", "", user.id)
 
 
-def test_for_one_who_is_no_member_it_does_not_exist(storage: Storage, organization: Organization):
+def test_it_does_not_exist_for_non_members(storage: Storage, organization: Organization):
     stranger = storage.users.create("bob@example.org", "Bob")
     assert storage.organizations.for_member(stranger.id, organization.slug) is None
     assert storage.organizations.role(organization.id, stranger.id) is None

@@ -40,7 +40,7 @@ def test_a_token_names_its_caller(storage: Storage, user: User):
 
 
 @pytest.mark.parametrize("token", ["", "ci_", "ci_" + "A" * 43, "\x00", "\ud800", "é" * 10_000])
-def test_a_token_that_nobody_has_names_nobody(storage: Storage, user: User, token: str):
+def test_an_unknown_token_has_no_caller(storage: Storage, user: User, token: str):
     storage.tokens.create_api_key(user.id, "laptop")
     assert storage.tokens.caller(token) is None
 
@@ -147,7 +147,7 @@ def test_a_revoked_token_can_only_be_revoked_again(storage: Storage, user: User,
     assert storage.tokens.of_user(user.id) == []
 
 
-def test_lists_are_of_one_user_and_without_what_was_revoked(storage: Storage, user: User):
+def test_lists_are_of_one_user_without_revoked_tokens(storage: Storage, user: User):
     other = storage.users.create("bob@example.org", "Bob")
     storage.tokens.create_api_key(other.id, "of another")
     first, _ = storage.tokens.create_api_key(user.id, "first")

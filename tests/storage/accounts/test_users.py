@@ -37,7 +37,7 @@ def test_a_user_is_found_by_id_and_uuid(storage: Storage):
     assert storage.users.by_id(99) is storage.users.by_uuid("no") is storage.users.by_email("no@no") is None
 
 
-def test_an_address_that_no_slug_can_be_made_of_adds_nobody(storage: Storage):
+def test_an_address_without_a_valid_slug_adds_no_user(storage: Storage):
     with pytest.raises(NameUnusable):
         storage.users.create("日@本", "N")
     assert storage.users.by_email("日@本") is None

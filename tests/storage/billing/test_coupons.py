@@ -76,7 +76,7 @@ def test_a_coupon_that_would_expire_later_is_disabled_at_once(storage: Storage, 
     assert storage.coupons.disable("spring").expires_at == clock.now()
 
 
-def test_nothing_comes_of_a_code_that_there_is_not(storage: Storage, acme: int):
+def test_an_unknown_code_grants_nothing(storage: Storage, acme: int):
     with pytest.raises(CouponUnknown):
         storage.coupons.redeem("NONE", acme)
     with pytest.raises(CouponUnknown):

@@ -99,9 +99,7 @@ def test_a_sound_ledger_verifies(storage: Storage, world: World, clock: ManualCl
     assert storage.ledger.verify() == []
 
 
-def test_verification_finds_what_does_not_add_up(
-    storage: Storage, world: World, clock: ManualClock, shell: apsw.Connection
-):
+def test_verification_finds_discrepancies(storage: Storage, world: World, clock: ManualClock, shell: apsw.Connection):
     jobs = world.jobs(world.build(new_job("dear"), new_job("missing")))
     for job in jobs:
         lease = world.start(job)

@@ -136,7 +136,7 @@ def test_inheriting_is_part_of_a_transaction_that_fails(storage: Storage, databa
     assert left(storage, world.job(first)) == {"a": b"same"}
 
 
-def test_from_nobody_nothing_is_inherited(storage: Storage, world: World):
+def test_a_job_without_artifacts_has_none_to_inherit(storage: Storage, world: World):
     first, second = world.build(), world.build()
     storage.artifacts.inherit(world.job(first).id, world.job(second).id)
     assert storage.artifacts.of_job(world.job(second).id) == []

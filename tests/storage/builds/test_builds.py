@@ -13,7 +13,7 @@ from tests.records import new_job
 from tests.storage.world import BUILDS_IN, DEPENDS_ON, World
 
 
-def test_a_build_keeps_what_its_caller_said_and_is_queued(world: World, pipeline: Pipeline, clock: ManualClock):
+def test_a_build_keeps_its_callers_fields_and_is_queued(world: World, pipeline: Pipeline, clock: ManualClock):
     build = world.build(branch="dev", commit="beef", message="Fix\nit", source="cli", timeout_seconds=60)
     assert (build.branch, build.commit, build.message, build.source) == ("dev", "beef", "Fix\nit", "cli")
     assert (build.number, build.state, build.timeout_seconds) == (1, BuildState.SCHEDULED, 60)
@@ -44,7 +44,7 @@ def test_numbers_run_within_each_pipeline(world: World):
     assert [world.build(pipeline=other).number for _ in range(2)] == [1, 2]
 
 
-def test_jobs_keep_what_was_planned_in_their_order(world: World):
+def test_jobs_keep_their_planned_fields_and_order(world: World):
     planned = NewJob(
         step_key="test",
         name="Tests 🎉",
@@ -115,7 +115,7 @@ def test_the_environment_is_sealed_at_rest_and_opens_again(storage: Storage, wor
         assert b"s3cr3t-value" not in file.read_bytes()
 
 
-def test_an_environment_sealed_with_another_key_is_told_apart(storage: Storage, database: Database, world: World):
+def test_an_environment_sealed_with_another_key_is_refused(storage: Storage, database: Database, world: World):
     build = world.build(env={"A": "b"})
     other = Builds(database, Vault(bytes(32)), storage.sources, storage.idempotency_keys)
     with pytest.raises(SealBroken):

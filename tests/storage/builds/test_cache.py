@@ -78,7 +78,7 @@ def test_a_hit_passes_the_job_with_the_disk_and_a_notice(storage: Storage, world
     assert (kept.hits, kept.last_used_at) == (1, used_at)
 
 
-def test_a_hit_is_told_once_after_a_crash_before_the_commit(
+def test_a_hit_is_noted_once_after_a_crash_before_the_commit(
     storage: Storage, world: World, monkeypatch: pytest.MonkeyPatch
 ):
     entry = _store(storage, world)
@@ -120,7 +120,7 @@ def test_a_hit_after_another_change_of_the_job_does_nothing(storage: Storage, wo
     assert storage.cache.find(entry.name) == entry
 
 
-def test_an_entry_that_was_dropped_meanwhile_is_no_hit(storage: Storage, world: World):
+def test_a_dropped_entry_is_not_a_hit(storage: Storage, world: World):
     entry = _store(storage, world)
     build = world.build(_cacheable())
     storage.cache.drop([entry])

@@ -82,7 +82,7 @@ def test_a_hold_is_charged_once_and_at_most_for_its_length(
     assert world.storage.ledger.verify() == []
 
 
-def test_many_who_end_it_at_once_write_one_debit(world: World, job: Job):
+def test_concurrent_ends_write_one_debit(world: World, job: Job):
     held = hold(world, job)
     threads = [threading.Thread(target=world.storage.holds.end, args=(held.id, HoldEnd.EXPIRED)) for _ in range(8)]
     for thread in threads:

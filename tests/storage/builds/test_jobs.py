@@ -54,7 +54,7 @@ def test_each_step_of_a_life_sets_its_instant_once(storage: Storage, world: Worl
     assert (job.scheduled_at, job.started_at, job.finished_at) == (scheduled, started, finished)
 
 
-def test_a_move_sets_what_it_is_given_and_leaves_the_rest(storage: Storage, world: World):
+def test_a_move_changes_only_the_given_fields(storage: Storage, world: World):
     job = world.job(world.build())
     storage.jobs.move(job.id, JobState.SCHEDULED, JobState.ASSIGNED, Outcome(error_code="c", error_message="m"))
     storage.jobs.move(job.id, JobState.ASSIGNED, JobState.FAILED, Outcome(exit_code=3, soft_failed=True))

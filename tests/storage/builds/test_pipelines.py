@@ -31,7 +31,7 @@ from tests.records import new_job
 from tests.storage.world import World
 
 
-def test_a_pipeline_keeps_what_its_caller_said(storage: Storage, organization: Organization):
+def test_a_pipeline_keeps_its_callers_fields(storage: Storage, organization: Organization):
     new = NewPipeline(
         "web", "Web", "git@host:acme/web", "main", "the site", "acme/web", Visibility.PUBLIC, False, True, "site"
     )
@@ -178,7 +178,7 @@ def _scope(pipeline: Pipeline) -> SecretScope:
     return SecretScope(pipeline.organization_id, pipeline.id)
 
 
-def test_a_pipeline_whose_builds_are_not_over_stays(storage: Storage, pipeline: Pipeline, world: World):
+def test_a_pipeline_with_unfinished_builds_stays(storage: Storage, pipeline: Pipeline, world: World):
     build = world.build()
     world.build(pipeline=world.other_pipeline("Other"))
     with pytest.raises(PipelineBusy, match="1 of its builds are not finished"):

@@ -49,7 +49,7 @@ def test_the_next_job_waits_longest_then_comes_by_position(world: World, clock: 
     assert order == [a.id, b.id, world.job(second).id, c.id]
 
 
-def test_a_queued_job_says_what_its_vm_must_be_like(world: World, clock: ManualClock):
+def test_a_queued_job_has_its_requirements_of_the_vm(world: World, clock: ManualClock):
     storage = world.storage
     build = world.build(
         new_job("a"),
@@ -137,7 +137,7 @@ def test_positions_count_from_the_next_job_of_the_organization(world: World, clo
     assert storage.queue.position(_again(world, a)) is None
 
 
-def test_past_use_is_what_ran_and_ended_within_the_span(world: World, clock: ManualClock):
+def test_past_use_is_of_leases_that_ended_within_the_span(world: World, clock: ManualClock):
     early, late, running = world.jobs(world.build(new_job("a"), new_job("b"), new_job("c", shape=Shape(cpu=3))))
     lease = world.start(early)
     clock.advance(minutes=10)
@@ -203,7 +203,7 @@ def test_a_job_that_waits_for_its_image_is_in_no_queue_for_a_vm(world: World, cl
     assert _again(world, own).awaited_image == "alpine:latest"
 
 
-def test_the_time_that_an_image_took_is_no_wait_for_a_vm(world: World, clock: ManualClock):
+def test_the_time_of_a_pull_is_not_a_wait_for_a_vm(world: World, clock: ManualClock):
     queue = world.storage.queue
     (job,) = world.jobs(world.build(new_job("only", image="alpine")))
     queue.await_image("alpine", "alpine:latest")

@@ -94,7 +94,7 @@ def test_pipelines_are_archived_and_return_with_declarations(storage: Storage, w
     assert storage.pipelines.by_source(organization_id, "a/b", "c i") == made
 
 
-def test_a_changed_declaration_keeps_what_a_person_set(storage: Storage, world: World):
+def test_a_changed_declaration_keeps_fields_set_by_hand(storage: Storage, world: World):
     organization_id = world.pipeline.organization_id
     declared = Declaration("CI", allow_manual=True, triggers=())
     made = storage.declarations.register(organization_id, "a/b", "ci", "main", declared)

@@ -80,7 +80,7 @@ def test_a_value_is_text_of_some_length(storage: Storage, of_all: SecretScope, v
     assert len(str(raised.value)) < 100
 
 
-def test_a_job_is_given_what_it_names_the_pipelines_first(
+def test_a_pipelines_secret_overrides_the_organizations(
     storage: Storage, world: World, of_all: SecretScope, of_one: SecretScope
 ):
     storage.secrets.put(of_all, "BOTH", "organization's")

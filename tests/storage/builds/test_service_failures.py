@@ -25,7 +25,7 @@ def test_jobs_that_the_service_failed_are_listed_newest_first(world: World):
     assert len(world.storage.service_failures.latest(1)) == 1
 
 
-def test_ends_that_an_operator_forced_are_told_apart(world: World):
+def test_ends_that_an_operator_forced_are_marked(world: World):
     storage = world.storage
     forced, killed, given_up = (world.build() for _ in range(3))
     for build in (forced, killed, given_up):

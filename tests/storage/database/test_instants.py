@@ -9,7 +9,7 @@ from storage.database.instants import from_micros, to_micros
 
 
 @given(st.datetimes(timezones=st.just(UTC)))
-def test_an_instant_comes_back_to_the_microsecond(instant: datetime):
+def test_an_instant_is_stored_to_the_microsecond(instant: datetime):
     assert from_micros(to_micros(instant)) == instant
 
 

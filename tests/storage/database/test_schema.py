@@ -41,7 +41,7 @@ def test_a_new_database_gets_every_migration_once(database: Database):
     assert _schema(database) == before
 
 
-def test_an_old_database_gets_only_what_it_lacks(database: Database):
+def test_an_old_database_gets_only_missing_migrations(database: Database):
     first = Migration(1, "0001_a.sql", "CREATE TABLE a (x); INSERT INTO a VALUES (1)")
     migrate(database, [first])
     migrate(database, [first, Migration(2, "0002_b.sql", "ALTER TABLE a ADD COLUMN y; UPDATE a SET y = 2")])
@@ -101,7 +101,7 @@ class _Interrupted(Database):
         return super().write()
 
 
-def test_the_models_say_what_the_migrations_made(database: Database):
+def test_the_models_match_the_migrated_schema(database: Database):
     migrate(database, migrations())
     modelled = {
         model._meta.table_name: model

@@ -38,7 +38,7 @@ def _files(directory: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("rounds", [1, 7, 20])
-def test_a_killed_writer_leaves_a_readable_log_that_goes_on(tmp_path: Path, rounds: int):
+def test_the_log_of_a_killed_writer_is_readable_and_continues(tmp_path: Path, rounds: int):
     process = subprocess.Popen([sys.executable, "-c", _WRITER, str(tmp_path)], stdout=subprocess.PIPE, cwd=_CHECKOUT)
     assert process.stdout is not None
     for _ in range(rounds):

@@ -115,7 +115,7 @@ PIECES = st.lists(st.one_of(ALPHABET.map(str.encode), st.binary(max_size=3)), ma
 
 
 @given(VALUES, PIECES, st.sets(st.integers(0, 30)))
-def test_a_log_is_what_masking_all_of_the_output_gives(
+def test_a_log_equals_the_masked_whole_output(
     tmp_path_factory: pytest.TempPathFactory, values: Sequence[str], pieces: Sequence[bytes], reopen_at: set[int]
 ):
     logs, masker = _logs(tmp_path_factory.mktemp("logs")), Masker.hiding(values)
@@ -144,7 +144,7 @@ def test_a_secret_longer_than_a_record_is_masked(tmp_path: Path):
     assert _read(logs) == b"<***>" + b"x" * 300_000 + b"***!"
 
 
-def test_notices_are_masked_and_come_before_what_waits(tmp_path: Path):
+def test_notices_are_masked_and_precede_pending_output(tmp_path: Path):
     logs = _logs(tmp_path)
     with logs.writer("build", "job", 1, Masker.hiding(["hunter2"])) as writer:
         writer.output(b"was hunt")
@@ -170,7 +170,7 @@ def test_half_a_secret_waits_for_more_output(tmp_path: Path):
     assert _read(logs) == b"was hunter"
 
 
-def test_the_limit_counts_what_is_stored(tmp_path: Path):
+def test_the_limit_counts_stored_bytes(tmp_path: Path):
     masker = Masker.hiding(["x"])
     logs = _logs(tmp_path, limit=8)
     with logs.writer("build", "job", 1, masker) as writer:

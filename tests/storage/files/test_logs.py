@@ -38,12 +38,12 @@ def _chunks(logs: LogFiles, after: int = 0) -> list[tuple[int, LogKind, bytes]]:
     return [(chunk.seq, chunk.kind, chunk.content) for chunk in logs.reader("build", "job").chunks(after)]
 
 
-def test_a_log_that_nobody_wrote_is_empty(logs: LogFiles):
+def test_a_missing_log_is_empty(logs: LogFiles):
     log = logs.reader("build", "job")
     assert (log.size(), log.read(0, 100), list(log.chunks())) == (0, b"", [])
 
 
-def test_output_is_readable_at_once_while_the_writer_goes_on(logs: LogFiles, clock: ManualClock):
+def test_output_is_readable_at_once_while_it_is_written(logs: LogFiles, clock: ManualClock):
     writer = logs.writer("build", "job", 1)
     writer.output(b"one\n")
     clock.advance(seconds=1)
@@ -185,7 +185,7 @@ def test_output_that_ends_at_the_limit_has_no_notice(tmp_path: Path):
     assert _text(logs) == b"12345"
 
 
-def test_a_writer_that_comes_back_does_not_tell_the_limit_again(tmp_path: Path):
+def test_a_reopened_log_does_not_repeat_the_limits_notice(tmp_path: Path):
     logs = _limited(tmp_path, 5)
     _write(logs, b"1234567")
     stored = _text(logs)
@@ -195,7 +195,7 @@ def test_a_writer_that_comes_back_does_not_tell_the_limit_again(tmp_path: Path):
     assert _text(logs) == stored
 
 
-def test_a_writer_that_comes_back_has_the_rest_of_the_room(tmp_path: Path):
+def test_a_reopened_log_has_the_rest_of_its_limit(tmp_path: Path):
     logs = _limited(tmp_path, 10)
     _write(logs, b"123456")
     _write(logs, b"7890")

@@ -78,14 +78,14 @@ def test_a_manifest_appears_whole_or_not_at_all(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_told_as_such(tmp_path: Path):
+def test_a_full_disk_is_reported_as_such(tmp_path: Path):
     with pytest.raises(DatabaseUnavailable, match="cannot be written now"), new_manifest(tmp_path / "x"):
         raise apsw.FullError("database or disk is full")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("damage", [None, b"", b"SQLite format 3\0", b"no database" * 100])
-def test_a_manifest_that_is_gone_or_damaged_is_told_as_such(tmp_path: Path, damage: bytes | None):
+def test_a_missing_or_damaged_manifest_is_reported_as_such(tmp_path: Path, damage: bytes | None):
     path = tmp_path / "x"
     if damage is not None:
         path.write_bytes(damage)

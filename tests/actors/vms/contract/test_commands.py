@@ -75,7 +75,7 @@ def test_starting_again_leaves_the_one_command_alone(boot: Boot):
         assert ending(connection)[0] == b"first\ndone\n"
 
 
-def test_ending_what_has_ended_is_fine(connection: Connection):
+def test_ending_an_ended_command_does_nothing(connection: Connection):
     start(connection, CommandSpec("exit 5"))
     ending(connection)
     terminate(connection)
@@ -119,7 +119,7 @@ def test_a_command_is_killed_if_it_ignores_its_grace(connection: Connection, tra
 
 
 @pytest.mark.parametrize(("trap", "code"), [("true", 143), ("trap '' TERM", 137)])
-def test_a_vm_ends_its_command_in_time_though_nobody_asks(boot: Boot, trap: str, code: int):
+def test_a_vm_ends_its_command_at_its_timeout_unasked(boot: Boot, trap: str, code: int):
     vm, began = boot(), time.monotonic()
     with vm.connect() as connection:
         start(connection, CommandSpec(f"{trap}; sleep 60", seconds=0.5, grace=0.3))
@@ -146,7 +146,7 @@ def test_a_vm_that_is_lost_says_nothing_of_its_command(boot: Boot):
             list(chunks)
 
 
-def test_a_workspace_becomes_what_each_archive_says(connection: Connection, tmp_path: Path):
+def test_a_workspace_matches_each_archive(connection: Connection, tmp_path: Path):
     """Files of steps stay; those of an earlier archive go."""
     made: list[Path] = []
     for files in ({"same": "1", "a/gone": "1", "a/deep/gone": "1"}, {"same": "1", "a/new": "2"}):

@@ -122,7 +122,7 @@ class TestNames:
             ("No Name", "No Name"),
         ],
     )
-    def test_a_job_gets_what_it_names_or_what_stands_in_for_it(self, named: str | None, gets: str):
+    def test_a_job_gets_the_image_it_names_or_its_substitute(self, named: str | None, gets: str):
         mapping = {
             "mapped:latest": "own", "mapped": "own", "own": "other", "to/default": "default",
             "to/hub": "docker.io/library/alpine:3",
@@ -190,7 +190,7 @@ class TestImporting:
         assert not Path("/tmp/ci-daemon-evil").exists()
 
     @pytest.mark.parametrize("tar", [b"", b"not a tar" * 1000, gzip.compress(root_tar())[:-400], root_tar()[:2000]])
-    def test_what_is_no_tar_leaves_nothing(self, store: ImageStore, folder: Path, tar: bytes):
+    def test_an_invalid_tar_leaves_nothing(self, store: ImageStore, folder: Path, tar: bytes):
         with pytest.raises(VmError):
             store.import_("mine", io.BytesIO(tar))
         assert store.names() == []
@@ -199,7 +199,7 @@ class TestImporting:
     @pytest.mark.parametrize(
         ("program", "package"), [("sshd", "openssh-server"), ("sh", "dash"), ("flock", "util-linux")]
     )
-    def test_a_tree_that_no_vm_can_start_from_says_what_it_lacks(self, store: ImageStore, program: str, package: str):
+    def test_an_unbootable_tree_is_refused_with_what_it_lacks(self, store: ImageStore, program: str, package: str):
         with pytest.raises(ImageError, match=f'"mine" lacks {program}, .*apt-get install {package}`'):
             store.import_("mine", io.BytesIO(root_tar(without=program)))
         assert store.names() == []
@@ -219,7 +219,7 @@ class TestImporting:
         with pytest.raises(ImageError, match='an image "mine" exists already'):
             store.import_("mine", io.BytesIO(root_tar()))
 
-    def test_the_same_name_at_once_is_made_once_by_who_came_first(self, folder: Path, idmap: IdMap):
+    def test_concurrent_builds_of_a_name_are_one(self, folder: Path, idmap: IdMap):
         outcomes: dict[str, object] = {}
         reading, writing = os.pipe()
 
@@ -242,7 +242,7 @@ class TestImporting:
         assert [image.source for image in ImageStore(folder, idmap).list()] == ["first"]
         assert "already" in str(outcomes["second"])
 
-    def test_what_a_killed_import_left_goes_with_the_next(self, store: ImageStore, folder: Path):
+    def test_orphans_of_a_killed_import_go_with_the_next(self, store: ImageStore, folder: Path):
         program = (
             "import sys\nfrom pathlib import Path\n"
             "from actors.vms import ImageStore\nfrom actors.vms.sandbox import IdMap\n"
@@ -296,13 +296,13 @@ class TestStore:
 
 
 class TestBuilding:
-    def test_what_is_there_is_not_built_again(self, image_store: ImageStore):
+    def test_an_existing_image_is_not_built_again(self, image_store: ImageStore):
         before = list(image_store.list())
         lines: list[str] = []
         assert image_store.build("debian:12", progress=lines.append) in before
         assert lines == []
 
-    def test_the_default_image_has_what_steps_expect(self, image_store: ImageStore, idmap: IdMap):
+    def test_the_default_image_has_the_expected_programs(self, image_store: ImageStore, idmap: IdMap):
         tree = image_store.path("debian:12")
         for program in ("bash", "git", "curl", "python3", "make", "ps", "ip", "unzip", "xz"):
             assert (tree / "usr" / "bin" / program).exists(), program
@@ -358,7 +358,7 @@ https://other.example/apt bookworm main
 https://other.example/linux/debian bookworm stable
 """
 
-    def test_a_release_comes_from_where_the_host_gets_its_own(self):
+    def test_a_release_comes_from_the_hosts_own_mirror(self):
         assert host_apt.sources_for("debian", "trixie", "main", self.HOST, self.TARGETS) == [
             "deb http://mirror.example/debian trixie main",
             "deb http://mirror.example/debian trixie-updates main",

@@ -72,7 +72,7 @@ def left_in(store: ImageStore, tmp_path: Path) -> list[str]:
     return sorted(path.name for path in (tmp_path / "images").iterdir() if path.name != ".locks")
 
 
-def test_layers_lie_one_over_the_other_and_a_vm_starts_from_them(
+def test_a_vm_starts_from_stacked_layers(
     served: Registry, system: list[bytes], store: ImageStore, idmap: IdMap, run_in: Callable[[str, str], str]
 ):
     lower = layer(entry("etc/kept", "lower"), entry("etc/gone", "lower"), entry("srv/data/old", "lower"))
@@ -132,7 +132,7 @@ def test_what_cannot_be_made_fit_is_refused_and_leaves_nothing(
         ("Debian", "is not a valid image reference"),
     ],
 )
-def test_what_cannot_be_pulled_is_told_with_what_to_do(
+def test_a_failed_pull_is_reported_with_the_remedy(
     served: Registry, store: ImageStore, tmp_path: Path, reference: str, message: str
 ):
     served.add("foreign:1", layer(entry("etc/x")), architecture="s390x")
@@ -154,7 +154,7 @@ def test_a_layer_cannot_write_outside_its_tree(
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
-def test_the_next_pull_removes_what_an_interrupted_one_left(
+def test_the_next_pull_removes_the_orphans_of_an_interrupted_one(
     served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path, end: signal.Signals
 ):
     reference = served.add("slow:1", *without_sshd(system, "sleep 1000"))
@@ -187,7 +187,7 @@ def test_only_the_environment_of_an_images_configuration_applies(
     assert run_in("pulled:1", "id -u; pwd") == "0\n/root\n"
 
 
-def test_busybox_alone_lacks_what_a_vm_needs_and_that_is_said(served: Registry, store: ImageStore, tmp_path: Path):
+def test_a_tree_of_busybox_is_refused_with_the_missing_programs(served: Registry, store: ImageStore, tmp_path: Path):
     with pytest.raises(ImageError, match=r"lacks sshd.*, which a VM needs .* it has neither apt-get nor apk"):
         pull(store, served.add("busybox:1", busybox()))
     assert left_in(store, tmp_path) == []
@@ -271,7 +271,7 @@ class Stopped(Exception):
 
 
 @pytest.mark.parametrize("at", ["pulling", "unpacking", "installing"])
-def test_a_pull_ends_at_once_when_nobody_wants_it(
+def test_an_unwanted_pull_is_aborted_at_once(
     served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path, at: str
 ):
     reference = served.add("unwanted:1", *without_sshd(system, "sleep 1000"))
@@ -303,9 +303,7 @@ def test_a_repeated_pull_replaces_an_image_that_is_not_in_use(
     assert left_in(store, tmp_path) == ["moving@1"]
 
 
-def test_two_who_miss_an_image_at_once_pull_it_once(
-    served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path
-):
+def test_concurrent_pulls_of_an_image_are_one(served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path):
     reference = Reference.parse(served.add("popular:1", *system))
     lines: list[str] = []
     pullers = [
@@ -322,7 +320,7 @@ def test_two_who_miss_an_image_at_once_pull_it_once(
     assert sum(line.startswith("unpacking") for line in lines) == 1
 
 
-def test_what_was_pulled_for_a_job_goes_when_nobody_uses_it(
+def test_an_unused_image_pulled_for_a_job_is_removed(
     served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path
 ):
     reference = Reference.parse(served.add("seldom:1", *system))

@@ -62,7 +62,7 @@ def test_programs_get_the_callers_descriptors_and_folder(address: str, idmap: Id
         run_mapped(["sh", "-c", "echo aside >&2; exit 3"], idmap=idmap, cwd=tmp_path)
 
 
-def test_a_program_ends_with_who_asked_for_it(address: str, idmap: IdMap, tmp_path: Path) -> None:
+def test_a_program_ends_with_its_caller(address: str, idmap: IdMap, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     argv = launcher_argv(
         "enter", *(str(extents[0]) for extents in (idmap.uids, idmap.gids)), "sh", "-c", "echo $$; sleep 300"
@@ -82,7 +82,7 @@ def test_no_other_program_is_started(address: str, program: str) -> None:
     assert (done.returncode, done.stdout) == (broker.FAILED, b"")
 
 
-def test_the_environment_of_who_asks_stays_with_it(address: str, idmap: IdMap, tmp_path: Path) -> None:
+def test_the_callers_environment_is_not_passed_on(address: str, idmap: IdMap, tmp_path: Path) -> None:
     argv = launcher_argv("enter", *(str(extents[0]) for extents in (idmap.uids, idmap.gids)), "env")
     printed = subprocess.run(
         argv, env={"LD_PRELOAD": "evil.so"}, stdout=subprocess.PIPE, check=True, cwd=tmp_path
@@ -108,7 +108,7 @@ def test_other_users_are_not_listened_to(address: str) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_where_no_starter_answers_it_is_said_what_to_do(
+def test_a_missing_broker_is_reported_with_the_remedy(
     idmap: IdMap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(BROKER_VARIABLE, str(tmp_path / "nobody"))

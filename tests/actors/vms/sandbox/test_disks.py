@@ -79,7 +79,7 @@ def test_a_snapshot_keeps_its_image_if_the_name_gets_another(
         run_mapped(["rm", "-r", "replaced"], idmap=idmap.with_caller(), cwd=tmp_path)
 
 
-def test_what_a_vm_wrote_is_measured(boot: Boot) -> None:
+def test_a_vms_disk_is_measured(boot: Boot) -> None:
     vm = boot()
     assert vm.provider.disk(vm.id).bytes < 1 << 20
     vm.says("head -c 50M /dev/zero > /workspace/data")
@@ -233,7 +233,7 @@ def test_merged_layers_have_the_content_of_all_layers(host: Host, boot: Boot, sn
     assert len(looks[0]) > 5
 
 
-def test_a_line_of_a_hundred_and_fifty_ancestors_is_no_obstacle(host: Host, boot: Boot) -> None:
+def test_150_ancestors_are_no_obstacle(host: Host, boot: Boot) -> None:
     provider, taken = host.provider(), None
     for generation in range(150):
         if generation % 10 == 0:

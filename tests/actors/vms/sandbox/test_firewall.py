@@ -55,7 +55,7 @@ def test_every_network_is_in_a_well_formed_batch(allow: list[IPv4Network], close
         assert rules
 
 
-def test_what_is_allowed_comes_before_what_is_closed() -> None:
+def test_allowed_networks_come_before_closed_ones() -> None:
     allow, closed = IPv4Network("10.1.0.0/16"), IPv4Network("10.0.0.0/8")
     batch = ruleset("10.0.2.3", [allow], [closed], dns_over_tcp=False)
     assert batch.index(allow.network_address.packed) < batch.rindex(closed.network_address.packed)

@@ -80,7 +80,7 @@ def test_no_descriptor_mount_or_name_of_the_host_is_in_reach(host: Host, boot: B
     assert vm.says("ls -A /proc/self/root/..") == vm.says("ls -A /")
 
 
-def test_root_of_the_vm_is_nobody_on_the_host(host: Host, boot: Boot) -> None:
+def test_root_of_the_vm_is_an_unprivileged_id_on_the_host(host: Host, boot: Boot) -> None:
     vm = boot()
     vm.says("touch /workspace/file; sleep 60 > /dev/null 2>&1 &")
     written = host.folder / "trees" / "disks" / vm.id / "upper" / "workspace" / "file"

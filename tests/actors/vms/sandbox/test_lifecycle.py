@@ -48,7 +48,7 @@ def test_a_new_vm_answers_its_first_command_as_root(boot: Boot) -> None:
     assert boot().says("id -u; pwd") == "0\n/root"
 
 
-def test_a_connection_on_which_the_vm_hung_up_is_replaced(host: Host) -> None:
+def test_a_closed_connection_is_replaced(host: Host) -> None:
     provider = host.provider()
     vm = VmSpec(host.name(), IMAGE, network=False)
     provider.create(vm)
@@ -75,7 +75,7 @@ def test_an_image_without_sshd_is_refused_and_leaves_nothing(host: Host, tmp_pat
 
 
 @pytest.mark.parametrize(("sshd", "fault"), [("exit 1", "ended at once"), ("sleep 60", "does not answer")])
-def test_an_sshd_that_does_not_speak_is_said_and_leaves_nothing(host: Host, boot: Boot, sshd: str, fault: str) -> None:
+def test_a_silent_sshd_is_reported_and_leaves_nothing(host: Host, boot: Boot, sshd: str, fault: str) -> None:
     vm = boot()
     vm.says(f"printf '#!/bin/sh\n{sshd}\n' > /sshd; chmod +x /sshd; mv /sshd /usr/sbin/sshd")
     provider, taken = host.provider(SandboxSettings(create_seconds=2.0)), host.name()

@@ -78,7 +78,7 @@ def test_all_of_a_vm_is_in_its_groups(host: Host, boot: Boot) -> None:
         assert {str(pid) for pid in host.processes() if Path(f"/proc/{pid}").exists()} <= inside
 
 
-def test_what_is_enforced_is_said_for_every_part_of_a_shape() -> None:
+def test_enforcement_is_described_for_each_part_of_a_shape() -> None:
     assert [each.resource for each in VmLimits.of_host(100).describe()] == ["cpu", "memory", "pids", "disk"]
     without = {each.resource: each.enforced for each in VmLimits(100, ()).describe()}
     assert without == {"cpu": False, "memory": False, "pids": True, "disk": True}

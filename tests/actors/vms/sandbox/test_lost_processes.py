@@ -52,7 +52,7 @@ def test_a_vm_whose_init_was_killed_takes_its_network_with_it(host: Host, boot: 
     assert freed(host, vm)
 
 
-def test_a_vm_whose_network_was_killed_ends_whole(host: Host, boot: Boot):
+def test_a_vm_ends_with_its_network_program(host: Host, boot: Boot):
     vm = boot(network=True)
     parts = children(monitor(vm))
     os.kill(next(pid for name, pid in parts.items() if name != "init"), signal.SIGKILL)
@@ -125,7 +125,7 @@ def test_a_vms_lock_is_held_from_its_creation(host: Host):
     vm.end(0.1)
 
 
-def test_a_repeated_snapshot_removes_what_a_crash_left(host: Host, boot: Boot):
+def test_a_repeated_snapshot_removes_a_partial_one(host: Host, boot: Boot):
     vm = boot()
     name = host.name()
     vm.provider.snapshot(vm.id, name)

@@ -172,7 +172,7 @@ def test_the_host_is_closed_to_root_of_a_vm(boot: Boot, listener: Listener, prog
         assert ways_to(vm, address, listener.port) == set(), address
 
 
-def test_root_of_a_vm_cannot_open_what_is_closed(boot: Boot, listener: Listener, program: str) -> None:
+def test_root_of_a_vm_cannot_open_closed_networks(boot: Boot, listener: Listener, program: str) -> None:
     vm = boot(network=True)
     assert vm.python(BREAK_OUT) == ""
     vm.run("for file in /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/*/disable_ipv6; do echo 1 > $file; done")
@@ -188,7 +188,7 @@ def test_what_the_configuration_allows_is_open(host: Host, boot: Boot, listener:
     assert ways_to(vm, "127.0.0.1", listener.port) == set()
 
 
-def test_what_is_closed_is_refused_at_once(boot: Boot) -> None:
+def test_closed_networks_are_refused_at_once(boot: Boot) -> None:
     vm = boot(network=True)
     code = int(vm.python("import socket; print(socket.socket().connect_ex(('10.1.2.3', 80)))"))
     assert code not in {0, errno.ETIMEDOUT}  # a time-out takes two minutes
@@ -233,7 +233,7 @@ def test_a_missing_network_program_is_an_error_with_its_package(host: Host, monk
     assert list(host.provider().list()) == []
 
 
-def test_a_program_that_fails_is_named_with_what_it_said(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_program_is_named_with_its_output(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: "/bin/false" if name == "slirp4netns" else None)
     with pytest.raises(VmError, match="/bin/false did not bring the network up"):
         host.provider().create(VmSpec(host.name(), IMAGE))
@@ -250,7 +250,7 @@ def test_a_closed_or_missing_tunnel_device_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["10.0.0.0/33", "example.org", "10.0.0.1/8", "::/0"])
-def test_a_wrong_network_to_allow_is_said(wrong: str) -> None:
+def test_an_invalid_allowed_network_is_reported(wrong: str) -> None:
     with pytest.raises(VmError, match="CIDR"):
         plan_network(NetworkSettings(allow=(wrong,)))
 

@@ -38,7 +38,7 @@ def test_a_later_process_of_the_same_id_is_left_alone(sleeper: subprocess.Popen[
     assert sleeper.poll() is None
 
 
-def test_a_process_that_is_gone_needs_no_killing(sleeper: subprocess.Popen[bytes]) -> None:
+def test_killing_a_missing_process_does_nothing(sleeper: subprocess.Popen[bytes]) -> None:
     identity = ProcessIdentity(sleeper.pid, started(sleeper.pid))
     sleeper.kill()
     sleeper.wait(5)

@@ -7,7 +7,7 @@ from actors.vms.sandbox.resource_use import measure
 from tests.actors.vms.sandbox.conftest import Boot
 
 
-def test_what_a_vm_uses_is_what_its_groups_count(boot: Boot) -> None:
+def test_a_vms_use_is_the_count_of_its_groups(boot: Boot) -> None:
     vm = boot()
     vm.says("python3 -c 'print(sum(range(3000000)))'")
     use = vm.provider.use(vm.id)

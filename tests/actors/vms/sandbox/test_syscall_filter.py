@@ -48,7 +48,7 @@ def verdict(program: bytes, abi: int, number: int, *arguments: int) -> int:
 
 
 @pytest.mark.parametrize(("machine", "abi"), PAIRS)
-def test_what_is_not_listed_is_as_if_the_kernel_had_it_not(machine: str, abi: str) -> None:
+def test_unlisted_calls_fail_with_enosys(machine: str, abi: str) -> None:
     program = syscall_filter.compiled(machine, user_namespaces=False)
     listed = set(numbers(abi).values())
     strange = [number for number in [*range(600), 983_041, 0x40000000, 0x40000029, 0xFFFFFFFF] if number not in listed]
@@ -97,7 +97,7 @@ def test_numbers_are_those_that_libseccomp_knows(abi: str) -> None:
     assert len(set(numbers(abi).values())) == len(numbers(abi))
 
 
-def test_without_a_list_for_the_machine_there_is_no_vm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_call_list_for_the_machine_no_vm_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="vax"))
     syscall_filter.prepare()
     with pytest.raises(OSError, match="no list of system calls for vax: VMs run on x86_64, aarch64"):

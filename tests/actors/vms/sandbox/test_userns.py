@@ -55,7 +55,7 @@ class TestFindingTheRange:
             IdMap.of_caller(tmp_path)
         assert command in str(caught.value)
 
-    def test_only_what_is_lacking_is_given_and_nothing_that_is_taken(self, tmp_path: Path):
+    def test_only_missing_sub_ids_are_added_from_a_free_range(self, tmp_path: Path):
         folder = etc(tmp_path, f"{ME}:100000:65536\nother:165536:65536\n", "third:250000:100\n")
         with pytest.raises(NoSubIds, match="in /etc/subgid: run") as caught:
             IdMap.of_caller(folder)
@@ -63,7 +63,7 @@ class TestFindingTheRange:
 
 
 class TestRunningInside:
-    def test_a_program_is_root_over_65536_ids_and_nobody_outside(self, idmap: IdMap, folder: Path):
+    def test_a_program_is_root_over_65536_ids_and_not_outside(self, idmap: IdMap, folder: Path):
         shown = run_mapped(["sh", "-c", "id -u; id -g; cat /proc/self/uid_map"], idmap=idmap, cwd=folder)
         assert shown.split() == [b"0", b"0", b"0", str(idmap.root_uid).encode(), b"65536"]
 
@@ -101,7 +101,7 @@ class TestRunningInside:
             argv = ["bash", "-c", f"cat; cat <&{other.fileno()}"]
             assert run_mapped(argv, idmap=idmap, cwd=folder, stdin=file, pass_fds=[other.fileno()]) == b"givengiven"
 
-    def test_failure_is_told_with_what_the_program_said(self, idmap: IdMap, folder: Path):
+    def test_a_failure_includes_the_programs_output(self, idmap: IdMap, folder: Path):
         with pytest.raises(MappedProgramFailed, match=r"`sh -c 'echo oh >&2; exit 3'` failed with status 3: oh"):
             run_mapped(["sh", "-c", "echo oh >&2; exit 3"], idmap=idmap, cwd=folder)
         with pytest.raises(MappedProgramFailed, match="no-such-program: No such file"):

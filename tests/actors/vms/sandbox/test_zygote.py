@@ -52,7 +52,7 @@ def test_one_process_serves_and_another_takes_its_place(zygote: Zygote, idmap: I
     assert process_of(zygote, idmap) != first
 
 
-def test_it_ends_with_who_asks_and_leaves_no_child_waiting(zygote: Zygote, idmap: IdMap) -> None:
+def test_it_ends_with_its_caller_and_leaves_no_zombie(zygote: Zygote, idmap: IdMap) -> None:
     process = process_of(zygote, idmap)
     children = Path(f"/proc/{process}/task/{process}/children")
     until(lambda: not children.read_text(), "the end of its children")

@@ -113,7 +113,7 @@ class TestChecking:
         with pytest.raises(SourceError, match="unpacks to more than 2999999 bytes"):
             check_source(archive, 2_999_999)
 
-    def test_a_bomb_is_refused_by_what_its_header_says(self, archive: Path):
+    def test_a_bomb_is_refused_by_its_header(self, archive: Path):
         header = member("bomb", "file", size=1 << 40).tobuf(tarfile.GNU_FORMAT)
         archive.write_bytes(gzip.compress(header + b"\0" * 1_000_000))
         with pytest.raises(SourceError, match="unpacks to more than"):
@@ -154,7 +154,7 @@ class TestChecking:
         tracemalloc.stop()
         assert peak < 4 << 20
 
-    def test_what_is_no_archive_is_refused(self, archive: Path):
+    def test_an_invalid_archive_is_refused(self, archive: Path):
         for contents in (b"", b"PK\3\4zip", gzip.compress(b""), gzip.compress(b"text " * 500), random.randbytes(5000)):
             archive.write_bytes(contents)
             with pytest.raises(SourceError, match="not a valid gzipped tar"):
@@ -214,7 +214,7 @@ class TestLaying:
         assert shown(connection, f"cat trap/evil; [ ! -e {place}/evil ]") == "fine"
 
     @pytest.mark.parametrize("place", ["/etc", "/tmp", "/run", "/dev/shm", "/run/ci-daemon", "/"])
-    def test_all_but_the_workspace_is_read_only_to_what_lays(self, connection: Connection, place: str):
+    def test_all_but_the_workspace_is_read_only_to_the_unpacker(self, connection: Connection, place: str):
         program = script("confined", workspace="/workspace", program=f"ln -s {place} trap; echo bad >trap/evil")
         assert b"Read-only file system" in connection.run(program, timeout=TIMEOUT).stderr
         assert connection.run(f"[ -e {place}/evil ]", timeout=TIMEOUT).exit_code == 1
@@ -223,7 +223,7 @@ class TestLaying:
         update_workspace(connection, pack(archive, HELLO), workspace="/srv/it's here")
         assert connection.run("cat '/srv/it'\"'\"'s here/src/hello.txt'", timeout=TIMEOUT).stdout == b"hello"
 
-    def test_what_tar_refuses_is_told(self, connection: Connection, archive: Path):
+    def test_errors_of_tar_are_reported(self, connection: Connection, archive: Path):
         pack(archive, ("n" * 300, b""))
         with pytest.raises(SourceError, match="File name too long"):
             update_workspace(connection, archive)

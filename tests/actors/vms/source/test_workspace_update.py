@@ -138,7 +138,7 @@ def test_an_empty_disk_gets_all_with_one_time(disk: Disk):
     }
 
 
-def test_what_is_equal_keeps_its_time_and_what_steps_made_of_it(disk: Disk):
+def test_equal_files_keep_their_times_and_changes(disk: Disk):
     disk.lay({"same": "1", "patched": "2", "removed": "3", "folder/x": "4"}, THEN)
     disk.run("echo patched >patched; touch -d @7 patched; rm removed; touch -d @8 made folder/made")
     disk.connection.sent = 0
@@ -184,7 +184,7 @@ def test_every_difference_is_made_good(disk: Disk, before: Tree, after: Tree):
     assert set(times.values()) <= {NOW}
 
 
-def test_what_steps_made_stays_beside_what_is_removed(disk: Disk):
+def test_files_of_steps_stay_next_to_removed_ones(disk: Disk):
     disk.lay({"gone/a": "x", "gone/deep/b": "x", "empty/c": "x"}, THEN)
     disk.run("echo made >gone/deep/made; echo top >made")
     disk.lay({})
@@ -254,7 +254,7 @@ def test_hard_links_are_laid_as_such(disk: Disk):
     assert disk.texts() == {"a": "2", "b": "2", "c": None, "c/d": "2"}
 
 
-def test_an_update_repeated_after_a_crash_comes_out_right(disk: Disk):
+def test_an_update_can_be_repeated_after_a_crash(disk: Disk):
     first, second = {"a/b": "1", "gone": "2", "kept": "3"}, {"a/b": "new", "kept": "3", "more": "x" * 200_000}
     disk.lay(first, THEN)
     disk.connection.dies = True

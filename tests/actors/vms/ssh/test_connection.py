@@ -42,13 +42,13 @@ def test_scripts_are_read_by_sh_as_they_are_written(connection: Connection):
     assert done.stdout == b"it's|a  b|\\|/usr/bin/dash\n"
 
 
-def test_what_a_step_wrote_into_bashrc_does_not_get_in_the_way(vm: Vm):
+def test_a_steps_bashrc_has_no_effect(vm: Vm):
     with vm.connect() as connection:
         connection.run("echo 'echo noise; sleep 30; exit 9' >/root/.bashrc", timeout=TIMEOUT)
         assert connection.run("echo fine", timeout=TIMEOUT).stdout == b"fine\n"
 
 
-def test_what_is_given_on_stdin_arrives_and_ends(connection: Connection):
+def test_stdin_arrives_and_ends(connection: Connection):
     chunks = [os.urandom(100_000) for _ in range(50)]
     done = connection.run("sha256sum", stdin=iter(chunks), timeout=TIMEOUT)
     assert done.stdout.split()[0].decode() == hashlib.sha256(b"".join(chunks)).hexdigest()
@@ -118,7 +118,7 @@ def test_a_command_killed_from_outside_has_no_exit_code(connection: Connection):
     assert connection.alive
 
 
-def test_a_dropped_connection_says_so_and_another_can_be_made(vm: Vm):
+def test_a_dropped_connection_is_reported_and_can_be_replaced(vm: Vm):
     with vm.connect() as connection:
         with pytest.raises(ConnectionLost):
             connection.run("kill -KILL $PPID; sleep 60", timeout=TIMEOUT)
@@ -200,7 +200,7 @@ def test_a_peer_that_speaks_no_ssh_is_given_up(data: bytes):
         (b"SSH-2.0-x\r\n\xff\xff\xff\xf4", "sent a packet of 42949"),
     ],
 )
-def test_a_peer_that_says_something_without_end_is_not_heard_out(greeting: bytes, reason: str):
+def test_an_endless_greeting_is_cut_off(greeting: bytes, reason: str):
     ours, theirs = socket.socketpair()
     keys = KeyPair.make()
 
