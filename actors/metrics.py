@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 import pykka
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -41,30 +41,31 @@ class EngineMetrics(Collector):
     """Metrics of the events since the process began. Safe in any thread."""
 
     def __init__(self) -> None:
+        self._registry = CollectorRegistry()
         self._builds = Histogram(
             "ci_daemon_build_seconds",
             "Seconds from a build's creation to its end, by its final state.",
             labelnames=("state",),
             buckets=_SECONDS,
-            registry=None,
+            registry=self._registry,
         )
         self._waits = Histogram(
             "ci_daemon_job_queue_wait_seconds",
             "Seconds that a ready job waited for its VM.",
             buckets=_SECONDS,
-            registry=None,
+            registry=self._registry,
         )
         self._runs = Histogram(
             "ci_daemon_job_run_seconds",
             "Seconds from the start of an attempt's command to the end of its billing.",
             buckets=_SECONDS,
-            registry=None,
+            registry=self._registry,
         )
         self._attempts = Counter(
             "ci_daemon_job_attempts",
             "Attempts that ended, by the result of the job (retried: another attempt follows) and error code.",
             labelnames=("result", "error"),
-            registry=None,
+            registry=self._registry,
         )
         for code in JobErrorCode:  # Prometheus sees no increase in a counter that first appears with its first event
             if code.of_service:
@@ -74,36 +75,44 @@ class EngineMetrics(Collector):
             "ci_daemon_lease_seconds",
             "Seconds from the request for a VM to the end of its lease, for VMs that jobs had.",
             buckets=_SECONDS,
-            registry=None,
+            registry=self._registry,
         )
         self._cents = Counter(
             "ci_daemon_lease_cost_cents",
             "Price in cents of the jobs' leases that ended since the process began.",
-            registry=None,
+            registry=self._registry,
         )
         self._making = Histogram(
             "ci_daemon_vm_create_seconds",
             "Time to make a VM for a job, or a warm one, if it could be made.",
             buckets=_MAKING_SECONDS,
-            registry=None,
+            registry=self._registry,
         )
         self._not_made = Counter(
-            "ci_daemon_vm_create_failures", "VMs for jobs, or warm ones, that could not be made.", registry=None
+            "ci_daemon_vm_create_failures",
+            "VMs for jobs, or warm ones, that could not be made.",
+            registry=self._registry,
         )
-        self._hits = Counter("ci_daemon_cache_hits", "Jobs that passed on a cache hit.", registry=None)
-        self._stored = Counter("ci_daemon_cache_stored", "Results kept for later builds.", registry=None)
+        self._hits = Counter("ci_daemon_cache_hits", "Jobs that passed on a cache hit.", registry=self._registry)
+        self._stored = Counter("ci_daemon_cache_stored", "Results kept for later builds.", registry=self._registry)
         self._pulls = Counter(
-            "ci_daemon_image_pulls", "Pulls of images that jobs waited for, by result.", ("result",), registry=None
+            "ci_daemon_image_pulls",
+            "Pulls of images that jobs waited for, by result.",
+            ("result",),
+            registry=self._registry,
         )
         for result in ("pulled", "failed"):
             self._pulls.labels(result)
         self._renders = Counter(
-            "ci_daemon_renders", "Builds rendered: planned, or refused by an error code.", ("error",), registry=None
+            "ci_daemon_renders",
+            "Builds rendered: planned, or refused by an error code.",
+            ("error",),
+            registry=self._registry,
         )
         for error in (_NO_ERROR, BuildErrorCode.RENDER_FAILED, BuildErrorCode.INTERNAL_ERROR):
             self._renders.labels(error)
         self._restarts = Counter(
-            "ci_daemon_actor_restarts", "Actors that died and were restarted.", ("actor",), registry=None
+            "ci_daemon_actor_restarts", "Actors that died and were restarted.", ("actor",), registry=self._registry
         )
         for actor in _ACTORS:
             self._restarts.labels(actor)
@@ -111,12 +120,12 @@ class EngineMetrics(Collector):
             "ci_daemon_dropped_events",
             "Events that no longer applied to the state of their job.",
             labelnames=("state", "event"),
-            registry=None,
+            registry=self._registry,
         )
         self._discrepancies = Gauge(
             "ci_daemon_ledger_discrepancies",
             "Discrepancies in the ledger when it was last verified, at start and every hour.",
-            registry=None,
+            registry=self._registry,
         )
 
     @contextmanager
@@ -186,8 +195,7 @@ class EngineMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics."""
-        for metric in vars(self).values():
-            yield from metric.collect()
+        yield from self._registry.collect()
 
 
 class EngineGauges(Collector):

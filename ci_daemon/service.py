@@ -60,6 +60,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             stack.callback(Tracer(storage, open_exporter(config.tracing), clock).close)
         images = open_images(directory, config)
         provider = open_provider(directory, config, images, clock)
+        stack.callback(provider.close)
         _warn_of_unenforced_limits(config)
         server = Server(config.http)
         settings = server.settings

@@ -153,3 +153,7 @@ class Provider(Protocol):
     def list(self) -> Iterable[str]:
         """Name every VM that has anything left on the host, running or not."""
         ...
+
+    def close(self) -> None:
+        """Free what this process holds; VMs live on."""
+        ...

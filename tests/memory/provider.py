@@ -162,6 +162,9 @@ class MemoryProvider:
     def list(self) -> Iterable[str]:
         return sorted(self._world.vms)
 
+    def close(self) -> None:
+        pass
+
     def _vm(self, vm_id: str) -> _Vm:
         try:
             return self._world.vms[vm_id]

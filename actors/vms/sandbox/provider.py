@@ -197,7 +197,9 @@ class SandboxProvider:
         return f"ci-daemon-{found.st_dev:x}-{found.st_ino:x}-{vm_id}"
 
     def close(self) -> None:
-        """Let the zygote end; VMs live on."""
+        """Close the connections that were never asked for, and let the zygote end; VMs live on."""
+        for vm_id in tuple(self._ready_connections):
+            self._close_ready_connection(vm_id)
         self._zygote.close()
 
     def _vm(self, vm_id: str) -> VmFolder:

@@ -26,7 +26,7 @@ def opened(
         world = World()
         yield lambda: MemoryProvider(image_store, world)
         return
-    providers: list[SandboxProvider] = []
+    providers: list[Provider] = []
 
     def sandboxes() -> Provider:
         providers.append(SandboxProvider(tmp_path / "sandbox", image_store, idmap, SystemClock()))

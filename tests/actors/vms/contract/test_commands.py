@@ -93,6 +93,7 @@ def test_a_provider_opened_anew_finds_vm_and_command(boot: Boot, opened: Callabl
     with vm.connect() as connection:
         start(connection, CommandSpec("echo before; sleep 0.3; echo after; exit 3"))
         assert next(iter(follow(connection))) == b"before\n"
+    vm.provider.close()
     later = Vm(opened(), vm.id)
     assert list(later.provider.list()) == [vm.id]
     with later.connect() as connection:
