@@ -11,7 +11,7 @@ from storage.facade import on_first_use
 
 if TYPE_CHECKING:
     from api.app import create_app
-    from api.errors.catalog import CATALOG
+    from api.errors.catalog import error_catalog
     from api.http.server import CannotListen, Server, check_listen_address
     from api.mailer import email_to
     from api.middleware.request_id import RequestIdFilter
@@ -20,7 +20,6 @@ else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
-    "CATALOG",
     "CannotListen",
     "HttpSettings",
     "RateLimitSettings",
@@ -29,4 +28,5 @@ __all__ = [
     "check_listen_address",
     "create_app",
     "email_to",
+    "error_catalog",
 ]

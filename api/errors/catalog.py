@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CATALOG", "Problem"]
+__all__ = ["Problem", "error_catalog"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,8 @@ _TYPES: Mapping[int, str] = MappingProxyType(
 )
 
 
-def _catalog() -> Mapping[str, Problem]:
+@cache
+def error_catalog() -> Mapping[str, Problem]:
+    """Return all errors by their codes; the file is read once, on first use."""
     table = tomllib.loads(resources.files("api.errors").joinpath("catalog.toml").read_text("utf-8"))
     return MappingProxyType({code: Problem(code, **facts) for code, facts in table.items()})
-
-
-CATALOG = _catalog()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from api.errors.catalog import CATALOG
+from api.errors.catalog import error_catalog
 from api.errors.responses import ApiError
 from api.http.pages import inline_html, path_to_root, respond_with_page
 from api.openapi.operations import Answer, operation
@@ -36,7 +36,7 @@ class ErrorPagesResource:
             f"<tr><td>{problem.status}</td>"
             f'<td><a href="{docs}/errors/{problem.code}"><code>{problem.code}</code></a></td>'
             f"<td>{inline_html(problem.meaning)}</td></tr>"
-            for problem in sorted(CATALOG.values(), key=lambda problem: (problem.status, problem.code))
+            for problem in sorted(error_catalog().values(), key=lambda problem: (problem.status, problem.code))
         )
         body = (
             f'<nav><a href="{docs}">Reference</a></nav>\n<h1>Errors</h1>\n'
@@ -47,7 +47,7 @@ class ErrorPagesResource:
     @operation("getError", Answer(200, "The page.", media_type=_HTML), errors=("route_not_found",), security="public")
     def on_get(self, req: falcon.Request, resp: falcon.Response, code: str) -> None:
         """Show an error's meaning, endpoints and remedy, as a page."""
-        problem = CATALOG.get(code)
+        problem = error_catalog().get(code)
         if problem is None:
             raise ApiError("route_not_found", f'no error has the code "{code[:_CHARS]}"; /docs/errors lists them all')
         docs = f"{path_to_root(req)}docs"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import falcon
 from pydantic import BaseModel
 
-from api.errors.catalog import CATALOG
+from api.errors.catalog import error_catalog
 from storage import DatabaseUnavailable, PipelineGone
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ApiError(Exception):
         self, code: str, message: str, *, headers: Mapping[str, str] | None = None, build_number: int | None = None
     ) -> None:
         super().__init__(message)
-        self.problem = CATALOG[code]
+        self.problem = error_catalog()[code]
         self.message = message
         self.headers = headers or {}
         self.build_number = build_number

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import falcon
 from pydantic.json_schema import models_json_schema
 
-from api.errors.catalog import CATALOG
+from api.errors.catalog import error_catalog
 from api.errors.responses import ErrorRecord
 from api.openapi.examples import example_of
 from api.openapi.operations import Answer, Operation, operation
@@ -28,17 +28,6 @@ __all__ = ["OpenApiResource", "document"]
 _REF = "#/components/schemas/{model}"
 _UUID = {"type": "string", "format": "uuid", "examples": ["0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e"]}
 _SLUG = {"type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]+(?:-[a-z0-9]+)*$"}
-_PATH: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "org": ("Slug of the organization.", {**_SLUG, "examples": ["ada-example-org"]}),
-    "pipeline": ("Slug of the pipeline.", {**_SLUG, "examples": ["hello"]}),
-    "number": ("Number of the build in its pipeline.", {"type": "integer", "minimum": 1, "examples": [1]}),
-    "job_id": ("Id of the job.", _UUID),
-    "build_id": ("UUID of the build.", _UUID),
-    "user_id": ("Id of the user.", _UUID),
-    "id": ("Id of the record.", _UUID),
-    "name": ("Name of the secret.", {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "examples": ["TOKEN"]}),
-    "code": ("Code of the error.", {"type": "string", "enum": sorted(CATALOG)}),
-}
 _SECURITY: Mapping[str, list[dict[str, list[str]]]] = {
     "bearer": [{"bearer": []}],
     "optional": [{"bearer": []}, {}],
@@ -149,6 +138,7 @@ class _OperationWriter:
         self._schemas = schemas
         self._names = names
         self._base_url = base_url
+        self._path_parameters = _path_parameters()
 
     def operation(self, endpoint: Endpoint) -> dict[str, Any]:
         """Return one operation object."""
@@ -170,7 +160,7 @@ class _OperationWriter:
         return written
 
     def _in_path(self, path: str) -> list[dict[str, Any]]:
-        described = ((name, *_PATH[name]) for name in re.findall(r"{(\w+)}", path))
+        described = ((name, *self._path_parameters[name]) for name in re.findall(r"{(\w+)}", path))
         return [
             {"name": name, "in": "path", "required": True, "description": text, "schema": dict(schema)}
             for name, text, schema in described
@@ -204,18 +194,20 @@ class _OperationWriter:
     def _failures(self, declared: Operation) -> dict[str, Any]:
         by_status: dict[int, list[str]] = defaultdict(list)
         for code in declared.every_error:
-            by_status[CATALOG[code].status].append(code)
+            by_status[error_catalog()[code].status].append(code)
         return {str(status): self._failure(status, by_status[status]) for status in sorted(by_status)}
 
     def _failure(self, status: int, codes: list[str]) -> dict[str, Any]:
         content = {
             "schema": {"$ref": _REF.format(model="Error")},
-            "examples": {code: {"summary": CATALOG[code].meaning, "value": self._envelope(code)} for code in codes},
+            "examples": {
+                code: {"summary": error_catalog()[code].meaning, "value": self._envelope(code)} for code in codes
+            },
         }
         return {"description": HTTPStatus(status).phrase, "content": {falcon.MEDIA_JSON: content}}
 
     def _envelope(self, code: str) -> dict[str, Any]:
-        problem = CATALOG[code]
+        problem = error_catalog()[code]
         return {
             "error": {
                 "type": problem.type,
@@ -229,3 +221,21 @@ class _OperationWriter:
     def _json(self, model: type[BaseModel]) -> dict[str, Any]:
         schema = {"$ref": _REF.format(model=self._names[model])}
         return {falcon.MEDIA_JSON: {"schema": schema, "example": example_of(schema, self._schemas)}}
+
+
+def _path_parameters() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
+    """Return the description and the schema of each parameter in paths."""
+    return {
+        "org": ("Slug of the organization.", {**_SLUG, "examples": ["ada-example-org"]}),
+        "pipeline": ("Slug of the pipeline.", {**_SLUG, "examples": ["hello"]}),
+        "number": ("Number of the build in its pipeline.", {"type": "integer", "minimum": 1, "examples": [1]}),
+        "job_id": ("Id of the job.", _UUID),
+        "build_id": ("UUID of the build.", _UUID),
+        "user_id": ("Id of the user.", _UUID),
+        "id": ("Id of the record.", _UUID),
+        "name": (
+            "Name of the secret.",
+            {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "examples": ["TOKEN"]},
+        ),
+        "code": ("Code of the error.", {"type": "string", "enum": sorted(error_catalog())}),
+    }
