@@ -55,7 +55,7 @@ __all__ = ["install", "uninstall"]
 @click.option("--rollback", is_flag=True, help="Return to the previous release.")
 @click.option("--dry-run", is_flag=True, help="Print the steps, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--of-this-release", "arrived", is_flag=True, hidden=True)
+@click.option("--of-this-release", "continuing", is_flag=True, hidden=True)
 @pass_session
 def install(
     session: Session,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 from collections.abc import Iterator
@@ -124,6 +125,15 @@ def test_its_help_describes_it_and_each_option(name: str):
     options = [option for option in it.params if isinstance(option, click.Option) and not option.hidden]
     assert [option.name for option in options if not option.help] == []
     assert "json" in {option.name for option in options}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_its_function_takes_its_options(name: str):
+    it = COMMANDS[name]
+    assert it.callback is not None
+    takes = inspect.signature(inspect.unwrap(it.callback)).parameters.values()
+    given = {option.name for option in it.params if option.expose_value}
+    assert {each.name for each in takes if each.kind is each.KEYWORD_ONLY} == given
 
 
 def entries(state: Path) -> list[AuditEntry]:
