@@ -247,6 +247,7 @@ __all__ = [
     "cost_cents",
     "email_address",
     "frozen",
+    "on_first_use",
     "schema_of_release",
     "setting",
     "setting_declaration",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.facade import on_first_use
+from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.vms.images.debian import Recipe
