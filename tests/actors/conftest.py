@@ -22,6 +22,7 @@ from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
 from actors.configuration import Configuration
 from actors.ir import IrLimits, load
+from actors.messages import Reschedule
 from actors.render import RenderSettings
 from actors.timings import Timings
 from actors.vms import Images, ImageStore, Provider, PullPolicy, SandboxProvider
@@ -102,6 +103,11 @@ class Host:
         self.engine.stop()
         self.engine = self.new_engine()
         self.engine.start()
+
+    def drain(self) -> None:
+        """Drain the host, and wait until the lease pool has noticed: it may be granting VMs just now."""
+        self.storage.switches.drain()
+        self.engine.addresses.pool.ask(Reschedule())
 
     def other_pipeline(self, name: str = "Other") -> Pipeline:
         """Make a pipeline of another organization."""

@@ -359,7 +359,7 @@ def test_supervisors_of_builds_that_run_nothing_are_throttled(host: Host, monkey
         go_on.wait(30)
         begin(supervisor)
 
-    host.storage.switches.drain()
+    host.drain()
     builds = [host.build(one("true")) for _ in range(100)]
     monkeypatch.setattr(BuildSupervisor, "begin", held)
     for build in builds:
@@ -373,7 +373,7 @@ def test_supervisors_of_builds_that_run_nothing_are_throttled(host: Host, monkey
 
 
 def test_a_build_with_a_vm_does_not_wait_for_the_throttle(host: Host, monkeypatch: pytest.MonkeyPatch):
-    host.storage.switches.drain()  # the others get no VM before it
+    host.drain()  # the others get no VM before it
     waiting = [host.insert(one("sleep 600")) for _ in range(50)]
     begin, go_on = BuildSupervisor.begin, threading.Event()
 

@@ -195,7 +195,7 @@ def test_a_drained_host_starts_nothing_until_resume(host_of: HostOf):
     host.engine.start()
     running = host.build(one(LONG))
     until(lambda: host.job(running).state is JobState.RUNNING, "running")
-    host.storage.switches.drain()
+    host.drain()
     build = host.build(one("true"))
     waits(host, build, "the owner has drained this host")
     assert not host.engine.draining
