@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from storage import JobErrorCode
+from storage import BuildErrorCode, JobErrorCode
 
 MONITORING = Path(__file__).parents[2] / "systemd" / "monitoring"
 OF_SERVICE = {code for code in JobErrorCode if code.of_service}
@@ -12,6 +12,11 @@ OF_SERVICE = {code for code in JobErrorCode if code.of_service}
 def test_the_alert_counts_the_failures_of_the_service():
     [selected] = re.findall(r'job_attempts_total\{error=~"([^"]+)"', (MONITORING / "alerts.yml").read_text())
     assert set(selected.split("|")) == OF_SERVICE
+
+
+def test_the_alert_about_renders_selects_an_error_code():
+    [selected] = re.findall(r'renders_total\{error="([^"]+)"', (MONITORING / "alerts.yml").read_text())
+    assert selected in set(BuildErrorCode)
 
 
 def test_the_dashboard_names_the_failures_of_the_service():

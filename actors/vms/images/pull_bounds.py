@@ -41,14 +41,14 @@ class InsufficientDisk(VmError):
 class PullOptions:
     """Terms of a pull.
 
-    ``max_bytes`` is the most that an image may have, packed or unpacked; ``keep_free`` bytes of the host's disk stay
-    free. ``timeout`` is the most seconds in which a registry sends nothing. ``progress`` gets lines about the pull;
+    ``max_bytes`` is the most that an image may have, packed or unpacked. ``timeout`` is the most seconds in which a
+    registry sends nothing. ``keep_free`` bytes of the host's disk stay free. ``progress`` gets lines about the pull;
     ``check`` is called several times a second, and aborts the pull by raising.
     """
 
-    max_bytes: int = 10 * GB
+    max_bytes: int
+    timeout: float
     keep_free: int = 0
-    timeout: float = 60.0
     progress: Callable[[str], None] = lambda _: None
     check: Callable[[], None] = lambda: None
 

@@ -123,7 +123,7 @@ class Images:
                 f"`ci-daemon image pull {name}` on its host"
             )
             raise ImageNotFound(message)
-        options = factory.PullOptions(settings.max_bytes, keep_free, settings.timeout, progress, check)
+        options = factory.PullOptions(settings.max_bytes, settings.timeout, keep_free, progress, check)
         self.store.pull_missing(reference, name, self.on_demand.sandbox, options)
 
     def retire(self, in_use: Collection[str], now: datetime, unused: timedelta | None = None) -> list[str]:

@@ -60,10 +60,14 @@ def run_in(store: ImageStore, tmp_path: Path, idmap: IdMap) -> Iterator[Callable
     run_mapped(["rm", "-rf", "sandbox"], idmap=idmap.with_caller(), cwd=tmp_path)
 
 
+def terms_with(**options: Any) -> PullOptions:
+    return PullOptions(**{"max_bytes": 10 * 2**30, "timeout": 60.0} | options)
+
+
 def pull(store: ImageStore, reference: str, name: str = "pulled:1", **options: Any) -> str:
     """Pull an image, and return its progress, one line for each message."""
     lines: list[str] = []
-    terms = PullOptions(progress=lines.append, **options)
+    terms = terms_with(progress=lines.append, **options)
     store.pull(Reference.parse(reference), name, SandboxSettings(), terms)
     return "\n".join(lines)
 
@@ -163,7 +167,7 @@ def test_the_next_pull_removes_the_orphans_of_an_interrupted_one(
         "from actors.vms.images import PullOptions, Reference\nsay = partial(print, flush=True)\n"
         "from actors.vms.sandbox import SandboxSettings\nfrom actors.vms.sandbox.userns import IdMap\n"
         f"ImageStore(Path({str(tmp_path / 'images')!r}), IdMap.of_caller())"
-        f".pull(Reference.parse({reference!r}), 'slow:1', SandboxSettings(), PullOptions(progress=say))\n"
+        f".pull(Reference.parse({reference!r}), 'slow:1', SandboxSettings(), PullOptions(10**10, 60, progress=say))\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdout is not None
@@ -282,14 +286,14 @@ def test_an_unwanted_pull_is_aborted_at_once(
             raise Stopped
 
     with pytest.raises(Stopped):
-        store.pull(Reference.parse(reference), "x", SandboxSettings(), PullOptions(progress=lines.append, check=check))
+        store.pull(Reference.parse(reference), "x", SandboxSettings(), terms_with(progress=lines.append, check=check))
     assert left_in(store, tmp_path) == []
 
 
 def test_a_repeated_pull_replaces_an_image_that_is_not_in_use(
     served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path
 ):
-    terms, sandbox = PullOptions(), SandboxSettings()
+    terms, sandbox = terms_with(), SandboxSettings()
     reference = Reference.parse(served.add("moving:1", *system, layer(entry("etc/old"))))
     store.pull_missing(reference, "moving:1", sandbox, terms)
     served.add("moving:1", *system, layer(entry("etc/new")))
@@ -309,7 +313,7 @@ def test_concurrent_pulls_of_an_image_are_one(served: Registry, system: list[byt
     pullers = [
         threading.Thread(
             target=store.pull_missing,
-            args=(reference, "popular:1", SandboxSettings(), PullOptions(progress=lines.append)),
+            args=(reference, "popular:1", SandboxSettings(), terms_with(progress=lines.append)),
         )
         for _ in range(3)
     ]
@@ -324,8 +328,8 @@ def test_an_unused_image_pulled_for_a_job_is_removed(
     served: Registry, system: list[bytes], store: ImageStore, tmp_path: Path
 ):
     reference = Reference.parse(served.add("seldom:1", *system))
-    store.pull_missing(reference, "seldom:1", SandboxSettings(), PullOptions())
-    store.pull(reference, "kept:1", SandboxSettings(), PullOptions())
+    store.pull_missing(reference, "seldom:1", SandboxSettings(), terms_with())
+    store.pull(reference, "kept:1", SandboxSettings(), terms_with())
     long_ago, soon = datetime.now(UTC) - timedelta(days=1), datetime.now(UTC) + timedelta(days=1)
     assert not store.remove_unused("seldom:1", long_ago)
     assert store.use("seldom:1")
