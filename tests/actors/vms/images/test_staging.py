@@ -1,0 +1,38 @@
+"""Sweeping the folders of processes that died."""
+
+from __future__ import annotations
+
+import fcntl
+from contextlib import ExitStack
+from pathlib import Path
+
+from actors.vms import ImageStore
+from actors.vms.images.scratch import scratch
+from actors.vms.sandbox import IdMap, run_mapped
+
+
+def test_the_folder_that_a_dead_build_worked_in_is_swept(tmp_path: Path, idmap: IdMap):
+    making = tmp_path / ".making-dead@1"
+    making.mkdir()
+    (tmp_path / ".locks").mkdir()
+    with ExitStack() as alive:
+        folder = alive.enter_context(scratch(making, idmap))
+        assert folder.stat().st_mode & 0o777 == 0o710
+        run_mapped(["mkdir", "inside"], idmap=idmap.with_caller(), cwd=folder)
+        ImageStore(tmp_path, idmap).sweep()
+        assert not folder.exists()
+        alive.pop_all()
+
+
+def test_only_unfinished_images_of_dead_processes_are_removed(tmp_path: Path, idmap: IdMap):
+    store = ImageStore(tmp_path / "store", idmap)
+    store.sweep()
+    for name in ("dead@1", "living@1"):
+        (tmp_path / "store" / f".making-{name}" / "tree").mkdir(parents=True)
+    (tmp_path / "store" / ".locks").mkdir()
+    with (tmp_path / "store" / ".locks" / "living@1").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        store.sweep()
+        assert {path.name for path in (tmp_path / "store").iterdir()} == {".locks", ".making-living@1"}
+    store.sweep()
+    assert {path.name for path in (tmp_path / "store").iterdir()} == {".locks"}
