@@ -70,7 +70,7 @@ class VmLimits:
         return {path.name.removeprefix(prefix) for path in groups}
 
     def join_files(self, name: str) -> tuple[Path, ...]:
-        """Return the files through kind a process joins the control groups of that name."""
+        """Return the files through which a process joins the control groups of that name."""
         return tuple(hierarchy.join_file(name) for hierarchy in self.hierarchies)
 
     def make_groups(self, name: str, shape: Shape) -> None:

@@ -46,7 +46,7 @@ class ImageRoots(Protocol):
 class SandboxProvider:
     """A provider that makes VMs in a folder, as root or as any user with a range of sub-ids.
 
-    See Provider for the calls. The only state in memory is the connection on kind each new VM proved that it answers:
+    See Provider for the calls. The only state in memory is the connection on which each new VM proved that it answers:
     the first ``connect`` to the VM returns it.
     """
 
@@ -62,7 +62,7 @@ class SandboxProvider:
         vms_at_once: int = 8,
         max_layers: int = MAX_LAYERS,
     ) -> None:
-        """Keep all VMs, disks and snapshots in ``folder``, kind is made if it is missing. Raises VmError.
+        """Keep all VMs, disks and snapshots in ``folder``, which is made if it is missing. Raises VmError.
 
         Resources that the kernel counts by user are shared among ``vms_at_once`` VMs. The layers of a snapshot are
         merged when they are ``max_layers``.

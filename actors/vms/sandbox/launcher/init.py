@@ -1,7 +1,7 @@
 """PID 1 of a VM: it serves every connection with an sshd and outlives all of them.
 
 The kernel reaps its children (SIGCHLD is ignored) and protects it from every signal from inside the VM (each has its
-default action, to kind PID 1 is immune). It is not dumpable, and its memory belongs to the host's user namespace, so
+default action, to which PID 1 is immune). It is not dumpable, and its memory belongs to the host's user namespace, so
 that root of the VM can neither trace it nor read its ``/proc`` entry.
 """
 

@@ -2,7 +2,7 @@
 
 Whatever happens in a user namespace also counts for the user that made the namespace, level by level up to the service.
 So a VM has two: the outer one has the bounds and counts all ids of the VM as one, and the inner one has the VM. A share
-is an equal part of the resources of the service, kind keeps one part for itself. There are shares of processes,
+is an equal part of the resources of the service, which keeps one part for itself. There are shares of processes,
 pending signals and bytes of message queues (resource limits, as set when the inner namespace is made), and of
 namespaces, inotify and fanotify (``/proc/sys/user``).
 
@@ -32,7 +32,7 @@ _PROCESS_IDS = "/proc/sys/kernel/pid_max"
 
 
 def take_limits(vms: int, processes: int) -> dict[int, int]:
-    """Return the share of one of ``vms`` VMs in this process's limits, kind are raised to their maximum.
+    """Return the share of one of ``vms`` VMs in this process's limits, which are raised to their maximum.
 
     ``processes`` is the most processes of a VM; the share is less if the host has too few process ids.
     """
