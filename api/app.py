@@ -11,7 +11,7 @@ from api.builds.creation import BuildCreation
 from api.builds.render_wait import RenderWait
 from api.errors.pages import ErrorPagesResource
 from api.errors.responses import ErrorHandlers
-from api.http.addresses import ClientAddresses
+from api.http.client_addresses import ClientAddresses
 from api.http.slots import StreamSlots
 from api.logs.access import LogAccess
 from api.logs.events import LogEventsResource

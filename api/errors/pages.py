@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from api.errors.catalog import error_catalog
 from api.errors.responses import ApiError
-from api.http.pages import inline_html, path_to_root, respond_with_page
+from api.http.html_pages import inline_html, path_to_root, respond_with_page
 from api.openapi.operations import Answer, operation
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from api.resources.jobs import job_in_build
 if TYPE_CHECKING:
     import falcon
 
-    from api.http.addresses import ClientAddresses
+    from api.http.client_addresses import ClientAddresses
     from api.logs.tokens import LogGrant, LogTokens
     from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits

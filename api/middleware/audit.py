@@ -11,7 +11,7 @@ from storage import DatabaseUnavailable
 if TYPE_CHECKING:
     import falcon
 
-    from api.http.addresses import ClientAddresses
+    from api.http.client_addresses import ClientAddresses
     from api.openapi.operations import Operation, Routes
     from api.request import ApiRequest
     from storage import Storage

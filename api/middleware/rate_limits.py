@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, assert_never
 
 from api.errors.responses import ApiError
-from api.http.addresses import ClientAddresses
+from api.http.client_addresses import ClientAddresses
 from api.middleware.buckets import TokenBuckets
 
 if TYPE_CHECKING:

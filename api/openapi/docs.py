@@ -10,7 +10,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from api.errors.responses import ApiError
-from api.http.pages import path_to_root, respond_with_page
+from api.http.html_pages import path_to_root, respond_with_page
 from api.openapi.operations import Answer, operation
 
 if TYPE_CHECKING:

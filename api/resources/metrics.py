@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from api.errors.responses import ApiError
-from api.http.addresses import is_local
+from api.http.client_addresses import is_local
 from api.middleware.authentication import bearer_token
 from api.openapi.operations import Answer, operation
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from ci_daemon.config.declarations import sections
 from ci_daemon.config.formatting import describe_type, to_toml
+from ci_daemon.config.keys import sections
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ci_daemon.config.declarations import Section
+    from ci_daemon.config.keys import Section
 
 __all__ = ["commented_configuration"]
 

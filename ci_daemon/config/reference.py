@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ci_daemon.config.declarations import sections
 from ci_daemon.config.formatting import describe_type, to_toml
+from ci_daemon.config.keys import sections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ci_daemon.config.declarations import Key, Section
+    from ci_daemon.config.keys import Key, Section
 
 __all__ = ["with_reference"]
 

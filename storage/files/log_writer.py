@@ -44,7 +44,7 @@ class LogWriter:
         self._records, last = _last_whole(self._log, self._index)
         self._size = last.end
         self._stored = last.output_end
-        self._limit_told = taken + self._size > limit
+        self._limit_noted = taken + self._size > limit
         os.ftruncate(self._log, self._size)
         os.ftruncate(self._index, record_offset(self._records))
 
@@ -139,8 +139,8 @@ class LogWriter:
     def _drop(self, output_bytes: int) -> None:
         """Count dropped output, and append the notice of the limit once."""
         self._stored += output_bytes
-        if not self._limit_told:
-            self._limit_told = True
+        if not self._limit_noted:
+            self._limit_noted = True
             self._append_notice(f"The log reached its limit of {self._limit} bytes: further output is not kept.")
 
     def _append_notice(self, text: str) -> None:

@@ -11,7 +11,7 @@ import httpx
 from actors import EngineSettings, JobSettings, PoolSettings
 from api import HttpSettings
 from ci_daemon.config import Config
-from ci_daemon.config.declarations import sections
+from ci_daemon.config.keys import sections
 from ci_daemon.host.settings import JournalSettings
 from ci_daemon.reload import compare
 from tests.ci_daemon.test_service import served, state

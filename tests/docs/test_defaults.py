@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ci_daemon.config.declarations import sections
+from ci_daemon.config.keys import sections
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [page for page in sorted(DOCS.glob("*.md")) if page.name != "configuration.md"]

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from ci_daemon.command.support.catalog import Catalog
-from ci_daemon.config.declarations import sections
+from ci_daemon.config.keys import sections
 from ci_daemon.config.reference import with_reference
 from storage import BuildErrorCode, JobErrorCode
 from tests.api.conformity import conformity

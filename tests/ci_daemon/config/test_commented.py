@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ci_daemon.config import Config, commented_configuration, explain, load
-from ci_daemon.config.declarations import sections
+from ci_daemon.config.keys import sections
 
 
 def loaded(folder: Path, text: str) -> Config:

@@ -9,7 +9,7 @@ from typing import get_args, get_origin
 import pytest
 
 from ci_daemon.config import Config, ConfigError, load
-from ci_daemon.config.declarations import Key, sections
+from ci_daemon.config.keys import Key, sections
 from storage.settings import UNBOUNDED
 
 KEYS = {f"{section.name}.{key.name}": key for section in sections() for key in section.keys}

@@ -4,7 +4,7 @@ import falcon
 import pytest
 from falcon import testing
 
-from api.http.addresses import ClientAddresses
+from api.http.client_addresses import ClientAddresses
 
 
 def _request(peer: str, forwarded: str | None) -> falcon.Request:
