@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from actors.vms import SandboxProvider, VmSpec
+from actors.vms import Provider, SandboxProvider, VmSpec
 from actors.vms.sandbox import IdMap, run_mapped
 from storage import Build, JobState, LeaseState, NewBuild, Shape, Storage
 from tests.actors.conftest import Host
@@ -21,10 +21,8 @@ from tests.e2e.pipelines import Graph, one
 from tests.state import run_sql
 from tests.waiting import until
 
-pytestmark = pytest.mark.sandbox
-
 OLD = timedelta(hours=2)
-TICKS = "while :; do echo tick; sleep 0.1; done"
+TICKS = "\n".join(["echo tick; sleep 0.1"] * 1000)
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Living:
         return self.host.storage
 
     @property
-    def provider(self) -> SandboxProvider:
+    def provider(self) -> Provider:
         return self.host.provider
 
     @property
@@ -86,6 +84,7 @@ def test_what_lives_stays_round_after_round(living: Living):
     living.stays()
 
 
+@pytest.mark.sandbox
 def test_a_round_with_nothing_to_take_starts_no_program(living: Living, monkeypatch: pytest.MonkeyPatch):
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a program was started")
@@ -103,6 +102,7 @@ def test_vms_that_no_lease_names(living: Living):
     living.stays()
 
 
+@pytest.mark.sandbox
 @pytest.mark.parametrize("left", ["vms/{}", "trees/disks/{}", "trees/trash/disks/{}"])
 def test_parts_of_vms_that_no_lease_names(living: Living, left: str):
     script = 'mkdir "$1" && mkdir -p "$1/work/work" && chmod 0 "$1/work/work"'
@@ -116,14 +116,18 @@ def test_parts_of_vms_that_no_lease_names(living: Living, left: str):
     living.stays()
 
 
+@pytest.mark.sandbox
 def test_control_groups_that_no_lease_names(living: Living):
-    name = living.provider.group_name(str(uuid4()))
-    living.provider.limits.make_groups(name, Shape())
+    provider = living.provider
+    assert isinstance(provider, SandboxProvider)
+    name = provider.group_name(str(uuid4()))
+    provider.limits.make_groups(name, Shape())
     living.reap()
-    assert not any(group.exists() for group in living.provider.limits.groups(name))
+    assert not any(group.exists() for group in provider.limits.groups(name))
     living.stays()
 
 
+@pytest.mark.sandbox
 def test_what_cannot_be_destroyed_keeps_nothing_else_from_it(living: Living):
     (living.sandbox / "vms" / "-no name-").mkdir()
     living.provider.create(VmSpec("z", "debian:12", network=False))
