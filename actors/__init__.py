@@ -11,8 +11,8 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.builds.attempt.environment import job_environment
-    from actors.configuration import EngineSettings
     from actors.engine import Engine, EngineBusy
+    from actors.engine_settings import EngineSettings
     from actors.log_context import LogContextFilter
     from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
     from actors.supervision import doing

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from actors.addresses import Address
     from actors.builds.attempt.assignment import Assignment
     from actors.builds.job_messages import JobMessage
-    from actors.configuration import Configuration
+    from actors.engine_settings import LiveSettings
     from actors.messages import (
         BuildMessage,
         ChildStopped,
@@ -57,7 +57,7 @@ class Composition:
     provider: Provider
     images: Images
     clock: Clock
-    configuration: Configuration
+    live_settings: LiveSettings
     timings: Timings
     addresses: Addresses = field(default_factory=Addresses)
     reasons: PendingReasons = field(default_factory=PendingReasons)
@@ -79,7 +79,7 @@ class Composition:
             provider=self.provider,
             images=self.images,
             clock=self.clock,
-            configuration=self.configuration,
+            live_settings=self.live_settings,
             metrics=self.metrics,
             watchers=self.watchers,
         )
@@ -93,7 +93,7 @@ class Composition:
             images=self.images,
             clock=self.clock,
             host_disk=self.host_disk,
-            configuration=self.configuration,
+            live_settings=self.live_settings,
             pool=self.addresses.pool,
         )
 
@@ -103,7 +103,7 @@ class Composition:
         return RenderRecorder(
             storage=self.storage,
             images=self.images,
-            configuration=self.configuration,
+            live_settings=self.live_settings,
             metrics=self.metrics,
             root=self.addresses.root,
             watchers=self.watchers,
@@ -120,7 +120,7 @@ class Composition:
             provider=self.provider,
             images=self.images,
             clock=self.clock,
-            configuration=self.configuration,
+            live_settings=self.live_settings,
             cache=self.cache,
             reasons=self.reasons,
             metrics=self.metrics,
@@ -137,7 +137,7 @@ class Composition:
             storage=self.storage,
             images=self.images,
             clock=self.clock,
-            configuration=self.configuration,
+            live_settings=self.live_settings,
             make_room=self.reaper.free_disk_space,
             progress=self.reasons.pulls,
             watchers=self.watchers,
@@ -154,7 +154,7 @@ class Composition:
             pool=self.addresses.pool,
             storage=self.storage,
             provider=self.provider,
-            configuration=self.configuration,
+            live_settings=self.live_settings,
             rendering=self._rendering,
             watchers=self.watchers,
             timings=self.timings,
@@ -179,7 +179,7 @@ class Composition:
 
     def _job_actor(self, supervisor: Address[JobChanged | ChildStopped], assignment: Assignment) -> Address[JobMessage]:
         """Start the actor of an attempt, which keeps the settings of its start."""
-        settings, storage = self.configuration.settings, self.storage
+        settings, storage = self.live_settings.now, self.storage
         attempt = AttemptRunner(
             assignment=assignment,
             storage=storage,
@@ -222,7 +222,7 @@ class Composition:
             provider=self.provider,
             images=self.images,
             clock=self.clock,
-            settings=self.configuration.settings,
+            settings=self.live_settings.now,
             host_disk=self.host_disk,
             recorder=self.recorder,
         )

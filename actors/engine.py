@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from actors.composition import Composition
-from actors.configuration import Configuration, EngineSettings
+from actors.engine_settings import EngineSettings, LiveSettings
 from actors.messages import BuildCreated, CancelBuild, Drain, Reschedule, ResyncLeases
 from actors.metrics import EngineGauges
 from actors.render.discovery import discover
@@ -45,7 +45,7 @@ class Engine:
         provider: makes the VMs.
         images: resolves, pulls and removes images.
         clock: the time.
-        settings: the configuration.
+        settings: the settings to begin with.
         timings: the waits, which tests shorten.
     """
 
@@ -58,8 +58,8 @@ class Engine:
         settings: EngineSettings,
         timings: Timings | None = None,
     ) -> None:
-        self._configuration = Configuration(settings)
-        self._composition = Composition(storage, provider, images, clock, self._configuration, timings or Timings())
+        self._live_settings = LiveSettings(settings)
+        self._composition = Composition(storage, provider, images, clock, self._live_settings, timings or Timings())
         self._draining = threading.Event()
         self._discovering = threading.BoundedSemaphore(settings.render.vms)
 
@@ -87,11 +87,11 @@ class Engine:
     @property
     def settings(self) -> EngineSettings:
         """The settings in force."""
-        return self._configuration.settings
+        return self._live_settings.now
 
     def reconfigure(self, settings: EngineSettings) -> None:
         """Apply new settings. Running attempts keep the time-outs and limits that they began with."""
-        self._configuration.settings = settings
+        self._live_settings.now = settings
         self._composition.addresses.pool.post(ResyncLeases())
 
     def drain(self) -> None:

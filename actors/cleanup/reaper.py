@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from actors.addresses import Address
     from actors.cleanup.host_disk import HostDisk
-    from actors.configuration import Configuration
+    from actors.engine_settings import LiveSettings
     from actors.vms import Images, Provider
     from storage import Clock, Lease, Storage
 
@@ -55,7 +55,7 @@ class Reaper:
         images: Images,
         clock: Clock,
         host_disk: HostDisk,
-        configuration: Configuration,
+        live_settings: LiveSettings,
         pool: Address[Released],
     ) -> None:
         self._storage = storage
@@ -63,7 +63,7 @@ class Reaper:
         self._images = images
         self._clock = clock
         self._host_disk = host_disk
-        self._configuration = configuration
+        self._live_settings = live_settings
         self._pool = pool
 
     def reap(self) -> None:
@@ -91,7 +91,7 @@ class Reaper:
     def sweep(self) -> None:
         """Free the disks and sources of finished builds, and what the cache holds beyond its budget."""
         storage = self._storage
-        evict(storage, self._provider, self._configuration.settings.cache.max_bytes)
+        evict(storage, self._provider, self._live_settings.now.cache.max_bytes)
         free_disks(storage, self._provider)
         for build_uuid in storage.sources.all():
             if _is_finished(storage, build_uuid):
@@ -103,7 +103,7 @@ class Reaper:
     def free_disk_space(self, lacking: int) -> None:
         """Free cached and unneeded disks and unused images, since the host's disk lacks ``lacking`` bytes."""
         _log.info("the host's disk is short of %.1f GB: removing what is not needed", lacking / _GB)
-        evict(self._storage, self._provider, self._configuration.settings.cache.max_bytes, room=lacking)
+        evict(self._storage, self._provider, self._live_settings.now.cache.max_bytes, room=lacking)
         self.sweep()
         self._remove_unused_images(_UNUSED_IMAGE_AGE)
 
@@ -111,7 +111,7 @@ class Reaper:
         """Remove expired images, logs, artifacts and audit entries, and log and artifact files without a row."""
         self._remove_unused_images()
         storage, now = self._storage, self._clock.now()
-        expired = retention.expire(storage, self._configuration.settings.retention, now)
+        expired = retention.expire(storage, self._live_settings.now.retention, now)
         for what, total in (("logs", expired.logs), ("artifacts", expired.artifacts)):
             if total.builds:
                 _log.info(

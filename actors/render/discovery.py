@@ -16,7 +16,7 @@ from actors.render.envelope_cache import cache_name, keep
 from actors.render.vm import disk_limited, running_vm
 
 if TYPE_CHECKING:
-    from actors.configuration import EngineSettings
+    from actors.engine_settings import EngineSettings
     from actors.render.settings import RenderSettings
     from storage import Clock, Rendered, Storage
 

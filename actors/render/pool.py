@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors.addresses import Address
-    from actors.configuration import Configuration
+    from actors.engine_settings import LiveSettings
     from actors.log_watchers import LogWatchers
     from actors.messages import LeasePoolMessage, RootMessage
     from actors.render.rendering import Rendering
@@ -70,7 +70,7 @@ class RenderPool(Supervised[RenderPoolMessage | _Rendered, _RenderBuild | _Destr
         pool: Address[LeasePoolMessage],
         storage: Storage,
         provider: Provider,
-        configuration: Configuration,
+        live_settings: LiveSettings,
         rendering: Callable[[Render], Rendering],
         watchers: LogWatchers,
         timings: Timings,
@@ -80,7 +80,7 @@ class RenderPool(Supervised[RenderPoolMessage | _Rendered, _RenderBuild | _Destr
         self._pool = pool
         self._storage = storage
         self._provider = provider
-        self._configuration = configuration
+        self._live_settings = live_settings
         self._rendering = rendering
         self._watchers = watchers
         self._running: dict[int, Rendering] = {}
@@ -136,7 +136,7 @@ class RenderPool(Supervised[RenderPoolMessage | _Rendered, _RenderBuild | _Destr
         waiting = [each for each in self._storage.renders.unfinished() if each.build_id not in self._running]
         if not waiting or self._is_blocked():
             return
-        while waiting and len(self._running) < self._configuration.settings.render.vms:
+        while waiting and len(self._running) < self._live_settings.now.render.vms:
             busy = Counter(rendering.organization_id for rendering in self._running.values())
             render = min(waiting, key=lambda each: (busy[each.organization_id], each.build_id))
             waiting.remove(render)
@@ -144,7 +144,7 @@ class RenderPool(Supervised[RenderPoolMessage | _Rendered, _RenderBuild | _Destr
 
     def _is_blocked(self) -> bool:
         """Tell whether the host starts nothing now; if its disk is short, ask the lease pool to free space."""
-        block = admission_block(self._storage, self._configuration.settings.pool.low_disk_gb)
+        block = admission_block(self._storage, self._live_settings.now.pool.low_disk_gb)
         if block is not None and block.lacking:
             self._pool.post(Reschedule())
         return block is not None

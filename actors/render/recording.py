@@ -13,7 +13,7 @@ from storage import RENDER_LOG, BuildErrorCode
 
 if TYPE_CHECKING:
     from actors.addresses import Address
-    from actors.configuration import Configuration
+    from actors.engine_settings import LiveSettings
     from actors.log_watchers import LogWatchers
     from actors.metrics import EngineMetrics
     from actors.vms import Images
@@ -32,14 +32,14 @@ class RenderRecorder:
         *,
         storage: Storage,
         images: Images,
-        configuration: Configuration,
+        live_settings: LiveSettings,
         metrics: EngineMetrics,
         root: Address[BuildCreated],
         watchers: LogWatchers,
     ) -> None:
         self._storage = storage
         self._images = images
-        self._configuration = configuration
+        self._live_settings = live_settings
         self._metrics = metrics
         self._root = root
         self._watchers = watchers
@@ -69,7 +69,7 @@ class RenderRecorder:
         try:
             envelope = Envelope.parse(rendered.envelope)
             pipeline_ir = envelope.select(pipeline.source_slug or pipeline.slug).pipeline_ir
-            planned = load(pipeline_ir, self._configuration.settings.limits)
+            planned = load(pipeline_ir, self._live_settings.now.limits)
         except RenderFailed as failure:
             self.refuse(build, BuildErrorCode.RENDER_FAILED, str(failure), rendered.log)
         except IrError as error:

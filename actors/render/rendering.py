@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from actors.cleanup.host_disk import HostDisk
-    from actors.configuration import EngineSettings
+    from actors.engine_settings import EngineSettings
     from actors.render.recording import RenderRecorder
     from storage import Build, Clock, Lease, Render, Storage
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors.addresses import Address
-    from actors.configuration import Configuration
+    from actors.engine_settings import LiveSettings
     from actors.log_watchers import LogWatchers
     from actors.messages import LeasePoolMessage, RootMessage
     from actors.metrics import EngineMetrics
@@ -71,7 +71,7 @@ class ImagePuller(Supervised[ImagePullerMessage | _Pulled, _PullImage]):
         storage: Storage,
         images: Images,
         clock: Clock,
-        configuration: Configuration,
+        live_settings: LiveSettings,
         make_room: Callable[[int], None],
         progress: dict[str, str],
         watchers: LogWatchers,
@@ -84,7 +84,7 @@ class ImagePuller(Supervised[ImagePullerMessage | _Pulled, _PullImage]):
         self._storage = storage
         self._images = images
         self._clock = clock
-        self._configuration = configuration
+        self._live_settings = live_settings
         self._make_room = make_room
         self._progress = progress
         self._watchers = watchers
@@ -140,7 +140,7 @@ class ImagePuller(Supervised[ImagePullerMessage | _Pulled, _PullImage]):
             storage=self._storage,
             images=self._images,
             clock=self._clock,
-            keep_free=int(self._configuration.settings.pool.low_disk_gb * _GB),
+            keep_free=int(self._live_settings.now.pool.low_disk_gb * _GB),
             make_room=self._make_room,
             progress=self._progress,
             watchers=self._watchers,

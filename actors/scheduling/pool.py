@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from actors.addresses import Address
     from actors.builds.attempt.disk_cache import DiskCache
-    from actors.configuration import Configuration
+    from actors.engine_settings import LiveSettings
     from actors.messages import ImagePullerMessage, RootMessage
     from actors.metrics import EngineMetrics
     from actors.scheduling.pending_reason import PendingReasons
@@ -71,7 +71,7 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
         provider: Provider,
         images: Images,
         clock: Clock,
-        configuration: Configuration,
+        live_settings: LiveSettings,
         cache: DiskCache,
         reasons: PendingReasons,
         metrics: EngineMetrics,
@@ -84,7 +84,7 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
         self._provider = provider
         self._images = images
         self._clock = clock
-        self._configuration = configuration
+        self._live_settings = live_settings
         self._cache = cache
         self._reasons = reasons
         self._metrics = metrics
@@ -97,7 +97,7 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
 
     @property
     def _settings(self) -> PoolSettings:
-        return self._configuration.settings.pool
+        return self._live_settings.now.pool
 
     def begin(self) -> None:
         """Take over from an earlier pool: leases of jobs, warm VMs that are alive, recent usage."""

@@ -20,7 +20,7 @@ from actors import (
 )
 from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
-from actors.configuration import Configuration
+from actors.engine_settings import LiveSettings
 from actors.ir import IrLimits, load
 from actors.messages import Reschedule
 from actors.render import RenderSettings
@@ -94,7 +94,7 @@ class Host:
             images=self.images,
             clock=clock or self.clock,
             host_disk=HostDisk(),
-            configuration=Configuration(self.settings),
+            live_settings=LiveSettings(self.settings),
             pool=self.engine.addresses.pool,
         )
 

@@ -11,7 +11,7 @@ from actors.vms import SnapshotNotFound
 from storage import CacheName
 
 if TYPE_CHECKING:
-    from actors.configuration import Configuration
+    from actors.engine_settings import LiveSettings
     from actors.log_watchers import LogWatchers
     from actors.metrics import EngineMetrics
     from actors.vms import Images, Provider
@@ -32,7 +32,7 @@ class DiskCache:
         provider: Provider,
         images: Images,
         clock: Clock,
-        configuration: Configuration,
+        live_settings: LiveSettings,
         metrics: EngineMetrics,
         watchers: LogWatchers,
     ) -> None:
@@ -40,7 +40,7 @@ class DiskCache:
         self._provider = provider
         self._images = images
         self._clock = clock
-        self._configuration = configuration
+        self._live_settings = live_settings
         self._metrics = metrics
         self._watchers = watchers
 
@@ -80,7 +80,7 @@ class DiskCache:
 
     @property
     def _enabled(self) -> bool:
-        return self._configuration.settings.cache.max_bytes > 0
+        return self._live_settings.now.cache.max_bytes > 0
 
     def _find(self, build: Build, job: Job) -> CacheEntry | None:
         """Return a job's cache entry, or None. An entry that cannot be used is dropped: see `_is_usable`."""

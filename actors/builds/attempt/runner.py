@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from actors.builds.attempt.assignment import Assignment
     from actors.cleanup.host_disk import HostDisk
-    from actors.configuration import EngineSettings
+    from actors.engine_settings import EngineSettings
     from actors.metrics import EngineMetrics
     from storage import Clock, Snapshot, Storage
 

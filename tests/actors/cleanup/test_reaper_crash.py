@@ -20,7 +20,7 @@ from actors import JobSettings, PoolSettings
 from actors.addresses import Address
 from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
-from actors.configuration import Configuration
+from actors.engine_settings import LiveSettings
 from actors.vms import Images, ImageStore, SandboxProvider
 from actors.vms.sandbox import IdMap
 from storage import LeaseState, NewBuild, Storage
@@ -120,7 +120,7 @@ def churn(tmp_path: Path, images_dir: Path) -> Iterator[VmChurn]:
         images=images,
         clock=clock,
         host_disk=HostDisk(),
-        configuration=Configuration(settings_with(PoolSettings(), JobSettings())),
+        live_settings=LiveSettings(settings_with(PoolSettings(), JobSettings())),
         pool=Address(),
     )
     storage.builds.create(new_pipeline(storage), NewBuild("main", "c0ffee"), [new_job()])

@@ -1,4 +1,4 @@
-"""The configuration of the live service, which the owner may change while it runs."""
+"""The settings of the engine, which a reload may replace while it runs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from actors.render.settings import RenderSettings
     from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
 
-__all__ = ["Configuration", "EngineSettings"]
+__all__ = ["EngineSettings", "LiveSettings"]
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """The configuration of the live service: its sections, and the addresses of the API.
+    """The sections that the engine uses, and the addresses of the API.
 
     ``api_address`` is where this process reaches the API, ``base_url`` is what goes into ``CI_BUILD_URL``.
     """
@@ -32,7 +32,7 @@ class EngineSettings:
 
 
 @dataclass(slots=True)
-class Configuration:
-    """The settings in force, to be read anew at each use. Only the engine writes here."""
+class LiveSettings:
+    """The settings in force: read them at each use, a reload replaces them. Only the engine writes here."""
 
-    settings: EngineSettings
+    now: EngineSettings
