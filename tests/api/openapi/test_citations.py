@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import api
-from api.errors.catalog import CATALOG
+from api.errors.catalog import error_catalog
 from tests.api.world import World
 
 FILE = re.compile(r"[\w-]+\.md\b")
 SECTION = re.compile(r'\.md, ("[^"]+")')
-PAGES = ("/docs", "/docs/errors", *(f"/docs/errors/{code}" for code in CATALOG))
+PAGES = ("/docs", "/docs/errors", *(f"/docs/errors/{code}" for code in error_catalog()))
 
 
 @pytest.fixture(scope="module")
