@@ -56,7 +56,7 @@ def verify(
 ) -> Verification:
     """Restore a backup into a new folder, but write only the database and the key.
 
-    Without a key, in the backup or given, secrets are not opened. Raises what `unpack` and `examine` raise.
+    Without a key, in the backup or given, secrets are not opened. Raises what `unpack` and `verify_contents` raise.
     """
     folder.mkdir(mode=0o700)
     manifest = unpack(source, folder, progress, wanted={DATABASE, KEY}.__contains__)
