@@ -28,7 +28,7 @@ from actors.messages import (
 )
 from actors.supervision import Supervised
 from actors.timer import seconds_since
-from storage import Build, BuildErrorCode, Job, JobErrorCode, JobState, Lease
+from storage import Build, BuildErrorCode, BuildState, Job, JobErrorCode, JobState, Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -268,9 +268,10 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         storage, build = self._storage, self._build
         if build.state.terminal:
             return
-        state = roll_up(
-            self._graph.progress(), cancel_requested=build.cancel_requested, end_requested=build.end_requested
-        )
+        state = self._rolled_up(build)
+        if state.terminal:  # a cancel may have been recorded whose message has not come yet
+            build = storage.builds.get(build.id) or build
+            state = self._rolled_up(build)
         started = build.started_at is not None
         moved = state is not build.state and storage.builds.move(build.id, build.state, state)
         if state is not build.state or not started:
@@ -281,6 +282,11 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
             self._metrics.built(self._build)
         if not started:
             self._set_alarm()
+
+    def _rolled_up(self, build: Build) -> BuildState:
+        return roll_up(
+            self._graph.progress(), cancel_requested=build.cancel_requested, end_requested=build.end_requested
+        )
 
     def _job_actor_stopped(self, urn: str, *, transient: bool) -> None:
         """Forget an actor whose job is done; restart one that died before that."""

@@ -93,7 +93,7 @@ CONNECTING = Moment("the VM is there and not connected", MemoryProvider, "connec
 SOURCE = Moment("the source is on its way", AttemptRunner, "_populate_workspace")
 BEFORE_START = Moment("the command is about to start", vms, "start")
 AFTER_START = Moment("the command has started and nobody knows", vms, "start", after=True)
-RUNNING = Moment("running", ran=True, until_log=True)
+RUNNING = Moment("running", command="trap '' TERM; echo begun; sleep 600", ran=True, until_log=True)
 DRAINING = Moment("draining", LogWriter, "output", command="echo begun", ran=True)
 FINALIZING = Moment("finalizing", Finalizer, "finalize", command="true", ran=True)
 FINALIZED = Moment("finalized and not recorded", Finalizer, "finalize", command="true", ran=True, after=True)
@@ -185,7 +185,7 @@ def test_the_steps_time_out_meets_its_command(host: Host, moment: Moment, monkey
         build = begun(host, moment, gate)
         (actor,) = pykka.ActorRegistry.get_by_class(JobActor)
         actor.tell(CommandTimedOut())
-        until(lambda: host.job(build).state == "timing_out", "the time-out")
+        until(lambda: host.job(build).state in {"timing_out", "timed_out"}, "the time-out")
     assert host.finish(build).state == "failed"
     assert (host.job(build).state, host.job(build).error_code) == ("timed_out", "step_timeout")
     assert host.job(build, "child").state == "skipped"
@@ -309,3 +309,11 @@ def test_a_cancel_does_not_wait_for_a_vm_that_does_not_answer(host: Host, monkey
         host.engine.cancel(build.id)
         assert host.finish(build, 15).state == "canceled"
     check_end(host, build, ran=False)
+
+
+def test_a_recorded_cancel_wins_over_the_last_job(host: Host):
+    build = host.build(Graph().step("only", "sleep 0.5").ir())
+    until(lambda: host.job(build).state is JobState.RUNNING, "the job runs")
+    assert host.storage.builds.request_cancel(build.id)
+    assert host.finish(build).state == "canceled"
+    assert host.job(build).state is JobState.PASSED
