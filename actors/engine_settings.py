@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from actors.ir import IrLimits
+    from actors.ir import IrSettings
     from actors.render.settings import RenderSettings
     from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
 
@@ -26,7 +26,7 @@ class EngineSettings:
     cache: CacheSettings
     artifacts: ArtifactSettings
     render: RenderSettings
-    limits: IrLimits
+    ir: IrSettings
     base_url: str
     api_address: tuple[str, int]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import falcon
 
-from actors.ir import IrLimits
+from actors.ir import IrSettings
 from api.builds.creation import BuildCreation
 from api.builds.render_wait import RenderWait
 from api.errors.pages import ErrorPagesResource
@@ -74,7 +74,7 @@ def create_app(
     engine: EngineInterface,
     settings: HttpSettings,
     *,
-    limits: IrLimits | None = None,
+    limits: IrSettings | None = None,
     rate_limits: RateLimitSettings | None = None,
     slots: StreamSlots | None = None,
     mailer: Mailer | None = None,
@@ -121,7 +121,7 @@ def create_app(
     routes.add(_PIPELINES, pipelines, "list")
     routes.add(f"{_PIPELINES}/{{pipeline}}", pipelines)
 
-    creation = BuildCreation(storage, engine, limits or IrLimits(), RenderWait(storage, engine, slots, clock))
+    creation = BuildCreation(storage, engine, limits or IrSettings(), RenderWait(storage, engine, slots, clock))
     builds = BuildsResource(storage, engine, access, pager, creation)
     routes.add(f"{_V0}/organizations/{{org}}/builds", builds, "by_repo")
     routes.add(_BUILDS, builds, "list")

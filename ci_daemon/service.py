@@ -76,7 +76,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
                 cache=config.cache,
                 artifacts=config.artifacts,
                 render=config.render,
-                limits=config.ir,
+                ir=config.ir,
                 base_url=settings.url,
                 api_address=server.local_address,
             ),

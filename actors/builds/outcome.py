@@ -20,17 +20,17 @@ __all__ = [
     "AttemptResult",
     "DiskUse",
     "JobFailure",
-    "Limit",
+    "TimeLimit",
     "build_timeout",
     "disk_failure",
     "failure_of",
-    "limit_of",
     "may_have_filled",
     "outcome_of",
     "result_of_exit",
     "result_of_failure",
     "seconds_to_full",
     "soft_fails",
+    "time_limit",
     "timed_out_with_build",
     "timeout_on_record",
 ]
@@ -54,7 +54,7 @@ class JobFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class TimeLimit:
     """The time that a command has from its start, in seconds, and the failure if it takes longer."""
 
     seconds: float
@@ -129,7 +129,7 @@ def build_timeout(build: Build) -> JobFailure:
     return JobFailure(JobErrorCode.PIPELINE_TIMEOUT, f"the build's time-out of {build.timeout_seconds} s is over")
 
 
-def limit_of(step_seconds: int, build: Build, started_at: datetime) -> Limit:
+def time_limit(step_seconds: int, build: Build, started_at: datetime) -> TimeLimit:
     """Return the limit of a command that starts now: its step's time, or what is left of its build's.
 
     A build's time begins with its first command.
@@ -137,8 +137,8 @@ def limit_of(step_seconds: int, build: Build, started_at: datetime) -> Limit:
     if build.timeout_seconds is not None:
         left = build.timeout_seconds - (started_at - (build.started_at or started_at)).total_seconds()
         if left < step_seconds:
-            return Limit(left, build_timeout(build))
-    return Limit(
+            return TimeLimit(left, build_timeout(build))
+    return TimeLimit(
         step_seconds, JobFailure(JobErrorCode.STEP_TIMEOUT, f"the step's time-out of {step_seconds} s is over")
     )
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from actors.ir.definition import Plan
     from actors.ir.errors import IrError
     from actors.ir.planning import load, parse, plan
-    from actors.ir.settings import IrLimits
+    from actors.ir.settings import IrSettings
 else:
     __getattr__ = on_first_use(__name__)
 
-__all__ = ["IrError", "IrLimits", "Plan", "load", "parse", "plan"]
+__all__ = ["IrError", "IrSettings", "Plan", "load", "parse", "plan"]

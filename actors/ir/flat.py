@@ -14,14 +14,14 @@ from storage import BuildErrorCode, Dependency, EdgeKind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from actors.ir.settings import IrLimits
+    from actors.ir.settings import IrSettings
 
 __all__ = ["read_flat"]
 
 _Command: TypeAlias = "tuple[CommandStep, Mapping[str, str], tuple[Dependency, ...]]"
 
 
-def read_flat(document: Mapping[str, object], limits: IrLimits) -> Definition:
+def read_flat(document: Mapping[str, object], limits: IrSettings) -> Definition:
     """Read a document of the flat shape.
 
     Raises:
@@ -49,7 +49,7 @@ class _Steps:
     could become jobs of unbounded size.
     """
 
-    def __init__(self, document: Mapping[str, object], limits: IrLimits) -> None:
+    def __init__(self, document: Mapping[str, object], limits: IrSettings) -> None:
         steps = document.get("steps")
         commands = [item for item in steps if peek(item, "type") == "command"] if isinstance(steps, list) else []
         self.keys = [peek(command, "key") for command in commands]
@@ -128,7 +128,7 @@ class _Waits:
         return (*self._shared[:parent], Dependency(parent, EdgeKind.BUILDS_IN), *self._shared[parent + 1 :])
 
 
-def _document_env(document: Mapping[str, object], limits: IrLimits) -> Mapping[str, str]:
+def _document_env(document: Mapping[str, object], limits: IrSettings) -> Mapping[str, str]:
     """Return the document's env, the base of each step's; a fault in it is reported later, in order."""
     try:
         return environment(limits.max_env_bytes)(document.get("env"))

@@ -15,7 +15,7 @@ from storage import BuildErrorCode, Dependency, EdgeKind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from actors.ir.settings import IrLimits
+    from actors.ir.settings import IrSettings
 
 __all__ = ["read_graph"]
 
@@ -26,7 +26,7 @@ class _Node:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_graph(document: Mapping[str, object], limits: IrLimits) -> Definition:
+def read_graph(document: Mapping[str, object], limits: IrSettings) -> Definition:
     """Read a document of the graph shape.
 
     Raises:
@@ -53,7 +53,7 @@ def _nodes(nodes: Sequence[_Node], **_edges: object) -> Sequence[_Node]:
     return nodes
 
 
-def _node_list(limits: IrLimits) -> Reader[Sequence[_Node]]:
+def _node_list(limits: IrSettings) -> Reader[Sequence[_Node]]:
     node = record(_Node, {"step": step(limits, {})}, {"env": environment(limits.max_env_bytes)})
 
     def read(value: object) -> Sequence[_Node]:

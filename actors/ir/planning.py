@@ -18,7 +18,7 @@ from storage import BuildErrorCode, EdgeKind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.ir.settings import IrLimits
+    from actors.ir.settings import IrSettings
     from storage import NewJob
 
 __all__ = ["load", "parse", "plan"]
@@ -26,12 +26,12 @@ __all__ = ["load", "parse", "plan"]
 _SHAPES = {"graph": read_graph, "steps": read_flat}
 
 
-def load(text: str, limits: IrLimits) -> Plan:
+def load(text: str, limits: IrSettings) -> Plan:
     """Return the plan of a pipeline IR: ``parse``, then ``plan``. Raises IrError for any faulty text."""
     return plan(parse(text, limits))
 
 
-def parse(text: str, limits: IrLimits) -> Definition:
+def parse(text: str, limits: IrSettings) -> Definition:
     """Return the pipeline that an IR describes, in document order (pipeline-ir.md).
 
     The version is checked first, because it says how to read the rest. Then the members of each object are checked in
@@ -72,7 +72,7 @@ def _placed(job: NewJob, places: Mapping[int, int]) -> NewJob:
     return replace(job, depends_on=tuple(sorted(moved, key=attrgetter("position"))))
 
 
-def _read(document: object, limits: IrLimits) -> Definition:
+def _read(document: object, limits: IrSettings) -> Definition:
     root = members(document)
     if root.get("version") != "0":
         got = quoted(root["version"]) if "version" in root else "nothing"

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from storage import Shape, setting
 
-__all__ = ["IrLimits"]
+__all__ = ["IrSettings"]
 
 
 @dataclass(frozen=True, slots=True)
-class IrLimits:
+class IrSettings:
     """Section ``[ir]``: limits of one pipeline's IR. An IR that exceeds one is rejected (``invalid_ir``)."""
 
     max_bytes: int = setting(4 * 2**20, "The most bytes of the IR.", at_least=1)

@@ -27,7 +27,7 @@ from storage import BuildErrorCode, EdgeKind, NewJob, Shape
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.ir.settings import IrLimits
+    from actors.ir.settings import IrSettings
     from storage import Dependency
 
 __all__ = ["CommandStep", "continues", "image", "seconds", "step"]
@@ -74,7 +74,7 @@ class CommandStep:
         )
 
 
-def step(limits: IrLimits, more: Mapping[str, Reader[object]]) -> Reader[CommandStep]:
+def step(limits: IrSettings, more: Mapping[str, Reader[object]]) -> Reader[CommandStep]:
     """Return a reader of one document's command steps; ``more`` reads further members.
 
     The reader raises InvalidValue, and IrError (``duplicate_key``) if two steps share a key.
@@ -142,7 +142,7 @@ def _unique() -> Reader[str]:
     return read
 
 
-def _runner_args(limits: IrLimits) -> Reader[Mapping[str, object]]:
+def _runner_args(limits: IrSettings) -> Reader[Mapping[str, object]]:
     """Return a reader of the service's own keys (pipeline-ir.md, "What the DSL cannot say yet")."""
     most, default = limits.max_shape, limits.default_shape
 

@@ -69,7 +69,7 @@ class RenderRecorder:
         try:
             envelope = Envelope.parse(rendered.envelope)
             pipeline_ir = envelope.select(pipeline.source_slug or pipeline.slug).pipeline_ir
-            planned = load(pipeline_ir, self._live_settings.now.limits)
+            planned = load(pipeline_ir, self._live_settings.now.ir)
         except RenderFailed as failure:
             self.refuse(build, BuildErrorCode.RENDER_FAILED, str(failure), rendered.log)
         except IrError as error:

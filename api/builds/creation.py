@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors import EngineBusy
-from actors.ir import IrError, IrLimits, load
+from actors.ir import IrError, IrSettings, load
 from actors.render import RenderFailed
 from api.bodies import check_body
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest
@@ -42,7 +42,7 @@ _NO_SOURCE = "no source to render from: give pipeline_ir, source_b64 or source_u
 class BuildCreation:
     """Checks, plans and stores builds, and hands them to the engine. Safe in any thread."""
 
-    def __init__(self, storage: Storage, engine: EngineInterface, limits: IrLimits, renders: RenderWait) -> None:
+    def __init__(self, storage: Storage, engine: EngineInterface, limits: IrSettings, renders: RenderWait) -> None:
         self._storage = storage
         self._engine = engine
         self._limits = limits

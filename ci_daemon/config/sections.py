@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from actors import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
-from actors.ir import IrLimits
+from actors.ir import IrSettings
 from actors.render import RenderSettings
 from actors.vms.images import ImageSettings
 from actors.vms.sandbox import SandboxSettings
@@ -27,7 +27,7 @@ class Config:
     cache: CacheSettings = field(default_factory=CacheSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     images: ImageSettings = field(default_factory=ImageSettings)
-    ir: IrLimits = field(default_factory=IrLimits)
+    ir: IrSettings = field(default_factory=IrSettings)
     jobs: JobSettings = field(default_factory=JobSettings)
     journal: JournalSettings = field(default_factory=JournalSettings)
     mail: MailSettings = field(default_factory=MailSettings)

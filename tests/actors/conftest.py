@@ -21,7 +21,7 @@ from actors import (
 from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
 from actors.engine_settings import LiveSettings
-from actors.ir import IrLimits, load
+from actors.ir import IrSettings, load
 from actors.messages import Reschedule
 from actors.render import RenderSettings
 from actors.timings import Timings
@@ -45,7 +45,7 @@ def settings_with(pool: PoolSettings, jobs: JobSettings) -> EngineSettings:
         cache=CacheSettings(),
         artifacts=ArtifactSettings(),
         render=RenderSettings(),
-        limits=IrLimits(),
+        ir=IrSettings(),
         base_url="http://ci.example.org",
         api_address=("127.0.0.1", 9),
     )
@@ -123,7 +123,7 @@ class Host:
 
     def insert(self, ir: str, pipeline: Pipeline | None = None, **fields: Any) -> Build:
         """Store a build without telling the engine."""
-        planned = load(ir, IrLimits())
+        planned = load(ir, IrSettings())
         new = NewBuild("main", "0" * 40, pipeline_ir=ir, timeout_seconds=planned.timeout_seconds, **fields)
         return self.storage.builds.create(pipeline or self.pipeline, new, planned.jobs)
 

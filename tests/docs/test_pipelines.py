@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.ir import IrLimits, load
+from actors.ir import IrSettings, load
 
 PAGE = Path(__file__).parents[2] / "docs" / "pipelines.md"
 RENDER = "import runpy, harmont; runpy.run_path('pipeline.py'); print(harmont.dump_registry_json(now=1767225600))"
@@ -29,12 +29,12 @@ def test_an_example_renders_and_plans(source: str, tmp_path: Path):
     done = subprocess.run([sys.executable, "-c", RENDER], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for pipeline in json.loads(done.stdout)["pipelines"]:
-        assert load(json.dumps(pipeline["definition"]), IrLimits()).jobs
+        assert load(json.dumps(pipeline["definition"]), IrSettings()).jobs
 
 
 def test_the_json_example_plans():
     (source,) = fences("json")
-    assert len(load(source, IrLimits()).jobs) == 3
+    assert len(load(source, IrSettings()).jobs) == 3
 
 
 def test_all_five_languages_have_an_example():

@@ -10,7 +10,7 @@ from actors.builds.states import JobEvent
 if TYPE_CHECKING:
     from actors.builds.attempt.assignment import Assignment
     from actors.builds.attempt.runner import Prepared
-    from actors.builds.outcome import JobFailure, Limit
+    from actors.builds.outcome import JobFailure, TimeLimit
     from actors.vms import Exited
     from storage import Storage
 
@@ -28,7 +28,7 @@ class CommandTime:
         self._leases = storage.leases
         self._assignment = assignment
         self._vm_first = vm_first
-        self._limit: Limit | None = None
+        self._limit: TimeLimit | None = None
         self._ran = False
 
     @property

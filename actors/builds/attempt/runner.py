@@ -14,7 +14,7 @@ from actors.builds.attempt.environment import job_environment
 from actors.builds.attempt.log import AttemptLog
 from actors.builds.attempt.vm_connection import Abandoned, VmConnection
 from actors.builds.attempt.workspace import populate_workspace
-from actors.builds.outcome import DiskUse, Limit, limit_of, may_have_filled
+from actors.builds.outcome import DiskUse, TimeLimit, may_have_filled, time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ _FLOOD_PAUSE = 0.004
 class Prepared:
     """A command that this or an earlier process started: its time limit, and whether it still runs."""
 
-    limit: Limit
+    limit: TimeLimit
     runs: bool
 
 
@@ -112,7 +112,7 @@ class AttemptRunner:
             return Prepared(self._start(connection), runs=True)
         return Prepared(self._limit(), runs=state is vms.CommandState.RUNNING)
 
-    def _start(self, connection: vms.Connection) -> Limit:
+    def _start(self, connection: vms.Connection) -> TimeLimit:
         """Populate the workspace and start the command; return the command's time limit."""
         secrets = self._storage.secrets.resolve(self._build, self._job)
         self.log.hide(secrets.values())
@@ -141,11 +141,11 @@ class AttemptRunner:
         vms.start(connection, spec)
         return limit
 
-    def _limit(self) -> Limit:
+    def _limit(self) -> TimeLimit:
         """Return the command's time limit, counted from its recorded start, else from now."""
         build = self._storage.builds.get(self._build.id) or self._build
         step_seconds = self._job.timeout_seconds or self._settings.jobs.step_timeout
-        return limit_of(step_seconds, build, self._lease.started_at or self._clock.now())
+        return time_limit(step_seconds, build, self._lease.started_at or self._clock.now())
 
     def follow(self) -> vms.Exited:
         """Copy the command's output into the log until it has ended, over as many connections as needed.

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from actors.ir import IrError, IrLimits, Plan, load
+from actors.ir import IrError, IrSettings, Plan, load
 from storage import EdgeKind
 
-LIMITS = IrLimits()
+LIMITS = IrSettings()
 
 
 def node(key: str, cmd: str = "true", env: dict[str, str] | None = None, **step: Any) -> dict[str, Any]:
@@ -39,11 +39,11 @@ def flat(*steps: Any, **members: Any) -> dict[str, Any]:
     return {"version": "0", **members, "steps": list(steps)}
 
 
-def planned(document: object, limits: IrLimits = LIMITS) -> Plan:
+def planned(document: object, limits: IrSettings = LIMITS) -> Plan:
     return load(json.dumps(document), limits)
 
 
-def refusal(document: object, limits: IrLimits = LIMITS) -> tuple[str, str]:
+def refusal(document: object, limits: IrSettings = LIMITS) -> tuple[str, str]:
     """Return the code and message with which a document, or a text, is refused."""
     text = document if isinstance(document, str) else json.dumps(document)
     with pytest.raises(IrError) as caught:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from actors.ir import IrLimits, load
+from actors.ir import IrSettings, load
 from tests.actors.ir.documents import graph, node, planned, refusal
 
 NOT_JSON = "the pipeline IR is not valid JSON: "
@@ -51,7 +51,7 @@ def test_a_number_with_too_many_digits_is_refused(text: str, column: int):
 
 def test_long_fractions_and_huge_exponents_are_numbers():
     text = json.dumps(graph(node("a")))[:-1] + f', "a": 0.{"7" * 5000}, "b": 1e999, "c": {"7" * 5000}.5}}'
-    assert load(text, IrLimits()).jobs
+    assert load(text, IrSettings()).jobs
 
 
 @pytest.mark.parametrize(
@@ -71,5 +71,5 @@ def test_characters_beyond_the_basic_plane_work_in_both_forms():
     document = graph(node("a", cmd="echo 🚀 \\ud800"))
     escaped, plain = json.dumps(document), json.dumps(document, ensure_ascii=False)
     assert "\\ud83d\\ude80" in escaped
-    assert load(escaped, IrLimits()) == load(plain, IrLimits()) == planned(document)
-    assert load(plain, IrLimits()).jobs[0].command == "echo 🚀 \\ud800"
+    assert load(escaped, IrSettings()) == load(plain, IrSettings()) == planned(document)
+    assert load(plain, IrSettings()).jobs[0].command == "echo 🚀 \\ud800"

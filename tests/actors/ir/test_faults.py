@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from actors.ir import IrError, IrLimits, load
+from actors.ir import IrError, IrSettings, load
 from storage import BuildErrorCode
 from tests.actors.ir.documents import command, flat, graph, node, planned, refusal, wait
 
@@ -82,7 +82,7 @@ def test_messages_hold_keys_in_printable_form_and_bounded():
 
 
 def test_more_jobs_than_the_limit_are_refused():
-    limits = IrLimits(max_jobs=3)
+    limits = IrSettings(max_jobs=3)
     nodes = [node(str(number)) for number in range(4)]
     commands = [command(str(number)) for number in range(4)]
     assert len(planned(graph(*nodes[:3]), limits).jobs) == 3
@@ -94,11 +94,11 @@ def test_more_jobs_than_the_limit_are_refused():
 def test_a_longer_text_than_the_limit_is_refused_unread():
     text = json.dumps({**ONE, "note": "ü" * 50}, ensure_ascii=False)
     size = len(text.encode())
-    assert load(text, IrLimits(max_bytes=size)).jobs
+    assert load(text, IrSettings(max_bytes=size)).jobs
     for limit in (size - 1, len(text), 10):
-        assert refusal(text, IrLimits(max_bytes=limit)) == ("invalid_ir", f"$: expected at most {limit} bytes")
-    assert refusal("{" * 100, IrLimits(max_bytes=99)) == ("invalid_ir", "$: expected at most 99 bytes")
-    assert refusal("\ud800" * 4, IrLimits(max_bytes=3))[0] == "invalid_ir"
+        assert refusal(text, IrSettings(max_bytes=limit)) == ("invalid_ir", f"$: expected at most {limit} bytes")
+    assert refusal("{" * 100, IrSettings(max_bytes=99)) == ("invalid_ir", "$: expected at most 99 bytes")
+    assert refusal("\ud800" * 4, IrSettings(max_bytes=3))[0] == "invalid_ir"
 
 
 BAD_NODE = node("x", cmd="")
@@ -139,7 +139,7 @@ def test_a_cycle_closed_before_another_fault_comes_first():
 
 def test_the_last_of_two_members_of_one_name_counts():
     text = '{"version": "1", "steps": [{"type": "command", "key": "a", "cmd": "", "cmd": "true"}], "version": "0"}'
-    assert load(text, IrLimits()).jobs[0].command == "true"
+    assert load(text, IrSettings()).jobs[0].command == "true"
 
 
 def test_an_error_says_its_message():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.ir import IrLimits
+from actors.ir import IrSettings
 from tests.actors.ir.documents import command, dependencies, flat, lines, planned, refusal, wait
 
 a, b, c, d = (command(key) for key in "abcd")
@@ -131,7 +131,7 @@ def test_malformed_steps_are_refused_with_their_path(steps: object, message: str
 
 
 def test_the_documents_env_counts_for_each_job():
-    limits = IrLimits(max_env_bytes=10)
+    limits = IrSettings(max_env_bytes=10)
     assert planned(flat(command("a", env={"B": "67890"}), env={"A": "345"}), limits).jobs[0].env["B"] == "67890"
     assert refusal(flat(command("a", env={"B": "678901"}), env={"A": "345"}), limits) == (
         "invalid_ir",
@@ -141,8 +141,8 @@ def test_the_documents_env_counts_for_each_job():
 
 def test_a_short_document_cannot_become_more_env_than_a_long_one():
     document = flat(*(command(str(number)) for number in range(20)), env={"A": "x" * 100})
-    assert planned(document, IrLimits(max_bytes=20 * 101)).jobs
-    assert refusal(document, IrLimits(max_bytes=20 * 101 - 1)) == (
+    assert planned(document, IrSettings(max_bytes=20 * 101)).jobs
+    assert refusal(document, IrSettings(max_bytes=20 * 101 - 1)) == (
         "invalid_ir",
         "steps[19]: expected at most 2019 bytes of env in all steps together",
     )

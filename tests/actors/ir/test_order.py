@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ir import IrLimits, Plan, parse, plan
+from actors.ir import IrSettings, Plan, parse, plan
 from tests.actors.ir.documents import command, flat, graph, node, planned, refusal, wait
 
 Edges = list[tuple[int, int]]
@@ -113,7 +113,7 @@ def test_a_long_cycle_is_shortened():
 def seconds_for(document: object) -> tuple[float, Plan]:
     text = json.dumps(document)
     began = time.thread_time()
-    result = plan(parse(text, IrLimits()))
+    result = plan(parse(text, IrSettings()))
     return time.thread_time() - began, result
 
 

@@ -6,26 +6,26 @@ from typing import Any
 
 import pytest
 
-from actors.ir import IrLimits
+from actors.ir import IrSettings
 from storage import NewJob, Shape
 from tests.actors.ir.documents import command, flat, graph, node, planned, refusal
 from tests.records import new_job
 
 
-def job(limits: IrLimits | None = None, **step: Any) -> NewJob:
+def job(limits: IrSettings | None = None, **step: Any) -> NewJob:
     """Return the job of a one-step pipeline, after checking that both shapes agree."""
     step = {"key": "a", "cmd": "true", **step}
-    of_graph = planned(graph(node(**step)), limits or IrLimits()).jobs[0]
-    of_flat = planned(flat(command(**step)), limits or IrLimits()).jobs[0]
+    of_graph = planned(graph(node(**step)), limits or IrSettings()).jobs[0]
+    of_flat = planned(flat(command(**step)), limits or IrSettings()).jobs[0]
     assert of_graph == of_flat
     return of_graph
 
 
-def fault(limits: IrLimits | None = None, **step: Any) -> str:
+def fault(limits: IrSettings | None = None, **step: Any) -> str:
     """Return the message without the step's path, after checking that both shapes agree."""
     step = {"key": "a", "cmd": "true", **step}
-    of_graph = refusal(graph(node(**step)), limits or IrLimits())
-    of_flat = refusal(flat(command(**step)), limits or IrLimits())
+    of_graph = refusal(graph(node(**step)), limits or IrSettings())
+    of_flat = refusal(flat(command(**step)), limits or IrSettings())
     assert of_graph[0] == of_flat[0] == "invalid_ir"
     below = of_graph[1].removeprefix("graph.nodes[0].step.")
     assert of_flat[1].removeprefix("steps[0].") == below
@@ -77,7 +77,7 @@ def test_keys_may_hold_quotes_spaces_and_any_script():
 
 def test_a_command_may_have_many_lines_and_just_reach_the_limit():
     assert job(cmd="set -e\nmake\ttest\r\n").command == "set -e\nmake\ttest\r\n"
-    assert job(IrLimits(max_command_bytes=6), cmd="äöü").command == "äöü"
+    assert job(IrSettings(max_command_bytes=6), cmd="äöü").command == "äöü"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_image_names_of_all_usual_forms_are_taken(name: str):
 
 
 def test_the_limit_of_a_command_counts_utf8_bytes():
-    assert fault(IrLimits(max_command_bytes=5), cmd="äöü") == "cmd: expected at most 5 bytes"
+    assert fault(IrSettings(max_command_bytes=5), cmd="äöü") == "cmd: expected at most 5 bytes"
 
 
 @pytest.mark.parametrize("policy", ["forever", "ttl", "on_change", "compose"])
@@ -172,7 +172,7 @@ def test_a_bad_cache_is_refused_with_its_path(cache: dict[str, object], message:
 def test_a_shape_is_of_the_runner_args_then_of_the_limits():
     assert args(cpu=1, memory_gb=8, disk_gb=100).shape == Shape(1, 8, 100)
     assert args(memory_gb=16, cpu=None).shape == Shape(2, 16, 20)
-    assert job(IrLimits(default_shape=Shape(3, 5, 7)), runner_args={"cpu": 4}).shape == Shape(4, 5, 7)
+    assert job(IrSettings(default_shape=Shape(3, 5, 7)), runner_args={"cpu": 4}).shape == Shape(4, 5, 7)
 
 
 @pytest.mark.parametrize(
@@ -286,8 +286,8 @@ def test_env_values_may_hold_anything_but_nul():
 
 def test_the_limit_of_env_counts_utf8_bytes_of_names_and_values():
     document = graph(node("a", env={"AB": "ü", "C": "12345"}))
-    assert planned(document, IrLimits(max_env_bytes=10)).jobs
-    assert refusal(document, IrLimits(max_env_bytes=9)) == (
+    assert planned(document, IrSettings(max_env_bytes=10)).jobs
+    assert refusal(document, IrSettings(max_env_bytes=9)) == (
         "invalid_ir",
         "graph.nodes[0].env: expected at most 9 bytes of names and values",
     )

@@ -6,7 +6,7 @@ import json
 import pytest
 from falcon import testing
 
-from actors.ir import IrLimits, load
+from actors.ir import IrSettings, load
 from actors.render import DeclaredPipeline, Envelope
 from storage import BuildState, Declaration
 from tests.api.world import HELLO, Account, BuildPath, PipelinePath, World
@@ -18,7 +18,7 @@ SOURCE = {"pipeline_ir": None, "source_b64": base64.b64encode(ARCHIVE).decode()}
 @pytest.fixture
 def planning(world: World) -> None:
     """Plan every render at once, as the hello pipeline."""
-    jobs = load(HELLO, IrLimits()).jobs
+    jobs = load(HELLO, IrSettings()).jobs
     world.engine.rendered = lambda build_id: world.storage.renders.plan(build_id, HELLO, None, jobs, has_source=True)
 
 
@@ -65,7 +65,7 @@ def test_a_key_waits_for_the_render_that_is_under_way(world: World, ada: Account
     headers = {"Idempotency-Key": "once", "Content-Type": "application/json"}
     first = ada.client.simulate_post(f"{pipeline.path}/builds", body=body, headers=headers)
     assert refused(first, 503) == "busy"
-    jobs = load(HELLO, IrLimits()).jobs
+    jobs = load(HELLO, IrSettings()).jobs
     plan = world.storage.renders.plan
     world.engine.during_waits = [lambda: plan(world.engine.rendering[0], HELLO, None, jobs, has_source=True) and None]
     second = ada.client.simulate_post(f"{pipeline.path}/builds", body=body, headers=headers)
