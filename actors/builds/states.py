@@ -1,4 +1,4 @@
-"""The state tables of jobs and builds (engine.md, "States"). Pure. Nothing else decides transitions."""
+"""The state tables of jobs and builds by event (engine.md, "States"). Pure."""
 
 from __future__ import annotations
 

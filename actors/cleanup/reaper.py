@@ -117,6 +117,8 @@ class Reaper:
                 _log.info(
                     "the %s of %d expired builds were removed: %d bytes are free", what, total.builds, total.bytes
                 )
+        if expired.audit:
+            _log.info("%d expired audit entries were removed", expired.audit)
         for name in storage.log_retention.remove_orphans():
             _log.warning("the logs of build %s, which is not in the database, were removed", name)
         if orphans := storage.artifact_retention.remove_orphans(now - _ORPHAN_AGE):

@@ -1,1 +1,1 @@
-"""Creation of builds from requests (wire-decisions.md, "Pipelines, builds, jobs")."""
+"""Builds from requests: bodies, credit, creation (wire-decisions.md, "Pipelines, builds, jobs")."""

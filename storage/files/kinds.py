@@ -1,4 +1,4 @@
-"""The kinds of files in a state directory; each kind is declared in the module that writes its files."""
+"""The folders of a state directory, and the type of the kinds of files that its writers declare."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ class _RowType(peewee.ModelBase):
     """Makes the models.
 
     ``table`` has a column for each field of ``record``. Columns that the class declares are added, or replace those of
-    the same name. ``joined`` names the fields
-    that other tables give. ``key`` is a primary key of several columns; without it, it is ``id``.
+    the same name. ``joined`` names the fields that other tables give. ``key`` is a primary key of several columns;
+    without it, it is ``id``.
     """
 
     def __new__(  # noqa: PYI034 - a metaclass has no Self

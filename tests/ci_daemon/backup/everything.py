@@ -159,7 +159,7 @@ class Everything:
             "first", image="debian:12", artifacts=("dist/*",), env={"A": "b"}, cache_key="k", timeout_seconds=60
         )
         second = new_job("second", (0, EdgeKind.BUILDS_IN, False), soft_fail_policy={"exit_codes": [1]})
-        third = new_job("third", (0, EdgeKind.DEPENDS_ON, True), retry_policy={"automatic": {"limit": 1}})
+        third = new_job("third", (0, EdgeKind.DEPENDS_ON, True), retry_policy={"limit": 1})
         lent = new_job("lent", secrets=("OF_ALL", "OF_ONE"))
         running = self.build(
             first,
@@ -195,7 +195,7 @@ class Everything:
         storage.builds.request_cancel(self.build().id)
         self.build(new_job("waits", image="alpine:3"))
         storage.queue.await_image("alpine:3", "alpine:3")
-        storage.builds.create_rejected(self.pipeline, NewBuild("main", "c0ffee"), "ir_invalid", "no steps")
+        storage.builds.create_rejected(self.pipeline, NewBuild("main", "c0ffee"), "invalid_ir", "no steps")
         expired = self.run()
         storage.log_retention.measure()
         for retention in (storage.log_retention, storage.artifact_retention):
