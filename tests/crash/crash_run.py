@@ -60,7 +60,7 @@ class CrashRun:
         while self.kills.total() < kills:
             self._run_and_kill_daemon()
 
-    def come_to_rest(self) -> None:
+    def wait_until_idle(self) -> None:
         """Let a sound daemon end all builds; restart it, so that it cleans up as at each start."""
         self.daemon.kill()
         self.daemon.start()

@@ -50,7 +50,7 @@ def crash_run(images_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_after_kills_no_build_log_byte_or_debit_is_lost(crash_run: CrashRun):
     try:
         crash_run.kill_until(int(os.environ.get("CRASH_KILLS") or 20))
-        crash_run.come_to_rest()
+        crash_run.wait_until_idle()
         check_builds(crash_run)
         check_money(crash_run)
         check_host(crash_run)

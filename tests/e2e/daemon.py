@@ -72,7 +72,7 @@ class Daemon:
     def start(self, program: str = "ci_daemon", **environ: str) -> None:
         """Start it, or a program in its place, and wait until it answers."""
         self.spawn(program, **environ)
-        self.url = until(self._address_of_the_living, f"the daemon's address in {self._log}", 30)
+        self.url = until(self._address_of_running, f"the daemon's address in {self._log}", 30)
 
     def spawn(self, program: str = "ci_daemon", **environ: str) -> None:
         """Start it, or a program in its place, without waiting."""
@@ -122,7 +122,7 @@ class Daemon:
                 return "http://" + line.partition("http://")[2].split()[0].rstrip("/.,")
         return None
 
-    def _address_of_the_living(self) -> str | None:
+    def _address_of_running(self) -> str | None:
         if self._process is not None and self._process.poll() is not None:
             raise AssertionError(f"the daemon ended with {self._process.returncode}: {self.log}")
         return self.announced()

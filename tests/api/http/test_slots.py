@@ -5,7 +5,7 @@ from api.http.slots import LogReader, StreamSlots
 ADA, BOB = LogReader("ada", public=False), LogReader("bob", public=False)
 
 
-def strangers(count: int) -> list[LogReader]:
+def anonymous_readers(count: int) -> list[LogReader]:
     return [LogReader(f"192.0.2.{number}", public=True) for number in range(count)]
 
 
@@ -60,7 +60,7 @@ def test_one_reader_holds_a_share_and_leaves_the_rest():
 
 def test_public_readers_leave_half_to_members():
     slots = StreamSlots(40, per_reader=10)
-    held = [slots.acquire_for_reader(reader) for reader in strangers(100)]
+    held = [slots.acquire_for_reader(reader) for reader in anonymous_readers(100)]
 
     assert sum(slot is not None for slot in held) == 15
     assert slots.acquire_for_reader(ADA) is not None

@@ -9,11 +9,11 @@ from api.http.workers import WorkerPool
 from tests.waiting import until
 
 
-class Errand:
+class RecordingTask:
     """A task that records the thread that runs it."""
 
-    def __init__(self, errand: Callable[[], None] = lambda: None) -> None:
-        self._errand = errand
+    def __init__(self, work: Callable[[], None] = lambda: None) -> None:
+        self._work = work
         self.thread: threading.Thread | None = None
         self.done = threading.Event()
         self.canceled = False
@@ -21,7 +21,7 @@ class Errand:
     def service(self) -> None:
         self.thread = threading.current_thread()
         try:
-            self._errand()
+            self._work()
         finally:
             self.done.set()
 
@@ -32,14 +32,14 @@ class Errand:
 def test_threads_are_made_when_they_are_needed():
     workers = WorkerPool(3)
     hold = threading.Event()
-    errands = [Errand(hold.wait) for _ in range(5)]  # type: ignore[arg-type]
+    tasks = [RecordingTask(hold.wait) for _ in range(5)]  # type: ignore[arg-type]
     assert workers.alive == 0
-    for errand in errands:
-        workers.add_task(errand)
+    for task in tasks:
+        workers.add_task(task)
     assert workers.alive == 3
     hold.set()
 
-    assert all(errand.done.wait(5) for errand in errands)
+    assert all(task.done.wait(5) for task in tasks)
     workers.close(5)
     assert workers.alive == 0
 
@@ -47,18 +47,18 @@ def test_threads_are_made_when_they_are_needed():
 def test_the_worker_that_rested_last_works_next():
     workers = WorkerPool(3)
     hold = threading.Event()
-    held = [Errand(hold.wait) for _ in range(3)]  # type: ignore[arg-type]
-    for errand in held:
-        workers.add_task(errand)
+    held = [RecordingTask(hold.wait) for _ in range(3)]  # type: ignore[arg-type]
+    for task in held:
+        workers.add_task(task)
     hold.set()
-    assert all(errand.done.wait(5) for errand in held)
+    assert all(task.done.wait(5) for task in held)
     threads = set()
     for _ in range(20):
         until(lambda: workers.idle == 3, "three resting threads")
-        errand = Errand()
-        workers.add_task(errand)
-        assert errand.done.wait(5)
-        threads.add(errand.thread)
+        task = RecordingTask()
+        workers.add_task(task)
+        assert task.done.wait(5)
+        threads.add(task.thread)
 
     assert len(threads) == 1
     workers.close(5)
@@ -69,7 +69,7 @@ def test_a_task_that_fails_costs_no_worker(caplog: pytest.LogCaptureFixture):
         raise ValueError("of the test")
 
     workers = WorkerPool(1)
-    failing, next_one = Errand(fail), Errand()
+    failing, next_one = RecordingTask(fail), RecordingTask()
     workers.add_task(failing)
     workers.add_task(next_one)
 
@@ -82,7 +82,7 @@ def test_a_task_that_fails_costs_no_worker(caplog: pytest.LogCaptureFixture):
 def test_closing_waits_and_cancels_tasks_not_begun():
     workers = WorkerPool(1)
     hold = threading.Event()
-    working, waiting, late = Errand(hold.wait), Errand(), Errand()  # type: ignore[arg-type]
+    working, waiting, late = RecordingTask(hold.wait), RecordingTask(), RecordingTask()  # type: ignore[arg-type]
     workers.add_task(working)
     workers.add_task(waiting)
     workers.close(0.05)

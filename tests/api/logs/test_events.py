@@ -79,12 +79,12 @@ def test_what_comes_later_comes_as_chunks(world: World, job: JobPath):
     assert names_and_ids == [("history", "4"), ("chunk", "8"), ("chunk", "14"), ("done", None)]
 
 
-def test_the_last_words_of_a_job_come_before_done(world: World, job: JobPath):
-    def last_words() -> None:
+def test_the_end_of_a_log_comes_before_done(world: World, job: JobPath):
+    def finish_job() -> None:
         job.write(b"bye\n")
         job.end()
 
-    world.engine.during_waits = [last_words]
+    world.engine.during_waits = [finish_job]
 
     assert [event.name for event in events(stream(job).text)] == ["history", "chunk", "done"]
 

@@ -45,7 +45,7 @@ def test_only_so_many_are_remembered_those_that_were_asked_last(clock: ManualClo
 
 
 @pytest.fixture
-def restless() -> Iterator[None]:
+def frequent_switches() -> Iterator[None]:
     """Switch threads after every few instructions."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -53,7 +53,7 @@ def restless() -> Iterator[None]:
     sys.setswitchinterval(interval)
 
 
-@pytest.mark.usefixtures("restless")
+@pytest.mark.usefixtures("frequent_switches")
 def test_no_more_are_granted_to_many_threads(clock: ManualClock):
     buckets = TokenBuckets(100, tracked=2, clock=clock)
     with ThreadPoolExecutor(8) as threads:

@@ -174,17 +174,17 @@ def test_an_invite_of_another_organization_is_not_found(ada: Account, bob: Accou
 
 
 def test_the_token_goes_to_the_address_by_mail(storage: Storage, clock: ManualClock, settings: HttpSettings):
-    letters: list[EmailMessage] = []
+    messages: list[EmailMessage] = []
 
-    class Pigeon:
+    class RecordingMailer:
         def send(self, email_to: EmailMessage) -> None:
-            letters.append(email_to)
+            messages.append(email_to)
 
     engine = FakeEngine(storage, clock)
-    world = World(storage, engine, clock, create_app(storage, engine, settings, clock=clock, mailer=Pigeon()))
+    world = World(storage, engine, clock, create_app(storage, engine, settings, clock=clock, mailer=RecordingMailer()))
     made = invite(world.sign_up("ada@example.org"))
 
-    (email_to,) = letters
+    (email_to,) = messages
     text = email_to.get_content()
     assert (email_to["To"], email_to["Subject"]) == ("bob@example.org", "Invite to ada-example-org")
     assert made.json["token"] in text

@@ -126,12 +126,12 @@ def test_an_organization_keeps_an_owner(people: dict[str, Account]):
 def test_of_two_owners_who_demote_each_other_one_stays(people: dict[str, Account]):
     barrier = threading.Barrier(2)
 
-    def unmake(actor: str, target: str) -> None:
+    def demote(actor: str, target: str) -> None:
         barrier.wait()
         change(people, actor, target, "member")
 
     pairs = (("owner", "second"), ("second", "owner"))
-    threads = [threading.Thread(target=unmake, args=pair) for pair in pairs]
+    threads = [threading.Thread(target=demote, args=pair) for pair in pairs]
     for thread in threads:
         thread.start()
     for thread in threads:

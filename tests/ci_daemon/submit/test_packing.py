@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def lay(tree: Path, files: dict[str, str]) -> Path:
+def write_tree(tree: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
         path = tree / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def names(tree: Path) -> set[str]:
 
 
 def test_packs_every_file_with_its_bytes(tmp_path: Path):
-    archive = pack(lay(tmp_path, {"a": "1", "deep/er/b": "22", ".hm/pipeline.py": "3"}))
+    archive = pack(write_tree(tmp_path, {"a": "1", "deep/er/b": "22", ".hm/pipeline.py": "3"}))
     with tarfile.open(fileobj=io.BytesIO(archive.data)) as tar:
         found = {member.name: tar.extractfile(member).read() for member in tar.getmembers()}
     assert found == {"a": b"1", "deep/er/b": b"22", ".hm/pipeline.py": b"3"}
@@ -43,7 +43,7 @@ def test_packs_every_file_with_its_bytes(tmp_path: Path):
 
 
 def test_leaves_out_git_and_ignored_files(tmp_path: Path):
-    lay(
+    write_tree(
         tmp_path,
         {
             ".gitignore": "*.log\n/build/\n!keep.log\n",
@@ -60,7 +60,7 @@ def test_leaves_out_git_and_ignored_files(tmp_path: Path):
 
 
 def test_a_nested_gitignore_has_the_last_word_in_its_folder(tmp_path: Path):
-    lay(
+    write_tree(
         tmp_path,
         {
             ".gitignore": "*.txt\n",
@@ -75,18 +75,18 @@ def test_a_nested_gitignore_has_the_last_word_in_its_folder(tmp_path: Path):
 
 
 def test_what_lies_in_an_ignored_folder_cannot_be_named_back_in(tmp_path: Path):
-    lay(tmp_path, {".gitignore": "out/\n!out/keep\n", "out/keep": "", "out/.gitignore": "!keep\n"})
+    write_tree(tmp_path, {".gitignore": "out/\n!out/keep\n", "out/keep": "", "out/.gitignore": "!keep\n"})
     assert names(tmp_path) == {".gitignore"}
 
 
 def test_a_part_of_a_repository_keeps_to_the_rules_above_it(tmp_path: Path):
-    lay(tmp_path, {".gitignore": "*.pyc\n/part/only-here\n", ".git/HEAD": "", "part/a.pyc": "", "part/a.py": ""})
-    lay(tmp_path, {"part/only-here": "", "part/b/only-here": ""})
+    write_tree(tmp_path, {".gitignore": "*.pyc\n/part/only-here\n", ".git/HEAD": "", "part/a.pyc": "", "part/a.py": ""})
+    write_tree(tmp_path, {"part/only-here": "", "part/b/only-here": ""})
     assert names(tmp_path / "part") == {"a.py", "b/only-here"}
 
 
 def test_rules_outside_any_repository_do_not_reach_in(tmp_path: Path):
-    lay(tmp_path, {".gitignore": "*\n", "tree/a": ""})
+    write_tree(tmp_path, {".gitignore": "*\n", "tree/a": ""})
     assert names(tmp_path / "tree") == {"a"}
 
 
@@ -96,8 +96,8 @@ PATHS = ["a.o", "b.o", "top", "x", "sub/x", "sub/a.o", "sub/top", "deep/y", "dee
 
 @given(outer=st.lists(st.sampled_from(RULES), max_size=5), inner=st.lists(st.sampled_from(RULES), max_size=5))
 def test_keeps_files_that_git_would_add(tmp_path_factory: pytest.TempPathFactory, outer: list[str], inner: list[str]):
-    tree = lay(tmp_path_factory.mktemp("tree"), dict.fromkeys(PATHS, ""))
-    lay(tree, {".gitignore": "\n".join(outer), "deep/.gitignore": "\n".join(inner)})
+    tree = write_tree(tmp_path_factory.mktemp("tree"), dict.fromkeys(PATHS, ""))
+    write_tree(tree, {".gitignore": "\n".join(outer), "deep/.gitignore": "\n".join(inner)})
     environ = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
     subprocess.run(["git", "init", "-q"], cwd=tree, env=environ, check=True)
     ask = ["git", "ls-files", "-co", "-z", "--exclude-standard"]
@@ -106,8 +106,8 @@ def test_keeps_files_that_git_would_add(tmp_path_factory: pytest.TempPathFactory
 
 
 def test_the_same_tree_gives_the_same_bytes(tmp_path: Path):
-    first = lay(tmp_path / "first", {"b": "1", "a": "2"})
-    second = lay(tmp_path / "second", {"a": "2", "b": "1"})
+    first = write_tree(tmp_path / "first", {"b": "1", "a": "2"})
+    second = write_tree(tmp_path / "second", {"a": "2", "b": "1"})
     os.utime(second / "a", (1, 1))
     (second / "b").chmod(0o600)
     assert pack(first) == pack(second)
@@ -116,7 +116,7 @@ def test_the_same_tree_gives_the_same_bytes(tmp_path: Path):
 
 
 def test_owners_times_and_modes_are_levelled(tmp_path: Path):
-    lay(tmp_path, {"plain": "", "run.sh": ""})
+    write_tree(tmp_path, {"plain": "", "run.sh": ""})
     (tmp_path / "run.sh").chmod(0o700)
     (tmp_path / "plain").chmod(0o660)
     found = members(pack(tmp_path))
@@ -125,7 +125,7 @@ def test_owners_times_and_modes_are_levelled(tmp_path: Path):
 
 
 def test_links_stay_links_inside_the_tree(tmp_path: Path):
-    lay(tmp_path, {"a/file": "1"})
+    write_tree(tmp_path, {"a/file": "1"})
     (tmp_path / "a" / "up").symlink_to("../a/file")
     (tmp_path / "dangling").symlink_to("nothing")
     found = members(pack(tmp_path))
@@ -144,12 +144,12 @@ def test_sockets_and_pipes_are_left_out(tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(tmp_path / "sock"))
-        assert pack(lay(tmp_path, {"a": ""})).files == 1
+        assert pack(write_tree(tmp_path, {"a": ""})).files == 1
 
 
 def test_names_of_any_length_and_bytes_survive(tmp_path: Path):
     long = "/".join(["d" * 90] * 4) + "/" + "é" * 100
-    lay(tmp_path, {long: "1", os.fsdecode(b"\xff.bin"): "2"})
+    write_tree(tmp_path, {long: "1", os.fsdecode(b"\xff.bin"): "2"})
     assert names(tmp_path) == {long, os.fsdecode(b"\xff.bin")}
 
 

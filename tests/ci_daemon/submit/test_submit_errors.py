@@ -128,7 +128,7 @@ def test_a_key_may_end_with_the_line_break_of_its_file(service: ScriptedService,
         assert submit("--token", f"{service.token}\n") == 0
 
 
-class Stranger(BaseHTTPRequestHandler):
+class OtherServer(BaseHTTPRequestHandler):
     """A web server that is not the service."""
 
     def do_GET(self) -> None:
@@ -141,8 +141,8 @@ class Stranger(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def stranger() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), Stranger) as server:
+def other_server() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), OtherServer) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -150,8 +150,8 @@ def stranger() -> Iterator[str]:
         thread.join()
 
 
-def test_another_server_is_recognized(submit: Submit, stranger: str, capsys: pytest.CaptureFixture[str]):
-    assert submit("--url", stranger) == 1
-    assert f"the answer of {stranger} is not that of a ci-daemon: check CI_DAEMON_URL" in capsys.readouterr().err
-    assert submit("--url", stranger, "--org", "acme") == 1
+def test_another_server_is_recognized(submit: Submit, other_server: str, capsys: pytest.CaptureFixture[str]):
+    assert submit("--url", other_server) == 1
+    assert f"the answer of {other_server} is not that of a ci-daemon: check CI_DAEMON_URL" in capsys.readouterr().err
+    assert submit("--url", other_server, "--org", "acme") == 1
     assert "answered with status 500 and no error message" in capsys.readouterr().err

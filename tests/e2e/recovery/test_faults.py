@@ -62,7 +62,7 @@ class SmallDisk:
         """Mount it ``ro`` or ``rw``; no process may have a file on it open for writing."""
         subprocess.run([*self.prefix, "mount", "-o", f"remount,{how}", str(self.folder)], check=True)
 
-    def lay_elsewhere(self, name: str) -> None:
+    def move_elsewhere(self, name: str) -> None:
         """Replace a folder of it by a link to a folder on the disk below."""
         beside = self.folder.with_name("elsewhere")
         beside.mkdir()
@@ -156,7 +156,7 @@ def test_the_daemon_raises_its_file_limit_and_refuses_a_low_one(serve: Serve, tm
 @_ROOT_MOUNTS
 def test_a_read_only_disk_prevents_a_start_but_the_job_continues(disk: SmallDisk, serve: Serve):
     daemon = serve(disk.folder / "state", disk.prefix)
-    disk.lay_elsewhere("state/sandbox")  # a disk that a VM writes to cannot be made read-only
+    disk.move_elsewhere("state/sandbox")  # a disk that a VM writes to cannot be made read-only
     build = started(daemon).build(one(_SLOW))
     build.says("line 3")
     daemon.kill()

@@ -95,7 +95,7 @@ class Disk:
     workspace: str = "/workspace"
     manifests: list[Path] = field(default_factory=list)
 
-    def lay(self, tree: Tree, at: int = NOW) -> None:
+    def update(self, tree: Tree, at: int = NOW) -> None:
         number = len(self.manifests)
         archive = packed(self.folder / f"{number}.tar.gz", tree)
         self.manifests.append(self.folder / f"{number}.manifest")
@@ -127,7 +127,7 @@ def disk(vm: Vm, tmp_path: Path) -> Iterator[Disk]:
 
 def test_an_empty_disk_gets_all_with_one_time(disk: Disk):
     tree = {"b/a": "a", "b/run": ("x", 0o755), "empty": None, "link": LINK + "b/a", "b/private": (None, 0o700)}
-    disk.lay(tree)
+    disk.update(tree)
     assert {path: facts[:3] for path, facts in disk.found().items()} == {
         "b": (None, 0o755, NOW),
         "b/a": ("a", 0o644, NOW),
@@ -139,10 +139,10 @@ def test_an_empty_disk_gets_all_with_one_time(disk: Disk):
 
 
 def test_equal_files_keep_their_times_and_changes(disk: Disk):
-    disk.lay({"same": "1", "patched": "2", "removed": "3", "folder/x": "4"}, THEN)
+    disk.update({"same": "1", "patched": "2", "removed": "3", "folder/x": "4"}, THEN)
     disk.run("echo patched >patched; touch -d @7 patched; rm removed; touch -d @8 made folder/made")
     disk.connection.sent = 0
-    disk.lay({"same": "1", "patched": "2", "removed": "3", "folder/x": "4"})
+    disk.update({"same": "1", "patched": "2", "removed": "3", "folder/x": "4"})
     assert disk.connection.sent == 0
     assert disk.times() == {"same": THEN, "patched": 7, "folder/x": THEN, "made": 8, "folder/made": 8}
 
@@ -173,11 +173,11 @@ def test_equal_files_keep_their_times_and_changes(disk: Disk):
 )
 def test_every_difference_is_made_good(disk: Disk, before: Tree, after: Tree):
     kept = {"kept": "k", "deep/kept": "k"}
-    disk.lay(kept | before, THEN)
-    disk.lay(kept | after)
+    disk.update(kept | before, THEN)
+    disk.update(kept | after)
     other = Disk(disk.connection, disk.folder / "other", "/srv/other")
     other.folder.mkdir()
-    other.lay(kept | after)
+    other.update(kept | after)
     assert [facts[:2] for facts in disk.found().values()] == [facts[:2] for facts in other.found().values()]
     times = disk.times()
     assert times.pop("kept") == times.pop("deep/kept") == THEN
@@ -185,18 +185,18 @@ def test_every_difference_is_made_good(disk: Disk, before: Tree, after: Tree):
 
 
 def test_files_of_steps_stay_next_to_removed_ones(disk: Disk):
-    disk.lay({"gone/a": "x", "gone/deep/b": "x", "empty/c": "x"}, THEN)
+    disk.update({"gone/a": "x", "gone/deep/b": "x", "empty/c": "x"}, THEN)
     disk.run("echo made >gone/deep/made; echo top >made")
-    disk.lay({})
+    disk.update({})
     assert disk.texts() == {"gone": None, "gone/deep": None, "gone/deep/made": "made\n", "made": "top\n"}
 
 
 def test_what_steps_made_gives_way_to_sources(disk: Disk):
-    disk.lay({"a": "x"}, THEN)
+    disk.update({"a": "x"}, THEN)
     disk.run(
         "mkdir -p file/deep && touch file/deep/made; echo made >folder; ln -s /etc link; mkdir -p both; touch both/made"
     )
-    disk.lay({"a": "x", "file": "source", "folder/b": "y", "link/c": "z", "both/d": "w"})
+    disk.update({"a": "x", "file": "source", "folder/b": "y", "link/c": "z", "both/d": "w"})
     assert disk.texts() == {
         "a": "x", "file": "source", "folder": None, "folder/b": "y", "link": None, "link/c": "z",
         "both": None, "both/d": "w", "both/made": "",
@@ -206,11 +206,11 @@ def test_what_steps_made_gives_way_to_sources(disk: Disk):
 @pytest.mark.parametrize("place", ["/srv/outside", "../srv/outside", "other"])
 def test_a_link_in_the_place_of_a_folder_leads_nowhere(disk: Disk, place: str):
     disk.run("mkdir /srv/outside && echo theirs | tee /srv/outside/changed /srv/outside/removed")
-    disk.lay(
+    disk.update(
         {"src/changed": "1", "src/removed": "2", "src/equal": "3", "other/changed": "4", "other/removed": "5"}, THEN
     )
     disk.run(f"rm -r src && ln -s {place} src")
-    disk.lay({"src/changed": "new", "src/equal": "3", "other/changed": "4", "other/removed": "5"})
+    disk.update({"src/changed": "new", "src/equal": "3", "other/changed": "4", "other/removed": "5"})
     assert disk.texts() == {
         "src": None, "src/changed": "new", "src/equal": "3", "other": None, "other/changed": "4", "other/removed": "5",
     }  # fmt: skip
@@ -219,9 +219,9 @@ def test_a_link_in_the_place_of_a_folder_leads_nowhere(disk: Disk, place: str):
 
 def test_a_link_in_place_of_a_removed_folder_is_not_followed(disk: Disk):
     disk.run("mkdir /srv/outside && touch /srv/outside/a")
-    disk.lay({"gone/a": "1", "kept": "2"}, THEN)
+    disk.update({"gone/a": "1", "kept": "2"}, THEN)
     disk.run("rm -r gone && ln -s /srv/outside gone")
-    disk.lay({"kept": "2"})
+    disk.update({"kept": "2"})
     assert disk.texts() == {"gone": LINK + "/srv/outside", "kept": "2"}
     assert disk.run("ls /srv/outside") == "a\n"
 
@@ -236,8 +236,8 @@ def test_any_name_is_laid_changed_and_removed(disk: Disk):
     everywhere = [*NAMES, *(f"{name}/{other}" for name, other in itertools.product(("d", "-d", "d\n'"), NAMES))]
     names = [f"{number}/{name}" for number, name in enumerate(everywhere)]
     same = dict.fromkeys(everywhere, "same")
-    disk.lay(dict.fromkeys(names, "old") | same, THEN)
-    disk.lay(dict.fromkeys(names[::2], "new") | same)
+    disk.update(dict.fromkeys(names, "old") | same, THEN)
+    disk.update(dict.fromkeys(names[::2], "new") | same)
     assert {path: what for path, what in disk.texts().items() if what is not None} == {
         **dict.fromkeys(names[::2], "new"),
         **same,
@@ -246,43 +246,43 @@ def test_any_name_is_laid_changed_and_removed(disk: Disk):
 
 
 def test_hard_links_are_laid_as_such(disk: Disk):
-    disk.lay({"a": "1", "b": HARD + "a", "c/d": HARD + "a"}, THEN)
+    disk.update({"a": "1", "b": HARD + "a", "c/d": HARD + "a"}, THEN)
     assert {path: facts[3] for path, facts in disk.found().items() if path != "c"} == {"a": 3, "b": 3, "c/d": 3}
-    disk.lay({"a": "1", "b": "other", "c/d": HARD + "a"})
+    disk.update({"a": "1", "b": "other", "c/d": HARD + "a"})
     assert disk.texts() == {"a": "1", "b": "other", "c": None, "c/d": "1"}
-    disk.lay({"a": "2", "b": HARD + "a", "c/d": HARD + "a"})
+    disk.update({"a": "2", "b": HARD + "a", "c/d": HARD + "a"})
     assert disk.texts() == {"a": "2", "b": "2", "c": None, "c/d": "2"}
 
 
 def test_an_update_can_be_repeated_after_a_crash(disk: Disk):
     first, second = {"a/b": "1", "gone": "2", "kept": "3"}, {"a/b": "new", "kept": "3", "more": "x" * 200_000}
-    disk.lay(first, THEN)
+    disk.update(first, THEN)
     disk.connection.dies = True
     with pytest.raises(SourceError, match="dies here"):
-        disk.lay(second)
+        disk.update(second)
     disk.connection.dies = False
     disk.manifests.pop()
-    disk.lay(second)
+    disk.update(second)
     disk.manifests.pop()
-    disk.lay(second)
+    disk.update(second)
     assert disk.texts() == {"a": None, "a/b": "new", "kept": "3", "more": "x" * 200_000}
     assert disk.times()["kept"] == THEN
 
 
 def test_a_first_update_that_was_cut_short_is_done_again(disk: Disk):
-    disk.lay({"a": "half", "link": LINK + "a"}, THEN)
+    disk.update({"a": "half", "link": LINK + "a"}, THEN)
     disk.manifests.clear()
-    disk.lay({"a": "whole", "link/b": "x"})
+    disk.update({"a": "whole", "link/b": "x"})
     assert disk.texts() == {"a": "whole", "link": None, "link/b": "x"}
 
 
 def test_one_file_of_20_000_travels_alone(disk: Disk):
     tree: Tree = {f"src/{number % 100}/file-{number}.c": f"int f{number}(void);\n" for number in range(20_000)}
-    disk.lay(tree, THEN)
+    disk.update(tree, THEN)
     assert disk.connection.sent > 20_000 * 1_024
     disk.connection.sent = 0
     tree["src/50/file-50.c"] = "changed\n"
-    disk.lay(tree)
+    disk.update(tree)
     assert disk.connection.sent < 8_192
     assert disk.run(f"find . -type f -newermt @{THEN + 1}") == "./src/50/file-50.c\n"
     assert disk.run("cat src/50/file-50.c; find . -type f | wc -l") == "changed\n20000\n"
@@ -297,11 +297,11 @@ def test_whatever_steps_do_each_difference_is_made_good(disk: Disk, seed: int):
         disk.workspace = f"/srv/{number}"
         disk.manifests.clear()
         before, after = _tree(chance), _tree(chance)
-        disk.lay(before, THEN)
-        mess = "; ".join(_mess(chance) for _ in range(chance.randrange(4)))
-        disk.run(f"{{ {mess or ':'}; }} 2>/dev/null; :")
+        disk.update(before, THEN)
+        changes = "; ".join(_random_change(chance) for _ in range(chance.randrange(4)))
+        disk.run(f"{{ {changes or ':'}; }} 2>/dev/null; :")
         left = disk.texts()
-        disk.lay(after)
+        disk.update(after)
         _check(_whole(before), _whole(after), left, disk.texts())
     assert disk.run("cat /srv/outside/a /srv/outside/b /srv/outside/c; ls /srv/outside") == "theirs\n" * 3 + "a\nb\nc\n"
 
@@ -316,7 +316,7 @@ def _tree(chance: random.Random) -> Tree:
     return tree
 
 
-def _mess(chance: random.Random) -> str:
+def _random_change(chance: random.Random) -> str:
     path = "/".join(chance.choice("abc") for _ in range(chance.randint(1, 3)))
     return chance.choice([
         f"rm -rf {path}",
