@@ -90,19 +90,20 @@ class Follower:
     def _updates(self, jobs: Iterable[JobView]) -> Iterator[Event]:
         """Yield the jobs whose state has changed. A job counts as running until its log is read."""
         for job in jobs:
-            now = job
-            if job.over and not self._log_was_read(job):
-                if job.started_at is None or self._shown_as_started(job):
-                    continue
-                now = job.as_started
-            before = self._shown.get(job.id)
-            if before is None or (before.state, before.pending_reason) != (now.state, now.pending_reason):
-                self._shown[job.id] = now
-                yield JobUpdated(now)
+            if job.over and job.started_at is not None and not self._shown_as_started(job):
+                yield from self._update(job.as_started)
+            if not job.over or self._log_was_read(job):
+                yield from self._update(job)
+
+    def _update(self, job: JobView) -> Iterator[Event]:
+        before = self._shown.get(job.id)
+        if before is None or (before.state, before.pending_reason) != (job.state, job.pending_reason):
+            self._shown[job.id] = job
+            yield JobUpdated(job)
 
     def _shown_as_started(self, job: JobView) -> bool:
         shown = self._shown.get(job.id)
-        return shown is not None and (shown.state is JobState.RUNNING or shown.state.ending)
+        return shown is not None and (shown.over or shown.state is JobState.RUNNING or shown.state.ending)
 
     def _log_was_read(self, job: JobView) -> bool:
         return job.id not in self._followed or job.id in self._read

@@ -67,7 +67,11 @@ def test_a_job_is_running_before_its_first_line(
         build.start("lint")
         build.write("lint", "linting\n")
         build.finish("lint")
-        build.run("test", "")
+        build.assign("test")
+        assert service.engine.readers_added.acquire(timeout=30), "no reader follows"
+        build.start("test")
+        service.clock.advance(1.0)
+        build.finish("test")
         build.move_build(BuildState.PASSED)
 
     with service.scripted(before_its_end):
