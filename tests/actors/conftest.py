@@ -29,7 +29,7 @@ from actors.vms import Images, ImageStore, Provider, PullPolicy, SandboxProvider
 from actors.vms.images.image import Image
 from actors.vms.images.names import folder_of
 from actors.vms.sandbox.userns import IdMap
-from storage import BillingSettings, Build, Clock, Job, NewBuild, NewPipeline, Pipeline, SystemClock
+from storage import BillingSettings, Build, Clock, Job, JobState, NewBuild, NewPipeline, Pipeline, SystemClock
 from tests.memory.provider import MemoryProvider
 from tests.records import new_owner
 from tests.state import database_in, new_storage
@@ -49,6 +49,9 @@ def settings_with(pool: PoolSettings, jobs: JobSettings) -> EngineSettings:
         base_url="http://ci.example.org",
         api_address=("127.0.0.1", 9),
     )
+
+
+_NOT_STARTED = {JobState.PENDING, JobState.SCHEDULED, JobState.ASSIGNED}
 
 
 class Host:
@@ -145,9 +148,14 @@ class Host:
         log = self.storage.logs.reader(build.uuid, self.job(build, key).uuid)
         return log.read(0, log.size())
 
-    def says(self, build: Build, text: bytes, key: str = "only") -> None:
+    def notes(self, build: Build, text: bytes, key: str = "only") -> None:
         """Wait until a job's log holds a text."""
         until(lambda: text in self.log(build, key), f"{text!r} in the log")
+
+    def says(self, build: Build, text: bytes, key: str = "only") -> None:
+        """Wait until a job's command has written a text, and its start is on record, which may come later."""
+        self.notes(build, text, key)
+        until(lambda: self.job(build, key).state not in _NOT_STARTED, "the start on record")
 
     def close(self) -> None:
         """Stop the engine and destroy all VMs."""

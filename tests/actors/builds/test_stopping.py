@@ -137,6 +137,8 @@ def begun(host: Host, moment: Moment, gate: Gate) -> Build:
     assert gate.reached.wait(TIMEOUT)
     if moment.until_log:
         host.says(build, b"begun")
+    if moment in FOLLOWED:
+        until(lambda: host.job(build).state is JobState.RUNNING, "the start on record")
     if moment.until_retry:
         until(lambda: Progress.of(host.job(build)) == Progress(JobState.SCHEDULED, attempt=1), "the retry")
     return build

@@ -83,7 +83,7 @@ def test_whoever_waits_for_an_image_holds_no_vm_and_others_go_on(
     until(host.storage.leases.live, "the only VM")
     build = host.build(one("true", image=image))
     pulling(host, build, "apk add")
-    host.says(build, b"apk add")
+    host.notes(build, b"apk add")
     job = host.job(build)
     assert job.state is JobState.SCHEDULED
     reason = host.engine.pending_reason(job)
@@ -93,7 +93,7 @@ def test_whoever_waits_for_an_image_holds_no_vm_and_others_go_on(
     host.engine.cancel(held.id)
     assert host.finish(host.build(one("true"))).state == "passed"
     newcomer = host.build(one("true", image=image))
-    host.says(newcomer, b"is being pulled already: ")
+    host.notes(newcomer, b"is being pulled already: ")
     host.engine.cancel(build.id)
     assert host.finish(build, 5).state == "canceled"
     pulling(host, newcomer, "apk add")
