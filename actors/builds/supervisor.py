@@ -282,6 +282,9 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
             self._metrics.built(self._build)
         if not started:
             self._set_alarm()
+        if self._build.end_requested and not build.end_requested:  # by another process, just now
+            self._end_jobs(JobEvent.CANCEL, self._graph)
+            self._follow_up()
 
     def _rolled_up(self, build: Build) -> BuildState:
         return roll_up(

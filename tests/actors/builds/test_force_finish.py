@@ -10,9 +10,11 @@ import pytest
 from actors import vms
 from actors.builds.attempt.finalizing import Finalizer
 from actors.builds.attempt.runner import AttemptRunner
+from actors.builds.states import Progress
 from actors.builds.supervisor import BuildSupervisor
-from storage import Build, BuildState
-from tests.actors.builds.test_stopping import LATER, TIMEOUT, Moment
+from actors.messages import JobChanged
+from storage import Build, BuildState, JobState
+from tests.actors.builds.test_stopping import AFTER_START, LATER, TIMEOUT, Moment, begun
 from tests.actors.conftest import Host
 from tests.e2e.pipelines import Graph
 from tests.memory.provider import MemoryProvider
@@ -82,3 +84,14 @@ def test_a_cancel_that_another_process_asked_for_is_begun(host: Host):
     queued = host.build(Graph().step("only", "true").ir())
     host.storage.builds.request_cancel(queued.id)
     assert host.finish(queued).state == "canceled"
+
+
+def test_a_cancel_asked_for_just_before_a_jobs_news_is_begun(host: Host, monkeypatch: pytest.MonkeyPatch):
+    """The supervisor reads it with its build, before the poll of the storage sees it."""
+    with AFTER_START.held(monkeypatch) as gate:
+        build = begun(host, AFTER_START, gate)
+        host.storage.builds.request_cancel(build.id)
+        (supervisor,) = pykka.ActorRegistry.get_by_class(BuildSupervisor)
+        for _ in range(2):
+            supervisor.tell(JobChanged(host.job(build).id, Progress(JobState.ASSIGNED, attempt=1)))
+    assert host.finish(build, 15).state == "canceled"
