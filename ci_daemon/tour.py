@@ -119,7 +119,7 @@ class Tour:
             return self.submit(url, token)
 
     def submit(self, url: str, token: str) -> int:
-        """Submit the example with `ci-daemon submit` and return its exit code."""
+        """Submit the example with `ci-daemon submit` and return its exit code, 128 + N after a signal."""
         executable = _quoted(Path(sys.executable).with_name("ci-daemon"))
         serve = f"{executable} --state-dir {_quoted(self.state)} serve"
         build = f"{executable} submit DIR"
@@ -130,10 +130,10 @@ class Tour:
             *("--then", f"Start the service again: {serve}"),
             *("--then", f"Then build a tree of your own: CI_DAEMON_TOKEN=$(cat {_quoted(self.token_file)}) {build}"),
         )
+        environ = {**os.environ, "CI_DAEMON_URL": url, "CI_DAEMON_TOKEN": token}
         with _ignore_interrupts():
-            return subprocess.run(
-                argv, env={**os.environ, "CI_DAEMON_URL": url, "CI_DAEMON_TOKEN": token}, check=False
-            ).returncode
+            status = subprocess.run(argv, env=environ, check=False).returncode
+        return status if status >= 0 else 128 - status
 
 
 def main(folder: Path) -> int:

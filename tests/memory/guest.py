@@ -63,6 +63,8 @@ class Guest:
             self._command.end(0)
 
     def _start(self, settings: dict[str, str], stdin: bytes, session: paramiko.Channel) -> int:
+        if not stdin.endswith(b"}\n"):  # a shell runs no part of a script that came cut
+            return 1
         with self._lock:
             if self._ended:
                 return 1
