@@ -18,7 +18,7 @@ import sys
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from api import HttpSettings
 from ci_daemon.host.lock import served_by
@@ -32,6 +32,7 @@ _EXAMPLE = Path(__file__).parent.parent / "examples" / "hello"
 _USER = "ada@example.org"
 _CREDIT_CENTS = 10_000
 _START_TIMEOUT = 120.0
+_POLL_SECONDS = 0.5
 _INTERRUPTED = 130
 
 
@@ -87,29 +88,41 @@ class Tour:
 
     @contextmanager
     def service(self) -> Iterator[str]:
-        """Run the service and yield its URL. Raises TourError."""
-        address = self.folder / "notify"
+        """Run the service, at any port if the usual one is taken, and yield its URL. Raises TourError."""
+        address, listen = self.folder / "notify", HttpSettings().listen
         address.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify_socket, self.journal.open("ab") as journal:
             notify_socket.bind(str(address))
-            process = subprocess.Popen(
-                # Without --wait, running VMs would outlive the service.
-                self.command("serve", "--wait", "--listen", f"127.0.0.1:{_free_port()}"),
-                # A warm VM would still run after the tour.
-                env={"CI_DAEMON_POOL_WARM": "0", **os.environ, "NOTIFY_SOCKET": str(address)},
-                stderr=journal,
-                # Ctrl-C is for the command that follows the build; the service is stopped below, in order.
-                start_new_session=True,
-            )
+            anywhere = f"{listen.rpartition(':')[0]}:0"
+            process = self._start(listen, notify_socket, journal) or self._start(anywhere, notify_socket, journal)
+            server = served_by(self.state)
+            if process is None or server is None or server.url is None:
+                raise TourError(f"the service did not start: see {self.journal}")
             try:
-                _wait_until_ready(notify_socket, process)
-                server = served_by(self.state)
-                if server is None or server.url is None:
-                    raise TourError(f"the service did not start: see {self.journal}")
                 yield server.url
             finally:
                 process.terminate()
                 process.wait()
+
+    def _start(self, listen: str, notify_socket: socket.socket, journal: IO[bytes]) -> subprocess.Popen[bytes] | None:
+        """Start the service and return it when it is ready; None if it has ended."""
+        process = subprocess.Popen(
+            # Without --wait, running VMs would outlive the service.
+            self.command("serve", "--wait", "--listen", listen),
+            # A warm VM would still run after the tour.
+            env={"CI_DAEMON_POOL_WARM": "0", **os.environ, "NOTIFY_SOCKET": notify_socket.getsockname()},
+            stderr=journal,
+            # Ctrl-C is for the command that follows the build; the service is stopped by `service`, in order.
+            start_new_session=True,
+        )
+        ready = False
+        try:
+            ready = _wait_until_ready(notify_socket, process)
+        finally:
+            if not ready:
+                process.terminate()
+                process.wait()
+        return process if ready else None
 
     def run(self) -> int:
         """Build the example and return the build's exit code. Raises TourError."""
@@ -163,28 +176,17 @@ def _exclusive(folder: Path) -> Iterator[None]:
         yield
 
 
-def _wait_until_ready(notify_socket: socket.socket, process: subprocess.Popen[bytes]) -> None:
-    """Wait until the service reports that it is ready, or has ended."""
-    notify_socket.settimeout(0.5)
-    for _ in range(int(_START_TIMEOUT / 0.5)):
+def _wait_until_ready(notify_socket: socket.socket, process: subprocess.Popen[bytes]) -> bool:
+    """Wait until the service reports that it is ready; False if it has ended or takes too long."""
+    notify_socket.settimeout(_POLL_SECONDS)
+    for _ in range(int(_START_TIMEOUT / _POLL_SECONDS)):
         try:
             if "READY=1" in notify_socket.recv(4096).decode().splitlines():
-                return
+                return True
         except TimeoutError:
             if process.poll() is not None:
-                return
-
-
-def _free_port() -> int:
-    """Return the usual port if it is free, else 0 for any port."""
-    host, _, port = HttpSettings().listen.rpartition(":")
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, int(port)))
-        except OSError:
-            return 0
-        return int(port)
+                return False
+    return False
 
 
 def _quoted(path: Path) -> str:

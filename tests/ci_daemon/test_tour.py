@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
 
+from api import HttpSettings
 from ci_daemon.host.lock import served_by
 from ci_daemon.tour import Tour
 from storage import SystemClock
@@ -78,6 +80,18 @@ def test_builds_the_example_and_ends_as_the_build_ends_and_again(folder: Path, i
     second = tour(folder, images_dir)
     assert second.returncode == 0
     assert "build #2 passed" in second.stdout
+
+
+def test_the_service_takes_any_port_if_the_usual_one_is_taken(folder: Path):
+    host, _, port = HttpSettings().listen.rpartition(":")
+    tour = Tour(folder)
+    tour.token()
+    with ExitStack() as held:
+        with suppress(OSError):  # somebody else has it
+            held.enter_context(socket.create_server((host, int(port))))
+        with tour.service() as url:
+            assert url.startswith("http://")
+            assert url != HttpSettings().url
 
 
 def test_a_user_without_a_key_gets_another_one(folder: Path):

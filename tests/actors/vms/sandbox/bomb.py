@@ -25,7 +25,9 @@ def bomb(most: int) -> str:
 
 
 def bombs(most: int, users: int) -> str:
-    """Return a Python program that does as `bomb` does once for each of several users."""
-    each = indent(f"os.setuid(uid)\n{_BOMB.format(most=most)}os._exit(0)", " " * 8)
-    begun = f"import os, time\nfor uid in range(1, {users + 1}):\n    if os.fork() == 0:\n{each}\n"
-    return f"{begun}for _ in range({users}):\n    os.wait()\n"
+    """Return a Python program that does as `bomb` does for several users at once."""
+    await_all = "os.close(go)\nos.read(ready, 1)\n"
+    each = indent(f"{await_all}os.setuid(uid)\n{_BOMB.format(most=most)}os._exit(0)", " " * 8)
+    prepared = "import os, time\nready, go = os.pipe()\n"
+    forked = f"for uid in range(1, {users + 1}):\n    if os.fork() == 0:\n{each}\n"
+    return f"{prepared}{forked}os.close(go)\nfor _ in range({users}):\n    os.wait()\n"
