@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import selectors
 import socket
 import subprocess
@@ -35,6 +36,7 @@ _SECONDS = 0.2
 _CHUNK_BYTES = 1 << 16
 _TIMEOUT_SECONDS = 5.0
 _BASELINE = "falcon resource alone"
+_CONTENT_LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,55 +145,48 @@ def _request(path: str, headers: Mapping[str, str]) -> bytes:
 
 
 def _ask(port: int, request: bytes, connections: int) -> _Measured:
-    """Send a request again on each connection as soon as it is answered, and measure.
-
-    All answers have the length of the first, so that counting bytes finds their ends without parsing.
-    """
+    """Send a request again on each connection as soon as it is answered, and measure. Raises RuntimeError."""
     with ExitStack() as opened, selectors.DefaultSelector() as selector:
-        missing: dict[socket.socket, int] = {}
         asked: dict[socket.socket, float] = {}
         for _ in range(connections):
             connection = opened.enter_context(socket.create_connection(("127.0.0.1", port)))
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            missing[connection] = _first_answer(connection, request)
-            selector.register(connection, selectors.EVENT_READ, (connection, missing[connection]))
+            selector.register(connection, selectors.EVENT_READ, connection)
+            asked[connection] = 0.0
         started = now = perf_counter()
-        for connection in missing:
+        for connection in asked:
             asked[connection] = now
             connection.sendall(request)
+        received = dict.fromkeys(asked, b"")
         waits: list[float] = []
         while now < started + _SECONDS or not waits:
             for key, _ in selector.select(_TIMEOUT_SECONDS) or _raise_timeout():
-                connection, length = key.data
-                missing[connection] -= len(connection.recv(_CHUNK_BYTES))
-                if not missing[connection]:
+                connection = key.data
+                answer = received[connection] + connection.recv(_CHUNK_BYTES)
+                received[connection] = answer
+                if len(answer) == _length(answer):
                     now = perf_counter()
                     waits.append(now - asked[connection])
-                    asked[connection], missing[connection] = now, length
+                    asked[connection], received[connection] = now, b""
                     connection.sendall(request)
             now = perf_counter()
         waits.sort()
         return _Measured(len(waits) / (now - started), median(waits) * 1000, waits[len(waits) * 99 // 100] * 1000)
 
 
-def _first_answer(connection: socket.socket, request: bytes) -> int:
-    """Send a request, and return the length of the answer in bytes, head and body. Raises RuntimeError."""
-    connection.sendall(request)
-    answer = b""
-    while b"\r\n\r\n" not in answer:
-        answer += connection.recv(_CHUNK_BYTES)
-    head, _, body = answer.partition(b"\r\n\r\n")
-    fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
-    length = int(fields[b"content-length"])
-    while len(body) < length:
-        body += connection.recv(_CHUNK_BYTES)
-    if not head.startswith(b"HTTP/1.1 200 "):
-        raise RuntimeError(body.decode())
-    return len(head) + 4 + length
+def _length(answer: bytes) -> int | None:
+    """Return the bytes of an answer, head and body; None before its head is there. Raises RuntimeError."""
+    head, end, _ = answer.partition(b"\r\n\r\n")
+    if not end:
+        return None
+    found = _CONTENT_LENGTH.search(head)
+    if found is None or not head.startswith(b"HTTP/1.1 200 "):
+        raise RuntimeError(answer.decode())
+    return len(head) + len(end) + int(found[1])
 
 
 def _raise_timeout() -> NoReturn:
-    raise RuntimeError(f"no answer in {_TIMEOUT_SECONDS:g} s, or one of another length than the first")
+    raise RuntimeError(f"no answer in {_TIMEOUT_SECONDS:g} s")
 
 
 def _table(measured: Mapping[tuple[str, int], list[_Measured]]) -> Table:
