@@ -69,6 +69,10 @@ class Daemon:
         """Run a command of the host's owner with ``--json``; return its document."""
         return json.loads(self.command(*arguments, "--json").stdout)
 
+    def wait_until_idle(self) -> None:
+        """Wait until no VM is left."""
+        until(lambda: self.json("lease", "list") == [], "the end of all VMs", 30)
+
     def start(self, program: str = "ci_daemon", **environ: str) -> None:
         """Start it, or a program in its place, and wait until it answers."""
         self.spawn(program, **environ)

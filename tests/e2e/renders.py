@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from tests.e2e.daemon import Build, Client, Daemon, Pipeline
+from tests.e2e.daemon import Build, Client, Pipeline
 from tests.e2e.sources import post
 from tests.waiting import until
 
@@ -57,11 +57,6 @@ def first_build(pipeline: Pipeline) -> Build:
     path = f"pipelines/{pipeline.slug}/builds"
     until(lambda: pipeline.client.get(path)["data"], "the build")
     return Build(pipeline.client, f"{path}/1")
-
-
-def no_vm_is_left(daemon: Daemon) -> None:
-    """Wait until no VM is left."""
-    until(lambda: daemon.json("lease", "list") == [], "the end of all VMs", 30)
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from tests.e2e.renders import (
     NEVER,
     another_pipeline,
     first_build,
-    no_vm_is_left,
     posting,
     rejected,
     render_log,
@@ -254,7 +253,7 @@ def test_a_render_can_be_canceled(pipeline: Pipeline):
         assert build.cancel()["state"] == "canceled"
     (answer,) = answers
     assert (answer.status_code, answer.json()["state"]) == (201, "canceled")
-    no_vm_is_left(pipeline.client.daemon)
+    pipeline.client.daemon.wait_until_idle()
 
 
 def test_a_render_is_begun_anew_by_the_next_daemon(daemon: Daemon, pipeline: Pipeline):
@@ -266,7 +265,7 @@ def test_a_render_is_begun_anew_by_the_next_daemon(daemon: Daemon, pipeline: Pip
     daemon.start()
     assert build.finish()["state"] == "passed"
     assert len(build.jobs()) == 1
-    no_vm_is_left(daemon)
+    daemon.wait_until_idle()
 
 
 def _renders_now(daemon: Daemon) -> bool:

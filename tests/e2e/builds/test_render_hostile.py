@@ -12,7 +12,7 @@ import pytest
 from actors.vms.sandbox.network import host_addresses
 from tests.e2e.archive_server import address, serving
 from tests.e2e.daemon import Build, Client, Daemon
-from tests.e2e.renders import another_pipeline, no_vm_is_left, rejected, render_log, rendered
+from tests.e2e.renders import another_pipeline, rejected, render_log, rendered
 from tests.e2e.sources import HELLO, pipeline_file
 
 SECONDS = 4
@@ -65,7 +65,7 @@ def test_an_endless_render_is_ended_while_others_are_served(client: Client):
 def test_processes_without_end_are_ended_in_time(client: Client):
     message = rejected(another_pipeline(client), pipeline_file("import os\nwhile True: os.fork()"))
     assert message.startswith("render ")
-    no_vm_is_left(client.daemon)
+    client.daemon.wait_until_idle()
 
 
 FILLS = """
@@ -79,7 +79,7 @@ while True: pass
 def test_a_disk_that_is_filled_ends_the_render_and_is_free_again(client: Client):
     message = rejected(another_pipeline(client), pipeline_file(FILLS))
     assert message == "render failed: it filled the VM's disk of 1 GB, or the host's disk"
-    no_vm_is_left(client.daemon)
+    client.daemon.wait_until_idle()
     left = sum(path.lstat().st_blocks * 512 for path in client.daemon.state.rglob("*"))
     assert left < 2**28
 

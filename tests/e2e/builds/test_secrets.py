@@ -36,6 +36,8 @@ def test_a_secret_is_masked_over_a_crash_and_in_no_file(daemon: Daemon, pipeline
     assert client.request("DELETE", "secrets/TOKEN").status_code == 204
     assert TOKEN not in daemon.log
     assert ENV not in daemon.log
+    daemon.wait_until_idle()
+    assert daemon.stop() == 0  # so that no file goes while they are read
     files = [file for file in daemon.state.rglob("*") if file.is_file()]
     assert any(file.name == "ci-daemon.sqlite3" for file in files)
     holding = {file.suffix for file in files if TOKEN.encode() in file.read_bytes() or b"hunter2" in file.read_bytes()}
