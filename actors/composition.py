@@ -11,6 +11,7 @@ from actors.addresses import Addresses
 from actors.builds.attempt.disk_cache import DiskCache
 from actors.builds.attempt.finalizing import Finalizer
 from actors.builds.attempt.runner import AttemptRunner
+from actors.builds.attempt.state import AttemptState
 from actors.builds.job import JobActor
 from actors.builds.supervisor import BuildSupervisor
 from actors.cleanup.host_disk import HostDisk
@@ -201,6 +202,14 @@ class Composition:
             metrics=self.metrics,
             pool=self.addresses.pool,
         )
+        state = AttemptState(
+            assignment=assignment,
+            finalizer=finalizer,
+            storage=storage,
+            watchers=self.watchers,
+            metrics=self.metrics,
+            supervisor=supervisor,
+        )
         return spawn(
             JobActor,
             timer=self.timer,
@@ -208,10 +217,9 @@ class Composition:
             assignment=assignment,
             attempt=attempt,
             finalizer=finalizer,
+            state=state,
             storage=storage,
             settings=settings.jobs,
-            watchers=self.watchers,
-            metrics=self.metrics,
             timings=self.timings,
         )
 

@@ -22,11 +22,11 @@ def on_first_use(package: str) -> Callable[[str], object]:
     """Return the ``__getattr__`` of a package that declares its names as imports for type checkers.
 
         if TYPE_CHECKING:
-            from actors.engine import Engine
+            from storage.builds.builds import Builds
         else:
             __getattr__ = on_first_use(__name__)
 
-    The first use of ``Engine`` imports it. No submodule may have the name of a declared name.
+    The first use of ``Builds`` imports it. No submodule may have the name of a declared name.
     """
     module = sys.modules[package]
 

@@ -24,15 +24,13 @@ from actors.builds.outcome import (
     JobFailure,
     disk_failure,
     failure_of,
-    outcome_of,
     result_of_exit,
     result_of_failure,
     seconds_to_full,
     timeout_on_record,
 )
-from actors.builds.states import JobEvent, Progress, next_state
+from actors.builds.states import JobEvent
 from actors.log_context import set_log_context
-from actors.messages import JobChanged
 from actors.supervision import Supervised
 from actors.vms import Exited
 from storage import JobState
@@ -42,9 +40,8 @@ if TYPE_CHECKING:
     from actors.builds.attempt.assignment import Assignment
     from actors.builds.attempt.finalizing import Finalizer
     from actors.builds.attempt.runner import AttemptRunner
-    from actors.log_watchers import LogWatchers
+    from actors.builds.attempt.state import AttemptState
     from actors.messages import ChildStopped
-    from actors.metrics import EngineMetrics
     from actors.settings import JobSettings
     from actors.timer import Alarm, Timer
     from actors.timings import Timings
@@ -67,28 +64,24 @@ class JobActor(Supervised[JobMessage, JobTask]):
         self,
         *,
         timer: Timer,
-        supervisor: Address[JobChanged | ChildStopped],
+        supervisor: Address[ChildStopped],
         assignment: Assignment,
         attempt: AttemptRunner,
         finalizer: Finalizer,
+        state: AttemptState,
         storage: Storage,
         settings: JobSettings,
-        watchers: LogWatchers,
-        metrics: EngineMetrics,
         timings: Timings,
     ) -> None:
         super().__init__(timer, supervisor, timings.retry)
-        self._supervisor = supervisor
         self._assignment = assignment
         self._attempt = attempt
         self._finalizer = finalizer
-        self._storage = storage
+        self._state = state
+        self._attempts = storage.attempts
         self._settings = settings
-        self._watchers = watchers
-        self._metrics = metrics
         self._report_timeout = timings.report
         self._job, self._lease = assignment.job, assignment.lease
-        self._state = assignment.job.state
         self._alarms: list[Alarm] = []
         self._following = False
         self._measuring = False
@@ -103,7 +96,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
     @property
     def doing(self) -> str:
         """The job, its state, and the work under way."""
-        return f"job {self._job.uuid} is {self._state}; {super().doing}"
+        return f"job {self._job.uuid} is {self._state.now}; {super().doing}"
 
     def begin(self) -> None:
         """Begin the attempt, or continue it from its recorded state."""
@@ -111,7 +104,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
         exit_code = self._finalizer.recorded_exit()
         if exit_code is not None:
             self._finalize(exit_code)
-        elif self._state.ending and self._lease.started_at is None:
+        elif self._state.now.ending and self._lease.started_at is None:
             self._release()
         else:
             self.work(JobTask.ACQUIRE, self._acquire)
@@ -132,7 +125,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
     def handle(self, message: JobMessage) -> None:
         """Start the next phase."""
         match message:
-            case JobEvent.BUILD_TIMEOUT if self._state is JobState.RUNNING and not self._time.known:
+            case JobEvent.BUILD_TIMEOUT if self._state.now is JobState.RUNNING and not self._time.known:
                 self._builds_time_is_up = True
             case JobEvent():
                 self._end_command(message)
@@ -140,7 +133,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
                 if self._following:
                     self._time_is_up(message)
             case Acquired() | Prepared() | Exited() | DiskUse() | Finalized():
-                if not self._over:
+                if not self._state.over:
                     self._phase_done(message)
             case Destroyed():
                 self._vm_is_gone()
@@ -180,7 +173,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
 
     def on_task_error(self, task: JobTask, error: Exception) -> None:
         """Fail or retry the job, unless the failed phase does not matter to it."""
-        if self._over and task is not JobTask.RELEASE:
+        if self._state.over and task is not JobTask.RELEASE:
             return
         match task:
             case JobTask.MEASURE:
@@ -206,9 +199,8 @@ class JobActor(Supervised[JobMessage, JobTask]):
         return Destroyed()
 
     def _acquired(self) -> None:
-        if not self._state.ending:
-            self._storage.leases.active(self._lease.id)
-            self._storage.attempts.leased(self._job.id)
+        if not self._state.now.ending:
+            self._state.connected()
             self.work(JobTask.PREPARE, self._attempt.prepare)
         elif self._lease.started_at is not None:
             self._follow()
@@ -217,18 +209,16 @@ class JobActor(Supervised[JobMessage, JobTask]):
             self._release()
 
     def _started(self, prepared: Prepared) -> None:
-        """Record that the command runs, which is when its time and its billing begin.
+        """Begin to follow the command.
 
         A command that ended during downtime counts as ended then, even if its build's time is up by now.
         """
-        if self._state.ending:
+        if self._state.now.ending:
             self._release()
             return
-        if self._state is JobState.ASSIGNED:
-            if not self._storage.leases.start(self._lease.id, self._job.id):
-                self._accept_outside_change()
-                return
-            self._change(JobState.RUNNING)
+        if self._state.now is JobState.ASSIGNED and not self._state.start():
+            self._leave_job()
+            return
         left = self._time.begin(prepared)
         self._follow()
         if left is not None:
@@ -243,11 +233,8 @@ class JobActor(Supervised[JobMessage, JobTask]):
 
     def _end_command(self, event: JobEvent) -> None:
         """Begin to end the job for a cancel or a time-out, in any phase."""
-        target = next_state(self._state, event)
-        if target is None or not target.ending:  # a job that is scheduled again is ended by its build
-            self._metrics.dropped(self._job.uuid, self._state, event)
-            return
-        if not self._begin_to_end(target, self._time.failure(event)):
+        target = self._state.ending(event)
+        if target is None or not self._begin_to_end(target, self._time.failure(event)):
             return
         if self._following:
             self._kill()
@@ -256,11 +243,10 @@ class JobActor(Supervised[JobMessage, JobTask]):
 
     def _begin_to_end(self, target: JobState, timeout: JobFailure | None) -> bool:
         """Record that the command is being ended, and why; False if the job was changed from outside."""
-        if not self._storage.jobs.move(self._job.id, self._state, target, outcome_of(timeout)):
-            self._accept_outside_change()
+        if not self._state.begin_to_end(target, timeout):
+            self._leave_job()
             return False
         self._timeout = timeout
-        self._change(target)
         return True
 
     def _kill(self) -> None:
@@ -272,17 +258,8 @@ class JobActor(Supervised[JobMessage, JobTask]):
         self.log.warning("job %s: its command cannot be ended, so its VM is destroyed: %s", self._job.uuid, why)
         self._attempt.abandon()
 
-    @property
-    def _over(self) -> bool:
-        """True once the attempt's end is recorded, so that only the VM is left to destroy."""
-        return self._state.terminal or self._state is JobState.SCHEDULED
-
-    def _accept_outside_change(self) -> None:
-        """Accept a state set from outside (`ci-daemon build force-finish`), and only destroy the VM."""
-        job = self._storage.jobs.get(self._job.id)
-        self._state = job.state if job and job.attempt == self._job.attempt else JobState.SCHEDULED
-        self.log.info("job %s became %s meanwhile, so its VM is destroyed", self._job.uuid, self._state)
-        self._notify_watchers()
+    def _leave_job(self) -> None:
+        """Only destroy the VM of a job that was ended from outside."""
         self._attempt.abandon()
         self._release()
 
@@ -300,16 +277,16 @@ class JobActor(Supervised[JobMessage, JobTask]):
         """Record the command's end, and its time-out if its VM has ended it for that."""
         self._following = False
         timeout = self._time.end(exited)
-        late = timeout is not None and self._state is JobState.RUNNING
+        late = timeout is not None and self._state.now is JobState.RUNNING
         if late and not self._begin_to_end(JobState.TIMING_OUT, timeout):
             return
-        self._storage.attempts.exited(self._job.id, exited.exit_code)
+        self._attempts.exited(self._job.id, exited.exit_code)
         self._finalize(exited.exit_code)
 
     def _finalize(self, exit_code: int) -> None:
         """Conclude a canceled job; else close the attempt, which judges the exit code and keeps results."""
         self._exit_code = exit_code
-        if self._state is JobState.CANCELING:
+        if self._state.now is JobState.CANCELING:
             self._conclude(result_of_exit(exit_code, self._job, None))
         else:
             failure = self._failure or self._timeout
@@ -319,11 +296,11 @@ class JobActor(Supervised[JobMessage, JobTask]):
         """Fail the job after an error in a phase, or retry it if the service is at fault."""
         self._following = False
         self._result = None
-        if self._state.ending:
+        if self._state.now.ending:
             self._release()
             return
         failure = self._failure or failure_of(error)
-        lost = self._storage.attempts.lost(self._job.id)
+        lost = self._attempts.lost(self._job.id)
         self._conclude(result_of_failure(failure, self._job, lost_before=lost, retries=self._settings.service_retries))
 
     def _conclude(self, result: AttemptResult) -> None:
@@ -332,26 +309,19 @@ class JobActor(Supervised[JobMessage, JobTask]):
         A timed-out job whose VM is held is recorded once its command is dead.
         """
         self._result = result
-        held = self._state is JobState.TIMING_OUT and result.held_seconds
-        if self._state.ending and not self._vm_gone and not held:
+        held = self._state.now is JobState.TIMING_OUT and result.held_seconds
+        if self._state.now.ending and not self._vm_gone and not held:
             self._release()
         else:
             self._record(result)
 
     def _record(self, result: AttemptResult) -> None:
-        """Record the job's new state, its lease's price and its debit in one transaction, then announce it."""
-        if self._state.ending:
+        """Record the result; then leave the VM that is held, or destroy it."""
+        if self._state.now.ending:
             result = result.interrupted(self._timeout)
-        target = next_state(self._state, result.event)
-        if target is None:
-            self._metrics.dropped(self._job.uuid, self._state, result.event)
-        elif self._finalizer.record(self._state, target, result):
-            self._metrics.attempted(target, result)
-            self._change(target, soft_failed=result.soft_failed)
-        else:
-            self._accept_outside_change()
-            return
-        if target is not None and result.held_in(target):
+        if not self._state.record(result):
+            self._leave_job()
+        elif result.held_in(self._state.now):
             self.stop()
         elif self._vm_gone:
             self._release_lease()
@@ -363,7 +333,7 @@ class JobActor(Supervised[JobMessage, JobTask]):
 
     def _vm_is_gone(self) -> None:
         self._vm_gone = True
-        if self._state.ending:
+        if self._state.now.ending:
             self._record(self._result or result_of_exit(self._exit_code, self._job, self._timeout))
         else:
             self._release_lease()
@@ -372,16 +342,6 @@ class JobActor(Supervised[JobMessage, JobTask]):
         """Return the lease and stop."""
         self._finalizer.release_lease()
         self.stop()
-
-    def _change(self, state: JobState, *, soft_failed: bool = False) -> None:
-        """Note a state that is in the storage, and announce it."""
-        self._state = state
-        self.log.info("attempt %d of %r is %s", self._job.attempt, self._job.step_key, state)
-        self._notify_watchers()
-        self._supervisor.post(JobChanged(self._job.id, Progress(state, soft_failed, self._job.attempt)))
-
-    def _notify_watchers(self) -> None:
-        self._watchers.notify(self._job.uuid)
 
     def _alarm(self, seconds: float, message: JobMessage) -> None:
         self._alarms.append(self._timer.tell_after(seconds, self.address, message))

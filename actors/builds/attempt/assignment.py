@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors.vms import VmSpec
+from actors.vms import SnapshotNotFound, VmSpec
 
 if TYPE_CHECKING:
-    from storage import Build, Job, Lease
+    from storage import Build, Job, Lease, Snapshot, Storage
 
-__all__ = ["Assignment", "spec_of"]
+__all__ = ["Assignment", "parent_disk", "spec_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +32,15 @@ class Assignment:
 def spec_of(lease: Lease, snapshot: str | None = None) -> VmSpec:
     """Return the specification of a lease's VM, which starts from ``snapshot`` if one is given."""
     return VmSpec(id=lease.uuid, image=lease.image or "", snapshot=snapshot, shape=lease.shape, network=lease.network)
+
+
+def parent_disk(assignment: Assignment, storage: Storage) -> Snapshot | None:
+    """Return the snapshot to start from, None for the image. Raises SnapshotNotFound."""
+    parent = assignment.parent
+    if parent is None:
+        return None
+    snapshot = storage.snapshots.of_job(parent.id)
+    if snapshot is None:
+        message = f'the step "{parent.name}" left no disk to build in'
+        raise SnapshotNotFound(message)
+    return snapshot

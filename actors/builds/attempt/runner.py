@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from actors import vms
 from actors.builds.attempt.artifacts import ArtifactStore, Collected, collect
-from actors.builds.attempt.assignment import spec_of
+from actors.builds.attempt.assignment import parent_disk, spec_of
 from actors.builds.attempt.environment import job_environment
 from actors.builds.attempt.log import AttemptLog
+from actors.builds.attempt.notices import opening_notices
 from actors.builds.attempt.vm_connection import Abandoned, VmConnection
 from actors.builds.attempt.workspace import populate_workspace
 from actors.builds.outcome import DiskUse, TimeLimit, may_have_filled, time_limit
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from actors.cleanup.host_disk import HostDisk
     from actors.engine_settings import EngineSettings
     from actors.metrics import EngineMetrics
-    from storage import Clock, Snapshot, Storage
+    from storage import Clock, Storage
 
 __all__ = ["AttemptRunner", "Prepared"]
 
@@ -128,7 +129,7 @@ class AttemptRunner:
         )
         self._populate_workspace()
         self._connection.check()
-        self._notices()
+        self._open_log()
         self._last_use = DiskUse(written=0, free=self._free())
         limit, settings = self._limit(), self._settings.jobs
         spec = vms.CommandSpec(
@@ -263,20 +264,9 @@ class AttemptRunner:
     def _free(self) -> int:
         return shutil.disk_usage(self._storage.directory).free
 
-    def _parent_disk(self) -> Snapshot | None:
-        """Return the snapshot to start from, None for the image. Raises SnapshotNotFound."""
-        parent = self._assignment.parent
-        if parent is None:
-            return None
-        snapshot = self._storage.snapshots.of_job(parent.id)
-        if snapshot is None:
-            message = f'the step "{parent.name}" left no disk to build in'
-            raise vms.SnapshotNotFound(message)
-        return snapshot
-
     def _base(self) -> str | None:
         """Return the name of the snapshot to start from, None for the image. Raises SnapshotNotFound."""
-        disk = self._parent_disk()
+        disk = parent_disk(self._assignment, self._storage)
         return None if disk is None else disk.name
 
     def _populate_workspace(self) -> None:
@@ -285,27 +275,13 @@ class AttemptRunner:
             self._clock,
             self._build,
             self._lease,
-            self._parent_disk(),
+            parent_disk(self._assignment, self._storage),
             self._connection,
             timeout=self._settings.jobs.source_timeout,
         )
 
-    def _notices(self) -> None:
-        """Note a later attempt, or a substitute image, in the log before the first line of output.
-
-        All notices are written at once, so that a log that is not empty after a crash has all of them.
-        """
-        wanted, used = self._job.image, self._lease.image
-        lines: list[str] = []
-        if self._job.attempt > 1:
-            lines.append(f"attempt {self._job.attempt}")
-        if self._assignment.parent is None and wanted and used and self._is_new_substitute(wanted, used):
-            lines.append(f'the image "{wanted}" is not on this host: "{used}" stands in for it in this build')
+    def _open_log(self) -> None:
+        """Write the opening notices at once, so that a log that is not empty after a crash has all of them."""
+        lines = opening_notices(self._assignment, self._images, self._storage)
         if lines and not self.log.opened().size:
             self.log.notice("\n".join(lines))
-
-    def _is_new_substitute(self, wanted: str, used: str) -> bool:
-        """Tell whether a substitute is used for the job's image, and no earlier attempt has said so."""
-        if not self._images.is_substitute(wanted, used):
-            return False
-        return self._storage.attempts.is_first_of_image(self._job.id, self._job.attempt)

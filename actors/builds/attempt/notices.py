@@ -1,0 +1,28 @@
+"""The notices before a command's output: which attempt it is, and which image stands in for the job's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from actors.builds.attempt.assignment import Assignment
+    from actors.vms import Images
+    from storage import Job, Storage
+
+__all__ = ["opening_notices"]
+
+
+def opening_notices(assignment: Assignment, images: Images, storage: Storage) -> list[str]:
+    """Return the lines that a job's log opens with: of a later attempt, and of a substitute image."""
+    job, used = assignment.job, assignment.lease.image
+    lines = [f"attempt {job.attempt}"] if job.attempt > 1 else []
+    if assignment.parent is None and _is_new_substitute(job, used, images, storage):
+        lines.append(f'the image "{job.image}" is not on this host: "{used}" stands in for it in this build')
+    return lines
+
+
+def _is_new_substitute(job: Job, used: str | None, images: Images, storage: Storage) -> bool:
+    """Tell whether an image stands in for the job's, and no earlier attempt has said so."""
+    if job.image is None or used is None or not images.is_substitute(job.image, used):
+        return False
+    return storage.attempts.is_first_of_image(job.id, job.attempt)
