@@ -67,7 +67,7 @@ class AttemptState:
         return self._change(JobState.RUNNING)
 
     def ending(self, event: JobEvent) -> JobState | None:
-        """Return the state in which the command is being ended for an event; None, and count the event, if not now."""
+        """Return the state in which an event ends the command; else count the event and return None."""
         target = next_state(self.now, event)
         if target is None or not target.ending:  # a job that is scheduled again is ended by its build
             self._metrics.dropped(self._job.uuid, self.now, event)
