@@ -42,9 +42,13 @@ class TourError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tour:
-    """A tour in one folder: its state directory, the user's API key, the service's own log."""
+    """A tour in one folder: its state directory, the user's API key, the service's own log.
+
+    ``listen`` is the service's usual address and port.
+    """
 
     folder: Path
+    listen: str = HttpSettings().listen
 
     @property
     def state(self) -> Path:
@@ -89,12 +93,12 @@ class Tour:
     @contextmanager
     def service(self) -> Iterator[str]:
         """Run the service, at any port if the usual one is taken, and yield its URL. Raises TourError."""
-        address, listen = self.folder / "notify", HttpSettings().listen
+        address = self.folder / "notify"
         address.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify_socket, self.journal.open("ab") as journal:
             notify_socket.bind(str(address))
-            anywhere = f"{listen.rpartition(':')[0]}:0"
-            process = self._start(listen, notify_socket, journal) or self._start(anywhere, notify_socket, journal)
+            anywhere = f"{self.listen.rpartition(':')[0]}:0"
+            process = self._start(self.listen, notify_socket, journal) or self._start(anywhere, notify_socket, journal)
             server = served_by(self.state)
             if process is None or server is None or server.url is None:
                 raise TourError(f"the service did not start: see {self.journal}")
