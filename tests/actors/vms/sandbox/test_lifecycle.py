@@ -19,6 +19,7 @@ from actors.vms.sandbox import IdMap, SandboxProvider, SandboxSettings, run_mapp
 from actors.vms.sandbox.cgroups import remove_groups
 from storage import SystemClock
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Host
+from tests.waiting import until
 
 CREATE = """\
 import sys
@@ -74,13 +75,19 @@ def test_an_image_without_sshd_is_refused_and_leaves_nothing(host: Host, tmp_pat
         run_mapped(["rm", "-rf", "bare"], idmap=idmap.with_caller(), cwd=tmp_path)
 
 
+def with_sshd(host: Host, boot: Boot, script: str) -> str:
+    """Return a snapshot in which sshd is a shell script."""
+    vm, taken = boot(), host.name()
+    vm.says(f"printf '#!/bin/sh\n{script}\n' > /sshd; chmod +x /sshd; mv /sshd /usr/sbin/sshd")
+    vm.provider.snapshot(vm.id, taken)
+    vm.provider.destroy(vm.id)
+    return taken
+
+
 @pytest.mark.parametrize(("sshd", "fault"), [("exit 1", "ended at once"), ("sleep 60", "does not answer")])
 def test_a_silent_sshd_is_reported_and_leaves_nothing(host: Host, boot: Boot, sshd: str, fault: str) -> None:
-    vm = boot()
-    vm.says(f"printf '#!/bin/sh\n{sshd}\n' > /sshd; chmod +x /sshd; mv /sshd /usr/sbin/sshd")
-    provider, taken = host.provider(SandboxSettings(create_seconds=2.0)), host.name()
-    provider.snapshot(vm.id, taken)
-    provider.destroy(vm.id)
+    taken = with_sshd(host, boot, sshd)
+    provider = host.provider(SandboxSettings(create_seconds=2.0))
     with pytest.raises(VmError, match=fault):
         provider.create(VmSpec(host.name(), IMAGE, taken, network=False))
     assert list(provider.list()) == []
@@ -93,20 +100,21 @@ def test_making_a_vm_has_a_deadline_and_leaves_nothing_then(host: Host) -> None:
     assert list(provider.list()) == []
 
 
-def test_destroying_a_vm_that_is_being_made_ends_the_making(host: Host) -> None:
+@pytest.mark.parametrize("made", ["vms/{}/lock", "trees/disks/{}/upper", "trees/disks/{}/upper/begun"])
+def test_destroying_a_vm_that_is_being_made_ends_the_making(host: Host, boot: Boot, made: str) -> None:
+    taken = with_sshd(host, boot, ": >/begun; sleep 600")  # so that the making does not end by itself
     provider, name = host.provider(), host.name()
     failed = threading.Event()
 
     def create() -> None:
         try:
-            provider.create(VmSpec(name, IMAGE, network=False))
+            provider.create(VmSpec(name, IMAGE, taken, network=False))
         except VmError:
             failed.set()
 
     thread = threading.Thread(target=create)
     thread.start()
-    while not (host.folder / "vms" / name / "lock").exists():
-        pass
+    until((host.folder / made.format(name)).exists, made)
     provider.destroy(name)
     thread.join(20)
     assert failed.is_set()
