@@ -40,7 +40,7 @@ class AccessLog:
         req: ApiRequest,
         resp: falcon.Response,
         resource: object,
-        req_succeeded: bool,  # noqa: FBT001
+        req_succeeded: bool,  # noqa: FBT001 - falcon's signature
     ) -> None:
         """Write the line."""
         level = logging.DEBUG if req.asked in {"GET", "HEAD", "OPTIONS"} else logging.INFO

@@ -56,7 +56,7 @@ class AuditTrail:
         req: ApiRequest,
         resp: falcon.Response,
         resource: object,
-        req_succeeded: bool,  # noqa: FBT001
+        req_succeeded: bool,  # noqa: FBT001 - falcon's signature
     ) -> None:
         """Write the entry."""
         if req.method not in _CHANGING or req.uri_template is None:

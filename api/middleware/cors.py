@@ -47,7 +47,7 @@ class Cors:
         req: ApiRequest,
         resp: falcon.Response,
         resource: object,
-        req_succeeded: bool,  # noqa: FBT001
+        req_succeeded: bool,  # noqa: FBT001 - falcon's signature
     ) -> None:
         """Let the calling page read the response."""
         if not self._origins:

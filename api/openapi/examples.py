@@ -76,7 +76,7 @@ def _is_bare(schema: Mapping[str, Any]) -> bool:
     return schema.get("type") in {"string", "object"} and not schema.keys() & {"examples", "enum", "properties"}
 
 
-def _of_parts(schema: Mapping[str, Any], components: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401
+def _of_parts(schema: Mapping[str, Any], components: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - any JSON
     match schema.get("type"):
         case "object":
             properties = schema.get("properties", {})

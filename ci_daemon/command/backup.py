@@ -114,7 +114,7 @@ def restore(session: Session, *, file: Path, key: Path | None) -> int:
 def _progress(what: str) -> Iterator[Callable[[int], None]]:
     """Show the number of processed bytes on a terminal."""
     from rich import progress  # noqa: PLC0415 - the help does without
-    from rich.console import Console  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415 - the help does without
 
     console = Console(stderr=True)
     columns = (

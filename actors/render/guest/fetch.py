@@ -40,7 +40,7 @@ def _download(options: dict) -> str:  # type: ignore[type-arg] # a JSON object
     digest = hashlib.sha256()
     size = 0
     os.makedirs(os.path.dirname(options["into"]), exist_ok=True)  # noqa: PTH103, PTH120 - saves an import
-    with _opener().open(request, timeout=_READ_SECONDS) as response, open(options["into"], "wb") as file:  # noqa: PTH123
+    with _opener().open(request, timeout=_READ_SECONDS) as response, open(options["into"], "wb") as file:  # noqa: PTH123 - saves an import
         while chunk := response.read(_CHUNK_BYTES):
             size += len(chunk)
             if size > options["max_bytes"]:

@@ -26,7 +26,7 @@ def main() -> None:
     """Run the loader as stdin asks, and print the report."""
     options = json.loads(sys.stdin.buffer.readline())
     archive = os.path.join(tempfile.mkdtemp(), "dsl.zip")  # noqa: PTH118 - saves an import
-    with open(archive, "wb") as file:  # noqa: PTH123
+    with open(archive, "wb") as file:  # noqa: PTH123 - saves an import
         file.write(sys.stdin.buffer.read())
     result, theirs = os.pipe()
     process = subprocess.Popen(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - the configuration's reader evaluates the annotations
 from dataclasses import dataclass
-from pathlib import Path  # noqa: TC003
+from pathlib import Path  # noqa: TC003 - the configuration's reader evaluates the annotations
 
 from storage import setting
 

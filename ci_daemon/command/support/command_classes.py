@@ -43,7 +43,7 @@ class CallerCommand(click.Command):
         *args: Any,  # noqa: ANN401 - click's own arguments, handed on
         json_help: str = _ONE_DOCUMENT,
         reads: bool = False,
-        **kwargs: Any,  # noqa: ANN401
+        **kwargs: Any,  # noqa: ANN401 - click's own
     ) -> None:
         super().__init__(*args, **kwargs)
         self.params.append(_json_option(json_help))

@@ -103,15 +103,15 @@ def _mount_all(memory_bytes: int) -> None:
         os.symlink(target, f"/dev/{name}")
     os.mkdir("/dev/pts", 0o755)
     mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=666,mode=620,gid=5")
-    os.mkdir("/dev/shm", _TMP_MODE)  # noqa: S108
-    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,size={memory_bytes // 2}")  # noqa: S108
+    os.mkdir("/dev/shm", _TMP_MODE)  # noqa: S108 - the guest's own
+    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,size={memory_bytes // 2}")  # noqa: S108 - the guest's own
     mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=755,size={memory_bytes // 4}")
     os.mkdir("/run/lock", _TMP_MODE)
 
 
 def _identify(resolver: str | None) -> None:
-    if stat.S_IMODE(os.stat("/tmp").st_mode) != _TMP_MODE:  # noqa: S108
-        os.chmod("/tmp", _TMP_MODE)  # noqa: S108
+    if stat.S_IMODE(os.stat("/tmp").st_mode) != _TMP_MODE:  # noqa: S108 - the guest's own
+        os.chmod("/tmp", _TMP_MODE)  # noqa: S108 - the guest's own
     _directory("/etc", 0o755)
     _file("/etc/hosts", _HOSTS)
     _file("/etc/hostname", f"{_HOSTNAME}\n")
