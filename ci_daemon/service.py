@@ -82,8 +82,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             ),
         )
         stack.callback(_stop_leaked_actors)
-        engine.start()
-        stack.callback(engine.stop)
+        # Before the engine starts: its actors then keep the processor busy with connections to running VMs.
         app = create_app(
             storage,
             engine,
@@ -94,6 +93,8 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             slots=server.slots,
             clock=clock,
         )
+        engine.start()
+        stack.callback(engine.stop)
         server.start(app)
         stack.callback(server.close)
         _log.info("serving %s on %s", directory, settings.url)
