@@ -89,6 +89,15 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
 They are here so that the help imports no command; a test checks that every command has one.
 """
 
+_PACKAGES = {
+    "Set up": "setup",
+    "See": "observation",
+    "Run": "operation",
+    "People and money": "accounts",
+    "Build": "builds",
+}
+"""The package of the commands below each heading."""
+
 _MODULES = {"uninstall": "install", "resume": "drain", "restore": "backup"}
 """Commands that share a module with their counterpart; the others have a module of their own name."""
 
@@ -97,17 +106,17 @@ class Catalog(Mapping[str, "click.Command"]):
     """The commands by name, imported on access: imports take most of a small command's time."""
 
     def __getitem__(self, name: str) -> click.Command:
-        if name not in self._names():
-            raise KeyError(name)
-        command: click.Command = getattr(import_module(f"ci_daemon.command.{_MODULES.get(name, name)}"), name)
+        module = f"ci_daemon.command.{self._packages()[name]}.{_MODULES.get(name, name)}"
+        command: click.Command = getattr(import_module(module), name)
         return command
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names())
+        return iter(self._packages())
 
     def __len__(self) -> int:
-        return len(self._names())
+        return len(self._packages())
 
     @staticmethod
-    def _names() -> Mapping[str, None]:
-        return dict.fromkeys(words.partition(" ")[0] for texts in HEADINGS.values() for words in texts)
+    def _packages() -> Mapping[str, str]:
+        """Return the package of each command."""
+        return {words.partition(" ")[0]: _PACKAGES[heading] for heading, texts in HEADINGS.items() for words in texts}

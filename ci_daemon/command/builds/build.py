@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ci_daemon.command.build_logs import logs
+from ci_daemon.command.builds.build_logs import logs
 from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.lookup import find_build, find_pipeline
 from ci_daemon.command.support.session import Failure, Session, pass_session

@@ -1,0 +1,1 @@
+"""Commands about users, organizations and money, under the heading "People and money"."""

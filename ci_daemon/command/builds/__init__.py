@@ -1,0 +1,1 @@
+"""Commands about pipelines and builds, under the heading "Build"."""

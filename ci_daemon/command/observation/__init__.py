@@ -1,0 +1,1 @@
+"""Commands that show the state of the service, under the heading "See"."""

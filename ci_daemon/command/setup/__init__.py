@@ -1,0 +1,1 @@
+"""Commands that set the service up, under the heading "Set up"."""
