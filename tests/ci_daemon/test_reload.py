@@ -84,13 +84,17 @@ def test_a_reload_applies_the_configuration_and_logs_the_result(state: Path):
 
 def test_sigusr1_logs_threads_and_actors_and_ends_nothing(state: Path):
     with served(state) as daemon:
-        daemon.process.send_signal(signal.SIGUSR1)
         dumped = (
             "warning ci_daemon.host.dump: actor LeasePool urn:uuid:",
             ": 0 messages wait; no worker is under way",
             "dump: thread MainThread",
             ", in _run\n",
         )
-        until(lambda: all(text in daemon.log.read_text() for text in dumped), "the dump", 20)
+
+        def dump() -> bool:
+            daemon.process.send_signal(signal.SIGUSR1)  # again if the main thread was not in its loop yet
+            return all(text in daemon.log.read_text() for text in dumped)
+
+        until(dump, "the dump", 20)
         assert httpx.get(f"{daemon.url}/healthz").text == "ok"
         assert daemon.stop() == 0
