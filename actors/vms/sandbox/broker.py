@@ -56,7 +56,8 @@ def argv_of(program: str, arguments: list[str]) -> list[str]:
 def ask(address: str, program: str, *arguments: str) -> int:
     """Run a program with the descriptors and working directory of this process; return its exit status."""
     listed = (int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208 - pathlib costs start-up time
-    numbers = sorted(number for number in listed if os.path.exists(f"/proc/self/fd/{number}"))  # noqa: PTH110 - as above
+    there = (number for number in listed if os.path.exists(f"/proc/self/fd/{number}"))  # noqa: PTH110 - the same
+    numbers = sorted(there)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as broker:
         try:
             broker.connect(address)
@@ -76,7 +77,7 @@ def serve(address: str) -> NoReturn:
     """Serve clients that have this process's user id, each in a process of its own, for ever."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with suppress(FileNotFoundError):
-        os.unlink(address)  # noqa: PTH108 - as above
+        os.unlink(address)  # noqa: PTH108 - pathlib costs start-up time
     os.umask(0o177)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(address)

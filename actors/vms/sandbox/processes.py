@@ -29,7 +29,7 @@ class ProcessIdentity:
     def parse(cls, line: str) -> ProcessIdentity | None:
         """Parse ``PID STARTED``; return None for an incomplete line."""
         fields = line.split(" ")
-        return cls(int(fields[0]), int(fields[1])) if len(fields) == 2 and line.endswith("\n") else None  # noqa: PLR2004 - id and start
+        return cls(int(fields[0]), int(fields[1])) if len(fields) == 2 and line.endswith("\n") else None  # noqa: PLR2004 - its words
 
     @property
     def alive(self) -> bool:

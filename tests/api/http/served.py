@@ -72,7 +72,7 @@ def serving(directory: Path, **settings: Any) -> Iterator[Served]:
     wanted = {"threads": 6, "max_streams": 3, "max_body_bytes": MAX_BODY, "max_header_bytes": 8000, **settings}
     server = Server(HttpSettings(listen="127.0.0.1:0", **wanted))
     app = create_app(storage, engine, server.settings, slots=server.slots, clock=clock)
-    world = World(storage, engine, clock, app)  # type: ignore[arg-type]
+    world = World(storage, engine, clock, app)  # type: ignore[arg-type] # its clock is not moved by hand
     server.start(app)
     served = Served(world, server, world.sign_up("ada@example.org"))
     try:

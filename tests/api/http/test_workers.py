@@ -12,7 +12,7 @@ from tests.waiting import until
 class RecordingTask:
     """A task that records the thread that runs it."""
 
-    def __init__(self, work: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, work: Callable[[], object] = lambda: None) -> None:
         self._work = work
         self.thread: threading.Thread | None = None
         self.done = threading.Event()
@@ -32,7 +32,7 @@ class RecordingTask:
 def test_threads_are_made_when_they_are_needed():
     workers = WorkerPool(3)
     hold = threading.Event()
-    tasks = [RecordingTask(hold.wait) for _ in range(5)]  # type: ignore[arg-type]
+    tasks = [RecordingTask(hold.wait) for _ in range(5)]
     assert workers.alive == 0
     for task in tasks:
         workers.add_task(task)
@@ -47,7 +47,7 @@ def test_threads_are_made_when_they_are_needed():
 def test_the_worker_that_rested_last_works_next():
     workers = WorkerPool(3)
     hold = threading.Event()
-    held = [RecordingTask(hold.wait) for _ in range(3)]  # type: ignore[arg-type]
+    held = [RecordingTask(hold.wait) for _ in range(3)]
     for task in held:
         workers.add_task(task)
     hold.set()
@@ -82,7 +82,7 @@ def test_a_task_that_fails_costs_no_worker(caplog: pytest.LogCaptureFixture):
 def test_closing_waits_and_cancels_tasks_not_begun():
     workers = WorkerPool(1)
     hold = threading.Event()
-    working, waiting, late = RecordingTask(hold.wait), RecordingTask(), RecordingTask()  # type: ignore[arg-type]
+    working, waiting, late = RecordingTask(hold.wait), RecordingTask(), RecordingTask()
     workers.add_task(working)
     workers.add_task(waiting)
     workers.close(0.05)

@@ -76,8 +76,10 @@ class TestBuilding:
         assert suites["ubuntu:22.04"] == "jammy"
 
 
+HOST = {"ID": "debian", "VERSION_CODENAME": "bookworm"}
+
+
 class TestTheHostsOwn:
-    HOST = {"ID": "debian", "VERSION_CODENAME": "bookworm"}  # noqa: RUF012 - never changed
     TARGETS = """\
 http://mirror.example/debian bookworm main
 http://mirror.example/debian bookworm-updates main
@@ -89,19 +91,16 @@ https://other.example/linux/debian bookworm stable
 """
 
     def test_a_release_comes_from_the_hosts_own_mirror(self):
-        assert host_apt.sources_for("debian", "trixie", "main", self.HOST, self.TARGETS) == [
+        assert host_apt.sources_for("debian", "trixie", "main", HOST, self.TARGETS) == [
             "deb http://mirror.example/debian trixie main",
             "deb http://mirror.example/debian trixie-updates main",
             "deb http://mirror.example/debian-security/ trixie-security main",
         ]
 
     def test_of_another_vendor_the_host_knows_nothing(self):
-        assert host_apt.sources_for("ubuntu", "noble", "main universe", self.HOST, self.TARGETS) == []
+        assert host_apt.sources_for("ubuntu", "noble", "main universe", HOST, self.TARGETS) == []
         assert host_apt.sources_for("debian", "trixie", "main", {}, self.TARGETS) == []
-        assert (
-            host_apt.sources_for("debian", "trixie", "main", self.HOST, "https://other.example/apt bookworm main\n")
-            == []
-        )
+        assert host_apt.sources_for("debian", "trixie", "main", HOST, "https://other.example/apt bookworm main\n") == []
 
     def test_only_its_own_settings_about_fetching_are_taken(self):
         defaults = 'Acquire "";\nAcquire::Retries "3";\nDPkg::Path "/bin";\n'
