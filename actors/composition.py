@@ -22,6 +22,7 @@ from actors.render.pool import RenderPool
 from actors.render.recording import RenderRecorder
 from actors.render.rendering import Rendering
 from actors.scheduling.image_puller import ImagePuller
+from actors.scheduling.parked_vms import ParkedConnections
 from actors.scheduling.pending_reason import PendingReasons
 from actors.scheduling.pool import LeasePool
 from actors.supervision import spawn
@@ -64,6 +65,7 @@ class Composition:
     reasons: PendingReasons = field(default_factory=PendingReasons)
     watchers: LogWatchers = field(default_factory=LogWatchers)
     metrics: EngineMetrics = field(default_factory=EngineMetrics)
+    connections: ParkedConnections = field(default_factory=ParkedConnections)
     host_disk: HostDisk = field(default_factory=HostDisk)
     broken: threading.Event = field(default_factory=threading.Event)
 
@@ -121,6 +123,7 @@ class Composition:
             provider=self.provider,
             images=self.images,
             clock=self.clock,
+            connections=self.connections,
             live_settings=self.live_settings,
             cache=self.cache,
             reasons=self.reasons,
@@ -186,6 +189,7 @@ class Composition:
             storage=storage,
             provider=self.provider,
             images=self.images,
+            connections=self.connections,
             clock=self.clock,
             settings=settings,
             host_disk=self.host_disk,

@@ -207,9 +207,8 @@ class EngineGauges(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges, without a call to any actor."""
         pool = self._pool_settings()
-        warm = pool.warm + sum(pool.warm_images.values())
         yield GaugeMetricFamily("ci_daemon_vms_max", "VMs that jobs may hold at once.", value=pool.host().vms)
-        yield GaugeMetricFamily("ci_daemon_warm_vms_wanted", "VMs to be kept warm, where there is room.", warm)
+        yield GaugeMetricFamily("ci_daemon_parked_vms_wanted", "VMs to be parked, where there is room.", pool.parked)
         help_text = "Free disk below which no job starts."
         yield GaugeMetricFamily("ci_daemon_disk_low_bytes", help_text, pool.low_disk_gb * 2**30)
         alive: Tally[str] = Tally()

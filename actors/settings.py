@@ -51,15 +51,9 @@ class PoolSettings:
     max_disk_gb_per_organization: int = setting(
         0, "The most GB of disk of one organization's VMs together; 0 is no cap but the host's.", at_least=0, live=True
     )
-    warm: int = setting(
+    parked: int = setting(
         2,
-        "The number of VMs of the default image that are kept ready while `max_vms` leaves room.",
-        at_least=0,
-        live=True,
-    )
-    warm_images: Mapping[str, int] = setting(
-        {},
-        "The number of VMs of each other image, by its name, that are kept ready while `max_vms` leaves room.",
+        "The number of VMs that wait for a job, of whatever image, while `max_vms` leaves room.",
         at_least=0,
         live=True,
     )

@@ -17,7 +17,7 @@ class Timings:
         report: how long after the grace a VM may take to report a killed command's end and the rest of its output.
         acquire: before each further try to make a job's VM.
         disk: before the host's disk is measured again while it is too full.
-        warm: before another try to make a warm VM that could not be made.
+        parked: before another try to park a VM, after one that failed.
     """
 
     retry: float = 1.0
@@ -25,4 +25,4 @@ class Timings:
     report: float = 10.0
     acquire: tuple[float, ...] = (0.2, 1.0, 3.0, 10.0)
     disk: float = 5.0
-    warm: float = 10.0
+    parked: float = 10.0

@@ -23,7 +23,7 @@ VMS = "sandbox"
 def open_images(state_dir: Path, config: Config) -> vms.Images:
     """Return the configured images. Raises NoSubIds."""
     store = vms.ImageStore(config.images.dir or state_dir / IMAGES, sandbox.IdMap.of_caller())
-    on_demand = vms.PullPolicy(config.images, config.sandbox)
+    on_demand = config.images
     return vms.Images(store, config.images.default, config.images.map, on_demand)
 
 

@@ -133,7 +133,7 @@ class Reaper:
         self._host_disk.retain({lease.uuid for lease in self._storage.leases.live()})
 
     def _reap_leases(self) -> None:
-        """End the leases of finished jobs that are not held, of finished renders, and of lost warm VMs."""
+        """End the leases of finished jobs that are not held, of finished renders, and of lost parked VMs."""
         leases = self._storage.leases
         for lease in leases.live():
             if lease.build_id is not None:
@@ -144,7 +144,7 @@ class Reaper:
                     leases.end(lease.id)
                     self._pool.post(Released(lease.id))
             elif lease.job_id is None and self._is_lost(lease) and leases.end_unclaimed(lease.id):
-                _log.warning("warm VM %s is lost: its lease has ended", lease.uuid)
+                _log.warning("parked VM %s is lost: its lease has ended", lease.uuid)
                 self._destroy(lease.uuid)
                 self._pool.post(Released(lease.id))
 
@@ -204,8 +204,8 @@ class Reaper:
 
     def _is_lost(self, lease: Lease) -> bool:
         """Tell whether the VM of a lease without a job is gone, or was never made."""
-        if lease.state is LeaseState.WARM:
-            return not self._provider.alive(lease.uuid)
+        if lease.state is LeaseState.PARKED:
+            return not self._provider.parked(lease.uuid)
         return lease.created_at < self._clock.now() - _ORPHAN_AGE
 
     def _remove_snapshot(self, name: str) -> bool:

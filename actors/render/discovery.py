@@ -79,7 +79,7 @@ def render_archive(
     with tempfile.TemporaryDirectory() as temporary:
         manifest = Path(temporary, "manifest")
         phases.check_archive(archive, manifest, settings.shape.disk_gb * 2**30, "")
-        lease = storage.leases.reserve_warm(str(uuid.uuid4()), provider.name, image, settings.shape)
+        lease = storage.leases.reserve_unclaimed(str(uuid.uuid4()), provider.name, image, settings.shape)
         link = VmConnection(provider, clock, lease.uuid)
         with running_vm(storage, provider, lease, link) as connection:
             now = int(clock.now().timestamp())

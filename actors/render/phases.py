@@ -66,7 +66,7 @@ def download_archive(connection: vms.Connection, max_bytes: int, timeout: float)
 
 def unpack(connection: vms.Connection, timeout: float) -> None:
     """Unpack the fetched archive in the VM and remove it; the host has checked it. Raises as `fetch` does."""
-    program = vms.script("confined", workspace=_WORKSPACE, program="exec tar -xzmof -")
+    program = vms.in_workspace("exec tar -xzmof -")
     done = connection.run(f"exec <{_ARCHIVE}; rm -f {_ARCHIVE}\n{program}", timeout=timeout)
     if done.exit_code != 0:
         raise RenderFailed.exited("source fetch", done.exit_code, done.stderr.decode(errors="replace"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
@@ -24,11 +23,11 @@ from actors.messages import (
 )
 from actors.scheduling.admission import Admission
 from actors.scheduling.fairness import FairShare
+from actors.scheduling.parked_stock import ParkedStock
+from actors.scheduling.parked_vms import DestroyVm, ParkVm, VmParked, destroy, park
 from actors.scheduling.pending_reason import Waiting
 from actors.scheduling.recovery import leases_of_jobs, load_fair_share, monotonic
 from actors.scheduling.scheduler import Decision, host_full, schedule_next
-from actors.scheduling.warm_stock import WarmStock
-from actors.scheduling.warm_vms import DestroyWarm, MakeWarm, WarmMade, destroy_warm, make_warm
 from actors.supervision import Supervised
 from actors.timer import seconds_since
 from storage import JobState, Lease, LeaseState, QueuedJob
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from actors.engine_settings import LiveSettings
     from actors.messages import ImagePullerMessage, RootMessage
     from actors.metrics import EngineMetrics
+    from actors.scheduling.parked_vms import ParkedConnections
     from actors.scheduling.pending_reason import PendingReasons
     from actors.settings import PoolSettings
     from actors.timer import Alarm, Timer
@@ -54,8 +54,8 @@ _OVERDUE_PAUSE = 0.5
 _OVERDUE_BATCH = 20
 
 
-class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm]):
-    """Grants VMs to scheduled jobs, fairly and within the caps, and keeps some warm.
+class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
+    """Grants VMs to scheduled jobs, fairly and within the caps, and keeps some parked.
 
     The queue is the storage: jobs in state ``scheduled``. So a waiting job costs neither thread nor memory here.
     The queue is not polled: one alarm is set to the next instant at which something in it is due.
@@ -71,6 +71,7 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
         provider: Provider,
         images: Images,
         clock: Clock,
+        connections: ParkedConnections,
         live_settings: LiveSettings,
         cache: DiskCache,
         reasons: PendingReasons,
@@ -84,6 +85,7 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
         self._provider = provider
         self._images = images
         self._clock = clock
+        self._connections = connections
         self._live_settings = live_settings
         self._cache = cache
         self._reasons = reasons
@@ -91,7 +93,7 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
         self._timings = timings
         self._started_at = clock.now()
         self._fair_share = FairShare()
-        self._warm = WarmStock()
+        self._parked = ParkedStock()
         self._admission = Admission(storage, clock, lambda lacking: root.post(MakeRoom(lacking)), timings.disk)
         self._alarm: Alarm | None = None
 
@@ -100,15 +102,15 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
         return self._live_settings.now.pool
 
     def begin(self) -> None:
-        """Take over from an earlier pool: leases of jobs, warm VMs that are alive, recent usage."""
+        """Take over from an earlier pool: leases of jobs, parked VMs, recent usage."""
         self._fair_share = load_fair_share(self._storage, self._clock)
         for lease in self._storage.leases.live():
             if lease.build_id is not None:
                 continue
             if lease.job_id is not None:
                 self._repeat_grant(lease.job_id, lease)
-            elif lease.state is LeaseState.WARM and self._provider.alive(lease.uuid):
-                self._warm.adopt(lease)
+            elif lease.state is LeaseState.PARKED and self._provider.parked(lease.uuid):
+                self._parked.adopt(lease)
             else:
                 self._destroy(lease)
         self._serve()
@@ -118,59 +120,56 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
         if self._alarm is not None:
             self._alarm.cancel()
 
-    def handle(self, message: LeasePoolMessage | WarmMade) -> None:
-        """Grant VMs, take them back, refill the warm ones."""
+    def handle(self, message: LeasePoolMessage | VmParked) -> None:
+        """Grant VMs, take them back, refill the parked ones."""
         match message:
             case Reschedule():
                 self._serve()
             case PollStorage():
-                if self._admission.changed or self._warm.unwanted(self._wanted()):
+                if self._admission.changed:
                     self._serve()
             case Released(lease_id):
                 self._fair_share.release(lease_id, self._clock.monotonic())
-                self._warm.remove(lease_id)
+                self._parked.remove(lease_id)
                 self._serve()
             case ResyncLeases():
                 self._resync()
                 self._serve()
             case Refill():
-                self._warm.wake()
+                self._parked.wake()
                 self._serve()
             case Drain():
                 self._admission.draining = True
                 self._serve()
-            case WarmMade(lease):
-                self._storage.leases.warmed(lease.id)
-                self._warm.made(lease)
+            case VmParked(lease):
+                self._storage.leases.parked(lease.id)
+                self._parked.made(lease)
                 self._destroy_excess()
                 self.address.post(Reschedule())
             case _:
                 assert_never(message)
 
-    def on_task_error(self, task: MakeWarm | DestroyWarm, error: Exception) -> None:
-        """Try again to make a warm VM later; leave one that cannot be destroyed to the reaper."""
+    def on_task_error(self, task: ParkVm | DestroyVm, error: Exception) -> None:
+        """Try again to park a VM later; leave one that cannot be destroyed to the reaper."""
         match task:
-            case DestroyWarm():
-                self.log.warning("cannot destroy a warm VM, the reaper will: %s", error)
-            case MakeWarm(image):
-                if self._warm.failed(image, str(error)):
-                    self.log.warning("cannot make a warm VM: %s", error)
-                self._timer.tell_after(self._timings.warm, self.address, Refill())
+            case DestroyVm():
+                self.log.warning("cannot destroy a parked VM, the reaper will: %s", error)
+            case ParkVm():
+                if self._parked.failed(str(error)):
+                    self.log.warning("cannot park a VM: %s", error)
+                self._timer.tell_after(self._timings.parked, self.address, Refill())
             case _:
                 assert_never(task)
 
-    def _make(self, image: str) -> None:
-        """Make a warm VM on a worker thread."""
-        self._warm.begun(image)
-
-        def make() -> WarmMade:
-            return WarmMade(make_warm(self._storage, self._provider, self._images, self._metrics, image))
-
-        self.work(MakeWarm(image), make)
+    def _park(self) -> None:
+        """Park a VM on a worker thread."""
+        self._parked.begun()
+        arguments = self._storage, self._provider, self._connections, self._clock, self._metrics
+        self.work(ParkVm(), lambda: VmParked(park(*arguments)))
 
     def _destroy(self, lease: Lease) -> None:
-        """Destroy a warm VM on a worker thread."""
-        self.work(DestroyWarm(lease), lambda: destroy_warm(self._storage, self._provider, lease))
+        """Destroy a parked VM on a worker thread."""
+        self.work(DestroyVm(lease), lambda: destroy(self._storage, self._provider, self._connections, lease))
 
     def _serve(self) -> None:
         """Do what is due: end back-offs, grant, time out, refill. Then set the alarm for what is next."""
@@ -234,22 +233,22 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
         if not self._images.use(image) and job.image is not None and job.parent_snapshot_job_id is None:
             self._await_images()  # the image was removed after the queue was checked
             return
-        warm = self._warm.fitting(job, image)
+        parked = self._parked.oldest
         lease = self._storage.leases.assign(
             job.job_id,
             provider=self._provider.name,
             image=image,
             shape=job.shape,
             network=job.network,
-            warm_lease_id=warm.id if warm else None,
-            lease_uuid=warm.uuid if warm else str(uuid.uuid4()),
+            parked_lease_id=parked.id if parked else None,
+            lease_uuid=parked.uuid if parked else str(uuid.uuid4()),
         )
-        if lease is None:  # the job was canceled, or the owner ended the warm VM
+        if lease is None:  # the job was canceled, or the owner ended the parked VM
             live = self._storage.leases.live()
-            self._warm.retain({each.id for each in live if each.state is LeaseState.WARM})
+            self._parked.retain({each.id for each in live if each.state is LeaseState.PARKED})
             return
         self._metrics.granted(seconds_since(job.scheduled_at, self._clock))
-        self._warm.remove(lease.id)
+        self._parked.remove(lease.id)
         self._note_grant(lease)
         self._destroy_excess()
         self._root.post(Granted(job.build_id, lease))
@@ -289,24 +288,16 @@ class LeasePool(Supervised[LeasePoolMessage | WarmMade, MakeWarm | DestroyWarm])
             self._root.post(Granted(job.build_id, lease))
 
     def _refill(self) -> None:
-        """Destroy unwanted warm VMs, and make missing ones, one per core at a time, if the host has room."""
-        wanted = self._wanted()
-        for lease in self._warm.unwanted(wanted):
-            self._warm.remove(lease.id)
-            self._destroy(lease)
-        while self._warm.making < (os.cpu_count() or 1) and (image := self._warm.missing(wanted)) is not None:
-            if self._settings.host().excess(self._fair_share.load(), self._warm.count + 1):
+        """Park missing VMs, one per core at a time, if the host has room."""
+        wanted = self._settings.parked
+        while self._parked.making < (os.cpu_count() or 1) and self._parked.lacks(wanted):
+            if self._settings.host().excess(self._fair_share.load(), self._parked.count + 1):
                 return
-            self._make(image)
-
-    def _wanted(self) -> Counter[str]:
-        """Return how many warm VMs are wanted of each image; the default image may change at any time."""
-        resolve = self._images.resolve
-        wanted = Counter({resolve(None): self._settings.warm})
-        wanted.update({resolve(name): count for name, count in self._settings.warm_images.items()})
-        return wanted
+            self._park()
 
     def _destroy_excess(self) -> None:
-        """Destroy the warm VMs that exceed the host's caps beside the jobs' VMs. No job waits for that."""
-        for lease in self._warm.take_oldest(self._settings.host().excess(self._fair_share.load(), self._warm.count)):
+        """Destroy the parked VMs that exceed the host's caps beside the jobs' VMs. No job waits for that."""
+        load, parked = self._fair_share.load(), self._parked
+        over = max(parked.count - self._settings.parked, self._settings.host().excess(load, parked.count))
+        for lease in parked.take_oldest(max(0, over)):
             self._destroy(lease)

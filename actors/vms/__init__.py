@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         terminate,
     )
     from actors.vms.file_download import DownloadedFile, InvalidDownload, download_files, list_files
-    from actors.vms.guest import script
-    from actors.vms.images import ImageError, Images, ImageSettings, ImageStore, InsufficientDisk, PullPolicy
+    from actors.vms.guest import in_job, in_workspace, request, script
+    from actors.vms.images import ImageError, Images, ImageSettings, ImageStore, InsufficientDisk
     from actors.vms.provider import (
         ImageNotFound,
         Provider,
@@ -74,7 +74,6 @@ __all__ = [
     "OutputTooLong",
     "Provider",
     "Pty",
-    "PullPolicy",
     "SandboxProvider",
     "SnapshotNotFound",
     "SourceError",
@@ -86,8 +85,11 @@ __all__ = [
     "VmUse",
     "download_files",
     "follow",
+    "in_job",
+    "in_workspace",
     "inspect",
     "list_files",
+    "request",
     "script",
     "start",
     "terminate",

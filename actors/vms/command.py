@@ -6,14 +6,14 @@ itself (engine.md, "A job attempt").
 
 from __future__ import annotations
 
+import marshal
 import re
-import shlex
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from math import ceil, isfinite
+from math import isfinite
 from typing import TYPE_CHECKING
 
-from actors.vms.guest import script
+from actors.vms.guest import request
 from actors.vms.provider import VmError, VmLost
 from actors.vms.ssh.stream import CommandTimeout
 
@@ -30,7 +30,6 @@ __all__ = [
     "CommandState",
     "Exited",
     "follow",
-    "init_script",
     "inspect",
     "parse_result",
     "start",
@@ -42,7 +41,7 @@ _MAX_ARGUMENT_CHARS = 30_000
 """Characters of one argument. In UTF-8 each takes at most four bytes, and Linux allows 128 KiB."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_NEVER_STARTED, _SHIM_GONE, _NOT_KILLABLE = 66, 65, 67
+_NEVER_STARTED = 66
 _KILLED = 137
 _EXIT_CODES = range(256)
 
@@ -110,30 +109,30 @@ def start(connection: Connection, spec: CommandSpec) -> None:
 
     Raises VmError if the VM cannot run it, ConnectionLost or CommandTimeout if it may or may not have started.
     """
-    output = b""
-    shim = script(
-        "ending",
-        "shim",
-        limit=spec.output_limit,
-        allowed=max(1, ceil(spec.seconds * 100)),
-        grace=round(spec.grace * 100),
-    )
-    with connection.stream(shim, stdin=init_script(spec).encode(), timeout=_ANSWER_SECONDS) as answer:
-        for chunk in answer:
-            output += chunk
-            if output.startswith(b"started\n"):
-                return
-    message = f"the VM cannot start a command: {(output + answer.stderr).decode(errors='replace').strip()[-2000:]}"
-    raise VmError(message)
+    wanted = {
+        "arguments": _arguments(spec.command),
+        "env": dict(spec.env),
+        "cwd": spec.cwd,
+        "seconds": spec.seconds,
+        "grace": spec.grace,
+        "output_limit": spec.output_limit,
+        "processes": spec.processes,
+    }
+    done = connection.run(request("start"), stdin=marshal.dumps(wanted), timeout=_ANSWER_SECONDS)
+    if done.exit_code != 0:
+        message = f"the VM cannot start a command: {done.stderr.decode(errors='replace').strip()[-2000:]}"
+        raise VmError(message)
 
 
 def inspect(connection: Connection) -> CommandState:
-    """Ask whether the VM's command was started and has ended; if its shim is gone, it has."""
-    done = connection.run(script("locate", "inspect"), timeout=_ANSWER_SECONDS)
+    """Ask whether the VM's command was started and has ended."""
+    done = connection.run(request("inspect"), timeout=_ANSWER_SECONDS)
     if done.exit_code == _NEVER_STARTED:
         return CommandState.NOT_STARTED
-    over = done.exit_code == _SHIM_GONE or done.stdout == b"ended\n"
-    return CommandState.ENDED if over else CommandState.RUNNING
+    if done.exit_code != 0:
+        message = f"the VM does not answer about its command: {done.stderr.decode(errors='replace').strip()}"
+        raise VmError(message)
+    return CommandState.ENDED if done.stdout == b"ended\n" else CommandState.RUNNING
 
 
 class CommandOutput:
@@ -150,21 +149,11 @@ class CommandOutput:
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield chunks as they arrive."""
-        ended = False
-        while True:
-            begin = self.offset
-            with self._connection.stream(script("locate", "follow", offset=begin), timeout=None) as output:
-                for chunk in output:
-                    self.offset += len(chunk)
-                    yield chunk
-            exited = parse_result(output.exit_code, output.stderr)
-            if self.offset >= exited.size:
-                self.exited = exited
-                return
-            if ended and self.offset == begin:
-                message = f"{exited.size - begin} bytes of the command's output are lost"
-                raise CommandLost(message)
-            ended = True
+        with self._connection.stream(request("follow", self.offset), timeout=None) as output:
+            for chunk in output:
+                self.offset += len(chunk)
+                yield chunk
+        self.exited = parse_result(output.exit_code, output.stderr)
 
 
 def follow(connection: Connection, offset: int = 0) -> CommandOutput:
@@ -178,16 +167,13 @@ def terminate(connection: Connection, grace: float = 10.0) -> None:
     Once asked, the VM carries on even if the connection drops. A command that was never started or has ended is fine.
     Raises VmError if the command cannot be ended: then destroy the VM.
     """
-    ending = script("ending", "locate", "terminate", grace=round(grace * 100))
+    ending = request("terminate", round(grace * 100))
     try:
         done = connection.run(ending, timeout=grace + _ANSWER_SECONDS)
     except CommandTimeout as error:
         message = "the VM does not answer, so its command cannot be ended"
         raise VmError(message) from error
-    if done.exit_code == _NOT_KILLABLE:
-        message = "the command cannot be killed"
-        raise VmError(message)
-    if done.exit_code not in {0, _NEVER_STARTED, _SHIM_GONE}:
+    if done.exit_code not in {0, _NEVER_STARTED}:
         message = f"the VM cannot end its command: {done.stderr.decode(errors='replace').strip()}"
         raise VmError(message)
 
@@ -221,42 +207,10 @@ def _seconds_ago(facts: Mapping[str, list[str]]) -> float | None:
     return max(0.0, now - ended)
 
 
-def init_script(spec: CommandSpec) -> str:
-    """Return the script of the first process in the command's PID namespace.
-
-    It is one brace group, so that a shell that reads only part of it runs none of it. It hides the shim's files
-    from the command, makes the OOM killer prefer the command to the shim, and waits for the command. The shell
-    itself exports the environment, because every user of the host can read the arguments of a program.
-    """
-    exports = "\n".join(f"command export {name}={shlex.quote(value)}" for name, value in spec.env.items())
-    return f"""{{
-mount -t tmpfs -o ro,size=4k tmpfs /run/ci-daemon 2>/dev/null
-echo 1000 >/proc/self/oom_score_adj
-ulimit -u {spec.processes} 2>/dev/null || ulimit -p {spec.processes} 2>/dev/null
-umask 022
-cd -- {shlex.quote(spec.cwd)} || exit
-for shell in /bin/bash /usr/bin/bash /usr/local/bin/bash /bin/sh; do
-    [ -x "$shell" ] && break
-done
-set -- "$(command -v setsid)" "$shell"
-exec 2>/dev/null
-read -r uptime _ </proc/uptime
-echo "started $uptime" >&4
-echo started >&8
-(
-unset LC_ALL PATH PWD OLDPWD SHLVL
-{exports}
-exec "$1" "$2" {_command_line(spec.command)} </dev/null 2>&1 4>&- 8>&-
-)
-echo "exit $?" >&4
-exit
-}}
-"""
-
-
-def _command_line(command: str) -> str:
+def _arguments(command: str) -> list[str]:
+    """Return the arguments of the shell that runs a command: in parts if it is too long for one."""
     if len(command) <= _MAX_ARGUMENT_CHARS:
-        return shlex.join(["-c", command])
+        return ["-c", command]
     parts = [command[start : start + _MAX_ARGUMENT_CHARS] for start in range(0, len(command), _MAX_ARGUMENT_CHARS)]
     joined = "".join(f"${{{number}}}" for number in range(1, len(parts) + 1))
-    return shlex.join(["-c", f'eval "set --\n{joined}"', "sh", *parts])
+    return ["-c", f'eval "set --\n{joined}"', "sh", *parts]

@@ -10,7 +10,7 @@ import tarfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors.vms.guest import script
+from actors.vms.guest import in_workspace
 from actors.vms.provider import VmError
 
 if TYPE_CHECKING:
@@ -50,15 +50,15 @@ class DownloadedFile:
     same_as: str | None = None
 
 
-def list_files(connection: Connection, workspace: str = "/workspace", *, timeout: float) -> Generator[bytes]:
-    """Yield the path of each regular file below a folder as it is found.
+def list_files(connection: Connection, *, timeout: float) -> Generator[bytes]:
+    """Yield the path of each regular file in the workspace as it is found.
 
-    Paths are relative to the folder and never lead out of it. Raises InvalidDownload, also for more than a million
+    Paths are relative to the workspace and never lead out of it. Raises InvalidDownload, also for more than a million
     files, ConnectionLost and CommandTimeout.
     """
     count = 0
     rest = b""
-    with connection.stream(script("list", workspace=workspace), timeout=timeout) as listing:
+    with connection.stream(in_workspace("exec find . -type f -print0"), timeout=timeout) as listing:
         for chunk in listing:
             *paths, rest = (rest + chunk).split(b"\0")
             count += len(paths)
@@ -81,7 +81,7 @@ def _is_file_path(path: bytes) -> bool:
 
 
 def download_files(
-    connection: Connection, paths: Sequence[str], workspace: str = "/workspace", *, max_bytes: int, timeout: float
+    connection: Connection, paths: Sequence[str], *, max_bytes: int, timeout: float
 ) -> Generator[DownloadedFile]:
     """Yield files below a folder as they arrive in a tar.
 
@@ -89,7 +89,7 @@ def download_files(
     ``max_bytes`` plus the tar's overhead and if the VM reports a failure at the end, ConnectionLost and CommandTimeout.
     """
     names = b"".join(b"./%s\0" % path.encode() for path in paths)
-    with connection.stream(script("pack", workspace=workspace), stdin=names, timeout=timeout) as stream:
+    with connection.stream(in_workspace("exec xargs -0 tar -cf -"), stdin=names, timeout=timeout) as stream:
         yield from TarReader(_bounded(stream, max_bytes + _OVERHEAD * (len(paths) + 1))).files()
     if stream.exit_code != 0:
         message = f"not all files could be read: {_error_of(stream)}"

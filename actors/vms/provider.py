@@ -42,7 +42,7 @@ class VmLost(VmError):
 
 @dataclass(frozen=True, slots=True)
 class VmSpec:
-    """A VM to make. ``id`` names it (a lease's UUID) and is enough to find it again.
+    """A VM with a disk. ``id`` names it (a lease's UUID) and is enough to find it again.
 
     The disk starts from ``snapshot`` if one is given, else from ``image``.
     """
@@ -99,23 +99,37 @@ class Provider(Protocol):
     """
 
     name: str
+    parks: bool
+    """True if VMs can wait without a disk. If not, `park` does nothing and `attach` makes the whole VM."""
 
-    def create(self, spec: VmSpec) -> None:
-        """Make a VM and return when SSH answers on it, or raise and leave nothing behind.
+    def park(self, vm_id: str) -> None:
+        """Make a VM without a disk and return when SSH answers on it, or raise VmError and leave nothing behind."""
+        ...
 
-        Raises ImageNotFound, SnapshotNotFound or VmError.
+    def attach(self, spec: VmSpec) -> None:
+        """Give a parked VM its disk, shape and network, or raise and leave nothing of the VM behind.
+
+        Raises ImageNotFound, SnapshotNotFound or VmError. Open connections to the VM go on.
         """
         ...
 
+    def create(self, spec: VmSpec) -> None:
+        """Park a VM and attach its disk, or raise as both do and leave nothing behind."""
+        ...
+
     def connect(self, vm_id: str) -> SshEndpoint:
-        """Connect to the VM's SSH server; also works after a restart of the daemon.
+        """Connect to the VM's SSH server, parked or not; also works after a restart of the daemon.
 
         Raises VmLost if the VM does not run, VmError if it runs but does not answer.
         """
         ...
 
     def alive(self, vm_id: str) -> bool:
-        """Tell whether the VM still runs."""
+        """Tell whether the VM still runs, with its disk."""
+        ...
+
+    def parked(self, vm_id: str) -> bool:
+        """Tell whether the VM runs and waits for a disk."""
         ...
 
     def use(self, vm_id: str) -> VmUse:

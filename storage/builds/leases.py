@@ -28,7 +28,7 @@ _LEASE = Columns.of(Lease, LeaseRow, shape=Columns.of(Shape, LeaseRow))
 
 
 class Leases:
-    """The leases of jobs, of renders, and of warm VMs that wait for a job. Safe in any thread."""
+    """The leases of jobs, of renders, and of parked VMs that wait for a job. Safe in any thread."""
 
     def __init__(self, database: Database, jobs: Jobs, attempts: Attempts, meter: Meter) -> None:
         self._database = database
@@ -56,10 +56,14 @@ class Leases:
             database,
             LeaseRow.update(
                 {
-                    LeaseRow.state: LeaseState.ACTIVE,
+                    LeaseRow.state: LeaseState.CREATING,
                     LeaseRow.organization: slot("organization_id"),
                     LeaseRow.job: slot("job_id"),
                     LeaseRow.attempt: slot("attempt"),
+                    LeaseRow.image: slot("image"),
+                    LeaseRow.cpu: slot("cpu"),
+                    LeaseRow.memory_gb: slot("memory_gb"),
+                    LeaseRow.disk_gb: slot("disk_gb"),
                     LeaseRow.network: slot("network"),
                 }
             ).where(this),
@@ -132,11 +136,15 @@ class Leases:
         """Return how many live leases are in each state; a state without leases is absent."""
         return dict(Counter(lease.state for lease in self.live()))
 
-    def reserve_warm(self, uuid: str, provider: str, image: str, shape: Shape) -> Lease:
-        """Add the lease of a warm VM, with network, before the VM is created."""
+    def reserve_parked(self, uuid: str, provider: str) -> Lease:
+        """Add the lease of a VM without a disk, before the VM is made."""
         with self._database.write():
-            lease_id = self._write(uuid, provider, image, shape, network=True)
-            return written(self.get(lease_id))
+            return written(self.get(self._write(uuid, provider, None, Shape(), network=True)))
+
+    def reserve_unclaimed(self, uuid: str, provider: str, image: str, shape: Shape) -> Lease:
+        """Add the lease of a VM of nobody's, with network, before the VM is created."""
+        with self._database.write():
+            return written(self.get(self._write(uuid, provider, image, shape, network=True)))
 
     def reserve_render(
         self, uuid: str, provider: str, image: str, shape: Shape, *, organization_id: int, build_id: int
@@ -148,9 +156,9 @@ class Leases:
             )
             return written(self.get(lease_id))
 
-    def warmed(self, lease_id: int) -> bool:
-        """Note that a warm VM is ready for a job; False if the lease is not ``creating``."""
-        return self._moved(lease_id, LeaseState.CREATING, LeaseState.WARM)
+    def parked(self, lease_id: int) -> bool:
+        """Note that a parked VM is ready for a job; False if the lease is not ``creating``."""
+        return self._moved(lease_id, LeaseState.CREATING, LeaseState.PARKED)
 
     def active(self, lease_id: int) -> bool:
         """Note that a job's VM is ready; False if the lease is not ``creating``."""
@@ -164,24 +172,24 @@ class Leases:
         image: str | None,
         shape: Shape,
         network: bool,
-        warm_lease_id: int | None,
+        parked_lease_id: int | None,
         lease_uuid: str,
     ) -> Lease | None:
         """Move a job from ``scheduled`` to ``assigned`` with a new attempt and a lease, in one transaction.
 
-        The lease is the warm one if given, which becomes ``active``, else a new one, ``creating``. None and no change
-        if the job is not ``scheduled`` or the warm lease is not ``warm``.
+        The lease is the parked one if given, else a new one; it is ``creating``. None and no change if the job is not
+        ``scheduled`` or the parked lease is not ``parked``.
         """
         with self._database.write():
-            warm = None if warm_lease_id is None else self.get(warm_lease_id)
-            if warm_lease_id is not None and (warm is None or warm.state is not LeaseState.WARM):
+            parked = None if parked_lease_id is None else self.get(parked_lease_id)
+            if parked_lease_id is not None and (parked is None or parked.state is not LeaseState.PARKED):
                 return None
             assigned = self._assign_job.one(job_id=job_id)
             if assigned is None:
                 return None
             organization_id, attempt = assigned
             self._attempts.open(job_id, attempt, self._database.now())
-            if warm is None:
+            if parked is None:
                 lease_id = self._write(
                     lease_uuid,
                     provider,
@@ -193,9 +201,17 @@ class Leases:
                     attempt=attempt,
                 )
             else:
-                lease_id = warm.id
+                lease_id = parked.id
                 self._adopt.run(
-                    id=lease_id, organization_id=organization_id, job_id=job_id, attempt=attempt, network=network
+                    id=lease_id,
+                    organization_id=organization_id,
+                    job_id=job_id,
+                    attempt=attempt,
+                    image=image,
+                    cpu=shape.cpu,
+                    memory_gb=shape.memory_gb,
+                    disk_gb=shape.disk_gb,
+                    network=network,
                 )
             return written(self.get(lease_id))
 

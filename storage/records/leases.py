@@ -18,7 +18,7 @@ class LeaseState(StrEnum):
     """States of a lease. Its row exists before the VM does, and is ``ended`` after the VM is gone."""
 
     CREATING = "creating"
-    WARM = "warm"
+    PARKED = "parked"
     ACTIVE = "active"
     ENDED = "ended"
 

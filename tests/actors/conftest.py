@@ -25,7 +25,7 @@ from actors.ir import IrSettings, load
 from actors.messages import Reschedule
 from actors.render import RenderSettings
 from actors.timings import Timings
-from actors.vms import Images, ImageStore, Provider, PullPolicy, SandboxProvider
+from actors.vms import Images, ImageSettings, ImageStore, Provider, SandboxProvider
 from actors.vms.images.image import Image
 from actors.vms.images.names import folder_of
 from actors.vms.sandbox.userns import IdMap
@@ -177,7 +177,7 @@ def billing() -> BillingSettings:
     return BillingSettings()
 
 
-def real_images(folder: Path, on_demand: PullPolicy | None = None) -> Images:
+def real_images(folder: Path, on_demand: ImageSettings | None = None) -> Images:
     """Return the images of a folder; the default is debian:12."""
     return Images(ImageStore(folder, IdMap.of_caller()), "debian:12", {}, on_demand)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import marshal
 import posixpath
 import shlex
 import signal
@@ -10,6 +11,7 @@ import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import paramiko
 
@@ -19,33 +21,35 @@ from tests.memory.shell import UNKNOWN_EXIT, Shell
 __all__ = ["Guest"]
 
 _NEVER_STARTED, _REFUSED = 66, 69
-_LIMIT_UNIT = 512
+_WORKSPACE = "/workspace"
 _KILL_SECONDS = 10.0
 
 
 class Guest:
     """A VM's files, and its one command. Any thread may use it."""
 
-    def __init__(self, files: dict[str, bytes]) -> None:
-        self.files = files
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
         self._command: _Command | None = None
         self._shells: list[Shell] = []
         self._lock = threading.Lock()
         self._ended = False
-        self._programs: dict[str, Callable[[dict[str, str], bytes, paramiko.Channel], int]] = {
-            script("ending", "shim"): self._start,
-            script("locate", "inspect"): self._inspect,
-            script("locate", "follow"): self._follow,
-            script("ending", "locate", "terminate"): self._terminate,
-            script("confined"): self._update_workspace,
+        self._requests: dict[str, Callable[[int, bytes, paramiko.Channel], int]] = {
+            "start": self._start,
+            "inspect": self._inspect,
+            "follow": self._follow,
+            "terminate": self._terminate,
         }
 
     def run(self, program: str, stdin: bytes, session: paramiko.Channel) -> int:
         """Run a shell script as it comes over SSH; return its exit code."""
-        for known, answer in self._programs.items():
-            if program.endswith(known):
-                settings = dict(word.split("=", 1) for word in shlex.split(program.removesuffix(known)))
-                return answer(settings, stdin, session)
+        settings = dict(word.split("=", 1) for word in shlex.split(program, comments=True) if "=" in word)
+        if program.endswith(script("request", "answer")):
+            return self._requests[settings["word"]](int(settings["number"]), stdin, session)
+        if program.endswith(script("confined")):
+            return self._run_in_workspace(settings["program"], stdin, session)
+        if program.endswith(script("request", "enter")):
+            program = settings["program"]
         shell = Shell(self.files, session.sendall, stdin=stdin)
         with self._lock:
             if self._ended:
@@ -62,52 +66,52 @@ class Guest:
         if self._command is not None:
             self._command.end(0)
 
-    def _start(self, settings: dict[str, str], stdin: bytes, session: paramiko.Channel) -> int:
-        if not stdin.endswith(b"}\n"):  # a shell runs no part of a script that came cut
+    def _start(self, _: int, stdin: bytes, session: paramiko.Channel) -> int:
+        try:
+            spec = marshal.loads(stdin)
+        except (EOFError, ValueError):  # it came cut
             return 1
         with self._lock:
             if self._ended:
                 return 1
             if self._command is None:
-                self._command = _Command(self.files, stdin.decode(), settings)
-        session.sendall(b"started\n")
+                self._command = _Command(self.files, spec)
         return 0
 
-    def _inspect(self, _: dict[str, str], __: bytes, session: paramiko.Channel) -> int:
+    def _inspect(self, _: int, __: bytes, session: paramiko.Channel) -> int:
         if self._command is None:
             return _NEVER_STARTED
-        if not self._command.ended_within(0):
-            return 1
-        session.sendall(b"ended\n")
+        if self._command.ended_within(0):
+            session.sendall(b"ended\n")
         return 0
 
-    def _follow(self, settings: dict[str, str], _: bytes, session: paramiko.Channel) -> int:
+    def _follow(self, offset: int, _: bytes, session: paramiko.Channel) -> int:
         if self._command is None:
             return _NEVER_STARTED
-        for chunk in self._command.output_from(int(settings["offset"])):
+        for chunk in self._command.output_from(offset):
             session.sendall(chunk)
         session.sendall_stderr(self._command.result())
         return 0
 
-    def _terminate(self, settings: dict[str, str], _: bytes, __: paramiko.Channel) -> int:
+    def _terminate(self, grace: int, _: bytes, __: paramiko.Channel) -> int:
         if self._command is None:
             return _NEVER_STARTED
-        self._command.end(int(settings["grace"]) / 100)
+        self._command.end(grace / 100)
         return 0
 
-    def _update_workspace(self, settings: dict[str, str], stdin: bytes, session: paramiko.Channel) -> int:
-        workspace, unpack = settings["workspace"], script("unpack")
-        if settings["program"] == "exec sh":
-            return self._clear(workspace, stdin.decode().removeprefix(script("clear")))
-        if not settings["program"].endswith(unpack):
+    def _run_in_workspace(self, program: str, stdin: bytes, session: paramiko.Channel) -> int:
+        unpack = script("unpack")
+        if program == "exec sh":
+            return self._clear(_WORKSPACE, stdin.decode().removeprefix(script("clear")))
+        if not program.endswith(unpack):
             session.sendall_stderr(b"this guest does not know the program")
             return UNKNOWN_EXIT
-        if settings["program"].removesuffix(unpack) == script(empty="yes") and self._below(workspace):
+        if program.removesuffix(unpack) == script(empty="yes") and self._below(_WORKSPACE):
             return _REFUSED
         with tarfile.open(fileobj=io.BytesIO(stdin)) as tar:
             for member in tar:
                 if content := tar.extractfile(member):
-                    self.files[posixpath.join(workspace, member.name)] = content.read()
+                    self.files[posixpath.join(_WORKSPACE, member.name)] = content.read()
         return 0
 
     def _clear(self, workspace: str, program: str) -> int:
@@ -133,17 +137,13 @@ class Guest:
 
 
 class _Command:
-    """The one command of a VM, and what its shim keeps of it."""
+    """The one command of a VM, and what its supervisor keeps of it."""
 
-    def __init__(self, files: dict[str, bytes], init: str, settings: dict[str, str]) -> None:
-        """Start it; ``init`` and ``settings`` are those of `actors.vms.start`."""
-        words = shlex.split(init)
-        exported = [
-            word for *before, word in zip(words, words[1:], words[2:], strict=False) if before == ["command", "export"]
-        ]
-        env = dict(word.split("=", 1) for word in exported)
-        command, cwd = words[words.index("-c") + 1], words[words.index("--") + 1]
-        self._limit = -(-int(settings["limit"]) // _LIMIT_UNIT) * _LIMIT_UNIT
+    def __init__(self, files: dict[str, bytes], spec: dict[str, Any]) -> None:
+        """Start it; ``spec`` is that of `actors.vms.start`."""
+        flag, command = spec["arguments"]
+        assert flag == "-c"
+        self._limit = spec["output_limit"]
         self._changed = threading.Condition()
         self._output = b""
         self._dropped = 0
@@ -151,8 +151,8 @@ class _Command:
         self._exit_code = 0
         self._started = time.monotonic()
         self._ended: float | None = None
-        self._shell = Shell(files, self._keep, env=env, cwd=cwd)
-        limits = int(settings["allowed"]) / 100, int(settings["grace"]) / 100
+        self._shell = Shell(files, self._keep, env=spec["env"], cwd=spec["cwd"])
+        limits = spec["seconds"], spec["grace"]
         threading.Thread(target=self._run, args=(command,), name="guest", daemon=True).start()
         threading.Thread(target=self._watch, args=limits, name="guest-watch", daemon=True).start()
 
@@ -184,11 +184,11 @@ class _Command:
             yield chunk
 
     def result(self) -> bytes:
-        """Return the lines of the result, as ``tell`` of locate.sh prints them."""
+        """Return the lines of the result, as the supervisor of a job's command does."""
         timed_out = "timed-out\n" if self._timed_out else ""
         size = f"output {len(self._output)} {self._dropped}\nended {self._ended}\n"
         exited = f"{timed_out}exit {self._exit_code}\n{size}now {time.monotonic()}\n"
-        return f"namespace 1\nstarted {self._started}\n{exited}".encode()
+        return f"started {self._started}\n{exited}".encode()
 
     def _keep(self, data: bytes) -> None:
         with self._changed:

@@ -36,10 +36,10 @@ class _Snapshot:
 
 @dataclass
 class _Vm:
-    spec: VmSpec
-    image: str
-    base_files: dict[str, bytes]
-    guest: Guest
+    spec: VmSpec | None = None
+    image: str = ""
+    base_files: dict[str, bytes] = field(default_factory=dict)
+    guest: Guest = field(default_factory=Guest)
     alive: bool = True
     snapshot: str | None = None
     host_key: KeyPair = field(default_factory=KeyPair.make)
@@ -72,23 +72,44 @@ class MemoryProvider:
     """A provider of VMs in a world. See Provider for the calls."""
 
     name = "memory"
+    parks = True
 
     def __init__(self, images: _Images, world: World | None = None) -> None:
         self._images = images
         self._world = world or World()
 
     def create(self, spec: VmSpec) -> None:
-        check_disk_name(spec.id)
-        image, files = spec.image, dict[str, bytes]()
+        self.park(spec.id)
+        self.attach(spec)
+
+    def park(self, vm_id: str) -> None:
+        check_disk_name(vm_id)
         with self._world.lock:
-            if spec.snapshot is not None:
-                base = self._snapshot(spec.snapshot)
-                image, files = base.image, base.files
-            self._images.path(image)
-            if spec.id in self._world.vms:
-                message = f"VM {spec.id} exists already"
+            if vm_id in self._world.vms:
+                message = f"VM {vm_id} exists already"
                 raise VmError(message)
-            self._world.vms[spec.id] = _Vm(spec, image, files, Guest(files.copy()))
+            self._world.vms[vm_id] = _Vm()
+
+    def attach(self, spec: VmSpec) -> None:
+        with self._world.lock:
+            try:
+                self._attach(spec)
+            except VmError:
+                self.destroy(spec.id)
+                raise
+
+    def _attach(self, spec: VmSpec) -> None:
+        vm = self._vm(spec.id)
+        if vm.spec is not None:
+            message = f"VM {spec.id} has a disk already"
+            raise VmError(message)
+        image, files = spec.image, dict[str, bytes]()
+        if spec.snapshot is not None:
+            base = self._snapshot(spec.snapshot)
+            image, files = base.image, base.files
+        self._images.path(image)
+        vm.spec, vm.image, vm.base_files = spec, image, files
+        vm.guest.files.update(files)
 
     def connect(self, vm_id: str) -> SshEndpoint:
         with self._world.lock:
@@ -102,7 +123,11 @@ class MemoryProvider:
 
     def alive(self, vm_id: str) -> bool:
         vm = self._world.vms.get(vm_id)
-        return vm is not None and vm.alive
+        return vm is not None and vm.spec is not None and vm.alive
+
+    def parked(self, vm_id: str) -> bool:
+        vm = self._world.vms.get(vm_id)
+        return vm is not None and vm.spec is None and vm.alive
 
     def use(self, vm_id: str) -> VmUse:
         vm = self._world.vms.get(vm_id)
@@ -116,6 +141,9 @@ class MemoryProvider:
         with self._world.lock:
             vm = self._vm(vm_id)
             vm.end()
+            if vm.spec is None:
+                message = f"VM {vm_id} has no disk to take a snapshot of"
+                raise VmLost(message)
             if vm.snapshot == name:
                 return
             if name in self._world.snapshots:
@@ -142,7 +170,7 @@ class MemoryProvider:
 
     def remove_snapshot(self, name: str) -> None:
         with self._world.lock:
-            users = {vm.spec.snapshot for vm in self._world.vms.values() if vm.snapshot is None}
+            users = {vm.spec.snapshot for vm in self._world.vms.values() if vm.spec and vm.snapshot is None}
             if name in users | {snapshot.base for snapshot in self._world.snapshots.values()}:
                 message = f"snapshot {name} is in use"
                 raise VmError(message)

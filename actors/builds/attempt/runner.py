@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from actors.cleanup.host_disk import HostDisk
     from actors.engine_settings import EngineSettings
     from actors.metrics import EngineMetrics
+    from actors.scheduling.parked_vms import ParkedConnections
     from storage import Clock, Storage
 
 __all__ = ["AttemptRunner", "Prepared"]
@@ -55,6 +56,7 @@ class AttemptRunner:
         storage: Storage,
         provider: vms.Provider,
         images: vms.Images,
+        connections: ParkedConnections,
         clock: Clock,
         settings: EngineSettings,
         host_disk: HostDisk,
@@ -73,7 +75,7 @@ class AttemptRunner:
         self._acquire_pauses = acquire_pauses
         self._build, self._job, self._lease = assignment.build, assignment.job, assignment.lease
         self._on_output = on_output
-        self._connection = VmConnection(provider, clock, assignment.lease.uuid)
+        self._connection = VmConnection(provider, clock, assignment.lease.uuid, connections)
         self.log = AttemptLog(storage, self._build, self._job, self._connection, on_output)
         self._fresh = False
         self._last_use: DiskUse | None = None
@@ -246,10 +248,14 @@ class AttemptRunner:
         deadline = clock.monotonic() + self._settings.jobs.acquire_timeout
         pauses = iter(self._acquire_pauses)
         while True:
-            provider.destroy(self._lease.uuid)
             try:
+                if provider.parked(self._lease.uuid):
+                    provider.attach(spec)
+                    break
+                provider.destroy(self._lease.uuid)
                 with self._metrics.making():
                     provider.create(spec)
+                break
             except (vms.ImageNotFound, vms.SnapshotNotFound):
                 raise
             except vms.VmError:
@@ -257,9 +263,7 @@ class AttemptRunner:
                 if pause is None or clock.monotonic() + pause > deadline:
                     raise
                 self._connection.pause(pause)
-            else:
-                self._fresh = True
-                return
+        self._fresh = True
 
     def _free(self) -> int:
         return shutil.disk_usage(self._storage.directory).free

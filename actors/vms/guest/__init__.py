@@ -1,11 +1,26 @@
-"""POSIX shell scripts that run in VMs; they need coreutils and util-linux, or busybox."""
+"""POSIX shell scripts that run in the service's own part of a VM, with coreutils and util-linux."""
 
 from __future__ import annotations
 
 import shlex
 from importlib.resources import files
 
-__all__ = ["script"]
+__all__ = ["in_job", "in_workspace", "request", "script"]
+
+
+def request(word: str, number: int = 0) -> str:
+    """Return a script that asks the supervisor of the VM's job, and exits with its answer."""
+    return script("request", "answer", word=word, number=number)
+
+
+def in_workspace(program: str) -> str:
+    """Return a script that runs a shell program of the service's in the job's workspace."""
+    return script("confined", program=program, request=script("request", word="workspace"))
+
+
+def in_job(program: str) -> str:
+    """Return a script that runs a shell program with the programs and files of the job's disk."""
+    return "number=$$\n" + script("request", "enter", word="enter", program=program)
 
 
 def script(*names: str, **settings: str | float) -> str:

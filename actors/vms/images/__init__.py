@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from actors.vms.images.names import check_name, is_name
     from actors.vms.images.pull_bounds import ImageTooLarge, InsufficientDisk, PullOptions
     from actors.vms.images.reference import Reference
-    from actors.vms.images.selection import STANDARD, Images, PullPolicy, resolve
+    from actors.vms.images.selection import STANDARD, Images, resolve
     from actors.vms.images.settings import ImageSettings
     from actors.vms.images.store import ImageStore
 else:
@@ -32,7 +32,6 @@ __all__ = [
     "Images",
     "InsufficientDisk",
     "PullOptions",
-    "PullPolicy",
     "Reference",
     "check_name",
     "is_name",

@@ -8,11 +8,11 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.vms.images.debian import Recipe
-    from actors.vms.images.making import bootstrap, check_programs, pull, unpack
+    from actors.vms.images.making import bootstrap, check_shell, pull, unpack
     from actors.vms.images.pull_bounds import PullOptions
     from actors.vms.images.staging import Staging
     from actors.vms.images.tree import Tree
 else:
     __getattr__ = on_first_use(__name__)
 
-__all__ = ["PullOptions", "Recipe", "Staging", "Tree", "bootstrap", "check_programs", "pull", "unpack"]
+__all__ = ["PullOptions", "Recipe", "Staging", "Tree", "bootstrap", "check_shell", "pull", "unpack"]

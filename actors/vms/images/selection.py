@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from actors.vms.images.settings import ImageSettings
     from actors.vms.images.store import ImageStore
-    from actors.vms.sandbox.settings import SandboxSettings
 
-__all__ = ["STANDARD", "Images", "PullPolicy", "resolve"]
+__all__ = ["STANDARD", "Images", "resolve"]
 
 STANDARD = "debian:12"
 """The default image if none is configured or chosen."""
@@ -57,14 +56,6 @@ def _short(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class PullPolicy:
-    """Terms of pulls for jobs: the settings of images, and of the VMs that complete them."""
-
-    settings: ImageSettings
-    sandbox: SandboxSettings
-
-
-@dataclass(frozen=True, slots=True)
 class Images:
     """Images as jobs see them: the store, the default, the mapping of names, and pulls on demand.
 
@@ -75,7 +66,7 @@ class Images:
     store: ImageStore
     configured: str | None
     mapping: Mapping[str, str]
-    on_demand: PullPolicy | None = None
+    on_demand: ImageSettings | None = None
 
     @property
     def default(self) -> str:
@@ -107,10 +98,10 @@ class Images:
         called several times a second and aborts the pull by raising. Raises ImageNotFound if the pull is not allowed,
         InsufficientDisk, and VmError if it fails.
         """
-        if self.on_demand is None or not self.on_demand.settings.on_demand or name == self.default:
+        if self.on_demand is None or not self.on_demand.on_demand or name == self.default:
             self.store.get(name)
             return
-        settings = self.on_demand.settings
+        settings = self.on_demand
         reference = Reference.parse(name)
         if not is_name(name):
             message = f'"{name}" cannot be stored: its name is too long, or the name of its registry is not valid'
@@ -124,7 +115,7 @@ class Images:
             )
             raise ImageNotFound(message)
         options = factory.PullOptions(settings.max_bytes, settings.timeout, keep_free, progress, check)
-        self.store.pull_missing(reference, name, self.on_demand.sandbox, options)
+        self.store.pull_missing(reference, name, options)
 
     def retire(self, in_use: Collection[str], now: datetime, unused: timedelta | None = None) -> list[str]:
         """Remove the images that were pulled for jobs and not used for long; return their names.
@@ -132,7 +123,7 @@ class Images:
         Images ``in_use`` are noted as used now, so that other services that share the store keep them. ``unused`` is
         the time without use; the default is the configured one.
         """
-        days = 0 if self.on_demand is None else self.on_demand.settings.unused_days
+        days = 0 if self.on_demand is None else self.on_demand.unused_days
         present = self.store.names()
         for name in present:
             if name in in_use:

@@ -6,7 +6,6 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from actors.vms.images.names import folder_of
-from actors.vms.images.provisioning import destroy_orphan_vms
 from actors.vms.images.scratch import sweep_scratch
 from actors.vms.images.tree import Tree
 
@@ -60,8 +59,7 @@ class Staging:
         return folder
 
     def remove(self, folder: Path) -> None:
-        """Remove a staging folder with its VMs and its scratch folder."""
-        destroy_orphan_vms(folder, self._idmap)
+        """Remove a staging folder with its scratch folder."""
         sweep_scratch(folder, self._idmap)
         Tree(folder, self._idmap).remove()
 

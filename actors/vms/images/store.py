@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from actors.vms.images.pull_bounds import PullOptions
     from actors.vms.images.reference import Reference
     from actors.vms.images.staging import Staging
-    from actors.vms.sandbox.settings import SandboxSettings
     from actors.vms.sandbox.userns import IdMap
 
 __all__ = ["ImageStore"]
@@ -125,25 +124,23 @@ class ImageStore:
         self,
         reference: Reference,
         name: str,
-        sandbox: SandboxSettings,
         options: PullOptions,
         users: Callable[[], Collection[str]] = tuple,
     ) -> Image:
         """Make an image from one in an OCI registry, in place of the image of that name, if any.
 
-        Its own package manager installs what a VM needs and it lacks, in a VM with the settings of ``sandbox``.
         ``users`` names the VMs and snapshots on the image to be replaced; if there are any, it stays. Raises VmError,
         whose message says what to do, and what the check of the options raises.
         """
         with self._changing(name, options.check):
-            return self._pull(reference, name, sandbox, options, users, on_demand=False)
+            return self._pull(reference, name, options, users, on_demand=False)
 
-    def pull_missing(self, reference: Reference, name: str, sandbox: SandboxSettings, options: PullOptions) -> Image:
+    def pull_missing(self, reference: Reference, name: str, options: PullOptions) -> Image:
         """Make an image from one in an OCI registry for a job, unless its name exists by now; see `pull`."""
         with self._changing(name, options.check):
             if name in self.names():
                 return self.get(name)
-            return self._pull(reference, name, sandbox, options, tuple, on_demand=True)
+            return self._pull(reference, name, options, tuple, on_demand=True)
 
     def use(self, name: str) -> bool:
         """Record that a job will start from an image, which then stays for a while; False if it is missing."""
@@ -188,14 +185,13 @@ class ImageStore:
         self,
         reference: Reference,
         name: str,
-        sandbox: SandboxSettings,
         options: PullOptions,
         users: Callable[[], Collection[str]],
         *,
         on_demand: bool,
     ) -> Image:
         with self._staging.new(name) as staging:
-            environment = factory.pull(reference, name, staging, self._idmap, sandbox, options)
+            environment = factory.pull(reference, staging, self._idmap, options)
             if used_by := users():
                 message = f'image "{name}" is in use by {", ".join(sorted(used_by))}: pull it again when that has ended'
                 raise ImageError(message)
@@ -212,7 +208,7 @@ class ImageStore:
     ) -> Image:
         """Add the finished image to the store, in place of an image of its name, if any."""
         tree = factory.Tree(staging / TREE, self._idmap)
-        factory.check_programs(name, tree.path)
+        factory.check_shell(name, tree.path)
         image = Image(name, tree.size(), source, datetime.now(UTC), dict(environment), on_demand)
         image.write(staging)
         tree.flush()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["Tree", "has_program", "missing_programs"]
+__all__ = ["Tree", "has_shell"]
 
 _CHUNK_BYTES = 1 << 20
 _MAGIC = {
@@ -32,21 +32,6 @@ _MAGIC = {
 }
 _MAGIC_BYTES = 6
 _DEVICE_ERRORS = ("Cannot mknod: Operation not permitted", "Exiting with failure status due to previous errors")
-_FOLDERS = ("usr/sbin", "usr/bin", "sbin", "bin")
-_PACKAGES = {
-    "sh": "dash",
-    "sshd": "openssh-server",
-    "env": "coreutils",
-    "tail": "coreutils",
-    "tar": "tar",
-    "gzip": "gzip",
-    "mount": "mount",
-    "setsid": "util-linux",
-    "unshare": "util-linux",
-    "nsenter": "util-linux",
-    "flock": "util-linux",
-}
-"""Programs that the service runs in a VM, and the Debian packages that have them."""
 _MAX_LINKS = 40
 
 
@@ -85,18 +70,6 @@ class Tree:
             message = f"the archive cannot be unpacked: {'; '.join(lines[-5:])}"
             raise VmError(message)
 
-    def write_program(self, folder: str, name: str, program: bytes) -> None:
-        """Write a program into an existing folder; links cannot lead out of the tree. Raises VmError."""
-        place = _resolve_inside(self.path, folder)
-        if place is None:
-            message = f"it has no folder /{folder}"
-            raise VmError(message)
-        argv = ["sh", "-ec", 'rm -rf -- "$1"; cat >"$1"; chmod 755 "$1"', "sh", name]
-        with tempfile.TemporaryFile() as file:
-            file.write(program)
-            file.seek(0)
-            run_mapped(argv, idmap=self.idmap, cwd=place, stdin=file)
-
     def size(self) -> int:
         """Return the bytes it takes on disk."""
         return int(run_mapped(["du", "--summarize", "--block-size=1", "."], idmap=self.idmap, cwd=self.path).split()[0])
@@ -117,14 +90,9 @@ class Tree:
         run_mapped(argv, idmap=self.idmap.with_caller(), cwd=self.path.parent)
 
 
-def missing_programs(root: Path) -> dict[str, str]:
-    """Return the programs that a VM needs and a tree lacks, with the Debian packages that have them."""
-    return {program: package for program, package in _PACKAGES.items() if not has_program(root, program)}
-
-
-def has_program(root: Path, program: str) -> bool:
-    """Tell whether a tree has a program in one of the usual folders."""
-    return any(_is_program(root, f"{folder}/{program}") for folder in _FOLDERS)
+def has_shell(root: Path) -> bool:
+    """Tell whether a tree has a ``/bin/sh``."""
+    return _is_program(root, "bin/sh")
 
 
 def _feed_tar(head: bytes, chunks: IO[bytes], tar: subprocess.Popen[bytes]) -> None:
@@ -164,7 +132,7 @@ def _is_program(root: Path, name: str) -> bool:
 def _resolve_inside(root: Path, name: str) -> Path | None:
     """Resolve a name as if ``root`` were ``/``, because links may be absolute; None if it does not exist."""
     pending, place = name.split("/")[::-1], root
-    for _ in range(_MAX_LINKS * len(_FOLDERS)):
+    for _ in range(_MAX_LINKS):
         if not pending:
             return place
         part = pending.pop()

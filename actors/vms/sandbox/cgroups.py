@@ -32,9 +32,9 @@ _PAUSE_SECONDS = 0.005
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """The limits of one VM: whole CPUs, bytes of memory, processes."""
+    """The limits of a part of a VM: whole CPUs, None for all, bytes of memory, processes."""
 
-    cpu: int
+    cpu: int | None
     memory: int
     pids: int
 
@@ -96,7 +96,7 @@ class Hierarchy:
         if "memory" in self.controllers:
             yield ("memory.limit_in_bytes" if first else "memory.max"), str(group.memory)
             yield ("memory.memsw.limit_in_bytes", str(group.memory)) if first else ("memory.swap.max", "0")
-        if "cpu" in self.controllers:
+        if "cpu" in self.controllers and group.cpu is not None:
             quota = str(group.cpu * _PERIOD)
             yield ("cpu.cfs_quota_us", quota) if first else ("cpu.max", f"{quota} {_PERIOD}")
 

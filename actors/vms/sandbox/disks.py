@@ -36,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 _FREEZE = """\
 if [ -e "disks/$1" ]; then mv -T -- "disks/$1" "snapshots/$2" || exit; fi
-rm -rf -- "snapshots/$2/work" "snapshots/$2/root" "snapshots/$2/netns"
+rm -rf -- "snapshots/$2/work" "snapshots/$2/root" "snapshots/$2/netns" "snapshots/$2/outer" "snapshots/$2/command"
 if [ -e "snapshots/$2/flat" ]; then exec rm -rf -- "snapshots/$2/upper"; fi
 """
 _MEASURE = 'du -sxB1 -- "$1" 2>/dev/null; du -sx --inodes -- "$1" 2>/dev/null; true'

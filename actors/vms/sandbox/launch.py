@@ -1,4 +1,4 @@
-"""Start a VM's launcher and wait until the VM speaks SSH."""
+"""Park a VM, and attach a disk to it, by the launcher's programs."""
 
 from __future__ import annotations
 
@@ -15,46 +15,59 @@ if TYPE_CHECKING:
     from actors.vms.sandbox.zygote import Zygote
     from storage import Clock
 
-__all__ = ["launch"]
+__all__ = ["attach", "park"]
 
 _GREETING = b"SSH-"
 _READY = b"ready"
 _MIN_SECONDS = 0.001
 
 
-def launch(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, clock: Clock, deadline: float) -> socket.socket:
+def park(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, clock: Clock, deadline: float) -> socket.socket:
     """Start the VM that ``spec`` describes; return a connection on which its sshd has sent its greeting.
 
     The connection is opened before the VM exists and waits in the listener's queue, so that sshd answers as soon as it
     runs. Raises VmError; the caller then ends what was started.
     """
     with ExitStack() as undo:
-        listener = undo.enter_context(vm.listen())
+        listener = undo.enter_context(vm.listen("ssh", socket.SOCK_STREAM))
+        control = undo.enter_context(vm.listen("control", socket.SOCK_SEQPACKET))
         connection = undo.enter_context(vm.connect(_left(clock, deadline)))
-        with _start(vm, spec, zygote, listener) as report:
-            # From now on only the VM's processes hold the listener: if they die, the queued connection is reset. If
-            # this process held it too, the connection would wait until the deadline.
+        lock = vm.lock()
+        try:
+            report = _run(vm, "vm", spec, zygote, [lock, listener.fileno(), control.fileno()])
+        finally:
+            os.close(lock)
+        with report:
+            # From now on only the VM's processes hold the listeners: if they die, the queued connection is reset. If
+            # this process held them too, the connection would wait until the deadline.
             listener.close()
+            control.close()
             _await_ready(vm, report, _left(clock, deadline))
         _await_greeting(vm, connection, _left(clock, deadline))
         undo.pop_all()
     return connection
 
 
-def _start(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, listener: socket.socket) -> IO[bytes]:
-    """Start the VM's first process; return the pipe that it reports to."""
-    lock = vm.lock()
+def attach(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, clock: Clock, deadline: float) -> None:
+    """Attach the disk that ``spec`` describes to a parked VM. Raises VmError; the VM is then of no more use."""
+    with vm.connect(_left(clock, deadline), "control", socket.SOCK_SEQPACKET) as control:
+        control.settimeout(None)
+        with _run(vm, "attach", spec, zygote, [control.fileno()]) as report:
+            _await_ready(vm, report, _left(clock, deadline))
+
+
+def _run(vm: VmFolder, program: str, spec: dict[str, Any], zygote: Zygote, descriptors: list[int]) -> IO[bytes]:
+    """Start a program of the launcher; return the pipe that it reports to."""
     read, write = os.pipe()
     report = os.fdopen(read, "rb", buffering=0)
     try:
         with (vm.folder / "log").open("ab") as log:
-            zygote.start("vm", spec, [write, log.fileno(), lock, listener.fileno()])
+            zygote.start(program, spec, [write, log.fileno(), *descriptors])
     except BaseException:
         report.close()
         raise
     finally:
         os.close(write)
-        os.close(lock)
     return report
 
 

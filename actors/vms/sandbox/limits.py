@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
     from storage import Shape
 
-__all__ = ["Enforcement", "VmLimits"]
+__all__ = ["SERVICE_LIMITS", "Enforcement", "VmLimits"]
 
 _GB = 1 << 30
 _OPEN_FILES = 65_536
+
+SERVICE_LIMITS = GroupLimits(cpu=None, memory=256 << 20, pids=1_000)
+"""The limits of the service's own part of a VM: sshd and its sessions, and the job's supervisor."""
+
 _SMALLEST_CORE_LIMIT = 1
 """With 0 the kernel still pipes core dumps to the host's program for them; with 1 byte it does not."""
 
@@ -73,9 +77,12 @@ class VmLimits:
         """Return the files through which a process joins the control groups of that name."""
         return tuple(hierarchy.join_file(name) for hierarchy in self.hierarchies)
 
-    def make_groups(self, name: str, shape: Shape) -> None:
+    def of_job(self, shape: Shape) -> GroupLimits:
+        """Return the limits of a job's control groups."""
+        return GroupLimits(cpu=shape.cpu, memory=shape.memory_gb * _GB, pids=self.processes)
+
+    def make_groups(self, name: str, group: GroupLimits) -> None:
         """Make a VM's control groups. Raises VmError; freeing the VM removes what was made by then."""
-        group = GroupLimits(cpu=shape.cpu, memory=shape.memory_gb * _GB, pids=self.processes)
         try:
             for hierarchy in self.hierarchies:
                 hierarchy.make(name, group)

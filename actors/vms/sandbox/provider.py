@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,8 +11,8 @@ from actors.vms.provider import ImageNotFound, SnapshotNotFound, SshEndpoint, Vm
 from actors.vms.sandbox.cgroups import remove_groups
 from actors.vms.sandbox.disks import MAX_LAYERS, Disks, LayerChain, check_disk_name
 from actors.vms.sandbox.keys import KeyPair
-from actors.vms.sandbox.launch import launch
-from actors.vms.sandbox.limits import VmLimits
+from actors.vms.sandbox.launch import attach, park
+from actors.vms.sandbox.limits import SERVICE_LIMITS, VmLimits
 from actors.vms.sandbox.network import RESOLVER, plan_network
 from actors.vms.sandbox.resource_use import measure
 from actors.vms.sandbox.settings import SandboxSettings
@@ -22,7 +22,7 @@ from actors.vms.sandbox.zygote import Zygote
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from actors.vms.sandbox.userns import IdMap
     from storage import Clock
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["ImageRoots", "SandboxProvider"]
 
 _GB = 1 << 30
+_SERVICE = "@service"
+"""The end of the name of the control groups of the service's own part of a VM."""
+
 _DEFAULTS = SandboxSettings()
 _CONNECT_SECONDS = 10.0
 _END_SECONDS = 30.0
@@ -51,6 +54,7 @@ class SandboxProvider:
     """
 
     name = "sandbox"
+    parks = True
 
     def __init__(
         self,
@@ -61,6 +65,7 @@ class SandboxProvider:
         settings: SandboxSettings = _DEFAULTS,
         vms_at_once: int = 8,
         max_layers: int = MAX_LAYERS,
+        base_image: str = "debian:12",
     ) -> None:
         """Keep all VMs, disks and snapshots in ``folder``, which is made if it is missing. Raises VmError.
 
@@ -75,6 +80,7 @@ class SandboxProvider:
         self._zygote = Zygote()
         self._disks = Disks(folder / "trees", idmap, self._zygote, max_layers)
         self._images = images
+        self._base_image = base_image
         self._idmap = idmap
         self._clock = clock
         self._settings = settings
@@ -83,41 +89,73 @@ class SandboxProvider:
 
     def create(self, spec: VmSpec) -> None:
         """Make a VM and return when its sshd answers, or raise and leave nothing behind."""
+        self._base_layers(spec)
+        self.park(spec.id)
+        self.attach(spec)
+
+    def park(self, vm_id: str) -> None:
+        """Make a VM without a disk, or raise and leave nothing behind."""
         deadline = self._clock.monotonic() + self._settings.create_seconds
-        vm = self._vm(spec.id)
-        chain, layers = self._base_layers(spec)
-        network = plan_network(self._settings.network) if spec.network else None
+        vm = self._vm(vm_id)
+        base, network = self._images.path(self._base_image), plan_network(self._settings.network)
         vm.make()
-        try:
+        with self._destroyed_on_error(vm_id):
             host, caller = KeyPair.make(), KeyPair.make()
-            group = self.group_name(spec.id)
-            vm.write(VmRecord(caller.private, host.public, tuple(map(str, self.limits.groups(group)))))
-            self.limits.make_groups(group, spec.shape)
-            launched = {
-                "id": spec.id,
+            group = self.group_name(vm_id)
+            groups = (*self.limits.groups(group), *self.limits.groups(group + _SERVICE))
+            vm.write(VmRecord(caller.private, host.public, tuple(map(str, groups))))
+            self.limits.make_groups(group + _SERVICE, SERVICE_LIMITS)
+            parked = {
+                "id": vm_id,
+                "base": str(base),
                 "disks": str(self._disks.folder / "disks"),
-                "layers": [str(layer) for layer in layers],
-                "chain": chain.dumps(),
-                "cgroups": [str(join_file) for join_file in self.limits.join_files(group)],
-                "limits": self.limits.of_processes(spec.shape),
+                "cgroups": [str(join_file) for join_file in self.limits.join_files(group + _SERVICE)],
                 "user_namespaces": self._settings.user_namespaces,
                 "processes": self._settings.processes,
                 "vms": self._vms_at_once,
-                "memory_bytes": spec.shape.memory_gb * _GB,
                 "uid_map": str(self._idmap.uids[0]),
                 "gid_map": str(self._idmap.gids[0]),
                 "network": network,
-                "resolver": RESOLVER if network else None,
                 "host_key": host.private,
                 "authorized_key": caller.public,
             }
-            self._ready_connections[spec.id] = launch(vm, launched, self._zygote, self._clock, deadline)
+            self._ready_connections[vm_id] = park(vm, parked, self._zygote, self._clock, deadline)
+
+    def attach(self, spec: VmSpec) -> None:
+        """Give a parked VM its disk, shape and network, or raise and leave nothing behind."""
+        deadline = self._clock.monotonic() + self._settings.create_seconds
+        vm = self._vm(spec.id)
+        with self._destroyed_on_error(spec.id):
+            chain, layers = self._base_layers(spec)
+            group = self.group_name(spec.id)
+            with vm.attaching():
+                self.limits.make_groups(group, self.limits.of_job(spec.shape))
+                attached = {
+                    "monitor": vm.monitor(),
+                    "disk": str(self._disks.folder / "disks" / spec.id),
+                    "layers": [str(layer) for layer in layers],
+                    "chain": chain.dumps(),
+                    "cgroups": [str(join_file) for join_file in self.limits.join_files(group)],
+                    "job": {
+                        "limits": self.limits.of_processes(spec.shape),
+                        "memory_bytes": spec.shape.memory_gb * _GB,
+                        "network": spec.network,
+                        "resolver": RESOLVER if spec.network else None,
+                    },
+                }
+                attach(vm, attached, self._zygote, self._clock, deadline)
+
+    @contextmanager
+    def _destroyed_on_error(self, vm_id: str) -> Iterator[None]:
+        """Destroy the VM if the block raises; an OSError becomes a VmError."""
+        try:
+            yield
         except OSError as error:
-            self.destroy(spec.id)
-            message = f"VM {spec.id} could not be created: {error}"
+            self.destroy(vm_id)
+            message = f"VM {vm_id} could not be created: {error}"
             raise VmError(message) from error
         except BaseException:
-            self.destroy(spec.id)
+            self.destroy(vm_id)
             raise
 
     def connect(self, vm_id: str) -> SshEndpoint:
@@ -138,8 +176,14 @@ class SandboxProvider:
         return SshEndpoint(opened, record.private_key, record.host_key)
 
     def alive(self, vm_id: str) -> bool:
-        """Tell whether the VM still runs."""
-        return self._vm(vm_id).alive
+        """Tell whether the VM still runs, with its disk."""
+        vm = self._vm(vm_id)
+        return vm.attached and vm.alive
+
+    def parked(self, vm_id: str) -> bool:
+        """Tell whether the VM runs and waits for a disk."""
+        vm = self._vm(vm_id)
+        return vm.parked and vm.alive
 
     def use(self, vm_id: str) -> VmUse:
         """Read the VM's control groups; the result is unknown if it has none, or is gone."""
@@ -184,7 +228,8 @@ class SandboxProvider:
         vm = self._vm(vm_id)
         self._close_ready_connection(vm_id)
         vm.end(_END_SECONDS)
-        groups = set(self.limits.groups(self.group_name(vm_id)))
+        group = self.group_name(vm_id)
+        groups = {*self.limits.groups(group), *self.limits.groups(group + _SERVICE)}
         with suppress(VmLost):
             groups |= {Path(group) for group in vm.record().groups}
         remove_groups(groups)
@@ -227,7 +272,7 @@ class SandboxProvider:
 
     def list(self) -> Iterable[str]:
         """Name every VM that has anything left on the host, running or not."""
-        grouped = self.limits.names_with(self.group_name(""))
+        grouped = {name.removesuffix(_SERVICE) for name in self.limits.names_with(self.group_name(""))}
         return sorted(grouped | self._disks.names() | {path.name for path in self._vms.iterdir()})
 
 

@@ -37,7 +37,7 @@ class VmRecord:
 
 @dataclass(frozen=True, slots=True)
 class VmFolder:
-    """The folder of a VM: ``record``, ``lock``, ``ssh`` (the socket) and ``log``.
+    """The folder of a VM: ``record``, ``lock``, the sockets ``ssh`` and ``control``, ``log``, and ``attached``.
 
     Processes of the VM hold ``lock`` as long as any of them lives.
     """
@@ -106,6 +106,14 @@ class VmFolder:
         """True if the VM runs, or is about to."""
         return any(process.alive for process in self.processes())
 
+    def monitor(self) -> int:
+        """Return the id of the VM's monitor, which is the last process that was noted. Raises VmLost."""
+        *_, monitor = (None, *(process.pid for process in self.processes() if process.alive))
+        if monitor is None:
+            message = f"VM {self.id} has ended"
+            raise VmLost(message)
+        return monitor
+
     def processes(self) -> Iterator[ProcessIdentity]:
         """Yield the processes that made the VM or run in it; their ids may be of other processes now."""
         try:
@@ -121,20 +129,41 @@ class VmFolder:
         found = [unlinked(process.pid, disk) for process in self.processes() if process.alive]
         return VmDisk(sum(each.bytes for each in found), sum(each.unmeasured for each in found))
 
-    def listen(self) -> socket.socket:
-        """Make the socket on which the VM will accept connections."""
-        listener = socket.socket(socket.AF_UNIX)
-        with self._address() as address:
+    @property
+    def attached(self) -> bool:
+        """True once the VM has its disk."""
+        return (self.folder / "attached").exists()
+
+    @property
+    def parked(self) -> bool:
+        """True until a disk begins to be attached."""
+        return not (self.folder / "attaching").exists()
+
+    @contextmanager
+    def attaching(self) -> Iterator[None]:
+        """Note the beginning of an attach, and its end unless the block raises. Raises VmError the second time."""
+        try:
+            (self.folder / "attaching").touch(exist_ok=False)
+        except FileExistsError as error:
+            message = f"VM {self.id} has a disk already"
+            raise VmError(message) from error
+        yield
+        (self.folder / "attached").touch()
+
+    def listen(self, name: str, kind: socket.SocketKind) -> socket.socket:
+        """Make a socket on which the VM will accept connections: ``ssh`` or ``control``."""
+        listener = socket.socket(socket.AF_UNIX, kind)
+        with self._address(name) as address:
             listener.bind(address)
         listener.listen(_BACKLOG)
         return listener
 
-    def connect(self, seconds: float) -> socket.socket:
-        """Open a connection to the VM. Raises OSError."""
-        opened = socket.socket(socket.AF_UNIX)
+    def connect(self, seconds: float, name: str = "ssh", kind: int = socket.SOCK_STREAM) -> socket.socket:
+        """Open a connection to a socket of the VM. Raises OSError."""
+        opened = socket.socket(socket.AF_UNIX, kind)
         opened.settimeout(seconds)
         try:
-            with self._address() as address:
+            with self._address(name) as address:
                 opened.connect(address)
         except OSError:
             opened.close()
@@ -163,11 +192,11 @@ class VmFolder:
             os.close(descriptor)
 
     @contextmanager
-    def _address(self) -> Iterator[str]:
-        """Yield a short path of the socket, however long that of the folder: the kernel takes 107 bytes."""
+    def _address(self, name: str) -> Iterator[str]:
+        """Yield a short path of a socket, however long that of the folder: the kernel takes 107 bytes."""
         descriptor = os.open(self.folder, os.O_PATH)
         try:
-            yield f"/proc/self/fd/{descriptor}/ssh"
+            yield f"/proc/self/fd/{descriptor}/{name}"
         finally:
             os.close(descriptor)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from actors.vms.guest import script
+from actors.vms.guest import in_workspace, script
 from actors.vms.source.archive import DAMAGE_ERRORS, SourceError
 from actors.vms.source.removal import removal_script
 from storage.files import EntryKind, changed_entries, differences
@@ -37,7 +37,6 @@ def update_workspace(
     current: Path | None = None,
     *,
     time: int,
-    workspace: str = "/workspace",
     timeout: float = 600.0,
 ) -> None:
     """Make the VM's workspace match an archive, owned by root. Safe to repeat after a crash.
@@ -51,14 +50,13 @@ def update_workspace(
         manifest: None for a build without a source: then nothing of an earlier archive stays.
         current: the manifest of the archive that this disk already has, or None.
         time: modification time of what is written, in whole seconds since the epoch.
-        workspace: the folder in the VM.
         timeout: seconds for each command in the VM.
 
     Raises:
         SourceError: the VM cannot unpack it, or the archive does not match the manifest.
         ManifestUnreadable, ConnectionLost, CommandTimeout.
     """
-    update = _WorkspaceUpdate(connection, archive, manifest, current, time, workspace, timeout)
+    update = _WorkspaceUpdate(connection, archive, manifest, current, time, timeout)
     if current is None:
         if update.write(everything=True, empty=True):
             return
@@ -80,7 +78,6 @@ class _WorkspaceUpdate:
     manifest: Path | None
     current: Path | None
     time: int
-    workspace: str
     timeout: float
 
     def clear(self, *, everything: bool) -> bool:
@@ -98,8 +95,7 @@ class _WorkspaceUpdate:
         return self._run(program, _tar(self.archive, entries, self.time), may_refuse=empty)
 
     def _run(self, program: str, stdin: Iterable[bytes], *, may_refuse: bool) -> bool:
-        confined = script("confined", workspace=self.workspace, program=program)
-        done = self.connection.run(confined, stdin=_packets(stdin), timeout=self.timeout)
+        done = self.connection.run(in_workspace(program), stdin=_packets(stdin), timeout=self.timeout)
         if done.exit_code != 0 and not (may_refuse and done.exit_code == _REFUSED_EXIT):
             reason = done.stderr.decode(errors="replace").strip()[-1000:]
             message = f"the source cannot be unpacked in the VM: {reason}"

@@ -113,7 +113,7 @@ def pull(session: Session, *, reference: str, name: str | None) -> None:
         timeout=config.images.timeout,
         progress=lambda line: click.echo(line, err=True),
     )
-    made = store.pull(wanted, name, config.sandbox, options, users=lambda: _users(session, cached=False)[name])
+    made = store.pull(wanted, name, options, users=lambda: _users(session, cached=False)[name])
     session.answer(_document(made), f"pulled {_summary(made)}")
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from actors.vms import ImageSettings, ImageStore
-from actors.vms.images import PullPolicy
 from actors.vms.sandbox import IdMap, SandboxSettings
 from storage import Build, JobState
 from tests.actors.conftest import Host, real_images, sandboxes
@@ -41,7 +40,7 @@ def host_of(tmp_path: Path, images_dir: Path, served: Registry) -> Iterator[Host
 
         def make(images: ImageSettings | None = None, **pool: object) -> Host:
             settings = images or ImageSettings(registries=(served.address,))
-            local = real_images(folder, PullPolicy(settings, SandboxSettings()))
+            local = real_images(folder, settings)
             host = Host(tmp_path, sandboxes(tmp_path, local), local, **pool)
             opened.enter_context(closing(host)).engine.start()
             return host

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from actors.vms import (
-    Connection,
-    Exited,
-    follow,
-)
+from actors.vms import Completed, Connection, Exited, follow, in_job
 
 TIMEOUT = 20.0
 
@@ -20,6 +16,11 @@ def ended(connection: Connection) -> Exited:
     return following.exited
 
 
+def run_in_job(connection: Connection, program: str, stdin: bytes = b"") -> Completed:
+    """Run a shell program in the job's namespaces."""
+    return connection.run(in_job(program), stdin=stdin, timeout=TIMEOUT)
+
+
 def left_running(connection: Connection) -> list[str]:
     """Return the programs that run in the command's namespace, or in one made there."""
     listing = """
@@ -28,4 +29,4 @@ def left_running(connection: Connection) -> list[str]:
             [ "$(readlink $process/ns/pid)" = "$(readlink /proc/$$/ns/pid)" ] || cat $process/comm
         done 2>/dev/null
     """
-    return connection.run(listing, timeout=TIMEOUT).stdout.decode().split()
+    return run_in_job(connection, listing).stdout.decode().split()

@@ -1,4 +1,4 @@
-"""PID 1 of a VM: it serves every connection with an sshd and outlives all of them.
+"""PID 1 of a VM: it serves every connection with an sshd, and starts the job's supervisor.
 
 The kernel reaps its children (SIGCHLD is ignored) and protects it from every signal from inside the VM (each has its
 default action, to which PID 1 is immune). It is not dumpable, and its memory belongs to the host's user namespace, so
@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import _socket
 import os
-import resource
+import select
+import struct
 import time
 
-from . import syscall_filter
-from .guest import SSHD, SSHD_CONFIG
+from . import supervisor, syscall_filter
 from .kernel import (
     close_all_but,
     ignore_children,
+    join_descriptor,
     keep_capabilities,
     raise_oom_score,
     restore_signals,
     set_dumpable,
     set_title,
 )
+from .outer import SSHD, SSHD_CONFIG
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
@@ -56,10 +58,8 @@ _OOM_SCORE = 995
 _BACK_OFF_SECONDS = 0.05
 
 
-def limit(limits: list[tuple[int, int, int]], *, user_namespaces: bool) -> None:
-    """Set resource limits (kind, soft, hard; -1 is none) and drop what no process of the VM may do."""
-    for kind, soft, hard in limits:
-        resource.setrlimit(kind, (soft, hard))
+def limit(*, user_namespaces: bool) -> None:
+    """Drop what no process of the VM may do."""
     if not user_namespaces:
         with open("/proc/sys/user/max_user_namespaces", "wb", buffering=0) as file:
             file.write(b"0")
@@ -67,29 +67,79 @@ def limit(limits: list[tuple[int, int, int]], *, user_namespaces: bool) -> None:
     keep_capabilities(_CAPABILITIES)
 
 
-def serve(listener: int) -> NoReturn:
-    """Accept connections for ever. If the VM has no room for another process, it refuses this connection.
+def serve(listener: int, control: int, offline: int) -> NoReturn:
+    """Accept connections for sshd, and on ``control`` the job's disk; end when the job's supervisor ends.
 
-    Before the first connection, and so before any process could look, it closes and hides all that is the host's.
+    If the VM has no room for another process, it refuses this connection. ``offline`` is a network namespace without a
+    network, for a job that is to have none. Before the first connection, and so before any process could look, it
+    closes and hides all that is the host's.
     """
-    close_all_but(listener)
+    close_all_but(listener, control, offline)
     restore_signals()
     ignore_children()
     set_title(b"init")
     set_dumpable(dumpable=False)
-    socket = _socket.socket(fileno=listener)
+    for_ssh = _socket.socket(fileno=listener)
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    poll.register(control, select.POLLIN)
+    door, supervisors_end = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    poll.register(door.fileno(), select.POLLIN)
     while True:
-        try:
-            connection, _ = socket._accept()  # type: ignore[attr-defined]  # noqa: SLF001 - socket.py would cost 4 ms
-        except OSError:
-            time.sleep(_BACK_OFF_SECONDS)
-            continue
-        try:
-            if os.fork() == 0:
-                _answer(connection)
-        except (OSError, MemoryError):
-            time.sleep(_BACK_OFF_SECONDS)
-        os.close(connection)
+        for ready, _ in poll.poll():
+            if ready == listener:
+                _serve_ssh(for_ssh)
+            elif ready == control:
+                poll.unregister(control)
+                poll.register(_start_supervisor(control, offline, door, supervisors_end), select.POLLIN)
+            elif ready == door.fileno():
+                _open_entrance(door)
+            else:
+                os._exit(0)
+
+
+def _serve_ssh(listener: _socket.socket) -> None:
+    try:
+        connection, _ = listener._accept()  # type: ignore[attr-defined]  # noqa: SLF001 - socket.py would cost 4 ms
+    except OSError:
+        time.sleep(_BACK_OFF_SECONDS)
+        return
+    try:
+        if os.fork() == 0:
+            _answer(connection)
+    except (OSError, MemoryError):
+        time.sleep(_BACK_OFF_SECONDS)
+    os.close(connection)
+
+
+def _start_supervisor(control: int, offline: int, door: _socket.socket, supervisors_end: _socket.socket) -> int:
+    """Start the supervisor of the job, whose disk comes on ``control``; return a pidfd of it."""
+    pid = os.fork()
+    if pid == 0:
+        door.close()
+        supervisor.run(control, offline, supervisors_end)
+    return os.pidfd_open(pid)
+
+
+def _open_entrance(door: _socket.socket) -> None:
+    """Start a process in the namespaces that come through the door, for nsenter to find; it sends its id back.
+
+    It is in no PID namespace of the job, and nothing of the outer layer is open in it.
+    """
+    _, rights, _, _ = door.recvmsg(1, _socket.CMSG_SPACE(3 * struct.calcsize("i")))
+    namespaces = [number for _, _, sent in rights for (number,) in struct.iter_unpack("i", sent)]
+    if os.fork() == 0:
+        set_title(b"entrance")
+        for namespace in namespaces:
+            join_descriptor(namespace, 0)
+        close_all_but(door.fileno())
+        set_dumpable(dumpable=True)
+        door.send(b"%d" % os.getpid())
+        door.close()
+        while True:
+            time.sleep(1 << 20)
+    for namespace in namespaces:
+        os.close(namespace)
 
 
 def _answer(connection: int) -> NoReturn:

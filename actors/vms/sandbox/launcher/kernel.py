@@ -29,6 +29,11 @@ PR_SET_NAME = 15
 PR_CAPBSET_READ = 23
 PR_CAPBSET_DROP = 24
 
+_OPEN_TREE, _MOVE_MOUNT, _PIDFD_GETFD, _MOUNT_SETATTR = 428, 429, 438, 442
+_OPEN_TREE_CLONE, _O_CLOEXEC, _AT_FDCWD, _AT_RECURSIVE = 1, 0o2000000, -100, 0x8000
+_MOVE_MOUNT_FROM_DESCRIPTOR = 4
+_MOUNT_ATTR_RDONLY = 1
+
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "armv7l": 218}
 _KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "armv7l": 311}
 _KEYCTL_JOIN_SESSION_KEYRING = 1
@@ -51,6 +56,41 @@ def join(path: str) -> None:
     namespace = os.open(path, os.O_RDONLY)
     _checked(_libc.setns(namespace, 0), f"join {path}")
     os.close(namespace)
+
+
+def join_descriptor(namespaces: int, kinds: int) -> None:
+    """Join a namespace, or the namespaces of ``kinds`` of the process of a pidfd."""
+    _checked(_libc.setns(namespaces, kinds), "join a namespace")
+
+
+def copy_of_mount(path: str) -> int:
+    """Return a descriptor of a copy of the mount at ``path``, which is in no namespace yet."""
+    flags = _OPEN_TREE_CLONE | _O_CLOEXEC
+    tree = _libc.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), ctypes.c_uint(flags))
+    _checked(min(tree, 0), f"copy the mount at {path}")
+    return int(tree)
+
+
+def attach_mount(tree: int, target: str) -> None:
+    """Attach a mount that is in no namespace."""
+    flags = _MOVE_MOUNT_FROM_DESCRIPTOR
+    _checked(_libc.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(target), flags), f"mount {target}")
+
+
+def make_read_only(path: str) -> None:
+    """Make a mount read-only, with all mounts below it."""
+    attributes = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, 0, 0)
+    done = _libc.syscall(
+        _MOUNT_SETATTR, _AT_FDCWD, os.fsencode(path), _AT_RECURSIVE, attributes, ctypes.sizeof(attributes)
+    )
+    _checked(done, f"make {path} read-only")
+
+
+def descriptor_of(process: int, number: int) -> int:
+    """Return a copy of a descriptor of the process of a pidfd."""
+    copy = _libc.syscall(_PIDFD_GETFD, process, number, 0)
+    _checked(min(copy, 0), "take a descriptor")
+    return int(copy)
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
@@ -112,13 +152,16 @@ def child_ended(seconds: float) -> bool:
     return os.waitpid(-1, os.WNOHANG)[0] != 0
 
 
-def close_all_but(keep: int) -> None:
-    """Close all descriptors but ``keep``, and open ``/dev/null`` as the standard ones."""
+def close_all_but(*keep: int) -> None:
+    """Close all other descriptors, and open ``/dev/null`` as the standard ones."""
     null = os.open("/dev/null", os.O_RDWR)
     for standard in range(3):
         os.dup2(null, standard)
-    os.closerange(3, keep)
-    os.closerange(keep + 1, os.sysconf("SC_OPEN_MAX"))
+    first = 3
+    for number in sorted(keep):
+        os.closerange(first, number)
+        first = number + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
 def set_dumpable(*, dumpable: bool) -> None:

@@ -12,14 +12,14 @@ import _socket
 import os
 import struct
 
-from . import mapped_program, syscall_filter, vm
+from . import attach, mapped_program, syscall_filter, vm
 from .kernel import await_children, ignore_children, join_empty_keyring
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import NoReturn
 
-_PROGRAMS = {b"vm": vm.make, b"mapped": mapped_program.run}
+_PROGRAMS = {b"vm": vm.make, b"attach": attach.attach, b"mapped": mapped_program.run}
 _NAME_BYTES = 16
 _DESCRIPTORS = 8
 _EACH = "i"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from . import guest, init, network, shares
+from . import init, network, outer, shares
 from .ids import as_root, become_root, own_id
 from .kernel import (
     CLONE_NEWCGROUP,
@@ -19,10 +19,13 @@ from .kernel import (
     CLONE_NEWNS,
     CLONE_NEWPID,
     CLONE_NEWUTS,
+    MS_BIND,
     MS_PRIVATE,
     MS_REC,
     child_ended,
     close_all_but,
+    copy_of_mount,
+    make_read_only,
     mount,
     set_dumpable,
     set_title,
@@ -57,18 +60,20 @@ def run(spec: dict[str, Any], mapped: int, report: int, log: int) -> NoReturn:
 
 def _make(spec: dict[str, Any], mapped: int, report: int, log: int) -> None:
     mount("none", "/", flags=MS_REC | MS_PRIVATE)
-    layers = [os.open(path, os.O_PATH) for path in spec["layers"]]
+    base = os.open(spec["base"], os.O_PATH)
     disks = os.open(spec["disks"], os.O_PATH)
     if os.read(mapped, 1) != b"1":
         os._exit(1)
     become_root()
     set_dumpable(dumpable=True)
     os.umask(0o022)
-    disk = _make_disk(disks, spec["id"], spec["chain"])
+    disk = _make_disk(disks, spec["id"])
     network_program = network.NetworkProgram(spec["network"], disk, log) if spec["network"] else None
-    _mount_disk(disk, layers)
+    mount(f"/proc/self/fd/{base}", f"{disk}/outer", flags=MS_BIND)
+    make_read_only(f"{disk}/outer")
+    spec["command_folder"] = copy_of_mount(f"{disk}/command")
     shares.bound(spec["share_of_limits"], spec["share_of_objects"])
-    guest_process = _GuestProcess(spec, f"{disk}/root", report)
+    guest_process = _GuestProcess(spec, f"{disk}/outer", report)
     if network_program:
         network.publish(guest_process.pid, disk)
         network_program.go()
@@ -77,24 +82,16 @@ def _make(spec: dict[str, Any], mapped: int, report: int, log: int) -> None:
         network_program.wait()
 
 
-def _make_disk(disks: int, name: str, chain: bytes) -> str:
+def _make_disk(disks: int, name: str) -> str:
     """Make the VM's folder, with the folders of overlayfs in it, and return a path to it.
 
     The path goes through a descriptor, because the VM's root may not enter the host's folders above it.
     """
     os.mkdir(name, 0o755, dir_fd=disks)
     disk = f"/proc/self/fd/{os.open(name, os.O_PATH, dir_fd=disks)}"
-    for part in ("upper", "work", "root"):
+    for part in ("upper", "work", "root", "outer", "command"):
         os.mkdir(f"{disk}/{part}", 0o755)
-    with open(f"{disk}/chain", "wb") as file:
-        file.write(chain)
     return disk
-
-
-def _mount_disk(disk: str, layers: list[int]) -> None:
-    lower = ":".join(f"/proc/self/fd/{layer}" for layer in layers)
-    options = f"userxattr,volatile,upperdir={disk}/upper,workdir={disk}/work,lowerdir={lower}"
-    mount("overlay", f"{disk}/root", "overlay", data=options)
 
 
 class _GuestProcess:
@@ -107,6 +104,7 @@ class _GuestProcess:
 
         def enter_namespaces() -> None:
             os.chdir(root)
+            spec["offline"] = _offline_network()
             unshare(_NAMESPACES)
             network.raise_loopback()
             if spec["network"]:
@@ -133,13 +131,20 @@ class _GuestProcess:
         os.close(self._progress)
 
 
+def _offline_network() -> int:
+    """Make a network namespace with nothing but a loopback, and return a descriptor of it."""
+    unshare(CLONE_NEWNET)
+    network.raise_loopback()
+    return os.open("/proc/self/ns/net", os.O_RDONLY)
+
+
 def _run_guest(spec: dict[str, Any], wait: int, progress: int, report: int) -> NoReturn:
     try:
         if os.read(wait, 1) == b"1":
-            guest.enter_root(spec)
-            init.limit(spec["limits"], user_namespaces=spec["user_namespaces"])
+            outer.enter_root(spec)
+            init.limit(user_namespaces=spec["user_namespaces"])
             os.write(progress, b"1")
-            init.serve(spec["listener"])
+            init.serve(spec["listener"], spec["control"], spec["offline"])
     except Exception as error:  # noqa: BLE001 - the boundary of this process
         os.write(report, f"failed {error}\n".encode())
     finally:

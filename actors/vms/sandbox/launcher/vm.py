@@ -27,9 +27,10 @@ A job can lower its own score to this, no further: the less they differ, the les
 """
 
 
-def make(lock: int, listener: int) -> int:
+def make(lock: int, listener: int, control: int) -> int:
     """Make the VM of the spec with these descriptors; return an exit status."""
-    spec = {**marshal.load(sys.stdin.buffer), "lock": lock, "listener": listener}  # noqa: S302 - from the service itself
+    given = {"lock": lock, "listener": listener, "control": control}
+    spec = {**marshal.load(sys.stdin.buffer), **given}  # noqa: S302 - from the service itself
     try:
         _record(spec["lock"], os.getpid())
         _join(spec["cgroups"])

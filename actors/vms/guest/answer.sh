@@ -1,0 +1,3 @@
+# Exits with the answer of request.sh.
+
+exit "$answer"

@@ -1,0 +1,55 @@
+"""Attach a disk to a parked VM: mount it beside the VM, then hand it to the VM (engine.md, "Parked VMs").
+
+The mount is made in the monitor's namespaces, by a process with the service's ids: only that may enter the host's
+folders above the layers, and overlayfs takes no layer from another mount namespace.
+"""
+
+from __future__ import annotations
+
+import _socket
+import array
+import marshal
+import os
+import sys
+
+from .ids import become_root
+from .kernel import copy_of_mount, join_descriptor, mount
+
+_REPORT, _LOG = 1, 2
+_ANSWER_BYTES = 4096
+
+
+def attach(control: int) -> int:
+    """Attach the disk of the spec through the VM's ``control`` socket; report the VM's answer.
+
+    Returns an exit status.
+    """
+    spec = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
+    try:
+        groups = [os.open(join_file, os.O_WRONLY) for join_file in spec["cgroups"]]
+        disk = _mounted(spec)
+        socket = _socket.socket(fileno=control)
+        descriptors = array.array("i", [copy_of_mount(f"{disk}/root"), _LOG, *groups])
+        rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors.tobytes())
+        socket.sendmsg([marshal.dumps(spec["job"])], [rights])
+        os.write(_REPORT, socket.recv(_ANSWER_BYTES))
+    except OSError as error:
+        os.write(_REPORT, f"failed {error}\n".encode())
+        return 1
+    return 0
+
+
+def _mounted(spec: dict[str, object]) -> str:
+    """Mount the disk in the monitor's mount namespace; return a path to the VM's folder."""
+    for namespace in [os.open(f"/proc/{spec['monitor']}/ns/{kind}", os.O_RDONLY) for kind in ("user", "mnt")]:
+        join_descriptor(namespace, 0)
+    layers = [os.open(path, os.O_PATH) for path in spec["layers"]]  # type: ignore[attr-defined]
+    disk = f"/proc/self/fd/{os.open(str(spec['disk']), os.O_PATH)}"
+    become_root()
+    os.umask(0o022)
+    with open(f"{disk}/chain", "wb") as file:
+        file.write(spec["chain"])  # type: ignore[arg-type]
+    lower = ":".join(f"/proc/self/fd/{layer}" for layer in layers)
+    options = f"userxattr,volatile,upperdir={disk}/upper,workdir={disk}/work,lowerdir={lower}"
+    mount("overlay", f"{disk}/root", "overlay", data=options)
+    return disk

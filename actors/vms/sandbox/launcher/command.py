@@ -1,0 +1,113 @@
+"""The one command of a VM: started, ended at its time-out or on request, and its result."""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
+import os
+import time
+
+from . import command_processes
+
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .output import Output
+
+
+class Command:
+    """A command that runs, or has ended. ``pipe`` and ``keeper`` are descriptors to poll; -1 once they are done.
+
+    Times are seconds since boot, a clock that nobody can set.
+    """
+
+    def __init__(
+        self, spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: list[int], output: Output
+    ) -> None:
+        """Start it. Raises OSError if its processes cannot be made."""
+        self._output = output
+        self._limit: int = spec["output_limit"]
+        self._grace: float = spec["grace"]
+        self.pipe, write = os.pipe()
+        try:
+            self._keeper_id, self._init = command_processes.start(spec, limits, groups, write)
+        except BaseException:
+            os.close(self.pipe)
+            raise
+        finally:
+            os.close(write)
+        os.set_blocking(self.pipe, False)
+        self.keeper = os.pidfd_open(self._keeper_id)
+        self.exit_code: int | None = None
+        self._started = uptime()
+        self._ended = 0.0
+        self._ending = self._timed_out = False
+        self._term_at: float | None = self._started + spec["seconds"]
+        self._kill_at: float | None = None
+
+    def keep_output(self) -> None:
+        """Move what the pipe has now to the output."""
+        try:
+            if self._output.move(self.pipe, self._limit) == 0:
+                self._close_pipe()
+        except BlockingIOError:
+            return
+
+    def reap(self) -> None:
+        """Note the end of the command, all of whose processes are dead; their last output comes first."""
+        while self.pipe >= 0:
+            before = self._output.size + self._output.dropped
+            self.keep_output()
+            if self._output.size + self._output.dropped == before:  # a shell that has entered may hold the pipe
+                self._close_pipe()
+        os.close(self.keeper)
+        self.keeper = -1
+        self.exit_code = os.waitstatus_to_exitcode(os.waitpid(self._keeper_id, 0)[1])
+        self._ended = uptime()
+        self._term_at = self._kill_at = None
+
+    def end(self, grace: float) -> None:
+        """Send TERM to all its processes, unless that was done, and KILL after ``grace`` seconds."""
+        if not self._ending:
+            self._ending, self._term_at = True, None
+            self._signal(_signal.SIGTERM)
+        kill_at = uptime() + grace
+        self._kill_at = kill_at if self._kill_at is None else min(self._kill_at, kill_at)
+
+    def enforce_times(self) -> None:
+        """Do what is due: TERM at the time-out, KILL after the grace."""
+        if self._term_at is not None and self._term_at <= uptime():
+            self._timed_out = True
+            self.end(self._grace)
+        if self._kill_at is not None and self._kill_at <= uptime():
+            self._kill_at = None
+            self._signal(_signal.SIGKILL)
+
+    @property
+    def milliseconds_left(self) -> float | None:
+        """The time until something is due; None if nothing is."""
+        times = [at for at in (self._term_at, self._kill_at) if at is not None]
+        return max(0.0, (min(times) - uptime()) * 1000 + 1) if times else None
+
+    @property
+    def result(self) -> bytes:
+        """The lines that tell how it ended."""
+        timed_out = "timed-out\n" if self._timed_out else ""
+        sizes = f"{self._output.size} {self._output.dropped}"
+        lines = f"started {self._started:.2f}\n{timed_out}exit {self.exit_code}\noutput {sizes}\n"
+        return f"{lines}ended {self._ended:.2f}\nnow {uptime():.2f}\n".encode()
+
+    def _signal(self, number: int) -> None:
+        try:
+            _signal.pidfd_send_signal(self._init, number)
+        except ProcessLookupError:  # it has just ended
+            return
+
+    def _close_pipe(self) -> None:
+        os.close(self.pipe)
+        self.pipe = -1
+
+
+def uptime() -> float:
+    """Return the seconds since boot."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,131 @@
+"""The processes of a job's command: each runs in the job's namespaces, below those of the service.
+
+The keeper is in the job's PID namespace and makes another one for the command. The command's init is PID 1 of that:
+when the command ends, it ends too, and the kernel kills all processes that the command left.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
+import _socket
+import array
+import os
+import resource
+
+from .kernel import (
+    CLONE_NEWCGROUP,
+    CLONE_NEWNS,
+    CLONE_NEWPID,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    close_all_but,
+    mount,
+    restore_signals,
+    set_dumpable,
+    set_title,
+    unshare,
+)
+
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+_SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
+_OOM_SCORE = 1000
+_NOT_STARTED = 127
+
+
+def start(spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: list[int], output: int) -> tuple[int, int]:
+    """Start a command that writes to ``output``; return the keeper's id and a pidfd of the command's init.
+
+    The keeper exits as the command does; signal N is 128 + N. Raises OSError if the command's init cannot be made.
+    """
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    keeper = os.fork()
+    if keeper == 0:
+        ours.close()
+        _keep(spec, limits, groups, output, theirs)
+    theirs.close()
+    message, rights, _, _ = ours.recvmsg(1 << 10, _socket.CMSG_SPACE(4))
+    ours.close()
+    if not rights:
+        os.waitpid(keeper, 0)
+        raise OSError(message.decode() or "its processes were killed")
+    return keeper, int.from_bytes(rights[0][2], "little")
+
+
+def _keep(
+    spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: list[int], output: int, report: _socket.socket
+) -> NoReturn:
+    try:
+        unshare(CLONE_NEWNS | CLONE_NEWPID)
+        set_title(b"keeper")  # /proc will soon be that of the new PID namespace
+        init = os.fork()
+        if init == 0:
+            _run_init(spec, limits, groups, output)
+        pidfd = array.array("i", [os.pidfd_open(init)])
+        report.sendmsg([b"started"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, pidfd.tobytes())])
+        close_all_but()
+        os._exit(_exit_code(os.waitpid(init, 0)[1]))
+    except OSError as error:
+        report.send(str(error).encode())
+    finally:
+        os._exit(1)
+
+
+def _run_init(spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: list[int], output: int) -> NoReturn:
+    """Be PID 1: start the command, reap, pass TERM on to all processes, and exit as the command does."""
+    waited = (_signal.SIGCHLD, _signal.SIGTERM)
+    try:
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, waited)
+        command = os.fork()
+        if command == 0:
+            _execute(spec, limits, groups, output)
+        close_all_but()
+        set_title(b"init")
+        while True:
+            if _signal.sigwait(waited) == _signal.SIGTERM:
+                try:
+                    os.kill(-1, _signal.SIGTERM)
+                except ProcessLookupError:
+                    continue
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == command:
+                    os._exit(_exit_code(ended[1]))
+    finally:
+        os._exit(_NOT_STARTED)
+
+
+def _execute(spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: list[int], output: int) -> NoReturn:
+    try:
+        os.setsid()
+        for group in groups:
+            os.write(group, b"0")
+        unshare(CLONE_NEWCGROUP)
+        for kind, soft, hard in limits:
+            resource.setrlimit(kind, (soft, hard))
+        most = min(spec["processes"], resource.getrlimit(resource.RLIMIT_NPROC)[1] % (1 << 63))
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+        os.umask(0o022)
+        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        restore_signals()
+        set_dumpable(dumpable=True)  # so that it may write this file
+        with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+            file.write(b"%d" % _OOM_SCORE)
+        os.chdir(spec["cwd"])
+        shell = next((path for path in _SHELLS if os.access(path, os.X_OK)), _SHELLS[-1])
+        os.execve(shell, [shell, *spec["arguments"]], spec["env"])  # noqa: S606 - the very point
+    except OSError as error:
+        os.write(2, f"the command cannot be started: {error}\n".encode())
+    finally:
+        os._exit(_NOT_STARTED)
+
+
+def _exit_code(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code

@@ -1,0 +1,115 @@
+"""The namespaces of a job: made when its disk comes, and shown to sessions of the outer layer."""
+
+from __future__ import annotations
+
+import _socket
+import array
+import os
+import time
+
+from . import guest
+from .kernel import (
+    CLONE_NEWNS,
+    CLONE_NEWPID,
+    MS_PRIVATE,
+    MS_REC,
+    attach_mount,
+    close_all_but,
+    copy_of_mount,
+    ignore_children,
+    join_descriptor,
+    make_read_only,
+    mount,
+    set_title,
+    unshare,
+)
+from .outer import JOB_ROOT, WORKSPACE
+from .trees import make_directory
+
+TYPE_CHECKING = False  # importing typing takes longer than all other imports together
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, NoReturn
+
+_ERROR_BYTES = 4096
+_ID_BYTES = 16
+
+
+def enter(spec: dict[str, Any], disk: int, offline: int) -> list[int]:
+    """Make the job's mount and PID namespaces, and PID 1 of the latter, on the mount of its disk. Raises OSError.
+
+    This process keeps its own PID namespace: only its children are in the job's. Without a network, the network
+    namespace is ``offline``. Returns descriptors of the job's namespaces.
+    """
+    processes = os.open("/proc", os.O_PATH)  # the job's /proc does not show this process
+    if not spec["network"]:
+        join_descriptor(offline, 0)
+    os.close(offline)
+    unshare(CLONE_NEWNS | CLONE_NEWPID)
+    mount("none", "/", flags=MS_REC | MS_PRIVATE)
+    attach_mount(disk, JOB_ROOT)
+    os.close(disk)
+    done, report = os.pipe()
+    if os.fork() == 0:
+        _run_init(spec, report)
+    os.close(report)
+    answer = os.read(done, _ERROR_BYTES)
+    os.close(done)
+    if answer != b"1":
+        raise OSError(answer.decode() or "the job's namespaces cannot be made")
+    os.chdir("/")
+    return [os.open(f"self/ns/{kind}", os.O_RDONLY, dir_fd=processes) for kind in ("mnt", "net", "pid_for_children")]
+
+
+def mount_workspace(session: int) -> bool:
+    """Mount the job's workspace for the session of a pidfd, with all else read-only; tell if it could be done.
+
+    The session has a mount namespace of its own. Links in the workspace's path are those of the job's disk.
+    """
+
+    def in_child() -> None:
+        make_directory("/workspace", 0o755)
+        workspace = copy_of_mount("/workspace")
+        join_descriptor(session, CLONE_NEWNS)
+        make_read_only("/")
+        attach_mount(workspace, WORKSPACE)
+
+    return _run_in_child(in_child)
+
+
+def open_entrance(door: _socket.socket, namespaces: list[int]) -> int:
+    """Have init start a process in the job's namespaces, for nsenter to find; return its id. Raises OSError."""
+    rights = array.array("i", namespaces).tobytes()
+    door.sendmsg([b" "], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+    return int(door.recv(_ID_BYTES))
+
+
+def _run_init(spec: dict[str, Any], report: int) -> NoReturn:
+    """Be PID 1 of the job's PID namespace, whose orphans the kernel reaps."""
+    try:
+        set_title(b"init")
+        guest.enter_root(JOB_ROOT, spec["memory_bytes"], spec["resolver"])
+        os.write(report, b"1")
+        close_all_but()
+        ignore_children()
+        while True:
+            time.sleep(1 << 20)
+    except OSError as error:
+        os.write(report, str(error).encode())
+    finally:
+        os._exit(1)
+
+
+def _run_in_child(function: Callable[[], None]) -> bool:
+    """Call a function in a child, whose namespaces it may change; tell if it raised no OSError."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            function()
+            status = 0
+        except OSError as error:
+            os.write(2, f"{error}\n".encode())
+        finally:
+            os._exit(status)
+    return os.waitpid(child, 0)[1] == 0

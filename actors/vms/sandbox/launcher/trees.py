@@ -1,0 +1,54 @@
+"""The parts that the two roots of a VM have in common: folders, files, and the kernel's file systems."""
+
+from __future__ import annotations
+
+import os
+
+from .kernel import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_RDONLY, mount
+
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_LINKS = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}
+
+
+def mount_kernel_files() -> None:
+    """Mount ``/proc``, ``/sys`` and ``/dev``, with the devices of the working directory's ``dev``. Raises OSError."""
+    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    try:
+        mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
+    except OSError:
+        mount("tmpfs", "/sys", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
+    mount("tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=1m")
+    for name in _DEVICES:
+        os.close(os.open(f"/dev/{name}", os.O_CREAT | os.O_WRONLY, 0o666))
+        mount(f"dev/{name}", f"/dev/{name}", flags=MS_BIND)
+    for name, target in _LINKS.items():
+        os.symlink(target, f"/dev/{name}")
+    os.mkdir("/dev/pts", 0o755)
+
+
+def make_directory(path: str, mode: int) -> None:
+    """Make a folder unless it exists, in place of anything else of its name."""
+    if not os.path.isdir(path):
+        if os.path.lexists(path):
+            os.unlink(path)
+        os.mkdir(path, mode)
+
+
+def write_file(path: str, text: str, mode: int = 0o644) -> None:
+    """Write a file in place of anything of its name, unless it has this text, so that forks write nothing."""
+    content = text.encode(errors="surrogateescape")
+    if os.path.isfile(path) and not os.path.islink(path):
+        with open(path, "rb") as file:
+            if file.read(len(content) + 1) == content:
+                return
+    if os.path.lexists(path):
+        os.unlink(path)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    os.write(descriptor, content)
+    os.close(descriptor)
