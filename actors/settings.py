@@ -28,7 +28,7 @@ def _host_memory_gb() -> int:
 
 @dataclass(frozen=True, slots=True)
 class PoolSettings:
-    """Section ``[pool]``: caps on VMs for the host and per organization, warm VMs, and waiting for a VM."""
+    """Section ``[pool]``: caps on VMs for the host and per organization, parked VMs, and waiting for a VM."""
 
     max_vms: int = setting(0, "The most VMs at once on the host; 0 is two per core.", at_least=0, live=True)
     max_cpu: int = setting(0, "The most vCPUs of all VMs together; 0 is four per core.", at_least=0, live=True)
@@ -52,10 +52,11 @@ class PoolSettings:
         0, "The most GB of disk of one organization's VMs together; 0 is no cap but the host's.", at_least=0, live=True
     )
     parked: int = setting(
-        2,
-        "The number of VMs that wait for a job, of whatever image, while `max_vms` leaves room.",
+        8,
+        "The most VMs that wait for a job, whatever its image; fewer wait while few are taken, or memory is short.",
         at_least=0,
         live=True,
+        replaces=("warm", "warm_images"),
     )
     queue_timeout: int = setting(
         _ONE_DAY,

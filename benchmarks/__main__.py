@@ -21,8 +21,8 @@ from benchmarks.lease import LEASE
 from benchmarks.logs import LOGS
 from benchmarks.recovery import RECOVERY
 from benchmarks.render import RENDER
+from benchmarks.stock import STOCK
 from benchmarks.testbed import open_testbed
-from benchmarks.warm import WARM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from benchmarks.figures import Report
 
 _ALL: dict[str, Report] = {
-    benchmark.name: benchmark for benchmark in (LEASE, BUILDS, LOGS, HTTP, FORK, CACHE, WARM, RENDER, RECOVERY, COMMAND)
+    benchmark.name: benchmark
+    for benchmark in (LEASE, BUILDS, LOGS, HTTP, FORK, CACHE, STOCK, RENDER, RECOVERY, COMMAND)
 }
 
 

@@ -59,7 +59,7 @@ class HttpBenchmark:
         """Measure, and return a line for each endpoint and number of connections."""
         measured: dict[tuple[str, int], list[_Measured]] = {}
         state = testbed.folder / "state"
-        daemon = Daemon(state, {"CI_DAEMON_IMAGES_DIR": str(testbed.images_dir), "CI_DAEMON_POOL_WARM": "0"})
+        daemon = Daemon(state, {"CI_DAEMON_IMAGES_DIR": str(testbed.images_dir), "CI_DAEMON_POOL_PARKED": "0"})
         daemon.command("init")
         try:
             daemon.start()

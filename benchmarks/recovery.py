@@ -130,7 +130,7 @@ def _start_empty(testbed: Testbed, numbers: Iterator[int]) -> float:
 def _daemon(testbed: Testbed, name: str, vms: int) -> Daemon:
     settings = {
         "CI_DAEMON_IMAGES_DIR": str(testbed.images_dir),
-        "CI_DAEMON_POOL_WARM": "0",
+        "CI_DAEMON_POOL_PARKED": "0",
         "CI_DAEMON_POOL_MAX_VMS": str(vms),
         "CI_DAEMON_POOL_MAX_CPU": "10000",
         "CI_DAEMON_POOL_MAX_MEMORY_GB": "100000",

@@ -24,10 +24,17 @@ def open_images(state_dir: Path, config: Config) -> vms.Images:
     """Return the configured images. Raises NoSubIds."""
     store = vms.ImageStore(config.images.dir or state_dir / IMAGES, sandbox.IdMap.of_caller())
     on_demand = config.images
-    return vms.Images(store, config.images.default, config.images.map, on_demand)
+    return vms.Images(store, config.images.default, config.images.map, on_demand, config.sandbox.base_image)
 
 
 def open_provider(state_dir: Path, config: Config, images: vms.Images, clock: Clock) -> vms.Provider:
     """Return the provider of a state directory's VMs, new and existing. Raises NoSubIds."""
-    vms_at_once = config.pool.host().vms + config.render.vms
-    return vms.SandboxProvider(state_dir / VMS, images, sandbox.IdMap.of_caller(), clock, config.sandbox, vms_at_once)
+    return vms.SandboxProvider(
+        state_dir / VMS,
+        images,
+        sandbox.IdMap.of_caller(),
+        clock,
+        config.sandbox,
+        vms_at_once=2 * config.pool.host().vms + config.render.vms,  # as many wait as have jobs
+        base_image=lambda: images.base,
+    )

@@ -114,7 +114,7 @@ class Tour:
             # Without --wait, running VMs would outlive the service.
             self.command("serve", "--wait", "--listen", listen),
             # A warm VM would still run after the tour.
-            env={"CI_DAEMON_POOL_WARM": "0", **os.environ, "NOTIFY_SOCKET": notify_socket.getsockname()},
+            env={"CI_DAEMON_POOL_PARKED": "0", **os.environ, "NOTIFY_SOCKET": notify_socket.getsockname()},
             stderr=journal,
             # Ctrl-C is for the command that follows the build; the service is stopped by `service`, in order.
             start_new_session=True,

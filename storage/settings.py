@@ -51,13 +51,14 @@ class SettingDeclaration:
     """The description of a key or section in one sentence, the range of its numbers, and an example.
 
     A key without a default has an example, because TOML has no null. A ``live`` key is applied by a reload; another
-    needs a restart.
+    needs a restart. ``replaces`` are keys of the same section in earlier releases.
     """
 
     description: str = ""
     range: Range = UNBOUNDED
     example: str | None = None
     live: bool = False
+    replaces: tuple[str, ...] = ()
 
 
 def setting(
@@ -71,6 +72,7 @@ def setting(
     example: str | None = None,
     secret: bool = False,
     live: bool = False,
+    replaces: tuple[str, ...] = (),
 ) -> T:
     """Declare a field of a settings class, which is a key or a section of the configuration.
 
@@ -84,11 +86,12 @@ def setting(
         example: a value to show, for a key without a default.
         secret: the value is not printed.
         live: a reload applies the key: it is read anew at each use.
+        replaces: keys of the same section in earlier releases, in whose place this key came.
 
     Returns:
         The field, typed as its value because that is what an instance holds.
     """
-    declared = SettingDeclaration(description, Range(at_least, above, at_most, below), example, live)
+    declared = SettingDeclaration(description, Range(at_least, above, at_most, below), example, live, replaces)
     metadata = {_METADATA: declared}
     if isinstance(default, Mapping):
         frozen = MappingProxyType(dict(default))

@@ -56,7 +56,7 @@ def download_archive(connection: vms.Connection, max_bytes: int, timeout: float)
     Raises RenderFailed if it has more than ``max_bytes``, and VmError.
     """
     size = 0
-    with connection.stream(f"exec cat {_ARCHIVE}", timeout=timeout) as chunks:
+    with connection.stream(vms.in_job(f"exec cat {_ARCHIVE}"), timeout=timeout) as chunks:
         for chunk in chunks:
             size += len(chunk)
             if size > max_bytes:
@@ -66,8 +66,8 @@ def download_archive(connection: vms.Connection, max_bytes: int, timeout: float)
 
 def unpack(connection: vms.Connection, timeout: float) -> None:
     """Unpack the fetched archive in the VM and remove it; the host has checked it. Raises as `fetch` does."""
-    program = vms.in_workspace("exec tar -xzmof -")
-    done = connection.run(f"exec <{_ARCHIVE}; rm -f {_ARCHIVE}\n{program}", timeout=timeout)
+    program = f"cd {_WORKSPACE} && tar -xzmof {_ARCHIVE} && rm -f {_ARCHIVE}"
+    done = connection.run(vms.in_job(program), timeout=timeout)
     if done.exit_code != 0:
         raise RenderFailed.exited("source fetch", done.exit_code, done.stderr.decode(errors="replace"))
 
@@ -120,6 +120,6 @@ def load(connection: vms.Connection, organization: str, slug: str, settings: Ren
 
 
 def _python(name: str) -> str:
-    """Return a shell script that runs a program of `guest` with none of the VM's environment."""
+    """Return a shell script that runs a program of `guest` on the VM's disk, with none of its environment."""
     env = " ".join(f"{key}={value}" for key, value in _ENV.items())
-    return f"exec env -i {env} python3 -I -c {shlex.quote(program(name))}"
+    return vms.in_job(f"exec env -i {env} python3 -I -c {shlex.quote(program(name))}")

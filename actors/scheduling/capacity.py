@@ -80,10 +80,3 @@ class Capacity:
             if cap and wanted > cap:
                 return Shortage(of, taken, cap, wanted - taken)
         return None
-
-    def excess(self, load: Load, idle: int) -> int:
-        """Return how many of ``idle`` VMs are over the cap beside this load.
-
-        An idle VM counts as a VM. It uses so little else that its shape counts only once a job has it.
-        """
-        return max(0, min(idle, load.vms + idle - self.vms)) if self.vms else 0

@@ -1,7 +1,8 @@
-"""The stock of parked VMs: ready, being made, and missing (engine.md, "Parked VMs")."""
+"""The stock of parked VMs: those that wait for a job, and how many should (engine.md, "Parked VMs")."""
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,18 +10,46 @@ if TYPE_CHECKING:
 
     from storage import Lease
 
-__all__ = ["ParkedStock"]
+__all__ = ["Demand", "ParkedStock"]
+
+_BURST_SECONDS = 2.0
+_MEMORY_SECONDS = 600.0
+
+
+class Demand:
+    """The most VMs that jobs took within 2 seconds, of late. Instants are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._taken: deque[float] = deque()
+        self._peak = 0
+        self._peak_at = float("-inf")
+
+    def note(self, now: float) -> None:
+        """Note that a job takes a VM."""
+        self._taken.append(now)
+        while self._taken[0] < now - _BURST_SECONDS:
+            self._taken.popleft()
+        if len(self._taken) >= self.peak(now):
+            self._peak, self._peak_at = len(self._taken), now
+
+    def peak(self, now: float) -> int:
+        """Return the size of the largest burst of the last ten minutes."""
+        return self._peak if now - self._peak_at < _MEMORY_SECONDS else 0
 
 
 class ParkedStock:
-    """Counts the VMs that wait for a job. The lease pool makes, grants and destroys them."""
+    """The VMs that wait for a job or are being made for that. The lease pool makes, grants and destroys them."""
 
     def __init__(self) -> None:
         self._ready: list[Lease] = []
+        self._making: dict[int, Lease] = {}
         self._failing: str | None = None
         self._backing_off = False
-        self.making = 0
-        """The number of VMs being made."""
+
+    @property
+    def making(self) -> int:
+        """The number of VMs being made that no job has taken."""
+        return len(self._making)
 
     @property
     def count(self) -> int:
@@ -28,9 +57,9 @@ class ParkedStock:
         return len(self._ready) + self.making
 
     @property
-    def oldest(self) -> Lease | None:
-        """The VM that the next job takes, whatever its image, disk and shape."""
-        return self._ready[0] if self._ready else None
+    def next(self) -> Lease | None:
+        """The VM that the next job takes, whatever its image, disk and shape: the one that is ready first."""
+        return next(iter((*self._ready, *self._making.values())), None)
 
     def lacks(self, wanted: int) -> bool:
         """Tell whether more VMs are to be made; not after a failure, until `wake`."""
@@ -40,19 +69,21 @@ class ParkedStock:
         """Let VMs be made again after a failure."""
         self._backing_off = False
 
-    def begun(self) -> None:
-        """Count a VM that is being made."""
-        self.making += 1
+    def begin(self, lease: Lease) -> None:
+        """Add a VM that is being made."""
+        self._making[lease.id] = lease
 
-    def made(self, lease: Lease) -> None:
-        """Move a VM from those being made to the ready ones."""
-        self.making -= 1
+    def finish(self, lease: Lease) -> bool:
+        """Note that a VM was made; tell whether it waits, because no job has taken it meanwhile."""
         self._failing = None
+        if self._making.pop(lease.id, None) is None:
+            return False
         self._ready.append(lease)
+        return True
 
-    def failed(self, why: str) -> bool:
-        """Count a VM that could not be made; tell whether the reason is new."""
-        self.making -= 1
+    def fail(self, lease: Lease, why: str) -> bool:
+        """Remove a VM that could not be made; tell whether the reason is new."""
+        self._making.pop(lease.id, None)
         self._backing_off = True
         known, self._failing = self._failing, why
         return known != why
@@ -62,12 +93,14 @@ class ParkedStock:
         self._ready.append(lease)
 
     def remove(self, lease_id: int) -> None:
-        """Remove a VM that is gone or no longer waits."""
+        """Remove a VM that a job has taken, or that is gone."""
+        self._making.pop(lease_id, None)
         self._ready = [lease for lease in self._ready if lease.id != lease_id]
 
     def retain(self, lease_ids: Collection[int]) -> None:
-        """Keep only the ready VMs of these leases."""
+        """Keep only the VMs of these leases."""
         self._ready = [lease for lease in self._ready if lease.id in lease_ids]
+        self._making = {lease_id: lease for lease_id, lease in self._making.items() if lease_id in lease_ids}
 
     def take_oldest(self, count: int) -> list[Lease]:
         """Remove and return the oldest ``count`` ready VMs, or all."""

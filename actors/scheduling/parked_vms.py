@@ -1,65 +1,83 @@
-"""Parked VMs: the tasks of the lease pool that make, adopt and destroy them."""
+"""Parked VMs: the tasks of the lease pool that make and destroy them, and the open connections to them."""
 
 from __future__ import annotations
 
 import threading
-import uuid
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors.vms import Connection, VmError
+from actors.vms import Connection
 
 if TYPE_CHECKING:
     from actors.metrics import EngineMetrics
     from actors.vms import Provider
     from storage import Clock, Lease, Storage
 
-__all__ = ["AdoptVm", "DestroyVm", "ParkVm", "ParkedConnections", "VmParked", "connect", "destroy", "park"]
+__all__ = ["DestroyVm", "ParkVm", "ParkedConnections", "VmParked", "destroy", "park"]
 
 
 class ParkedConnections:
-    """The open connections to parked VMs; a job's attempt takes that of its VM. Safe in any thread."""
+    """The connections to parked VMs, open or expected; a job's attempt takes that of its VM. Safe in any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._open: dict[str, Connection] = {}
+        self._expected: dict[str, Future[Connection | None]] = {}
+
+    def expect(self, vm_id: str) -> None:
+        """Note that a VM is being parked, so that `take` waits for it."""
+        with self._lock:
+            self._expected[vm_id] = Future()
 
     def add(self, vm_id: str, connection: Connection) -> None:
-        """Keep a connection until it is taken."""
+        """Keep the connection to a VM until it is taken; close it if `discard` was called meanwhile."""
         with self._lock:
-            self._open[vm_id] = connection
+            future = self._expected.get(vm_id)
+        if future is None:
+            connection.close()
+            return
+        try:
+            future.set_result(connection)
+        except InvalidStateError:
+            connection.close()
 
     def take(self, vm_id: str) -> Connection | None:
-        """Return the connection to a VM, if there is one that is alive; the caller closes it."""
+        """Return the connection to a VM once it is there; the caller closes it.
+
+        None if no VM of that id was parked by this process, if its parking or its connection failed, or if it is
+        discarded meanwhile.
+        """
         with self._lock:
-            connection = self._open.pop(vm_id, None)
+            future = self._expected.get(vm_id)
+        if future is None:
+            return None
+        try:
+            connection = future.result()
+        except CancelledError:
+            return None
+        with self._lock:
+            self._expected.pop(vm_id, None)
         if connection is None or connection.alive:
             return connection
         connection.close()
         return None
 
-    def close(self, vm_id: str) -> None:
-        """Close the connection to a VM, if there is one."""
-        if connection := self.take(vm_id):
+    def discard(self, vm_id: str) -> None:
+        """Close the connection to a VM, or expect none any more."""
+        with self._lock:
+            future = self._expected.pop(vm_id, None)
+        if future is not None and not future.cancel() and (connection := future.result()) is not None:
             connection.close()
 
 
 @dataclass(frozen=True, slots=True)
 class ParkVm:
-    """Task: make a parked VM."""
-
-    def __str__(self) -> str:
-        return "park a VM"
-
-
-@dataclass(frozen=True, slots=True)
-class AdoptVm:
-    """Task: connect to a parked VM that an earlier process made."""
+    """Task: make the parked VM of this lease."""
 
     lease: Lease
 
     def __str__(self) -> str:
-        return f"adopt the parked VM {self.lease.uuid}"
+        return f"park the VM {self.lease.uuid}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,29 +98,25 @@ class VmParked:
 
 
 def park(
-    storage: Storage, provider: Provider, connections: ParkedConnections, clock: Clock, metrics: EngineMetrics
-) -> Lease:
-    """Make a VM without a disk, and connect to it. Raises VmError."""
-    lease = storage.leases.reserve_parked(str(uuid.uuid4()), provider=provider.name)
+    provider: Provider, connections: ParkedConnections, clock: Clock, metrics: EngineMetrics, lease: Lease
+) -> VmParked:
+    """Make a VM without a disk, and connect to it. Raises VmError and leaves nothing behind but the lease."""
     try:
         with metrics.making():
             provider.park(lease.uuid)
-        connect(provider, connections, clock, lease)
-    except VmError:
-        provider.destroy(lease.uuid)
-        storage.leases.end(lease.id)
+        connections.add(lease.uuid, Connection(provider.connect(lease.uuid), clock))
+    except BaseException:
+        try:
+            provider.destroy(lease.uuid)
+        finally:
+            connections.discard(lease.uuid)  # a job that has taken the VM goes on, and makes another one of its name
         raise
-    return lease
-
-
-def connect(provider: Provider, connections: ParkedConnections, clock: Clock, lease: Lease) -> None:
-    """Connect to a parked VM. Raises VmError."""
-    connections.add(lease.uuid, Connection(provider.connect(lease.uuid), clock))
+    return VmParked(lease)
 
 
 def destroy(storage: Storage, provider: Provider, connections: ParkedConnections, lease: Lease) -> None:
     """Destroy a VM without a job and end its lease, even if the destruction fails. Raises VmError."""
-    connections.close(lease.uuid)
+    connections.discard(lease.uuid)
     try:
         provider.destroy(lease.uuid)
     finally:

@@ -23,7 +23,8 @@ from actors.messages import (
 )
 from actors.scheduling.admission import Admission
 from actors.scheduling.fairness import FairShare
-from actors.scheduling.parked_stock import ParkedStock
+from actors.scheduling.host_memory import memory_is_short
+from actors.scheduling.parked_stock import Demand, ParkedStock
 from actors.scheduling.parked_vms import DestroyVm, ParkVm, VmParked, destroy, park
 from actors.scheduling.pending_reason import Waiting
 from actors.scheduling.recovery import leases_of_jobs, load_fair_share, monotonic
@@ -33,6 +34,7 @@ from actors.timer import seconds_since
 from storage import JobState, Lease, LeaseState, QueuedJob
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from actors.addresses import Address
@@ -52,6 +54,7 @@ __all__ = ["LeasePool"]
 
 _OVERDUE_PAUSE = 0.5
 _OVERDUE_BATCH = 20
+_CORES = os.cpu_count() or 1
 
 
 class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
@@ -77,6 +80,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         reasons: PendingReasons,
         metrics: EngineMetrics,
         timings: Timings,
+        memory_is_short: Callable[[], bool] = memory_is_short,
     ) -> None:
         super().__init__(timer, root, timings.retry)
         self._root = root
@@ -91,9 +95,11 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         self._reasons = reasons
         self._metrics = metrics
         self._timings = timings
+        self._memory_is_short = memory_is_short
         self._started_at = clock.now()
         self._fair_share = FairShare()
         self._parked = ParkedStock()
+        self._demand = Demand()
         self._admission = Admission(storage, clock, lambda lacking: root.post(MakeRoom(lacking)), timings.disk)
         self._alarm: Alarm | None = None
 
@@ -128,6 +134,8 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             case PollStorage():
                 if self._admission.changed:
                     self._serve()
+                else:
+                    self._destroy_excess()
             case Released(lease_id):
                 self._fair_share.release(lease_id, self._clock.monotonic())
                 self._parked.remove(lease_id)
@@ -142,9 +150,9 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
                 self._admission.draining = True
                 self._serve()
             case VmParked(lease):
-                self._storage.leases.parked(lease.id)
-                self._parked.made(lease)
-                self._destroy_excess()
+                if self._parked.finish(lease):
+                    self._storage.leases.parked(lease.id)
+                    self._destroy_excess()
                 self.address.post(Reschedule())
             case _:
                 assert_never(message)
@@ -155,7 +163,8 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             case DestroyVm():
                 self.log.warning("cannot destroy a parked VM, the reaper will: %s", error)
             case ParkVm():
-                if self._parked.failed(str(error)):
+                self._storage.leases.end_unclaimed(task.lease.id)
+                if self._parked.fail(task.lease, str(error)):
                     self.log.warning("cannot park a VM: %s", error)
                 self._timer.tell_after(self._timings.parked, self.address, Refill())
             case _:
@@ -163,9 +172,11 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
 
     def _park(self) -> None:
         """Park a VM on a worker thread."""
-        self._parked.begun()
-        arguments = self._storage, self._provider, self._connections, self._clock, self._metrics
-        self.work(ParkVm(), lambda: VmParked(park(*arguments)))
+        lease = self._storage.leases.reserve_parked(str(uuid.uuid4()), provider=self._provider.name)
+        self._connections.expect(lease.uuid)
+        self._parked.begin(lease)
+        arguments = self._provider, self._connections, self._clock, self._metrics, lease
+        self.work(ParkVm(lease), lambda: park(*arguments))
 
     def _destroy(self, lease: Lease) -> None:
         """Destroy a parked VM on a worker thread."""
@@ -233,7 +244,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         if not self._images.use(image) and job.image is not None and job.parent_snapshot_job_id is None:
             self._await_images()  # the image was removed after the queue was checked
             return
-        parked = self._parked.oldest
+        parked = self._parked.next
         lease = self._storage.leases.assign(
             job.job_id,
             provider=self._provider.name,
@@ -244,13 +255,12 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             lease_uuid=parked.uuid if parked else str(uuid.uuid4()),
         )
         if lease is None:  # the job was canceled, or the owner ended the parked VM
-            live = self._storage.leases.live()
-            self._parked.retain({each.id for each in live if each.state is LeaseState.PARKED})
+            self._parked.retain({each.id for each in self._storage.leases.live() if each.job_id is None})
             return
         self._metrics.granted(seconds_since(job.scheduled_at, self._clock))
         self._parked.remove(lease.id)
+        self._demand.note(self._clock.monotonic())
         self._note_grant(lease)
-        self._destroy_excess()
         self._root.post(Granted(job.build_id, lease))
 
     def _end_overdue(self, waiting: Waiting) -> datetime | None:
@@ -288,16 +298,23 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             self._root.post(Granted(job.build_id, lease))
 
     def _refill(self) -> None:
-        """Park missing VMs, one per core at a time, if the host has room."""
-        wanted = self._settings.parked
-        while self._parked.making < (os.cpu_count() or 1) and self._parked.lacks(wanted):
-            if self._settings.host().excess(self._fair_share.load(), self._parked.count + 1):
-                return
+        """Park missing VMs: one at a time while jobs run, else one per core."""
+        at_once = 1 if self._fair_share.leases else _CORES
+        wanted = self._wanted()
+        while self._parked.making < at_once and self._parked.lacks(wanted):
             self._park()
 
     def _destroy_excess(self) -> None:
-        """Destroy the parked VMs that exceed the host's caps beside the jobs' VMs. No job waits for that."""
-        load, parked = self._fair_share.load(), self._parked
-        over = max(parked.count - self._settings.parked, self._settings.host().excess(load, parked.count))
-        for lease in parked.take_oldest(max(0, over)):
+        """Destroy the parked VMs that are more than wanted. No job waits for that."""
+        for lease in self._parked.take_oldest(max(0, self._parked.count - self._wanted())):
             self._destroy(lease)
+
+    def _wanted(self) -> int:
+        """Return how many VMs should wait: one per core, or as many as jobs lately took at once, within the caps.
+
+        None while the host is short of memory.
+        """
+        if not self._provider.parks or self._memory_is_short():
+            return 0
+        recent = max(_CORES, self._demand.peak(self._clock.monotonic()))
+        return min(recent, self._settings.parked, self._settings.host().vms)

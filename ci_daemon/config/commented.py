@@ -19,7 +19,7 @@ _WIDTH = 100
 _HEADER = """\
 The configuration of ci-daemon. Every key is shown at its default, commented out: remove the # to change one.
 
-A key may also be set in the environment, which wins over this file: CI_DAEMON_POOL_WARM is warm of [pool].
+A key may also be set in the environment, which wins over this file: CI_DAEMON_POOL_PARKED is parked of [pool].
 `ci-daemon config check` finds mistakes in this file, `ci-daemon config show` prints the values in effect and where
 each comes from."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_origin, ge
 
 from ci_daemon.config.formatting import without_none
 from ci_daemon.config.validation import InvalidSetting, Keys, Validation, did_you_mean
+from storage import setting_declaration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -70,7 +71,8 @@ class ConfigReader(Generic[T]):
         self._prefix = prefix
         self._reserved = reserved
         self._keys = dict(_keys_of(defaults))
-        self._variables = {prefix + "_".join(keys).upper(): keys for keys in self._keys}
+        self._replaced = dict(_replaced_in(defaults))
+        self._variables = {self._variable(keys): keys for keys in self._keys}
 
     def read(self, file: Path | None, environ: Mapping[str, str]) -> T:
         """Return the settings: the environment's before the file's before the defaults.
@@ -81,7 +83,7 @@ class ConfigReader(Generic[T]):
             ConfigError: a key or a value is wrong, or the file cannot be read.
         """
         given = self._given(file, environ)
-        validation = Validation(file.absolute().parent if file else Path(), self._keys)
+        validation = Validation(file.absolute().parent if file else Path(), self._keys, self._replaced)
         settings = validation.validate(self._defaults, given.tables)
         if validation.errors:
             raise ConfigError("\n".join(self._located(each, given) for each in validation.errors))
@@ -110,13 +112,22 @@ class ConfigReader(Generic[T]):
                 continue
             keys = self._variables.get(name)
             if keys is None:
-                unknown.append(f"{name} in the environment is not a setting{did_you_mean(name, self._variables)}")
+                unknown.append(f"{name} in the environment is {self._explain_unknown(name)}")
             else:
                 given.put(keys, _parse_variable(environ[name], self._hint(keys)))
                 given.variables[keys] = name
         if unknown:
             raise ConfigError("\n".join(unknown))
         return given
+
+    def _explain_unknown(self, name: str) -> str:
+        for keys, key in self._replaced.items():
+            if self._variable(keys) == name:
+                return f"now {self._variable(key)}"
+        return f"not a setting{did_you_mean(name, self._variables)}"
+
+    def _variable(self, keys: Keys) -> str:
+        return self._prefix + "_".join(keys).upper()
 
     def _hint(self, keys: Keys) -> object:
         section = reduce(getattr, keys[:-1], self._defaults)
@@ -143,6 +154,16 @@ def _keys_of(section: Any, above: Keys = ()) -> Iterator[tuple[Keys, bool]]:  # 
             yield from _keys_of(value, keys)
         else:
             yield keys, not each.repr
+
+
+def _replaced_in(section: Any, above: Keys = ()) -> Iterator[tuple[Keys, Keys]]:  # noqa: ANN401 - a dataclass, of any kind
+    """Yield every key of earlier releases, and the one that came in its place."""
+    for each in fields(section):
+        value, keys = getattr(section, each.name), (*above, each.name)
+        if is_dataclass(value):
+            yield from _replaced_in(value, keys)
+        else:
+            yield from (((*above, old), keys) for old in setting_declaration(each).replaces)
 
 
 def _parse_variable(text: str, hint: object) -> object:

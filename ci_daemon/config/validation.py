@@ -42,11 +42,13 @@ class InvalidSetting:
 class Validation:
     """One pass over given tables, with the errors that it finds.
 
-    A relative path is relative to ``base``; ``known`` are all keys.
+    A relative path is relative to ``base``; ``known`` are all keys; ``replaced`` maps keys of earlier releases to those
+    that came in their place.
     """
 
     base: Path
     known: Iterable[Keys]
+    replaced: Mapping[Keys, Keys]
     errors: list[InvalidSetting] = field(default_factory=list)
 
     def validate(self, settings: T, given: object, keys: Keys = ()) -> T:
@@ -100,6 +102,9 @@ class Validation:
 
     def _add_unknown(self, keys: Keys) -> None:
         name = ".".join(keys)
+        if keys in self.replaced:
+            self.errors.append(InvalidSetting(keys, f"{name} is now {'.'.join(self.replaced[keys])}"))
+            return
         suggestion = did_you_mean(name, {".".join(each[: len(keys)]) for each in self.known if len(each) >= len(keys)})
         self.errors.append(InvalidSetting(keys, f"{name} is not a setting{suggestion}"))
 

@@ -6,7 +6,7 @@ import os
 import shlex
 from typing import TYPE_CHECKING
 
-from actors.vms import Connection, VmError
+from actors.vms import Connection, VmError, in_job
 from ci_daemon.debug.terminal import attach, local_pty
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _SHELL = "for shell in /bin/bash /usr/bin/bash /usr/local/bin/bash /bin/sh; do [
 
 
 class Shell:
-    """A connection to a VM as its root, for programs that get ``variables``. Raises VmError."""
+    """A connection to a VM, for programs that run beside its job, as root, with ``variables``. Raises VmError."""
 
     def __init__(self, endpoint: SshEndpoint, clock: Clock, variables: Mapping[str, str]) -> None:
         self._connection = Connection(endpoint, clock)
@@ -40,7 +40,7 @@ class Shell:
         """
         script = f"{self._load_variables}; " + (f"exec {shlex.join(command)}" if command else _SHELL)
         pty = None if command else local_pty()
-        return attach(self._connection.interactive(script, pty), interactive=pty is not None)
+        return attach(self._connection.interactive(in_job(script), pty), interactive=pty is not None)
 
     def close(self) -> None:
         """Close the connection. Background programs that were started in the VM run on."""
@@ -56,7 +56,7 @@ class Shell:
         )
         file = f"{_FOLDER}/{os.urandom(8).hex()}"
         script = f"umask 077; mkdir -p {_FOLDER} && cat >{file}"
-        done = self._connection.run(script, stdin=exports.encode(), timeout=_PREPARE_SECONDS)
+        done = self._connection.run(in_job(script), stdin=exports.encode(), timeout=_PREPARE_SECONDS)
         if done.exit_code:
             message = f"a file cannot be written in the VM: {done.stderr.decode(errors='replace').strip()}"
             raise VmError(message)

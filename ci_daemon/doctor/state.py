@@ -104,15 +104,20 @@ def disk_space(directory: Path) -> Check:
 
 
 def default_image(state_dir: Path, config: Config) -> Check:
-    """Check that the default image exists, from which steps without an image start."""
+    """Check that the default image exists, from which steps without an image start, and the image with VMs' sshd."""
     name = "image"
     try:
         images = open_images(state_dir, config)
     except NoSubIds:
         return Check(name, ok=False, detail="images cannot be built without sub-ids", needed=False, fixable=False)
-    default = images.default
-    if default in images.store.names():
-        return passed(name, f"the image {default} exists")
-    detail = f"there is no image {default}, from which most steps start"
-    fix = f"ci-daemon --state-dir {shlex.quote(str(state_dir))} image build {default}"
-    return Check(name, ok=False, detail=detail, fix=fix, needed=False, root=False, fixable=False)
+    default, base = images.default, images.base
+    lacking = {}
+    if default not in images.store.names():
+        lacking[default] = f"there is no image {default}, from which most steps start"
+    if not images.store.can_be_base(base):
+        lacking[base] = f"there is no image {base} with sshd and util-linux, which VMs need besides their own image"
+    if not lacking:
+        return passed(name, f"the image {default} exists, and {base} has the sshd of all VMs")
+    build = f"ci-daemon --state-dir {shlex.quote(str(state_dir))} image build"
+    fix = "; ".join(f"{build} {image}" for image in lacking)
+    return Check(name, ok=False, detail="; ".join(lacking.values()), fix=fix, needed=False, root=False, fixable=False)

@@ -43,7 +43,7 @@ def _vms_in_use(storage: Storage) -> Iterator[VmInUse]:
         job = None if lease.job_id is None else storage.jobs.get(lease.job_id)
         build_id = lease.build_id if job is None else job.build_id
         build = None if build_id is None else storage.builds.get(build_id)
-        if build is None:  # a warm VM, or a build that was deleted meanwhile
+        if build is None:  # a parked VM, or a build that was deleted meanwhile
             continue
         yield VmInUse(
             build=build.name,

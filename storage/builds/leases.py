@@ -177,12 +177,14 @@ class Leases:
     ) -> Lease | None:
         """Move a job from ``scheduled`` to ``assigned`` with a new attempt and a lease, in one transaction.
 
-        The lease is the parked one if given, else a new one; it is ``creating``. None and no change if the job is not
-        ``scheduled`` or the parked lease is not ``parked``.
+        The lease is that of a VM without a job if given, parked or being parked, else a new one; it is ``creating``.
+        None and no change if the job is not ``scheduled``, or the given lease has ended or has a job.
         """
         with self._database.write():
             parked = None if parked_lease_id is None else self.get(parked_lease_id)
-            if parked_lease_id is not None and (parked is None or parked.state is not LeaseState.PARKED):
+            if parked_lease_id is not None and (
+                parked is None or parked.job_id is not None or parked.state is LeaseState.ENDED
+            ):
                 return None
             assigned = self._assign_job.one(job_id=job_id)
             if assigned is None:

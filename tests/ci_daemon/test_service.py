@@ -61,7 +61,7 @@ def served(state: Path, *options: str, **environ: str) -> Iterator[Daemon]:
         with log.open("a") as stderr:
             process = subprocess.Popen(
                 command(state, "serve", "--listen", "127.0.0.1:0", *options),
-                env={**os.environ, "CI_DAEMON_POOL_WARM": "0", "NOTIFY_SOCKET": str(address), **environ},
+                env={**os.environ, "CI_DAEMON_POOL_PARKED": "0", "NOTIFY_SOCKET": str(address), **environ},
                 stderr=stderr,
             )
         try:

@@ -21,7 +21,7 @@ from tests.e2e.daemon import Daemon
 from tests.state import new_storage
 
 _SETTINGS = {
-    "CI_DAEMON_POOL_WARM": "1",
+    "CI_DAEMON_POOL_PARKED": "1",
     "CI_DAEMON_POOL_MAX_VMS": "6",
     "CI_DAEMON_POOL_MAX_CPU": "100",
     "CI_DAEMON_POOL_MAX_MEMORY_GB": "100",

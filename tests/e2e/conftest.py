@@ -19,7 +19,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
     """The configuration of this module's daemon, as environment variables."""
-    return {"CI_DAEMON_POOL_WARM": "1", "CI_DAEMON_POOL_MAX_VMS": "4"}
+    return {"CI_DAEMON_POOL_PARKED": "1", "CI_DAEMON_POOL_MAX_VMS": "4"}
 
 
 @pytest.fixture(scope="module")

@@ -90,6 +90,9 @@ class MemoryProvider:
                 raise VmError(message)
             self._world.vms[vm_id] = _Vm()
 
+    def hurry(self, vm_id: str) -> None:
+        pass
+
     def attach(self, spec: VmSpec) -> None:
         with self._world.lock:
             try:

@@ -75,7 +75,8 @@ class AttemptRunner:
         self._acquire_pauses = acquire_pauses
         self._build, self._job, self._lease = assignment.build, assignment.job, assignment.lease
         self._on_output = on_output
-        self._connection = VmConnection(provider, clock, assignment.lease.uuid, connections)
+        self._parked = connections
+        self._connection = VmConnection(provider, clock, assignment.lease.uuid)
         self.log = AttemptLog(storage, self._build, self._job, self._connection, on_output)
         self._fresh = False
         self._last_use: DiskUse | None = None
@@ -96,8 +97,11 @@ class AttemptRunner:
                 self._connection.disconnect()
             else:
                 return
+        self._provider.hurry(self._lease.uuid)
+        if (connection := self._parked.take(self._lease.uuid)) is not None:
+            self._connection.use(connection)
         self._create()
-        self._connection.connect()
+        self._connection.connected()
 
     def prepare(self) -> Prepared:
         """Populate the workspace and start the command, unless it was started before.
@@ -238,11 +242,12 @@ class AttemptRunner:
 
     def abandon(self) -> None:
         """Make the phase under way raise soon; the VM and its command run on. Idempotent."""
+        self._parked.discard(self._lease.uuid)
         self._connection.abandon()
         self.log.close()
 
     def _create(self) -> None:
-        """Make the VM; retry with pauses until the acquire time-out is over."""
+        """Attach the disk to the parked VM, or make a VM; retry with pauses until the acquire time-out is over."""
         provider, clock = self._provider, self._clock
         spec = spec_of(self._lease, self._base())
         deadline = clock.monotonic() + self._settings.jobs.acquire_timeout
@@ -252,6 +257,7 @@ class AttemptRunner:
                 if provider.parked(self._lease.uuid):
                     provider.attach(spec)
                     break
+                self._connection.disconnect()
                 provider.destroy(self._lease.uuid)
                 with self._metrics.making():
                     provider.create(spec)

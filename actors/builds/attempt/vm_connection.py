@@ -8,7 +8,6 @@ import threading
 from typing import TYPE_CHECKING
 
 from actors import vms
-from actors.scheduling.parked_vms import ParkedConnections
 
 if TYPE_CHECKING:
     from storage import Clock
@@ -28,14 +27,10 @@ class VmConnection:
     One thread at a time connects and uses it; any thread may `disconnect` or `abandon`.
     """
 
-    def __init__(
-        self, provider: vms.Provider, clock: Clock, vm_id: str, parked: ParkedConnections | None = None
-    ) -> None:
-        """``parked`` may have an open connection to the VM."""
+    def __init__(self, provider: vms.Provider, clock: Clock, vm_id: str) -> None:
         self._provider = provider
         self._clock = clock
         self._vm_id = vm_id
-        self._parked = parked or ParkedConnections()
         self._lock = threading.Lock()
         self._abandoned = threading.Event()
         self._connection: vms.Connection | None = None
@@ -58,14 +53,15 @@ class VmConnection:
 
     def connect(self) -> vms.Connection:
         """Make a connection. Raises VmLost, VmError or Abandoned."""
-        connection = self._parked.take(self._vm_id)
-        if connection is None:
-            endpoint = self._provider.connect(self._vm_id)
-            with self._lock:
-                self._connecting = endpoint.socket
-            if self._abandoned.is_set():
-                self.disconnect()
-            connection = vms.Connection(endpoint, self._clock)
+        endpoint = self._provider.connect(self._vm_id)
+        with self._lock:
+            self._connecting = endpoint.socket
+        if self._abandoned.is_set():
+            self.disconnect()
+        return self.use(vms.Connection(endpoint, self._clock))
+
+    def use(self, connection: vms.Connection) -> vms.Connection:
+        """Use a connection to the VM, and close it at the end. Raises Abandoned."""
         with self._lock:
             self._connecting = None
             if not self._abandoned.is_set():

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from actors.vms.images.making import bootstrap, check_shell, pull, unpack
     from actors.vms.images.pull_bounds import PullOptions
     from actors.vms.images.staging import Staging
-    from actors.vms.images.tree import Tree
+    from actors.vms.images.tree import Tree, can_be_base
 else:
     __getattr__ = on_first_use(__name__)
 
-__all__ = ["PullOptions", "Recipe", "Staging", "Tree", "bootstrap", "check_shell", "pull", "unpack"]
+__all__ = ["PullOptions", "Recipe", "Staging", "Tree", "bootstrap", "can_be_base", "check_shell", "pull", "unpack"]

@@ -67,11 +67,22 @@ class Images:
     configured: str | None
     mapping: Mapping[str, str]
     on_demand: ImageSettings | None = None
+    configured_base: str | None = None
 
     @property
     def default(self) -> str:
         """The image of steps that name none."""
         return self.configured or self.store.default() or STANDARD
+
+    @property
+    def base(self) -> str:
+        """The image whose sshd serves all VMs: the configured one, else the default if it can, else debian:12.
+
+        Only images that the owner chose: VMs trust it, whatever they run. It may be missing.
+        """
+        if self.configured_base is not None:
+            return self.configured_base
+        return self.default if self.store.can_be_base(self.default) else STANDARD
 
     def resolve(self, name: str | None) -> str:
         """Return the image of a job that names this one, or none; see `resolve`."""
@@ -131,7 +142,7 @@ class Images:
         if unused is None and not days:
             return []
         before = now - (timedelta(days=days) if unused is None else unused)
-        kept = {*in_use, self.default}
+        kept = {*in_use, self.default, self.base}
         return [name for name in present if name not in kept and self.store.remove_unused(name, before)]
 
     def sweep(self) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from actors.vms.images.image import TREE, ImageError
 from actors.vms.images.names import folder_of
 from actors.vms.images.scratch import sweep_scratch
 from actors.vms.images.tree import Tree
@@ -44,16 +47,21 @@ class Staging:
                 self.remove(folder)
 
     def take(self, name: str) -> Path:
-        """Move an image out of the store, to be removed."""
+        """Move an image out of the store, to be removed. Raises ImageError if VMs run with its sshd."""
+        self._check_not_base(name)
         folder = self._folder(name)
         (self._store / folder_of(name)).rename(folder)
         return folder
 
     def take_former(self, name: str) -> Path | None:
-        """Move the image that a new one of its name replaces out of the store; None if there is none."""
+        """Move the image that a new one of its name replaces out of the store; None if there is none.
+
+        Raises ImageError if VMs run with its sshd.
+        """
         image = self._store / folder_of(name)
         if not image.exists():
             return None
+        self._check_not_base(name)
         folder = self._store / f"{_PREFIX}{folder_of(name)}~former"
         image.rename(folder)
         return folder
@@ -74,6 +82,17 @@ class Staging:
         for folder in self._store.glob(f"{_PREFIX}*"):
             with suppress(BlockingIOError), self._locks.image_if_free(folder.name.removeprefix(_PREFIX)):
                 self.remove(folder)
+
+    def _check_not_base(self, name: str) -> None:
+        """Each VM locks the tree of its sshd (`sandbox/launcher/monitor.py`)."""
+        tree = os.open(self._store / folder_of(name) / TREE, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(tree, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = f'image "{name}" is in use: its sshd serves VMs'
+            raise ImageError(message) from None
+        finally:
+            os.close(tree)
 
     def _folder(self, name: str) -> Path:
         return self._store / f"{_PREFIX}{folder_of(name)}"

@@ -78,6 +78,13 @@ class ImageStore:
         self.get(name)
         return self._folder_of(name) / TREE
 
+    def can_be_base(self, name: str) -> bool:
+        """Tell whether an image of the store has all that the service's own part of a VM needs."""
+        try:
+            return factory.can_be_base(self.path(name))
+        except ImageNotFound:
+            return False
+
     def default(self) -> str | None:
         """Return the name of the image that was chosen as the default, or None."""
         try:
@@ -169,7 +176,10 @@ class ImageStore:
         return False
 
     def remove(self, name: str, used_by: Collection[str] = ()) -> None:
-        """Remove an image. Raises ImageNotFound, and ImageError if ``used_by`` names VMs or snapshots on it."""
+        """Remove an image.
+
+        Raises ImageNotFound, and ImageError if ``used_by`` names VMs or snapshots on it, or if its sshd serves VMs.
+        """
         if used_by:
             message = f'image "{name}" is in use by {", ".join(sorted(used_by))}'
             raise ImageError(message)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from actors.vms.sandbox.userns import IdMap
 
-__all__ = ["Tree", "has_shell"]
+__all__ = ["Tree", "can_be_base", "has_shell"]
 
 _CHUNK_BYTES = 1 << 20
 _MAGIC = {
@@ -33,6 +33,15 @@ _MAGIC = {
 _MAGIC_BYTES = 6
 _DEVICE_ERRORS = ("Cannot mknod: Operation not permitted", "Exiting with failure status due to previous errors")
 _MAX_LINKS = 40
+_PROGRAMS_OF_BASE = (
+    "bin/sh",
+    "bin/cat",
+    "bin/tar",
+    "usr/bin/flock",
+    "usr/bin/nsenter",
+    "usr/bin/unshare",
+    "usr/sbin/sshd",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,11 @@ class Tree:
 def has_shell(root: Path) -> bool:
     """Tell whether a tree has a ``/bin/sh``."""
     return _is_program(root, "bin/sh")
+
+
+def can_be_base(root: Path) -> bool:
+    """Tell whether a tree has what the service's own part of a VM needs: sshd, coreutils and util-linux."""
+    return all(_is_program(root, name) for name in _PROGRAMS_OF_BASE)
 
 
 def _feed_tar(head: bytes, chunks: IO[bytes], tar: subprocess.Popen[bytes]) -> None:

@@ -27,6 +27,9 @@ _VMS_UNIT_GROUP = "ci.slice/ci-vms.slice/ci-daemon-vms.service"
 _TOP = "ci-daemon"
 _LEAF = "daemon"
 _PERIOD = 100_000
+_SHARES = 1024
+"""The usual weight of a group in version 1."""
+
 _PAUSE_SECONDS = 0.005
 
 
@@ -76,6 +79,16 @@ class Hierarchy:
         folder.mkdir()
         for file, value in self._settings(group):
             _write(folder / file, value)
+
+    def set_weight(self, name: str, weight: int) -> None:
+        """Set the share of the CPU that a group gets of what several groups want; the usual one is 100.
+
+        Raises OSError.
+        """
+        if "cpu" in self.controllers:
+            first = self.version == 1
+            file, value = ("cpu.shares", weight * _SHARES // 100) if first else ("cpu.weight", weight)
+            _write(self.folder(name) / file, str(value))
 
     def _delegate_controllers(self) -> None:
         if self.emptied:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -89,6 +90,12 @@ class VmLimits:
         except OSError as error:
             message = f"the control groups of a VM cannot be created: {error}"
             raise VmError(message) from error
+
+    def set_weight(self, name: str, weight: int) -> None:
+        """Set the share of the CPU of a VM's control groups, if they exist; the usual one is 100."""
+        with suppress(FileNotFoundError):
+            for hierarchy in self.hierarchies:
+                hierarchy.set_weight(name, weight)
 
     def of_processes(self, shape: Shape) -> list[tuple[int, int, int]]:
         """Return the resource limits of a VM's processes as (kind, soft, hard)."""

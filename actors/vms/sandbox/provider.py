@@ -22,7 +22,7 @@ from actors.vms.sandbox.zygote import Zygote
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from actors.vms.sandbox.userns import IdMap
     from storage import Clock
@@ -32,6 +32,8 @@ __all__ = ["ImageRoots", "SandboxProvider"]
 _GB = 1 << 30
 _SERVICE = "@service"
 """The end of the name of the control groups of the service's own part of a VM."""
+
+_PARKED_WEIGHT, _WEIGHT = 1, 100
 
 _DEFAULTS = SandboxSettings()
 _CONNECT_SECONDS = 10.0
@@ -65,12 +67,12 @@ class SandboxProvider:
         settings: SandboxSettings = _DEFAULTS,
         vms_at_once: int = 8,
         max_layers: int = MAX_LAYERS,
-        base_image: str = "debian:12",
+        base_image: Callable[[], str] = lambda: "debian:12",
     ) -> None:
         """Keep all VMs, disks and snapshots in ``folder``, which is made if it is missing. Raises VmError.
 
         Resources that the kernel counts by user are shared among ``vms_at_once`` VMs. The layers of a snapshot are
-        merged when they are ``max_layers``.
+        merged when they are ``max_layers``. ``base_image`` names the image whose sshd serves the VMs.
         """
         self.limits = VmLimits.of_host(settings.processes)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,18 +88,25 @@ class SandboxProvider:
         self._settings = settings
         self._vms_at_once = vms_at_once
         self._ready_connections: dict[str, socket.socket] = {}
+        self._hurried: set[str] = set()
 
     def create(self, spec: VmSpec) -> None:
         """Make a VM and return when its sshd answers, or raise and leave nothing behind."""
         self._base_layers(spec)
+        self.hurry(spec.id)
         self.park(spec.id)
         self.attach(spec)
+
+    def hurry(self, vm_id: str) -> None:
+        """Give the parking of a VM its share of the CPU, now or when it begins."""
+        self._hurried.add(vm_id)
+        self.limits.set_weight(self.group_name(vm_id) + _SERVICE, _WEIGHT)
 
     def park(self, vm_id: str) -> None:
         """Make a VM without a disk, or raise and leave nothing behind."""
         deadline = self._clock.monotonic() + self._settings.create_seconds
         vm = self._vm(vm_id)
-        base, network = self._images.path(self._base_image), plan_network(self._settings.network)
+        base, network = self._base(), plan_network(self._settings.network)
         vm.make()
         with self._destroyed_on_error(vm_id):
             host, caller = KeyPair.make(), KeyPair.make()
@@ -105,6 +114,8 @@ class SandboxProvider:
             groups = (*self.limits.groups(group), *self.limits.groups(group + _SERVICE))
             vm.write(VmRecord(caller.private, host.public, tuple(map(str, groups))))
             self.limits.make_groups(group + _SERVICE, SERVICE_LIMITS)
+            if vm_id not in self._hurried:
+                self.limits.set_weight(group + _SERVICE, _PARKED_WEIGHT)
             parked = {
                 "id": vm_id,
                 "base": str(base),
@@ -125,6 +136,7 @@ class SandboxProvider:
         """Give a parked VM its disk, shape and network, or raise and leave nothing behind."""
         deadline = self._clock.monotonic() + self._settings.create_seconds
         vm = self._vm(spec.id)
+        self.hurry(spec.id)
         with self._destroyed_on_error(spec.id):
             chain, layers = self._base_layers(spec)
             group = self.group_name(spec.id)
@@ -144,6 +156,13 @@ class SandboxProvider:
                     },
                 }
                 attach(vm, attached, self._zygote, self._clock, deadline)
+
+    def _base(self) -> Path:
+        try:
+            return self._images.path(self._base_image())
+        except ImageNotFound as error:
+            message = f"VMs need an image with sshd, run `ci-daemon image build`: {error}"
+            raise VmError(message) from error
 
     @contextmanager
     def _destroyed_on_error(self, vm_id: str) -> Iterator[None]:
@@ -227,6 +246,7 @@ class SandboxProvider:
         """End the VM and free all that it held, in any state; ``list`` names it until all is gone."""
         vm = self._vm(vm_id)
         self._close_ready_connection(vm_id)
+        self._hurried.discard(vm_id)
         vm.end(_END_SECONDS)
         group = self.group_name(vm_id)
         groups = {*self.limits.groups(group), *self.limits.groups(group + _SERVICE)}

@@ -32,4 +32,10 @@ class SandboxSettings:
         default=False,
         description="Let jobs nest user namespaces, as rootless Podman, Bubblewrap and the sandbox of Chromium do.",
     )
+    base_image: str | None = setting(
+        None,
+        "The image whose sshd serves all VMs; unless set, the default image if it has sshd and util-linux, else "
+        "`debian:12`.",
+        example="debian:12",
+    )
     network: NetworkSettings = setting(NetworkSettings(), "Networks that VMs may reach beyond the public internet.")

@@ -108,11 +108,11 @@ class VmFolder:
 
     def monitor(self) -> int:
         """Return the id of the VM's monitor, which is the last process that was noted. Raises VmLost."""
-        *_, monitor = (None, *(process.pid for process in self.processes() if process.alive))
-        if monitor is None:
+        alive = [process.pid for process in self.processes() if process.alive]
+        if not alive:
             message = f"VM {self.id} has ended"
             raise VmLost(message)
-        return monitor
+        return alive[-1]
 
     def processes(self) -> Iterator[ProcessIdentity]:
         """Yield the processes that made the VM or run in it; their ids may be of other processes now."""

@@ -105,7 +105,9 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
         "next_job_reason": next_up[0].reason if next_up else None,
         "leases": {state.value: count for state, count in leases.items()},
         "vms": dict(
-            Counter([each.state for each in overview.vms_in_use(storage)] + [LeaseState.PARKED] * leases[LeaseState.PARKED])
+            Counter(
+                [each.state for each in overview.vms_in_use(storage)] + [LeaseState.PARKED] * leases[LeaseState.PARKED]
+            )
         ),
         "max_vms": config.pool.host().vms,
         "disk_low": free < config.pool.low_disk_gb * _GIB,

@@ -35,9 +35,9 @@ def churn(state: Path, images: Path) -> NoReturn:
     (build,) = storage.builds.unfinished()
     (job,) = storage.jobs.of_build(build.id)
     while True:
-        lease = storage.leases.reserve_warm(str(uuid4()), provider="sandbox", image=IMAGE, shape=SMALL)
+        lease = storage.leases.reserve_unclaimed(str(uuid4()), provider="sandbox", image=IMAGE, shape=SMALL)
         provider.create(VmSpec(lease.uuid, IMAGE, kept[-1] if kept else None, SMALL, network=False))
-        storage.leases.warmed(lease.id)
+        storage.leases.parked(lease.id)
         storage.snapshots.add(lease.uuid, job.id, "sandbox")
         provider.snapshot(lease.uuid, lease.uuid)
         provider.destroy(lease.uuid)

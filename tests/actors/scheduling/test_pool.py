@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from actors.scheduling.warm_vms import make_warm
 
 from actors.cleanup.reaper import Reaper
 from actors.messages import Reap
-from actors.scheduling.warm_vms import make_warm
 from actors.timings import Timings
 from actors.vms import Images, ImageStore, Provider
 from actors.vms.sandbox.userns import IdMap

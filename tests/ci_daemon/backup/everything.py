@@ -299,9 +299,9 @@ class Everything:
         storage = self.storage
         storage.switches.drain()
         storage.traces_sent.note(self.clock.now())
-        warm = storage.leases.reserve_warm(str(uuid4()), "sandbox", "debian:12", SHAPE)
-        storage.leases.warmed(warm.id)
-        storage.leases.reserve_warm(str(uuid4()), "sandbox", "debian:12", SHAPE)
+        parked = storage.leases.reserve_parked(str(uuid4()), "sandbox")
+        storage.leases.parked(parked.id)
+        storage.leases.reserve_unclaimed(str(uuid4()), "sandbox", "debian:12", SHAPE)
         storage.audit.write("root", "force-finish", "acme/web/1", "stuck", origin="pts/0", organization="acme")
 
 

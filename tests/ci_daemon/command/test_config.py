@@ -48,10 +48,10 @@ def test_show_prints_each_effective_value_and_its_origin(
 ):
     file = state / "ci-daemon.toml"
     file.write_text('[pool]\nwarm = 5\n\nlow_disk_gb = 2\n[pool.warm_images]\n"debian:13" = 1\n')
-    monkeypatch.setenv("CI_DAEMON_POOL_WARM", "7")
+    monkeypatch.setenv("CI_DAEMON_POOL_PARKED", "7")
     assert run("config", "show", "--json") == 0
     found = {each["key"]: (each["value"], each["from"]) for each in json.loads(capsys.readouterr().out)}
-    assert found["pool.warm"] == (7, "CI_DAEMON_POOL_WARM")
+    assert found["pool.warm"] == (7, "CI_DAEMON_POOL_PARKED")
     assert found["pool.low_disk_gb"] == (2.0, f"{file}:4")
     assert found["pool.warm_images"] == ({"debian:13": 1}, f"{file}:5")
     assert found["pool.max_vms"] == (0, "default")

@@ -84,7 +84,7 @@ def test_warm_images_are_counted_by_name(tmp_path: Path):
     [
         ("CI_DAEMON_BILLING_CPU", "-1", "billing.cpu: expected a whole number of at least 0, got -1"),
         ("CI_DAEMON_POOL_MAX_VMS", "-1", "pool.max_vms: expected a whole number of at least 0, got -1"),
-        ("CI_DAEMON_POOL_WARM", "-1", "pool.warm: expected a whole number of at least 0, got -1"),
+        ("CI_DAEMON_POOL_PARKED", "-1", "pool.warm: expected a whole number of at least 0, got -1"),
         (
             "CI_DAEMON_POOL_LOW_DISK_GB",
             "nan",
@@ -107,7 +107,7 @@ def test_warm_images_are_counted_by_name(tmp_path: Path):
         ("CI_DAEMON_IR_MAX_SHAPE_CPU", "0", "ir.max_shape.cpu: expected a whole number of at least 1, got 0"),
         ("CI_DAEMON_HTTP_THREADS", "160", "http: max_streams must be below threads (160), not 160"),
         (
-            "CI_DAEMON_POOL_WARM_IMAGES",
+            "CI_DAEMON_POOL_PARKED_IMAGES",
             '{"debian:13" = -1}',
             "pool.warm_images.debian:13: expected a whole number of at",
         ),

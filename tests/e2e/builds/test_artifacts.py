@@ -17,7 +17,7 @@ BIG = 200 * 2**20
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    return {"CI_DAEMON_POOL_WARM": "0", "CI_DAEMON_ARTIFACTS_MAX_FILES": "150"}
+    return {"CI_DAEMON_POOL_PARKED": "0", "CI_DAEMON_ARTIFACTS_MAX_FILES": "150"}
 
 
 def collecting(cmd: str, *globs: str) -> str:

@@ -11,7 +11,7 @@ from tests.waiting import until
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    return {"CI_DAEMON_POOL_WARM": "0", "CI_DAEMON_POOL_MAX_VMS": "1", "CI_DAEMON_JOBS_KILL_GRACE": "1"}
+    return {"CI_DAEMON_POOL_PARKED": "0", "CI_DAEMON_POOL_MAX_VMS": "1", "CI_DAEMON_JOBS_KILL_GRACE": "1"}
 
 
 def test_a_running_build_is_canceled_and_its_vm_is_gone(daemon: Daemon, pipeline: Pipeline):

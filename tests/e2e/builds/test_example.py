@@ -22,7 +22,7 @@ OF_SEVERAL = Path(__file__).parents[2] / "data" / "render" / "05-multi"
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
     """Let one account follow as many logs at once as a test has readers."""
-    return {"CI_DAEMON_POOL_WARM": "1", "CI_DAEMON_POOL_MAX_VMS": "4", "CI_DAEMON_HTTP_MAX_STREAMS_PER_READER": "40"}
+    return {"CI_DAEMON_POOL_PARKED": "1", "CI_DAEMON_POOL_MAX_VMS": "4", "CI_DAEMON_HTTP_MAX_STREAMS_PER_READER": "40"}
 
 
 def submit(client: Client, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,11 @@ from tests.e2e.pipelines import Graph, one
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    return {"CI_DAEMON_POOL_WARM": "0", "CI_DAEMON_JOBS_LOG_LIMIT_BYTES": str(2**20), "CI_DAEMON_JOBS_KILL_GRACE": "1"}
+    return {
+        "CI_DAEMON_POOL_PARKED": "0",
+        "CI_DAEMON_JOBS_LOG_LIMIT_BYTES": str(2**20),
+        "CI_DAEMON_JOBS_KILL_GRACE": "1",
+    }
 
 
 @pytest.fixture(autouse=True)

@@ -38,7 +38,7 @@ def settings(served: Registry, store: Path) -> dict[str, str]:
         "CI_DAEMON_IMAGES_DIR": str(store),
         "CI_DAEMON_IMAGES_ON_DEMAND": "true",
         "CI_DAEMON_IMAGES_REGISTRIES": served.address,
-        "CI_DAEMON_POOL_WARM": "0",
+        "CI_DAEMON_POOL_PARKED": "0",
     }
 
 

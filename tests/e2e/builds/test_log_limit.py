@@ -14,7 +14,7 @@ NOTICE = f"The log reached its limit of {LIMIT} bytes: further output is not kep
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    return {"CI_DAEMON_POOL_WARM": "0", "CI_DAEMON_JOBS_LOG_LIMIT_BYTES": str(LIMIT)}
+    return {"CI_DAEMON_POOL_PARKED": "0", "CI_DAEMON_JOBS_LOG_LIMIT_BYTES": str(LIMIT)}
 
 
 def test_the_limit_is_noted_once_even_if_the_daemon_is_killed(daemon: Daemon, pipeline: Pipeline):

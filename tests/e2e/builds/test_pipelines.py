@@ -13,7 +13,7 @@ CACHED = one("echo made here; touch made", cache={"policy": "ttl", "duration_sec
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    return {"CI_DAEMON_POOL_WARM": "1", "CI_DAEMON_POOL_MAX_VMS": "2"}
+    return {"CI_DAEMON_POOL_PARKED": "1", "CI_DAEMON_POOL_MAX_VMS": "2"}
 
 
 def delete(client: Client, pipeline: Pipeline) -> tuple[int, str | None]:

@@ -37,7 +37,7 @@ PINNED = "import os, time\ntime.time = lambda: 1767225600\nos.environ['HM_PIPELI
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
     return {
-        "CI_DAEMON_POOL_WARM": "0",
+        "CI_DAEMON_POOL_PARKED": "0",
         "CI_DAEMON_POOL_MAX_VMS": "1",
         "CI_DAEMON_RENDER_MAX_SOURCE_MB": "1",
         "CI_DAEMON_SANDBOX_NETWORK_ALLOW": f"{address()}/32",

@@ -22,7 +22,7 @@ LATE = f"render timed out after {SECONDS} s"
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
     return {
-        "CI_DAEMON_POOL_WARM": "0",
+        "CI_DAEMON_POOL_PARKED": "0",
         "CI_DAEMON_RENDER_VMS": "8",
         "CI_DAEMON_RENDER_TIMEOUT": str(SECONDS),
         "CI_DAEMON_RENDER_FETCH_TIMEOUT": str(SECONDS),

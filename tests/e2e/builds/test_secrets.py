@@ -15,7 +15,7 @@ ENV = "an-env-of-the-build"
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    return {"CI_DAEMON_POOL_WARM": "0", "CI_DAEMON_JOURNAL_LEVEL": "debug"}
+    return {"CI_DAEMON_POOL_PARKED": "0", "CI_DAEMON_JOURNAL_LEVEL": "debug"}
 
 
 def test_a_secret_is_masked_over_a_crash_and_in_no_file(daemon: Daemon, pipeline: Pipeline):

@@ -19,7 +19,7 @@ UNLIMITED = str(10**6)
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
     return {
-        "CI_DAEMON_POOL_WARM": "0",
+        "CI_DAEMON_POOL_PARKED": "0",
         "CI_DAEMON_POOL_MAX_VMS": "1",
         "CI_DAEMON_RATE_LIMITS_ADDRESS_PER_MINUTE": UNLIMITED,
         "CI_DAEMON_RATE_LIMITS_ACCOUNT_PER_MINUTE": UNLIMITED,

@@ -25,7 +25,7 @@ NPM = NODE.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    return {"CI_DAEMON_POOL_WARM": "0", "CI_DAEMON_POOL_MAX_VMS": "1"}
+    return {"CI_DAEMON_POOL_PARKED": "0", "CI_DAEMON_POOL_MAX_VMS": "1"}
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ NONCE = "a-nonce-of-the-command-line"
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    return {"CI_DAEMON_POOL_WARM": "0", "CI_DAEMON_POOL_MAX_VMS": "1", "CI_DAEMON_JOBS_KILL_GRACE": "1"}
+    return {"CI_DAEMON_POOL_PARKED": "0", "CI_DAEMON_POOL_MAX_VMS": "1", "CI_DAEMON_JOBS_KILL_GRACE": "1"}
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    return {"CI_DAEMON_POOL_WARM": "0", "CI_DAEMON_POOL_MAX_VMS": "4"}
+    return {"CI_DAEMON_POOL_PARKED": "0", "CI_DAEMON_POOL_MAX_VMS": "4"}
 
 
 @pytest.fixture(autouse=True)

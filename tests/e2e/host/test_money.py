@@ -16,7 +16,7 @@ from tests.e2e.pipelines import Graph
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
     return {
-        "CI_DAEMON_POOL_WARM": "1",
+        "CI_DAEMON_POOL_PARKED": "1",
         "CI_DAEMON_POOL_MAX_VMS": "2",
         "CI_DAEMON_BILLING_CPU": "1000000",
         "CI_DAEMON_BILLING_REQUIRE_CREDIT": "true",

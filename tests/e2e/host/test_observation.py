@@ -26,7 +26,7 @@ TARGET = {"instance", "job"}
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    return {"CI_DAEMON_POOL_WARM": "1", "CI_DAEMON_POOL_MAX_VMS": "2"}
+    return {"CI_DAEMON_POOL_PARKED": "1", "CI_DAEMON_POOL_MAX_VMS": "2"}
 
 
 @dataclass(frozen=True)

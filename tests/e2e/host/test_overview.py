@@ -20,7 +20,7 @@ from tests.waiting import until
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    return {"CI_DAEMON_POOL_WARM": "0", "CI_DAEMON_POOL_MAX_VMS": "1"}
+    return {"CI_DAEMON_POOL_PARKED": "0", "CI_DAEMON_POOL_MAX_VMS": "1"}
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def collector() -> Iterator[Collector]:
 @pytest.fixture(scope="module")
 def settings(collector: Collector) -> dict[str, str]:
     endpoint = f"http://127.0.0.1:{collector.server_port}"
-    return {"CI_DAEMON_POOL_WARM": "0", "CI_DAEMON_TRACING_ENDPOINT": endpoint}
+    return {"CI_DAEMON_POOL_PARKED": "0", "CI_DAEMON_TRACING_ENDPOINT": endpoint}
 
 
 def children(spans: list[Span], parent: Span) -> dict[str, Span]:

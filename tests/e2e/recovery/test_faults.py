@@ -22,7 +22,7 @@ _SLOW = f"for i in $(seq {_LINES}); do echo line $i; sleep 0.1; done"
 _LOG = "".join(f"line {number}\n" for number in range(1, _LINES + 1))
 _DISK_MB = 64
 _BASE = {
-    "CI_DAEMON_POOL_WARM": "0",
+    "CI_DAEMON_POOL_PARKED": "0",
     "CI_DAEMON_POOL_LOW_DISK_GB": "0",
     "CI_DAEMON_JOBS_MIN_FREE_DISK_GB": "0",
     "CI_DAEMON_JOBS_KILL_GRACE": "1",

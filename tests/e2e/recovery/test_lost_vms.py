@@ -20,7 +20,7 @@ LINES = "".join(f"line {number}\n" for number in range(1, 81))
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
     return {
-        "CI_DAEMON_POOL_WARM": "1",
+        "CI_DAEMON_POOL_PARKED": "1",
         "CI_DAEMON_POOL_MAX_VMS": "5",
         "CI_DAEMON_POOL_MAX_CPU": "100",
         "CI_DAEMON_POOL_MAX_VMS_PER_ORGANIZATION": "3",

@@ -15,7 +15,7 @@ LINES = "".join(f"line {number}\n" for number in range(1, 21))
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    return {"CI_DAEMON_POOL_WARM": "1", "CI_DAEMON_POOL_MAX_VMS": "20", "CI_DAEMON_POOL_MAX_CPU": "100"}
+    return {"CI_DAEMON_POOL_PARKED": "1", "CI_DAEMON_POOL_MAX_VMS": "20", "CI_DAEMON_POOL_MAX_CPU": "100"}
 
 
 @pytest.mark.parametrize("end", [Daemon.kill, Daemon.stop], ids=["kill -9", "SIGTERM"])

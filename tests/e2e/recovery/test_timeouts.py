@@ -14,7 +14,7 @@ from tests.waiting import until
 
 @pytest.fixture(scope="module")
 def settings() -> dict[str, str]:
-    return {"CI_DAEMON_POOL_WARM": "1", "CI_DAEMON_POOL_MAX_VMS": "4", "CI_DAEMON_JOBS_KILL_GRACE": "1"}
+    return {"CI_DAEMON_POOL_PARKED": "1", "CI_DAEMON_POOL_MAX_VMS": "4", "CI_DAEMON_JOBS_KILL_GRACE": "1"}
 
 
 def seconds(record: dict[str, str]) -> float:

@@ -17,9 +17,10 @@ from .kernel import await_children, ignore_children, join_empty_keyring
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
-_PROGRAMS = {b"vm": vm.make, b"attach": attach.attach, b"mapped": mapped_program.run}
+_PROGRAMS: dict[bytes, Callable[..., int]] = {b"vm": vm.make, b"attach": attach.attach, b"mapped": mapped_program.run}
 _NAME_BYTES = 16
 _DESCRIPTORS = 8
 _EACH = "i"

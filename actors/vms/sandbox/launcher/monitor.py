@@ -8,6 +8,7 @@ the inner one, which owns all its other namespaces.
 
 from __future__ import annotations
 
+import fcntl
 import os
 
 from . import init, network, outer, shares
@@ -47,7 +48,7 @@ def run(spec: dict[str, Any], mapped: int, report: int, log: int) -> NoReturn:
         _make(spec, mapped, report, log)
         os.write(report, b"ready\n")
         os.chdir("/")
-        close_all_but(spec["lock"])
+        close_all_but(spec["lock"], spec["base"])
         set_title(f"ci-daemon VM {spec['id']}".encode())
     except Exception as error:  # noqa: BLE001 - the boundary of this process
         os.write(report, f"failed {error}\n".encode())
@@ -60,7 +61,8 @@ def run(spec: dict[str, Any], mapped: int, report: int, log: int) -> NoReturn:
 
 def _make(spec: dict[str, Any], mapped: int, report: int, log: int) -> None:
     mount("none", "/", flags=MS_REC | MS_PRIVATE)
-    base = os.open(spec["base"], os.O_PATH)
+    spec["base"] = base = os.open(spec["base"], os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(base, fcntl.LOCK_SH)  # held as long as the VM lives, so that nobody removes the tree
     disks = os.open(spec["disks"], os.O_PATH)
     if os.read(mapped, 1) != b"1":
         os._exit(1)

@@ -1,4 +1,4 @@
-"""A build of one job, with and without a warm VM."""
+"""A build of one job, with and without a parked VM."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from benchmarks.service import Service
     from benchmarks.testbed import Testbed
 
-__all__ = ["WARM"]
+__all__ = ["STOCK"]
 
 _ROUNDS = 15
 _TIMEOUT_SECONDS = 30.0
@@ -34,27 +34,27 @@ _TIMEOUT_SECONDS = 30.0
 def _measure(testbed: Testbed) -> Iterator[Figure]:
     vms = BaselineVms(testbed)
     with (
-        _serving(testbed, warm=1) as service,
+        _serving(testbed, parked=1) as service,
         closing(Storage.open(testbed.folder / "1" / "state", SystemClock())) as storage,
         vms.start(network=False) as running,
     ):
-        sides = partial(_with_warm_vm, service, storage), partial(_another_sshd, vms, running)
-        yield interleaved("with a warm VM", "ms", _ROUNDS, *sides)
-    with _serving(testbed, warm=0) as service:
+        sides = partial(_with_stock, service, storage), partial(_another_sshd, vms, running)
+        yield interleaved("with a parked VM", "ms", _ROUNDS, *sides)
+    with _serving(testbed, parked=0) as service:
         yield interleaved("without", "ms", _ROUNDS, partial(_job, service), partial(_cold, vms))
 
 
 @contextmanager
-def _serving(testbed: Testbed, *, warm: int) -> Iterator[Service]:
-    """Run a service with that many warm VMs, in a folder named after the number."""
-    folder = testbed.folder / str(warm)
+def _serving(testbed: Testbed, *, parked: int) -> Iterator[Service]:
+    """Run a service with at most that many parked VMs, in a folder named after the number."""
+    folder = testbed.folder / str(parked)
     folder.mkdir()
-    with serving(replace(testbed, folder=folder), CI_DAEMON_POOL_WARM=str(warm)) as service:
+    with serving(replace(testbed, folder=folder), CI_DAEMON_POOL_PARKED=str(parked)) as service:
         yield service
 
 
-def _with_warm_vm(service: Service, storage: Storage) -> float:
-    until(lambda: storage.leases.counts().get(LeaseState.WARM), "a warm VM")
+def _with_stock(service: Service, storage: Storage) -> float:
+    until(lambda: storage.leases.counts().get(LeaseState.PARKED), "a parked VM")
     return _job(service)
 
 
@@ -81,11 +81,11 @@ def _cold(vms: BaselineVms) -> float:
     return took
 
 
-WARM = Benchmark(
-    name="warm",
+STOCK = Benchmark(
+    name="stock",
     title="A build of one job of `true`, from its row in the database to its end",
     baseline=(
-        "the same steps without the service: with a warm VM, one more sshd in a sandbox that runs already, the SSH "
+        "the same steps without the service: with a parked VM, one more sshd in a sandbox that runs already, the SSH "
         "handshake and `true`; without, those of a sandbox that is made for it (benchmarks/baseline_vm.sh)."
     ),
     measure=_measure,
