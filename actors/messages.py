@@ -187,7 +187,7 @@ class ResyncLeases:
 
 @dataclass(frozen=True, slots=True)
 class Refill:
-    """Timer to the lease pool: try again to make the warm VMs that could not be made."""
+    """Timer to the lease pool: try again to park VMs, after one could not be parked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,13 +84,13 @@ class EngineMetrics(Collector):
         )
         self._making = Histogram(
             "ci_daemon_vm_create_seconds",
-            "Time to make a VM for a job, or a warm one, if it could be made.",
+            "Time to make a VM for a job, or to park one, if it could be made.",
             buckets=_MAKING_SECONDS,
             registry=self._registry,
         )
         self._not_made = Counter(
             "ci_daemon_vm_create_failures",
-            "VMs for jobs, or warm ones, that could not be made.",
+            "VMs for jobs, or parked ones, that could not be made.",
             registry=self._registry,
         )
         self._hits = Counter("ci_daemon_cache_hits", "Jobs that passed on a cache hit.", registry=self._registry)

@@ -113,7 +113,7 @@ class Tour:
         process = subprocess.Popen(
             # Without --wait, running VMs would outlive the service.
             self.command("serve", "--wait", "--listen", listen),
-            # A warm VM would still run after the tour.
+            # A parked VM would still run after the tour.
             env={"CI_DAEMON_POOL_PARKED": "0", **os.environ, "NOTIFY_SOCKET": notify_socket.getsockname()},
             stderr=journal,
             # Ctrl-C is for the command that follows the build; the service is stopped by `service`, in order.

@@ -79,7 +79,7 @@ def assign(storage: Storage, job: Job, **fields: Any) -> Lease | None:
         "image": job.image,
         "shape": job.shape,
         "network": job.network,
-        "warm_lease_id": None,
+        "parked_lease_id": None,
         "lease_uuid": str(uuid4()),
     }
     return storage.leases.assign(job.id, **(given | fields))

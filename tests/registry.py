@@ -1,9 +1,10 @@
-"""A real registry of OCI images on the loopback, with small images cut out of the default image."""
+"""A real registry of OCI images on the loopback, and a slow one, with small images cut out of the default image."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import http.client
 import io
 import json
 import os
@@ -12,10 +13,12 @@ import re
 import shutil
 import subprocess
 import tarfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import bcrypt
@@ -70,7 +73,7 @@ def link(name: str, target: str) -> tarfile.TarInfo:
 
 
 def small_system(image: Path, idmap: IdMap) -> list[bytes]:
-    """Return the layers of a system that can boot as a VM, cut out of an image's tree."""
+    """Return the layers of a small system with a shell and an sshd, cut out of an image's tree."""
     cut = run_mapped(["chroot", ".", "sh", "-c", _CUT], idmap=idmap, cwd=image)
     links = [link(name, f"usr/{name}") for name in ("bin", "sbin", "lib", "lib64")]
     folder = tarfile.TarInfo("root")
@@ -123,12 +126,14 @@ def store_beside(images_dir: Path, folder: Path) -> Iterator[Path]:
 class Registry:
     """A running registry.
 
-    ``folder`` holds images before they are pushed; ``login`` is ``USER:PASSWORD`` if the registry asks for one.
+    ``folder`` holds images before they are pushed, to ``pushed_to`` if that is another address; ``login`` is
+    ``USER:PASSWORD`` if the registry asks for one.
     """
 
     address: str
     folder: Path
     login: str | None = None
+    pushed_to: str | None = None
 
     def add(
         self, name: str, *layers: bytes, env: Mapping[str, str] = {}, architecture: str = HERE, **config: object
@@ -160,8 +165,50 @@ class Registry:
         (layout / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": listed}))
         argv = ["skopeo", "copy", "--quiet", "--all", "--dest-tls-verify=false"]
         argv += ["--dest-creds", self.login] if self.login else []
-        subprocess.run([*argv, f"oci:{layout}", f"docker://{reference}"], check=True, capture_output=True)
+        subprocess.run(
+            [*argv, f"oci:{layout}", f"docker://{self.pushed_to or self.address}/{name}"],
+            check=True,
+            capture_output=True,
+        )
         return reference
+
+
+@dataclass
+class StalledRegistry(Registry):
+    """The images of another registry; their pulls begin, but no layer comes before ``released`` is set."""
+
+    released: threading.Event = field(default_factory=threading.Event)
+
+
+@contextmanager
+def stalled(behind: Registry) -> Iterator[StalledRegistry]:
+    """Serve the images of another registry, to which new ones are pushed too."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if "/blobs/" in self.path:
+                found.released.wait()
+            self.close_connection = True
+            with suppress(ConnectionError), closing(http.client.HTTPConnection(behind.address)) as connection:
+                connection.request(self.command, self.path, headers=dict(self.headers))
+                answer = connection.getresponse()
+                kept = [f"{name}: {value}\r\n" for name, value in answer.getheaders()]
+                self.wfile.write(f"HTTP/1.0 {answer.status} \r\n{''.join(kept)}\r\n".encode() + answer.read())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = False
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        found = StalledRegistry(f"127.0.0.1:{server.server_port}", behind.folder, pushed_to=behind.address)
+        try:
+            yield found
+        finally:
+            found.released.set()
+            server.shutdown()
+            thread.join()
 
 
 def _image(

@@ -28,7 +28,7 @@ def load_fair_share(storage: Storage, clock: Clock) -> FairShare:
 
 
 def leases_of_jobs(storage: Storage) -> dict[int, Lease]:
-    """Return the live leases for jobs, warm ones too, by row id; those of renders are left out."""
+    """Return the live leases for jobs, parked ones too, by row id; those of renders are left out."""
     return {lease.id: lease for lease in storage.leases.live() if lease.build_id is None}
 
 

@@ -110,14 +110,16 @@ def default_image(state_dir: Path, config: Config) -> Check:
         images = open_images(state_dir, config)
     except NoSubIds:
         return Check(name, ok=False, detail="images cannot be built without sub-ids", needed=False, fixable=False)
-    default, base = images.default, images.base
-    lacking = {}
-    if default not in images.store.names():
-        lacking[default] = f"there is no image {default}, from which most steps start"
+    default, base, present = images.default, images.base, images.store.names()
+    why = {base: "whose sshd serves all VMs", default: "from which most steps start"}
+    if missing := [each for each in why if each not in present]:
+        detail = "; ".join(f"there is no image {each}, {why[each]}" for each in missing)
+        build = f"ci-daemon --state-dir {shlex.quote(str(state_dir))} image build"
+        fix = " && ".join(f"{build} {each}" for each in missing)
+        return Check(name, ok=False, detail=detail, fix=fix, needed=False, root=False, fixable=False)
     if not images.store.can_be_base(base):
-        lacking[base] = f"there is no image {base} with sshd and util-linux, which VMs need besides their own image"
-    if not lacking:
-        return passed(name, f"the image {default} exists, and {base} has the sshd of all VMs")
-    build = f"ci-daemon --state-dir {shlex.quote(str(state_dir))} image build"
-    fix = "; ".join(f"{build} {image}" for image in lacking)
-    return Check(name, ok=False, detail="; ".join(lacking.values()), fix=fix, needed=False, root=False, fixable=False)
+        detail = (
+            f"the image {base} cannot serve VMs, it lacks sshd or util-linux: set sandbox.base_image to another one"
+        )
+        return Check(name, ok=False, detail=detail, needed=False, root=False, fixable=False)
+    return passed(name, f"the image {default} exists, and the sshd of {base} serves all VMs")

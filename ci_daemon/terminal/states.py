@@ -25,7 +25,7 @@ STATE_STYLES = {
         "canceled",
         "skipped",
         "creating",
-        "warm",
+        "parked",
         "ended",
     ),
     _UNREMARKABLE,

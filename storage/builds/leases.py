@@ -124,7 +124,7 @@ class Leases:
     def of_job(self, job_id: int) -> Lease | None:
         """Return the lease of a job's latest attempt.
 
-        Its row may be older than the attempt, because the VM may have been warm before.
+        Its row may be older than the attempt, because the VM may have been parked before.
         """
         return self._of_job.one(job_id=job_id)
 

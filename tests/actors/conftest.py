@@ -70,7 +70,7 @@ class Host:
         **pool: Any,
     ) -> None:
         self.settings = settings_with(
-            PoolSettings(**{"max_vms": 4, "warm": 0} | pool),
+            PoolSettings(**{"max_vms": 4, "parked": 0} | pool),
             JobSettings(kill_grace=1.0, hold_seconds=hold_seconds, min_free_disk_gb=min_free_disk_gb),
         )
         self.timings = timings

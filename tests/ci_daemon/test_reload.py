@@ -23,10 +23,10 @@ OLD = Config()
 
 
 def test_settings_that_may_change_live_are_applied():
-    new = replace(OLD, pool=PoolSettings(max_vms=7, warm=0), journal=JournalSettings(level="debug"))
+    new = replace(OLD, pool=PoolSettings(max_vms=7, parked=0), journal=JournalSettings(level="debug"))
     changed = compare(OLD, new)
     assert changed.config == new
-    assert str(changed) == "changed: journal.level, pool.max_vms, pool.warm"
+    assert str(changed) == "changed: journal.level, pool.max_vms, pool.parked"
 
 
 def test_settings_that_need_a_restart_are_named():
@@ -38,9 +38,9 @@ def test_settings_that_need_a_restart_are_named():
 
 def test_a_nested_key_that_needs_a_restart_keeps_its_value():
     shape = replace(OLD.ir.default_shape, cpu=7)
-    changed = compare(OLD, replace(OLD, ir=replace(OLD.ir, default_shape=shape), pool=PoolSettings(warm=0)))
-    assert changed.config == replace(OLD, pool=PoolSettings(warm=0))
-    assert str(changed) == "changed: pool.warm; needs a restart: ir.default_shape.cpu"
+    changed = compare(OLD, replace(OLD, ir=replace(OLD.ir, default_shape=shape), pool=PoolSettings(parked=0)))
+    assert changed.config == replace(OLD, pool=PoolSettings(parked=0))
+    assert str(changed) == "changed: pool.parked; needs a restart: ir.default_shape.cpu"
 
 
 def test_each_live_key_is_in_a_section_that_a_reload_hands_on():
@@ -72,8 +72,10 @@ def test_a_reload_applies_the_configuration_and_logs_the_result(state: Path):
         ]
         assert gauge("ci_daemon_vms_max") == 77
         assert "debug api.middleware.access_log: answered" in daemon.log.read_text()
-        wrong = reload("[pool]\nmax_vms = 5\nwarmth = 1\n")
-        assert f"the configuration has an error and is not reloaded: {file}:3: pool.warmth is not a setting" in wrong[1]
+        wrong = reload("[pool]\nmax_vms = 5\nparking = 1\n")
+        assert (
+            f"the configuration has an error and is not reloaded: {file}:3: pool.parking is not a setting" in wrong[1]
+        )
         assert f"error ci_daemon.reload: the configuration is not reloaded: {file}:3: " in daemon.log.read_text()
         assert gauge("ci_daemon_vms_max") == 77
         fixed = reload("[pool]\nmax_vms = 5\n[billing]\ncpu = 1\n")

@@ -142,7 +142,7 @@ class CrashRun:
             part = self._rng.choice(VM_PARTS)
             if kill_part(self._vm(lease.uuid), part, self._rng):
                 self.killed_vms.add(lease.uuid)
-                self._count(part, f"of attempt {lease.attempt} of {job.name}" if job else "of a warm VM")
+                self._count(part, f"of attempt {lease.attempt} of {job.name}" if job else "of a parked VM")
                 return
 
     def _find_pipeline(self) -> int:

@@ -63,7 +63,7 @@ def check_money(run: CrashRun) -> None:
 
 
 def check_host(run: CrashRun) -> None:
-    """Check that the service holds only its warm VMs, and that nothing is left once those are ended."""
+    """Check that the service holds only its parked VMs, and that nothing is left once those are ended."""
     state = run.daemon.state
     until(lambda: _held(run) == _named(run), f"{_held(run)} to be what rows name", 30)
     log = run.daemon.log

@@ -149,7 +149,7 @@ def test_paths_of_the_checkout_exist(page: Path):
 @every_page
 def test_settings_exist(page: Path):
     keys = {f"{section.name}.{key.name}" for section in sections() for key in section.keys}
-    tables = {section.name for section in sections()} | {"jobs.env", "pool.warm_images"}
+    tables = {section.name for section in sections()} | {"jobs.env"}
     roots = {table.partition(".")[0] for table in tables}
     named = (re.split(r"[ =]", span)[0].strip("[]") for span in code_spans(page.read_text()))
     dotted = (each for each in named if re.fullmatch(r"[a-z_]+(\.[a-z_]+)+", each))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from actors.builds.states import JobEvent, Progress, blocks, next_state, roll_up, satisfies
-from storage import Build, HoldEnd, Job, JobState, LedgerSource, Outcome, Shape
+from storage import Build, HoldEnd, Job, JobState, LedgerSource, Outcome
 from tests.clock import ManualClock
 from tests.records import new_job, new_pipeline
 from tests.state import new_storage
@@ -43,7 +43,7 @@ class Tables(RuleBasedStateMachine):
         self._storage = new_storage(Path(self._folder.name) / "state", self._clock)
         self._world = World(self._storage, self._clock, new_pipeline(self._storage))
         self._builds: list[tuple[Build, ModelBuild]] = []
-        self._warm: list[int] = []
+        self._parked: list[int] = []
         self._ended: dict[int, JobState] = {}
 
     def teardown(self) -> None:
@@ -66,19 +66,19 @@ class Tables(RuleBasedStateMachine):
         self._builds.append((self._world.build(*jobs), model))
 
     @rule()
-    def warm_up(self) -> None:
-        lease = self._storage.leases.reserve_warm(f"warm-{next(self._world.names)}", "sandbox", "debian:12", Shape())
-        assert self._storage.leases.warmed(lease.id)
-        assert not self._storage.leases.warmed(lease.id)
-        self._warm.append(lease.id)
+    def park(self) -> None:
+        lease = self._storage.leases.reserve_parked(f"parked-{next(self._world.names)}", "sandbox")
+        assert self._storage.leases.parked(lease.id)
+        assert not self._storage.leases.parked(lease.id)
+        self._parked.append(lease.id)
 
-    @rule(pick=picks, warm=st.booleans())
-    def run(self, pick: int, warm: bool) -> None:
+    @rule(pick=picks, parked=st.booleans())
+    def run(self, pick: int, parked: bool) -> None:
         """Assign a VM to a job that waits for one, and start its command."""
         waiting = [(job, model) for job, model, _ in self._jobs() if model.state == "scheduled"]
         if waiting:
             job, model = waiting[pick % len(waiting)]
-            self._grant(job, model, warm=warm)
+            self._grant(job, model, parked=parked)
             self._start(job, model)
 
     @rule(pick=picks, choice=picks, seconds=st.integers(0, 300), soft=st.booleans(), billable=st.booleans())
@@ -100,7 +100,7 @@ class Tables(RuleBasedStateMachine):
         jobs = self._jobs()
         job, model, build = jobs[pick % len(jobs)]
         if event is JobEvent.GRANTED:
-            self._grant(job, model, warm=soft)
+            self._grant(job, model, parked=soft)
         elif event is JobEvent.STARTED:
             self._start(job, model)
         else:
@@ -196,13 +196,13 @@ class Tables(RuleBasedStateMachine):
             for job, expected in zip(self._world.jobs(build), model.jobs, strict=True)
         ]
 
-    def _grant(self, job: Job, model: ModelJob, *, warm: bool) -> None:
-        warm_id = self._warm[0] if warm and self._warm else None
-        lease = self._world.assign(job, warm_lease_id=warm_id)
+    def _grant(self, job: Job, model: ModelJob, *, parked: bool) -> None:
+        parked_id = self._parked[0] if parked and self._parked else None
+        lease = self._world.assign(job, parked_lease_id=parked_id)
         assert (lease is not None) == (model.state == "scheduled")
         if lease is not None:
-            assert warm_id in {None, lease.id}
-            self._warm = [each for each in self._warm if each != lease.id]
+            assert parked_id in {None, lease.id}
+            self._parked = [each for each in self._parked if each != lease.id]
             model.state = "assigned"
             model.attempts.append(ModelAttempt(lease.id))
             assert lease.attempt == len(model.attempts)

@@ -49,10 +49,10 @@ def saved(other: Machine) -> Saved:
         service = Service.installed_on(machine)
         passed = service.build("echo kept")
         passed.passes()
-        machine.run("sed -i 's/^#warm = .*/warm = 1/' /etc/ci-daemon/ci-daemon.toml")
+        machine.run("sed -i 's/^#parked = .*/parked = 1/' /etc/ci-daemon/ci-daemon.toml")
         running = service.build(RUNNING)
         running.says("begun")
-        found = Saved(passed, passed.log(), running, balance(machine), "warm = 1")
+        found = Saved(passed, passed.log(), running, balance(machine), "parked = 1")
         machine.run(f"ci-daemon backup {FILE}")
         shutil.copy(machine.root / FILE[1:], other.root / FILE[1:])
     return found

@@ -101,10 +101,10 @@ def test_a_second_time_nothing_changes(machine: Machine, installed: dict[str, An
 
 def test_a_wrong_configuration_is_reported_before_anything_stops(machine: Machine):
     before = main_pid(machine)
-    machine.run("sed -i 's/^#warm = .*/warn = 1/' /etc/ci-daemon/ci-daemon.toml")
+    machine.run("sed -i 's/^#parked = .*/parkd = 1/' /etc/ci-daemon/ci-daemon.toml")
     refused = machine.run(f"{NEWER}/install.sh", check=False)
-    machine.run("sed -i 's/^warn = 1/warm = 1/' /etc/ci-daemon/ci-daemon.toml")
-    assert "pool.warn is not a setting: did you mean pool.warm?" in refused.stderr
+    machine.run("sed -i 's/^parkd = 1/parked = 1/' /etc/ci-daemon/ci-daemon.toml")
+    assert "pool.parkd is not a setting: did you mean pool.parked?" in refused.stderr
     assert main_pid(machine) == before
 
 
@@ -127,7 +127,7 @@ def test_a_new_release_takes_over_while_a_job_runs(machine: Machine, installed: 
     assert upgraded["version"] == "99.0"
     assert machine.run("ci-daemon --version").stdout.strip().endswith("99.0")
     assert machine.run("systemctl show --value --property Nice ci-daemon").stdout.strip() == "3"
-    assert machine.run("grep '^warm' /etc/ci-daemon/ci-daemon.toml").stdout == "warm = 1\n"
+    assert machine.run("grep '^parked' /etc/ci-daemon/ci-daemon.toml").stdout == "parked = 1\n"
     assert releases(machine) == [installed["release"], upgraded["release"]]
 
     until(lambda: _state(machine, f"{org}/hello/2") == "passed", "the job's end", TICKS + 60)

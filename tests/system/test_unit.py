@@ -110,7 +110,7 @@ def test_a_reload_applies_live_keys_and_names_the_rest(service: Service):
         until(lambda: expected in service.property("StatusText"), f'the status "{expected}"', 30)
 
     reloaded("[pool]\nmax_vms = 3\n[billing]\ncpu = 1\n", "changed: pool.max_vms; needs a restart: billing.cpu")
-    reloaded("[pool]\nmax_vms = 3\n\nwarmth = 1\n", f"{file}:4: pool.warmth is not a setting")
+    reloaded("[pool]\nmax_vms = 3\n\nparking = 1\n", f"{file}:4: pool.parking is not a setting")
     assert f"the configuration is not reloaded: {file}:4" in service.machine.journal("-u", "ci-daemon", "PRIORITY=3")
     service.machine.run(f"cat >{file}", stdin=kept)
     service.machine.run("systemctl reload ci-daemon")

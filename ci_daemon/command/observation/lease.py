@@ -27,7 +27,7 @@ _MIN_ID = 4
 
 @click.group(cls=Group)
 def lease() -> None:
-    """VMs of jobs, and warm VMs that wait for a job."""
+    """VMs of jobs, and parked VMs that wait for one."""
 
 
 @lease.command(name="list", reads=True)

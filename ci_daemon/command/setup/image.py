@@ -97,9 +97,8 @@ def pull(session: Session, *, reference: str, name: str | None) -> None:
     Images that jobs name are pulled automatically (images.on_demand), each tag once: this command pulls it again, from
     any registry, and keeps it. A digest (NAME@sha256:...) is always the same image.
 
-    Programs that a VM needs and the image lacks, above all sshd, are installed with its own apt-get or apk. Commands
-    get the variables that it sets; its user, working directory and entry point are ignored. `skopeo login HOST` logs in
-    to a registry.
+    Any image with /bin/sh will do. Commands get the variables that it sets; its user, working directory and entry point
+    are ignored. `skopeo login HOST` logs in to a registry.
     """
     config = session.config()
     wanted = Reference.parse(reference)
@@ -124,7 +123,7 @@ def pull(session: Session, *, reference: str, name: str | None) -> None:
 def import_image(session: Session, *, name: str, tar: IO[bytes]) -> None:
     """Make the image NAME of the root file system in TAR, plain or compressed; - is stdin.
 
-    It needs a shell, sshd and the usual small programs; missing ones are named.
+    All that it needs is /bin/sh.
     """
     store = open_images(session.state_dir, session.config()).store
     made = store.import_(name, tar, source=f"imported from {tar.name}")
@@ -137,7 +136,8 @@ def import_image(session: Session, *, name: str, tar: IO[bytes]) -> None:
 def remove(session: Session, *, name: str) -> None:
     """Remove the image NAME.
 
-    Refused for the default image, and while VMs or disks of this state directory use it, including cached disks.
+    Refused for the default image, while VMs or disks of this state directory use it, including cached disks, and while
+    its sshd serves VMs (sandbox.base_image).
     """
     images = open_images(session.state_dir, session.config())
     if name == images.default:

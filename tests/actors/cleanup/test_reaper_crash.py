@@ -153,7 +153,7 @@ def test_a_kill_at_any_moment_leaves_nothing_that_no_row_names(churn: VmChurn):
         leases = {lease.uuid: lease.state for lease in storage.leases.live()}
         rows = {snapshot.name for snapshot in storage.snapshots.all()}
 
-        assert set(leases.values()) <= {LeaseState.WARM}, number
+        assert set(leases.values()) <= {LeaseState.PARKED}, number
         for kind in ("folders", "disks", "groups", "processes"):
             assert left[kind] == (set(leases) if kind in churn.kinds else set()), (number, kind)
         assert left["snapshots"] == rows, number

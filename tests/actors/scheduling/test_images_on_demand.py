@@ -16,7 +16,7 @@ from actors.vms.sandbox import IdMap
 from storage import Build, JobState
 from tests.actors.conftest import Host, real_images, sandboxes
 from tests.e2e.pipelines import Graph, one
-from tests.registry import Registry, entry, layer, registry, small_system, store_beside, without_sshd
+from tests.registry import Registry, StalledRegistry, entry, layer, registry, small_system, stalled, store_beside
 from tests.waiting import until
 
 Hosts = Callable[..., Host]
@@ -26,6 +26,12 @@ Hosts = Callable[..., Host]
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     with registry(tmp_path_factory.mktemp("registry")) as served:
         yield served
+
+
+@pytest.fixture
+def slow(served: Registry) -> Iterator[StalledRegistry]:
+    with stalled(served) as slow:
+        yield slow
 
 
 @pytest.fixture(scope="module")
@@ -74,20 +80,20 @@ def test_an_image_is_pulled_for_the_first_job_that_asks(host_of: Hosts, served: 
 
 
 def test_whoever_waits_for_an_image_holds_no_vm_and_others_go_on(
-    host_of: Hosts, served: Registry, system: list[bytes], tmp_path: Path
+    host_of: Hosts, slow: StalledRegistry, system: list[bytes], tmp_path: Path
 ):
-    host = host_of(max_vms=1)
-    image = served.add("stuck:1", *without_sshd(system, "sleep 1000"))
+    host = host_of(ImageSettings(registries=(slow.address,)), max_vms=1)
+    image = slow.add("stuck:1", *system)
     held = host.build(one("sleep 600"))
     until(host.storage.leases.live, "the only VM")
     build = host.build(one("true", image=image))
-    pulling(host, build, "apk add")
-    host.notes(build, b"apk add")
+    pulling(host, build, "pulling")
+    host.notes(build, b"pulling")
     job = host.job(build)
     assert job.state is JobState.SCHEDULED
     reason = host.engine.pending_reason(job)
     assert reason is not None
-    assert reason.startswith(f'waiting for the image "{image}": apk add')
+    assert reason.startswith(f'waiting for the image "{image}": pulling {image}')
     assert [lease.job_id for lease in host.storage.leases.live()] == [host.job(held).id]
     host.engine.cancel(held.id)
     assert host.finish(host.build(one("true"))).state == "passed"
@@ -95,7 +101,7 @@ def test_whoever_waits_for_an_image_holds_no_vm_and_others_go_on(
     host.notes(newcomer, b"is being pulled already: ")
     host.engine.cancel(build.id)
     assert host.finish(build, 5).state == "canceled"
-    pulling(host, newcomer, "apk add")
+    pulling(host, newcomer, "pulling")
     host.engine.cancel(newcomer.id)
     until(lambda: not unfinished(tmp_path), "the pull's end")
     assert host.images.store.names() == ["debian:12"]
@@ -158,14 +164,14 @@ def test_nothing_is_pulled_where_that_is_switched_off(host_of: Hosts, served: Re
 
 
 def test_a_pull_of_an_engine_that_ended_is_done_by_the_next(
-    host_of: Hosts, served: Registry, system: list[bytes], tmp_path: Path
+    host_of: Hosts, slow: StalledRegistry, system: list[bytes], tmp_path: Path
 ):
-    host = host_of()
-    build = host.build(one("true", image=served.add("restarted:1", *without_sshd(system, "sleep 1000"))))
-    pulling(host, build, "apk add")
+    host = host_of(ImageSettings(registries=(slow.address,)))
+    build = host.build(one("true", image=slow.add("restarted:1", *system)))
+    pulling(host, build, "pulling")
     host.engine.stop()
     assert unfinished(tmp_path) == []
-    served.add("restarted:1", *system)
+    slow.released.set()
     host.restart()
     assert host.finish(build).state == "passed"
 

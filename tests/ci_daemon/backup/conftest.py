@@ -28,7 +28,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
     assert storage.leases.active(lease.id)
     assert storage.leases.start(lease.id, job.id)
     storage.artifacts.store(build, job, [storage.artifacts.files.write(build.uuid, "report", [b"a report"])])
-    (directory / "ci-daemon.toml").write_text("[pool]\nwarm = 1\n")
+    (directory / "ci-daemon.toml").write_text("[pool]\nparked = 1\n")
     with storage.logs.writer(build.uuid, job.uuid, 1) as log:
         log.output(b"hello\n")
     yield Host(directory, storage, build, job)

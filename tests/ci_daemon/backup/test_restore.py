@@ -200,7 +200,7 @@ def test_a_restore_accepts_images_and_a_configuration_only(host: Host, tmp_path:
     (new / "thesis.tex").unlink()
     assert restore(io.BytesIO(archive), new).configuration == new / "ci-daemon.toml.from-backup"
     assert (new / "ci-daemon.toml").read_text() == "# mine"
-    assert (new / "ci-daemon.toml.from-backup").read_text() == "[pool]\nwarm = 1\n"
+    assert (new / "ci-daemon.toml.from-backup").read_text() == "[pool]\nparked = 1\n"
     with pytest.raises(BackupError, match="contains artifacts and more"):
         restore(io.BytesIO(archive), new)
 

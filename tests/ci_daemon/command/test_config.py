@@ -18,11 +18,11 @@ def run(state: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def test_check_tells_every_error_with_its_line_and_fails(run: Run, state: Path, capsys: pytest.CaptureFixture[str]):
     file = state / "ci-daemon.toml"
-    file.write_text("[http]\nthreads = 'many'\n\n[pool]\nwram = 1\n")
+    file.write_text("[http]\nthreads = 'many'\n\n[pool]\nparkd = 1\n")
     assert run("config", "check") == 1
     assert capsys.readouterr().out.splitlines() == [
         f'error: {file}:2: http.threads: expected a whole number of at least 2, got "many"',
-        f"error: {file}:5: pool.wram is not a setting: did you mean pool.warm?",
+        f"error: {file}:5: pool.parkd is not a setting: did you mean pool.parked?",
         f"{file}: the service cannot start with it",
     ]
     assert run("config", "check", "--json") == 1
@@ -47,13 +47,13 @@ def test_show_prints_each_effective_value_and_its_origin(
     run: Run, state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     file = state / "ci-daemon.toml"
-    file.write_text('[pool]\nwarm = 5\n\nlow_disk_gb = 2\n[pool.warm_images]\n"debian:13" = 1\n')
+    file.write_text('[pool]\nparked = 5\n\nlow_disk_gb = 2\n[images.map]\n"python:3" = "debian:13"\n')
     monkeypatch.setenv("CI_DAEMON_POOL_PARKED", "7")
     assert run("config", "show", "--json") == 0
     found = {each["key"]: (each["value"], each["from"]) for each in json.loads(capsys.readouterr().out)}
-    assert found["pool.warm"] == (7, "CI_DAEMON_POOL_PARKED")
+    assert found["pool.parked"] == (7, "CI_DAEMON_POOL_PARKED")
     assert found["pool.low_disk_gb"] == (2.0, f"{file}:4")
-    assert found["pool.warm_images"] == ({"debian:13": 1}, f"{file}:5")
+    assert found["images.map"] == ({"python:3": "debian:13"}, f"{file}:5")
     assert found["pool.max_vms"] == (0, "default")
     assert found["http.base_url"] == (None, "default")
 

@@ -20,7 +20,7 @@ from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.session import Session
 from storage import AuditEntry, NewBuild, NewPipeline, Storage, SystemClock
 from tests.records import new_job
-from tests.registry import registry, small_system
+from tests.registry import entry, layer, registry, small_system
 from tests.state import new_storage
 
 ELSEWHERE = {
@@ -184,7 +184,7 @@ def test_json_is_one_document(
             "backup": str(tmp_path / "backup"),
             "restored": str(tmp_path / "restored"),
         }
-        (tmp_path / "root.tar").write_bytes(layers[1])
+        (tmp_path / "root.tar").write_bytes(layer(entry("bin/sh")))
         for line in CALLS.strip().split("\n"):
             name = next(name for name in COMMANDS if f"{line.strip()} ".startswith((f"{name} ", f"{OTHER} {name} ")))
             arguments = line.format(**words).split()

@@ -39,11 +39,11 @@ def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path
 
 
 def lease_a_vm(storage: Storage, provider: Provider) -> str:
-    """Make a VM as the pool makes a warm one, and return its id."""
+    """Park a VM as the pool does, and return its id."""
     vm_id = str(uuid.uuid4())
-    lease = storage.leases.reserve_warm(vm_id, provider.name, "debian:12", Shape())
-    provider.create(VmSpec(vm_id, "debian:12", network=False))
-    assert storage.leases.warmed(lease.id)
+    lease = storage.leases.reserve_parked(vm_id, provider.name)
+    provider.park(vm_id)
+    assert storage.leases.parked(lease.id)
     return vm_id
 
 
@@ -51,7 +51,7 @@ def test_images_are_listed_with_the_disks_that_use_them(
     run: Run, own_store: Path, storage: Storage, capsys: pytest.CaptureFixture[str]
 ):
     vm_id = str(uuid.uuid4())
-    storage.leases.reserve_warm(vm_id, "sandbox", "mine:1", Shape())
+    storage.leases.reserve_unclaimed(vm_id, "sandbox", "mine:1", Shape())
     assert run("image", "list") == 0
     row = capsys.readouterr().out.splitlines()[1].split()
     assert row[:6] == ["mine:1", "no", "3", "1", "made", "up"]
@@ -124,7 +124,7 @@ def test_an_image_that_a_lease_stands_on_stays(
     run: Run, own_store: Path, storage: Storage, capsys: pytest.CaptureFixture[str]
 ):
     vm_id = str(uuid.uuid4())
-    storage.leases.reserve_warm(vm_id, "sandbox", "mine:1", Shape())
+    storage.leases.reserve_unclaimed(vm_id, "sandbox", "mine:1", Shape())
     assert run("image", "remove", "mine:1") == 1
     assert f'image "mine:1" is in use by lease {vm_id}' in capsys.readouterr().err
     assert (own_store / "mine@1").exists()
@@ -141,7 +141,7 @@ def test_an_unbootable_import_is_refused_with_the_reason(
     with tarfile.open(archive, "w") as tar:
         tar.addfile(tarfile.TarInfo("hello"), io.BytesIO())
     assert run("image", "import", "small:1", str(archive)) == 1
-    assert "lacks sh, sshd" in capsys.readouterr().err
+    assert '"small:1" has no /bin/sh' in capsys.readouterr().err
     assert [path.name for path in own_store.iterdir() if not path.name.startswith(".")] == ["mine@1"]
 
 
@@ -152,7 +152,7 @@ def test_import_reads_as_the_caller_and_writes_as_the_owner(
     tarfile.open(archive, "w").close()
     monkeypatch.setattr("ci_daemon.command.support.command_classes.become_owner", lambda _: archive.unlink())
     assert run("image", "import", "small:1", str(archive)) == 1
-    assert "lacks sh, sshd" in capsys.readouterr().err
+    assert '"small:1" has no /bin/sh' in capsys.readouterr().err
     assert not archive.exists()
 
 
@@ -169,9 +169,9 @@ def test_a_leased_vm_is_listed_and_killed(
     vm_id = lease_a_vm(storage, provider)
     assert run("lease", "list", "--json") == 0
     [listed] = json.loads(capsys.readouterr().out)
-    assert (listed["id"], listed["state"], listed["job"], listed["cents"]) == (vm_id, "warm", None, 0)
+    assert (listed["id"], listed["state"], listed["job"], listed["cents"]) == (vm_id, "parked", None, 0)
     assert run("lease", "list") == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[:2] == [vm_id[:8], "warm"]
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == [vm_id[:8], "parked"]
     assert run("lease", "kill", vm_id[:3]) == 1
     assert "give at least 4 letters" in capsys.readouterr().err
     assert run("lease", "kill", vm_id[:8], "--json") == 0

@@ -21,7 +21,12 @@ def test_as_it_stands_it_changes_nothing(tmp_path: Path):
 def test_the_values_in_comments_are_the_defaults(tmp_path: Path):
     config = loaded(tmp_path, re.sub(r"(?m)^#(?=\w+ = )", "", commented_configuration()))
     assert config.http.base_url == "https://ci.example.org"
-    as_default = replace(config, http=replace(config.http, base_url=None), images=Config().images)
+    as_default = replace(
+        config,
+        http=replace(config.http, base_url=None),
+        images=Config().images,
+        sandbox=replace(config.sandbox, base_image=None),
+    )
     assert as_default == Config()
 
 

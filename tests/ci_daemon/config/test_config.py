@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
@@ -47,11 +48,11 @@ def test_each_variable_sets_its_own_key_and_no_other(tmp_path: Path, name: str):
 def test_the_state_directorys_file_replaces_the_systems(tmp_path: Path):
     """The two files are not merged."""
     system = tmp_path / "system.toml"
-    system.write_text("[pool]\nwarm = 5\n[jobs]\nstep_timeout = 9\n")
-    assert load(tmp_path, {}, system).pool.warm == 5
-    (tmp_path / "ci-daemon.toml").write_text("[pool]\nwarm = 6\n")
+    system.write_text("[pool]\nparked = 5\n[jobs]\nstep_timeout = 9\n")
+    assert load(tmp_path, {}, system).pool.parked == 5
+    (tmp_path / "ci-daemon.toml").write_text("[pool]\nparked = 6\n")
     config = load(tmp_path, {}, system)
-    assert (config.pool.warm, config.jobs.step_timeout) == (6, Config().jobs.step_timeout)
+    assert (config.pool.parked, config.jobs.step_timeout) == (6, Config().jobs.step_timeout)
 
 
 def test_variables_of_the_command_are_not_settings(tmp_path: Path):
@@ -70,13 +71,34 @@ def test_addresses_that_are_none_are_refused_where_they_stand(tmp_path: Path):
         load(tmp_path, {}, tmp_path / "none")
 
 
-def test_warm_images_are_counted_by_name(tmp_path: Path):
+def test_errors_in_a_table_name_its_key(tmp_path: Path):
     file = tmp_path / "ci-daemon.toml"
-    file.write_text('[pool.warm_images]\n"debian:13" = 1\n')
-    assert load(tmp_path, {}, tmp_path / "none").pool.warm_images == {"debian:13": 1}
-    file.write_text('[pool]\nwarm_images = {"debian:13" = -1}\n')
-    with pytest.raises(ConfigError, match=r"warm_images\.debian:13: expected a whole number of at least 0, got -1"):
+    file.write_text('[images.map]\n"python:3" = "debian:13"\n')
+    assert load(tmp_path, {}, tmp_path / "none").images.map == {"python:3": "debian:13"}
+    file.write_text('[images]\nmap = {"python:3" = 3}\n')
+    with pytest.raises(ConfigError, match=r"images\.map\.python:3: expected a string, got 3"):
         load(tmp_path, {}, tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[pool]\nwarm = 3\n", 2),
+        ("[pool]\n\nwarm_images = {}\n", 3),
+        ('[pool]\nparked = 1\n\n[pool.warm_images]\n"debian:13" = 1\n', 4),
+    ],
+)
+def test_keys_of_earlier_releases_are_refused_with_the_new(tmp_path: Path, text: str, line: int):
+    (tmp_path / "ci-daemon.toml").write_text(text)
+    with pytest.raises(ConfigError) as refusal:
+        load(tmp_path, {}, tmp_path / "none")
+    assert re.fullmatch(rf".*/ci-daemon\.toml:{line}: pool\.warm(_images)? is now pool\.parked", str(refusal.value))
+
+
+@pytest.mark.parametrize("name", ["CI_DAEMON_POOL_WARM", "CI_DAEMON_POOL_WARM_IMAGES"])
+def test_variables_of_earlier_releases_are_refused_too(tmp_path: Path, name: str):
+    with pytest.raises(ConfigError, match=rf"^{name} in the environment is now CI_DAEMON_POOL_PARKED$"):
+        load(tmp_path, {name: "2"}, tmp_path / "none")
 
 
 @pytest.mark.parametrize(
@@ -84,7 +106,7 @@ def test_warm_images_are_counted_by_name(tmp_path: Path):
     [
         ("CI_DAEMON_BILLING_CPU", "-1", "billing.cpu: expected a whole number of at least 0, got -1"),
         ("CI_DAEMON_POOL_MAX_VMS", "-1", "pool.max_vms: expected a whole number of at least 0, got -1"),
-        ("CI_DAEMON_POOL_PARKED", "-1", "pool.warm: expected a whole number of at least 0, got -1"),
+        ("CI_DAEMON_POOL_PARKED", "-1", "pool.parked: expected a whole number of at least 0, got -1"),
         (
             "CI_DAEMON_POOL_LOW_DISK_GB",
             "nan",
@@ -107,9 +129,9 @@ def test_warm_images_are_counted_by_name(tmp_path: Path):
         ("CI_DAEMON_IR_MAX_SHAPE_CPU", "0", "ir.max_shape.cpu: expected a whole number of at least 1, got 0"),
         ("CI_DAEMON_HTTP_THREADS", "160", "http: max_streams must be below threads (160), not 160"),
         (
-            "CI_DAEMON_POOL_PARKED_IMAGES",
-            '{"debian:13" = -1}',
-            "pool.warm_images.debian:13: expected a whole number of at",
+            "CI_DAEMON_IMAGES_MAP",
+            '{"python:3" = -1}',
+            "images.map.python:3: expected a string, got -1",
         ),
         ("CI_DAEMON_RETENTION_LOGS_GB", "nan", "retention.logs_gb: expected a number from 0 to 100000, got nan"),
         ("CI_DAEMON_RETENTION_LOGS_GB", "100001", "retention.logs_gb: expected a number from 0 to 100000, got 100001"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -10,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from actors.vms.images import ImageSettings
+from actors.vms.sandbox import SandboxSettings
 from ci_daemon.command import main
 from ci_daemon.config import Config
-from ci_daemon.doctor import apply_fixes, state
+from ci_daemon.doctor import Check, apply_fixes, state
 
 
 def test_a_state_directory_is_looked_at_as_its_owner_left_it(state_dir: Path):
@@ -85,6 +87,33 @@ def test_a_missing_image_is_reported_with_its_build_command(tmp_path: Path, imag
     check = state.default_image(tmp_path, Config())
     assert check.fix == f"ci-daemon --state-dir {tmp_path} image build debian:12"
     assert not check.needed
+
+
+def test_the_image_whose_sshd_serves_vms_is_checked_too(tmp_path: Path, images_dir: Path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "debian@12").symlink_to(images_dir / "debian@12")
+    bare = tmp_path / "images" / "bare@1"
+    shutil.copytree(images_dir / "debian@12", bare, ignore=lambda *_: ["tree"])
+    (bare / "tree" / "bin").mkdir(parents=True)
+
+    def check(**sandbox: str) -> Check:
+        images = ImageSettings(dir=tmp_path / "images")
+        return state.default_image(tmp_path, Config(images=images, sandbox=SandboxSettings(**sandbox)))
+
+    assert (
+        check(base_image="debian:12").detail == "the image debian:12 exists, and the sshd of debian:12 serves all VMs"
+    )
+    missing = check(base_image="debian:13")
+    assert missing.detail == "there is no image debian:13, whose sshd serves all VMs"
+    assert missing.fix == f"ci-daemon --state-dir {tmp_path} image build debian:13"
+    unfit = check(base_image="bare:1")
+    assert "bare:1 cannot serve VMs, it lacks sshd or util-linux" in unfit.detail
+    assert (unfit.ok, unfit.fix) == (False, None)
+    (tmp_path / "images" / "debian@12").unlink()
+    commands = check(base_image="debian:13").fix
+    assert commands == " && ".join(
+        f"ci-daemon --state-dir {tmp_path} image build debian:{release}" for release in (13, 12)
+    )
 
 
 def test_free_space_is_that_of_the_future_state_directory(tmp_path: Path):

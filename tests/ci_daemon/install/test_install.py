@@ -182,9 +182,9 @@ def test_the_configuration_is_private_and_never_overwritten(stage: Stage):
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
     assert state.check_configuration(stage.host) is None
     assert state.settings(stage.host) == config.Config()
-    file.write_text("[pool]\nwarm = 7\n")
+    file.write_text("[pool]\nparked = 7\n")
     state.create_configuration(stage.host)
-    assert state.settings(stage.host).pool.warm == 7
+    assert state.settings(stage.host).pool.parked == 7
     file.write_text("[pool]\nwarn = 7\n")
     with pytest.raises(config.ConfigError, match=rf"{re.escape(str(file))}:2: pool.warn is not a setting"):
         state.settings(stage.host)

@@ -85,7 +85,7 @@ def test_what_ran_is_in_the_figures(scrape: Scrape):
     assert scrape.value("ci_daemon_cache_hits_total") == 1
     assert scrape.value("ci_daemon_vm_create_seconds_count") >= 4
     assert scrape.value("ci_daemon_actors", actor="LeasePool") == 1
-    assert scrape.value("ci_daemon_warm_vms_wanted") == 1
+    assert scrape.value("ci_daemon_parked_vms_wanted") == 1
 
 
 def test_what_did_not_happen_is_zero_and_not_absent(scrape: Scrape):

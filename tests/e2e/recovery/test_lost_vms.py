@@ -29,7 +29,7 @@ def settings() -> dict[str, str]:
 
 
 def leases(daemon: Daemon) -> dict[str | None, Any]:
-    """Return the live leases by job id; None is the key of a warm VM."""
+    """Return the live leases by job id; None is the key of a parked VM."""
     return {lease["job_id"]: lease for lease in daemon.json("lease", "list")}
 
 
@@ -54,7 +54,7 @@ def test_every_lease_is_checked_when_the_daemon_starts(daemon: Daemon, pipeline:
         running.says("line 2", key)
     running.job("lost-again", "running")
     queued = [pipeline.build(one(f"echo {number}")) for number in range(3)]
-    until(lambda: None in leases(daemon), "a warm VM")
+    until(lambda: None in leases(daemon), "a parked VM")
     ids = {key: job["id"] for key, job in running.jobs().items()}
     daemon.kill()
     held = leases(daemon)

@@ -31,44 +31,57 @@ def test_a_job_that_waits_no_more_gets_none(storage: Storage, world: World):
     assert len(storage.attempts.of_job(job.id)) == 1
 
 
-def test_a_warm_vm_is_handed_to_a_job(storage: Storage, world: World):
-    warm = storage.leases.reserve_warm("vm", "sandbox", "debian:12", Shape())
-    assert (warm.state, warm.job_id, warm.organization_id, warm.network) == (LeaseState.CREATING, None, None, True)
-    assert storage.leases.warmed(warm.id)
-    assert not storage.leases.warmed(warm.id)
-    job = world.job(world.build())
-    lease = world.assign(job, warm_lease_id=warm.id, lease_uuid="unused")
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_parked_vm_becomes_the_one_its_job_wants(storage: Storage, world: World, ready: bool):
+    """One that is still being parked does too."""
+    parked = storage.leases.reserve_parked("vm", "sandbox")
+    assert (parked.state, parked.job_id, parked.organization_id) == (LeaseState.CREATING, None, None)
+    assert (parked.image, parked.shape, parked.network) == (None, Shape(), True)
+    if ready:
+        assert storage.leases.parked(parked.id)
+        assert not storage.leases.parked(parked.id)
+    job = world.job(world.build(new_job(image="alpine:3", shape=Shape(1, 2, 3), network=False)))
+    lease = world.assign(job, parked_lease_id=parked.id, lease_uuid="unused")
     assert lease is not None
-    assert (lease.id, lease.uuid, lease.state, lease.job_id, lease.attempt) == (
-        warm.id,
-        "vm",
-        LeaseState.ACTIVE,
-        job.id,
-        1,
-    )
-    assert lease.organization_id == world.pipeline.organization_id
+    assert (lease.id, lease.uuid, lease.state) == (parked.id, "vm", LeaseState.CREATING)
+    assert (lease.job_id, lease.attempt, lease.organization_id) == (job.id, 1, world.pipeline.organization_id)
+    assert (lease.image, lease.shape, lease.network) == ("alpine:3", Shape(1, 2, 3), False)
 
 
-@pytest.mark.parametrize("state", ["creating", "active", "ended", "missing"])
-def test_a_vm_no_longer_warm_leaves_the_job_in_the_queue(storage: Storage, world: World, state: str):
-    warm = storage.leases.reserve_warm("vm", "sandbox", "debian:12", Shape())
+@pytest.mark.parametrize("state", ["taken", "active", "ended", "missing"])
+def test_a_vm_that_cannot_be_had_leaves_the_job_in_the_queue(storage: Storage, world: World, state: str):
+    parked = storage.leases.reserve_parked("vm", "sandbox")
+    if state in {"taken", "active"}:
+        world.assign(world.job(world.build()), parked_lease_id=parked.id)
     if state == "active":
-        storage.leases.active(warm.id)
+        assert storage.leases.active(parked.id)
     if state == "ended":
-        storage.leases.end(warm.id)
+        storage.leases.end(parked.id)
     job = world.job(world.build())
-    assert world.assign(job, warm_lease_id=99 if state == "missing" else warm.id) is None
+    before = storage.leases.get(parked.id)
+    assert world.assign(job, parked_lease_id=99 if state == "missing" else parked.id) is None
+    assert storage.leases.get(parked.id) == before
     assert world.state(job) is JobState.SCHEDULED
     assert storage.attempts.of_job(job.id) == []
 
 
-def test_a_warm_vm_stays_warm_when_the_job_waits_no_more(storage: Storage, world: World):
-    warm = storage.leases.reserve_warm("vm", "sandbox", "debian:12", Shape())
-    storage.leases.warmed(warm.id)
+def test_a_parked_vm_stays_when_the_job_waits_no_more(storage: Storage, world: World):
+    parked = storage.leases.reserve_parked("vm", "sandbox")
+    storage.leases.parked(parked.id)
     job = world.job(world.build())
     storage.jobs.move(job.id, JobState.SCHEDULED, JobState.CANCELED)
-    assert world.assign(job, warm_lease_id=warm.id) is None
-    assert storage.leases.counts() == {LeaseState.WARM: 1}
+    assert world.assign(job, parked_lease_id=parked.id) is None
+    assert storage.leases.counts() == {LeaseState.PARKED: 1}
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_only_a_lease_without_a_job_is_ended_as_unclaimed(storage: Storage, world: World, taken: bool):
+    parked = storage.leases.reserve_parked("vm", "sandbox")
+    if taken:
+        world.assign(world.job(world.build()), parked_lease_id=parked.id)
+    assert storage.leases.end_unclaimed(parked.id) == (not taken)
+    assert [lease.id for lease in storage.leases.live()] == ([parked.id] if taken else [])
+    assert not storage.leases.end_unclaimed(parked.id)
 
 
 def test_starting_sets_lease_attempt_and_job_at_one_instant(storage: Storage, world: World, clock: ManualClock):
@@ -129,13 +142,13 @@ def test_the_latest_lease_of_a_job_is_that_of_its_last_attempt(storage: Storage,
     assert storage.leases.counts() == {LeaseState.ACTIVE: 2}
 
 
-def test_the_last_attempts_lease_may_be_older_if_it_was_warm(storage: Storage, world: World):
-    warm = storage.leases.reserve_warm("warm-for-long", "sandbox", "debian:12", Shape())
-    storage.leases.warmed(warm.id)
+def test_the_last_attempts_lease_may_be_older_if_parked(storage: Storage, world: World):
+    parked = storage.leases.reserve_parked("parked-for-long", "sandbox")
+    storage.leases.parked(parked.id)
     job = world.job(world.build())
     first = world.start(job)
     storage.jobs.retry(job.id, JobState.RUNNING, Outcome(exit_code=1), lease_id=first.id, billable=True)
-    second = world.assign(job, warm_lease_id=warm.id, lease_uuid=warm.uuid)
+    second = world.assign(job, parked_lease_id=parked.id, lease_uuid=parked.uuid)
     assert second is not None
     assert second.id < first.id
     assert storage.leases.of_job(job.id) == second

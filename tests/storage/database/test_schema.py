@@ -146,6 +146,34 @@ def test_ends_written_by_an_older_release_count_as_recorded_then(database: Datab
     ]
 
 
+def test_warm_leases_of_an_older_release_have_ended(database: Database):
+    """Their VMs have a disk, so none is one that waits for a disk; other leases keep every value."""
+    steps = migrations()
+    migrate(database, steps[:21])
+    states = ("creating", "warm", "active", "ended")
+    for lease_id, state in enumerate(states, start=1):
+        database.execute(
+            """
+            INSERT INTO leases (id, uuid, attempt, provider, image, cpu, memory_gb, disk_gb, network, state, created_at,
+                                finished_at, amount_cents, boot, started_uptime, killed_by, seen_at)
+            VALUES (?, ?, 0, 'sandbox', 'debian:12', 1, 2, 3, 1, ?, 10, ?, 4, 'boot', 5, 'ada', 6)
+            """,
+            (lease_id, f"vm-{lease_id}", state, 20 if state == "ended" else None),
+        )
+    before = _leases(database)
+    migrate(database, steps)
+    warm = {"state": "ended", "finished_at": 10}
+    assert _leases(database) == [{**lease, **(warm if lease["state"] == "warm" else {})} for lease in before]
+    with pytest.raises(peewee.IntegrityError):
+        database.execute("UPDATE leases SET state = 'warm'")
+
+
+def _leases(database: Database) -> list[dict[str, object]]:
+    names = [name for (name,) in database.execute("SELECT name FROM pragma_table_info('leases') ORDER BY name")]
+    rows = database.execute(f"SELECT {', '.join(names)} FROM leases ORDER BY id")
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
 def test_every_table_is_strict_about_types(database: Database):
     migrate(database, migrations())
     for _, sql in _schema(database):
