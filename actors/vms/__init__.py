@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from actors.vms.command import (
         CommandLost,
         CommandNotStarted,
+        CommandOutput,
         CommandSpec,
         CommandState,
         Exited,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
         terminate,
     )
     from actors.vms.file_download import DownloadedFile, InvalidDownload, download_files, list_files
-    from actors.vms.guest import in_job, in_workspace, request, script
+    from actors.vms.guest import in_job, in_workspace, script
     from actors.vms.images import ImageError, Images, ImageSettings, ImageStore, InsufficientDisk
     from actors.vms.provider import (
         ImageNotFound,
@@ -54,6 +55,7 @@ else:
 __all__ = [
     "CommandLost",
     "CommandNotStarted",
+    "CommandOutput",
     "CommandSpec",
     "CommandState",
     "CommandTimeout",
@@ -89,7 +91,6 @@ __all__ = [
     "in_workspace",
     "inspect",
     "list_files",
-    "request",
     "script",
     "start",
     "terminate",

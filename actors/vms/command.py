@@ -13,7 +13,6 @@ from enum import Enum, auto
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from actors.vms.guest import request
 from actors.vms.provider import VmError, VmLost
 from actors.vms.ssh.stream import CommandTimeout
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from actors.vms.ssh.connection import Connection
+    from actors.vms.ssh.vm_socket import VmSocket
 
 __all__ = [
     "CommandLost",
@@ -40,9 +40,12 @@ _ANSWER_SECONDS = 30.0
 _MAX_ARGUMENT_CHARS = 30_000
 """Characters of one argument. In UTF-8 each takes at most four bytes, and Linux allows 128 KiB."""
 
+_SUPERVISOR = "/run/ci-daemon/supervisor"
+_MARSHAL_VERSION = 4
+"""Python's since 3.4: the VM may have been made by another release."""
+
+_STARTED = b"started"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_NEVER_STARTED = 66
-_KILLED = 137
 _EXIT_CODES = range(256)
 
 
@@ -104,8 +107,8 @@ class Exited:
     seconds_ago: float | None = field(default=None, compare=False)
 
 
-def start(connection: Connection, spec: CommandSpec) -> None:
-    """Start the VM's command and return when it runs; does nothing if it was started before.
+def start(connection: Connection, spec: CommandSpec) -> CommandOutput:
+    """Start the VM's command and return its output once it runs; if it was started before, return that one's.
 
     Raises VmError if the VM cannot run it, ConnectionLost or CommandTimeout if it may or may not have started.
     """
@@ -118,21 +121,21 @@ def start(connection: Connection, spec: CommandSpec) -> None:
         "output_limit": spec.output_limit,
         "processes": spec.processes,
     }
-    done = connection.run(request("start"), stdin=marshal.dumps(wanted), timeout=_ANSWER_SECONDS)
-    if done.exit_code != 0:
-        message = f"the VM cannot start a command: {done.stderr.decode(errors='replace').strip()[-2000:]}"
+    content = marshal.dumps(wanted, _MARSHAL_VERSION)
+    supervisor = _ask(connection, "start", len(content), content)
+    answer = supervisor.read_line()
+    if answer != _STARTED:
+        supervisor.close()
+        message = f"the VM cannot start a command: {answer.decode(errors='replace').removeprefix('failed ')}"
         raise VmError(message)
+    return CommandOutput(connection, 0, supervisor)
 
 
 def inspect(connection: Connection) -> CommandState:
-    """Ask whether the VM's command was started and has ended."""
-    done = connection.run(request("inspect"), timeout=_ANSWER_SECONDS)
-    if done.exit_code == _NEVER_STARTED:
-        return CommandState.NOT_STARTED
-    if done.exit_code != 0:
-        message = f"the VM does not answer about its command: {done.stderr.decode(errors='replace').strip()}"
-        raise VmError(message)
-    return CommandState.ENDED if done.stdout == b"ended\n" else CommandState.RUNNING
+    """Ask whether the VM's command was started and has ended. Raises ConnectionLost and CommandTimeout."""
+    with _ask(connection, "inspect") as supervisor:
+        answer = supervisor.read_line()
+    return {b"running": CommandState.RUNNING, b"ended": CommandState.ENDED}.get(answer, CommandState.NOT_STARTED)
 
 
 class CommandOutput:
@@ -142,18 +145,36 @@ class CommandOutput:
     raises CommandNotStarted, CommandLost and ConnectionLost; following again from ``offset`` misses nothing.
     """
 
-    def __init__(self, connection: Connection, offset: int) -> None:
+    def __init__(self, connection: Connection, offset: int, supervisor: VmSocket | None = None) -> None:
+        """``supervisor`` is about to send this output."""
         self.offset = offset
         self.exited: Exited | None = None
         self._connection = connection
+        self._supervisor = supervisor
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield chunks as they arrive."""
-        with self._connection.stream(request("follow", self.offset), timeout=None) as output:
-            for chunk in output:
-                self.offset += len(chunk)
-                yield chunk
-        self.exited = parse_result(output.exit_code, output.stderr)
+        opened, self._supervisor = self._supervisor, None
+        with opened or _ask(self._connection, "follow", self.offset) as supervisor:
+            supervisor.wait_without_limit()
+            while True:
+                word, _, size = supervisor.read_line().partition(b" ")
+                match word:
+                    case b"output":
+                        for chunk in supervisor.read_block(int(size)):
+                            self.offset += len(chunk)
+                            yield chunk
+                    case b"result":
+                        self.exited = parse_result(b"".join(supervisor.read_block(int(size))))
+                        return
+                    case _:
+                        message = "no command was started in this VM"
+                        raise CommandNotStarted(message)
+
+    def close(self) -> None:
+        """Hang up, if it is not iterated over."""
+        if self._supervisor is not None:
+            self._supervisor.close()
 
 
 def follow(connection: Connection, offset: int = 0) -> CommandOutput:
@@ -167,32 +188,39 @@ def terminate(connection: Connection, grace: float = 10.0) -> None:
     Once asked, the VM carries on even if the connection drops. A command that was never started or has ended is fine.
     Raises VmError if the command cannot be ended: then destroy the VM.
     """
-    ending = request("terminate", round(grace * 100))
     try:
-        done = connection.run(ending, timeout=grace + _ANSWER_SECONDS)
+        with _ask(connection, "terminate", round(grace * 100), seconds=grace + _ANSWER_SECONDS) as supervisor:
+            supervisor.read_line()
     except CommandTimeout as error:
         message = "the VM does not answer, so its command cannot be ended"
         raise VmError(message) from error
-    if done.exit_code not in {0, _NEVER_STARTED}:
-        message = f"the VM cannot end its command: {done.stderr.decode(errors='replace').strip()}"
-        raise VmError(message)
 
 
-def parse_result(status: int, output: bytes) -> Exited:
-    """Parse the output of ``tell`` of locate.sh. Raises CommandNotStarted and CommandLost."""
-    if status == _NEVER_STARTED:
-        message = "no command was started in this VM"
-        raise CommandNotStarted(message)
+def _ask(
+    connection: Connection, word: str, number: int = 0, content: bytes = b"", *, seconds: float = _ANSWER_SECONDS
+) -> VmSocket:
+    """Ask the supervisor of the VM's job (`sandbox/launcher/conversation.py`)."""
+    supervisor = connection.open_socket(_SUPERVISOR, timeout=seconds)
+    try:
+        supervisor.send(f"{word} {number}\n".encode() + content)
+    except BaseException:
+        supervisor.close()
+        raise
+    return supervisor
+
+
+def parse_result(output: bytes) -> Exited:
+    """Parse the lines of a result. Raises CommandLost."""
     lines = [line.split() for line in output.decode(errors="replace").splitlines()]
     facts = {line[0]: line[1:] for line in lines if line}
     try:
         size, dropped = map(int, facts["output"])
-        (exit_code,) = map(int, facts.get("exit", [_KILLED]))
+        (exit_code,) = map(int, facts["exit"])
         if exit_code not in _EXIT_CODES:
             raise ValueError(exit_code)
         seconds_ago = _seconds_ago(facts)
     except (KeyError, ValueError) as error:
-        message = "the process that runs the VM's command has been killed"
+        message = "the VM does not say how its command ended"
         raise CommandLost(message) from error
     return Exited(exit_code, size, dropped > 0, "timed-out" in facts, seconds_ago)
 

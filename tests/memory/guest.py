@@ -10,7 +10,7 @@ import signal
 import tarfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import paramiko
@@ -20,7 +20,7 @@ from tests.memory.shell import UNKNOWN_EXIT, Shell
 
 __all__ = ["Guest"]
 
-_NEVER_STARTED, _REFUSED = 66, 69
+_REFUSED = 69
 _WORKSPACE = "/workspace"
 _KILL_SECONDS = 10.0
 
@@ -34,18 +34,10 @@ class Guest:
         self._shells: list[Shell] = []
         self._lock = threading.Lock()
         self._ended = False
-        self._requests: dict[str, Callable[[int, bytes, paramiko.Channel], int]] = {
-            "start": self._start,
-            "inspect": self._inspect,
-            "follow": self._follow,
-            "terminate": self._terminate,
-        }
 
     def run(self, program: str, stdin: bytes, session: paramiko.Channel) -> int:
         """Run a shell script as it comes over SSH; return its exit code."""
         settings = dict(word.split("=", 1) for word in shlex.split(program, comments=True) if "=" in word)
-        if program.endswith(script("request", "answer")):
-            return self._requests[settings["word"]](int(settings["number"]), stdin, session)
         if program.endswith(script("confined")):
             return self._run_in_workspace(settings["program"], stdin, session)
         if program.endswith(script("request", "enter")):
@@ -66,38 +58,35 @@ class Guest:
         if self._command is not None:
             self._command.end(0)
 
-    def _start(self, _: int, stdin: bytes, session: paramiko.Channel) -> int:
-        try:
-            spec = marshal.loads(stdin)
-        except (EOFError, ValueError):  # it came cut
-            return 1
+    def converse(self, word: str, content: bytes, number: int, service: paramiko.Channel) -> None:
+        """Answer one request about the command, as the supervisor of a job does."""
+        if word == "start" and not self._start(content, service):
+            return
+        command = self._command
+        if command is None:
+            service.sendall(b"none\n")
+            return
+        match word:
+            case "start":
+                service.sendall(b"started\n")
+                _copy_output(command, 0, service)
+            case "follow":
+                _copy_output(command, number, service)
+            case "inspect":
+                service.sendall(b"ended\n" if command.ended_within(0) else b"running\n")
+            case "terminate":
+                command.end(number / 100)
+                service.sendall(b"dead\n")
+
+    def _start(self, content: bytes, service: paramiko.Channel) -> bool:
+        spec = marshal.loads(content)
         with self._lock:
             if self._ended:
-                return 1
+                service.sendall(b"failed the VM has ended\n")
+                return False
             if self._command is None:
                 self._command = _Command(self.files, spec)
-        return 0
-
-    def _inspect(self, _: int, __: bytes, session: paramiko.Channel) -> int:
-        if self._command is None:
-            return _NEVER_STARTED
-        if self._command.ended_within(0):
-            session.sendall(b"ended\n")
-        return 0
-
-    def _follow(self, offset: int, _: bytes, session: paramiko.Channel) -> int:
-        if self._command is None:
-            return _NEVER_STARTED
-        for chunk in self._command.output_from(offset):
-            session.sendall(chunk)
-        session.sendall_stderr(self._command.result())
-        return 0
-
-    def _terminate(self, grace: int, _: bytes, __: paramiko.Channel) -> int:
-        if self._command is None:
-            return _NEVER_STARTED
-        self._command.end(grace / 100)
-        return 0
+        return True
 
     def _run_in_workspace(self, program: str, stdin: bytes, session: paramiko.Channel) -> int:
         unpack = script("unpack")
@@ -134,6 +123,14 @@ class Guest:
 
     def _below(self, folder: str) -> list[str]:
         return [path for path in list(self.files) if path.startswith(f"{folder}/")]
+
+
+def _copy_output(command: _Command, offset: int, service: paramiko.Channel) -> None:
+    for chunk in command.output_from(offset):
+        if chunk:
+            service.sendall(b"output %d\n" % len(chunk) + chunk)
+    result = command.result()
+    service.sendall(b"result %d\n" % len(result) + result)
 
 
 class _Command:

@@ -24,15 +24,16 @@ def serve(guest: Guest, host_key: str, authorized_key: str) -> tuple[socket.sock
     client, server = socket.socketpair()
     transport = paramiko.Transport(server)
     transport.add_server_key(paramiko.Ed25519Key.from_private_key(io.StringIO(host_key)))
-    transport.start_server(event=threading.Event(), server=_Server(guest, authorized_key))
+    transport.start_server(event=threading.Event(), server=_Server(guest, authorized_key, transport))
     return client, server
 
 
 class _Server(paramiko.ServerInterface):
     """Admits root with the VM's key, and runs commands."""
 
-    def __init__(self, guest: Guest, authorized_key: str) -> None:
+    def __init__(self, guest: Guest, authorized_key: str, transport: paramiko.Transport) -> None:
         self._guest = guest
+        self._transport = transport
         self._authorized_key = authorized_key
 
     def get_allowed_auths(self, username: str) -> str:
@@ -43,7 +44,21 @@ class _Server(paramiko.ServerInterface):
         return AUTH_SUCCESSFUL if known else AUTH_FAILED
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
+        if kind == "direct-streamlocal@openssh.com":
+            threading.Thread(target=self._converse, args=(chanid,), name="guest-socket", daemon=True).start()
+            return OPEN_SUCCEEDED
         return OPEN_SUCCEEDED if kind == "session" else OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
+
+    def _converse(self, chanid: int) -> None:
+        """Serve the next channel that is opened."""
+        with suppress(OSError, EOFError, paramiko.SSHException):  # raised once the client is gone
+            channel = self._transport.accept()
+            assert channel
+            with channel:
+                reader = channel.makefile("rb")
+                word, number = reader.readline().split()
+                content = reader.read(int(number)) if word == b"start" else b""
+                self._guest.converse(word.decode(), content, int(number), channel)
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         threading.Thread(target=_run, args=(self._guest, channel, command), name="guest-session", daemon=True).start()

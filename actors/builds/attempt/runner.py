@@ -80,6 +80,7 @@ class AttemptRunner:
         self.log = AttemptLog(storage, self._build, self._job, self._connection, on_output)
         self._fresh = False
         self._last_use: DiskUse | None = None
+        self._output: vms.CommandOutput | None = None
 
     def acquire(self) -> None:
         """Make the VM, or find it, and connect.
@@ -145,7 +146,7 @@ class AttemptRunner:
             grace=settings.kill_grace,
             output_limit=settings.log_limit_bytes + 1,
         )
-        vms.start(connection, spec)
+        self._output = vms.start(connection, spec)
         return limit
 
     def _limit(self) -> TimeLimit:
@@ -170,7 +171,8 @@ class AttemptRunner:
 
     def _follow(self) -> vms.Exited:
         log = self.log.opened()
-        following = vms.follow(self._connection.connected(), log.output_offset)
+        output, self._output = self._output, None
+        following = output or vms.follow(self._connection.connected(), log.output_offset)
         for chunk in following:
             log.output(chunk)
             self._on_output()

@@ -5,12 +5,7 @@ from __future__ import annotations
 import shlex
 from importlib.resources import files
 
-__all__ = ["in_job", "in_workspace", "request", "script"]
-
-
-def request(word: str, number: int = 0) -> str:
-    """Return a script that asks the supervisor of the VM's job, and exits with its answer."""
-    return script("request", "answer", word=word, number=number)
+__all__ = ["in_job", "in_workspace", "script"]
 
 
 def in_workspace(program: str) -> str:

@@ -17,6 +17,7 @@ from actors.vms.ssh.interactive import InteractiveSession
 from actors.vms.ssh.port_forward import remote_forward
 from actors.vms.ssh.receive_limits import BoundedSocket, limit_unread
 from actors.vms.ssh.stream import DISCONNECT_ERRORS, CommandTimeout, ConnectionLost, Deadline, Stream
+from actors.vms.ssh.vm_socket import Transport, VmSocket
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -60,7 +61,7 @@ class Connection:
         self._clock = clock
         try:
             _set_socket_options(endpoint.socket)
-            self._transport = paramiko.Transport(BoundedSocket(endpoint.socket))  # type: ignore[arg-type] # it acts as one
+            self._transport = Transport(BoundedSocket(endpoint.socket))  # type: ignore[arg-type] # it acts as one
         except OSError as error:
             message = f"the VM's socket is closed: {error}"
             raise ConnectionLost(message) from error
@@ -114,6 +115,21 @@ class Connection:
         deadline = Deadline(self._clock, timeout)
         starting = Deadline(self._clock, _START_SECONDS) if timeout is None else deadline
         return Stream(self._start(script, starting), deadline, stdin)
+
+    def open_socket(self, path: str, *, timeout: float) -> VmSocket:
+        """Connect to a listening socket in the VM; all that is sent and received on it has ``timeout`` seconds.
+
+        Raises ConnectionLost or CommandTimeout.
+        """
+        deadline = Deadline(self._clock, timeout)
+        try:
+            return VmSocket(self._transport.open_socket(path, timeout), deadline)
+        except DISCONNECT_ERRORS as error:
+            if deadline.remaining() == 0:
+                message = "the VM did not answer in time"
+                raise CommandTimeout(message) from error
+            message = f"the VM does not answer: {_reason(error)}"
+            raise ConnectionLost(message) from error
 
     def interactive(self, script: str, pty: Pty | None) -> InteractiveSession:
         """Start an interactive POSIX shell script in the VM, at a terminal if ``pty`` is given.

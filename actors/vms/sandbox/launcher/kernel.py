@@ -133,6 +133,11 @@ def restore_signals() -> None:
             continue
 
 
+def ignore_broken_pipes() -> None:
+    """Let a write to a pipe or socket without a reader raise BrokenPipeError."""
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)
+
+
 def ignore_children() -> None:
     """Let the kernel reap this process's children."""
     _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)

@@ -1,8 +1,9 @@
 """The supervisor of a VM's job: it runs the one command, keeps its output, and ends it at its time-out.
 
 It is in the VM's outer layer, where the job cannot see it, and lives as long as the VM, whether the service lives or
-not. Its children are in the job's namespaces. Sessions of sshd ask it through a pipe, a line each: the id of the
-session's process, a word, and a number (``guest/request.sh``).
+not. Its children are in the job's namespaces. The service talks with it over a socket (``conversation.py``). Sessions
+of sshd ask it through a pipe to be let into the job's namespaces, a line each: the id of the session's process, a word,
+and a number (``guest/request.sh``).
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import struct
 
 from . import job_namespaces
 from .command import Command
-from .kernel import await_children, set_title
-from .outer import COMMAND_FOLDER, REQUESTS
+from .conversation import Conversation
+from .kernel import await_children, ignore_broken_pipes, set_title
+from .outer import COMMAND_FOLDER, REQUESTS, SUPERVISOR
 from .output import Output
-from .session import STDERR, STDOUT, Follower, Session
+from .session import Session
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
@@ -28,13 +30,15 @@ if TYPE_CHECKING:
 _MAX_DESCRIPTORS = 16
 _SPEC_BYTES = 1 << 16
 _LINE_BYTES = 4096
-_NOT_STARTED, _FAILED = 66, 1
+_BACKLOG = 16
+_FAILED = 1
 
 
 def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
     """Take the job's disk from ``control``, enter the job's namespaces and serve requests until killed."""
     try:
         await_children()
+        ignore_broken_pipes()
         set_title(b"supervisor")
         listener = _socket.socket(fileno=control)
         connection = _socket.socket(fileno=listener._accept()[0])  # type: ignore[attr-defined]  # noqa: SLF001 - see init.py
@@ -45,6 +49,9 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
         os.close(log)
         try:
             requests = os.open(REQUESTS, os.O_RDWR | os.O_NONBLOCK)
+            service = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+            service.bind(SUPERVISOR)
+            service.listen(_BACKLOG)
             output = os.open(f"{COMMAND_FOLDER}/output", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             namespaces = job_namespaces.enter(spec, disk, offline)
             connection.send(b"ready\n")
@@ -54,7 +61,7 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
         connection.close()
         listener.close()
         entrance = _Entrance(door, namespaces, groups, spec["limits"])
-        _Supervisor(requests, Output(output), entrance, spec["limits"], groups).serve()
+        _Supervisor(requests, service, Output(output), entrance, spec["limits"], groups).serve()
     except Exception as error:  # noqa: BLE001 - the boundary of this process
         os.write(2, f"{error}\n".encode())
     finally:
@@ -84,24 +91,26 @@ class _Entrance:
 
 
 class _Supervisor:
-    """The command and the sessions that wait for something of it."""
+    """The command, the service's conversations about it, and the doors of sessions into the job's namespaces."""
 
     def __init__(
         self,
         requests: int,
+        listener: _socket.socket,
         output: Output,
         entrance: _Entrance,
         limits: list[tuple[int, int, int]],
         groups: list[int],
     ) -> None:
         self._requests = requests
+        self._listener = listener
         self._output = output
         self._entrance = entrance
         self._limits = limits
         self._groups = groups
         self._command: Command | None = None
-        self._followers: dict[int, Follower] = {}
-        self._terminating: list[Session] = []
+        self._conversations: dict[int, Conversation] = {}
+        self._terminating: list[Conversation] = []
         self._rest = b""
 
     def serve(self) -> NoReturn:
@@ -110,33 +119,119 @@ class _Supervisor:
             command = self._command
             poll = select.poll()
             poll.register(self._requests, select.POLLIN)
+            poll.register(self._listener.fileno(), select.POLLIN)
             if command is not None:
                 for each in filter(lambda number: number >= 0, (command.pipe, command.keeper)):
                     poll.register(each, select.POLLIN)
-            for stdout, follower in self._followers.items():
-                poll.register(stdout, 0 if follower.idle else select.POLLOUT)
+            for number, conversation in self._conversations.items():
+                wanted = select.POLLOUT if not conversation.idle else 0 if conversation.asked else select.POLLIN
+                poll.register(number, wanted)
             ready = dict(poll.poll(command.milliseconds_left if command else None))
             if command is not None:
                 self._attend(command, ready)
+            for number in [each for each in ready if each in self._conversations]:
+                self._converse(self._conversations[number], ready[number])
+            if self._listener.fileno() in ready:
+                self._accept()
             if self._requests in ready:
-                self._read_requests()
+                self._open_doors()
 
     def _attend(self, command: Command, ready: dict[int, int]) -> None:
+        """Keep the command's output, note its end, and tell those who follow or wait."""
         if command.pipe in ready:
             command.keep_output()
         if command.keeper in ready:
             command.reap()
-            for session in self._terminating:
-                session.answer(0)
+            for conversation in self._terminating:
+                self._end(conversation, b"dead\n")
             self._terminating.clear()
         command.enforce_times()
-        for stdout, follower in list(self._followers.items()):
-            if ready.get(stdout, 0) & ~select.POLLOUT:  # its session has ended
-                self._followers.pop(stdout).session.close()
-            else:
-                self._copy_to(follower, command)
+        for conversation in [each for each in self._conversations.values() if each.following and each.idle]:
+            self._copy_to(conversation, command)
 
-    def _read_requests(self) -> None:
+    def _accept(self) -> None:
+        try:
+            connection = _socket.socket(fileno=self._listener._accept()[0])  # type: ignore[attr-defined]  # noqa: SLF001 - see init.py
+        except OSError:  # it has ended, or there is no room for its descriptor
+            return
+        os.set_blocking(connection.fileno(), False)
+        self._conversations[connection.fileno()] = Conversation(connection)
+
+    def _converse(self, conversation: Conversation, ready: int) -> None:
+        if conversation.socket.fileno() < 0:  # closed meanwhile
+            return
+        try:
+            if conversation.following and self._command is not None and not ready & ~select.POLLOUT:
+                self._copy_to(conversation, self._command)
+            elif conversation.asked:
+                self._end(conversation)
+            elif request := conversation.read():
+                self._handle(conversation, *request)
+        except (OSError, ValueError):  # it has ended, or is not the service
+            self._end(conversation)
+
+    def _handle(self, conversation: Conversation, word: bytes, number: int, content: bytes) -> None:
+        match word, self._command:
+            case b"start", command:
+                if command is None:
+                    command = self._command = self._start(conversation, content)
+                if command is not None:
+                    conversation.say(b"started\n")
+                    conversation.follow(0)
+                    self._copy_to(conversation, command)
+            case _, None:
+                self._end(conversation, b"none\n")
+            case b"inspect", command:
+                self._end(conversation, b"running\n" if command.exit_code is None else b"ended\n")
+            case b"follow", command:
+                conversation.follow(number)
+                self._copy_to(conversation, command)
+            case b"terminate", command:
+                self._terminate(conversation, command, number)
+            case _:
+                self._end(conversation)
+
+    def _start(self, conversation: Conversation, content: bytes) -> Command | None:
+        try:
+            spec: dict[str, Any] = marshal.loads(content)  # noqa: S302 - from the service itself
+            return Command(spec, self._limits, self._groups, self._output)
+        except (OSError, EOFError, ValueError) as error:  # no room for a process, or the spec was cut
+            self._end(conversation, f"failed {error}\n".encode())
+            return None
+
+    def _copy_to(self, conversation: Conversation, command: Command) -> None:
+        try:
+            copied = conversation.copy(self._output)
+            if copied and command.exit_code is not None and not conversation.finished:
+                conversation.finish(command.result)
+                copied = conversation.copy(self._output)
+        except OSError:  # it has ended
+            self._end(conversation)
+        else:
+            if copied and conversation.finished:
+                self._end(conversation)
+
+    def _terminate(self, conversation: Conversation, command: Command, grace: int) -> None:
+        """End the command, KILL ``grace`` hundredths of a second after TERM; answer once it is dead."""
+        if command.exit_code is not None:
+            self._end(conversation, b"dead\n")
+        else:
+            self._terminating.append(conversation)
+            command.end(grace / 100)
+            command.enforce_times()
+
+    def _end(self, conversation: Conversation, text: bytes = b"") -> None:
+        """Answer and hang up."""
+        self._conversations.pop(conversation.socket.fileno(), None)
+        try:
+            conversation.say(text)
+        except OSError:  # it has ended
+            pass
+        finally:
+            conversation.socket.close()
+
+    def _open_doors(self) -> None:
+        """Answer the sessions that ask to be let in."""
         *lines, self._rest = (self._rest + os.read(self._requests, _LINE_BYTES)).split(b"\n")
         for line in lines:
             pid, word, number = line.split()
@@ -145,63 +240,13 @@ class _Supervisor:
             except OSError:  # it has ended
                 continue
             try:
-                self._handle(session, word, int(number))
+                session.answer(self._admit(session, word, int(number)))
             except OSError as error:
                 os.write(2, f"{error}\n".encode())
                 session.answer(_FAILED)
 
-    def _handle(self, session: Session, word: bytes, number: int) -> None:
-        match word, self._command:
-            case b"workspace", _:
-                session.answer(0 if job_namespaces.mount_workspace(session.pidfd) else _FAILED)
-            case b"enter", _:
-                session.answer(self._entrance.admit(number))
-            case b"start", command:
-                if command is None:
-                    self._start(session)
-                else:
-                    session.answer(0)
-            case _, None:
-                session.answer(_NOT_STARTED)
-            case b"inspect", command:
-                if command.exit_code is not None:
-                    os.write(session.take(STDOUT), b"ended\n")
-                session.answer(0)
-            case b"follow", command:
-                follower = Follower(session, number)
-                self._followers[follower.stdout] = follower
-                self._copy_to(follower, command)
-            case b"terminate", command:
-                self._terminate(session, command, number)
-            case _:
-                session.answer(_FAILED)
-
-    def _start(self, session: Session) -> None:
-        """Start the command whose spec is the session's stdin."""
-        try:
-            spec: dict[str, Any] = marshal.loads(session.read())  # noqa: S302 - from the service itself
-            self._command = Command(spec, self._limits, self._groups, self._output)
-        except (OSError, EOFError, ValueError) as error:  # no room for a process, or the spec was cut
-            os.write(session.take(STDERR), f"{error}\n".encode())
-            session.answer(_FAILED)
-        else:
-            session.answer(0)
-
-    def _copy_to(self, follower: Follower, command: Command) -> None:
-        try:
-            if not follower.copy(self._output) or command.exit_code is None:
-                return
-            os.write(follower.session.take(STDERR), command.result)
-        except OSError:  # its session has ended
-            self._followers.pop(follower.stdout).session.close()
-        else:
-            self._followers.pop(follower.stdout).session.answer(0)
-
-    def _terminate(self, session: Session, command: Command, grace: int) -> None:
-        """End the command, KILL ``grace`` hundredths of a second after TERM; answer once it is dead."""
-        if command.exit_code is not None:
-            session.answer(0)
-        else:
-            self._terminating.append(session)
-            command.end(grace / 100)
-            command.enforce_times()
+    def _admit(self, session: Session, word: bytes, number: int) -> int:
+        """Return the answer to a session. Raises OSError if it cannot be let in."""
+        if word == b"workspace":
+            return 0 if job_namespaces.mount_workspace(session.pidfd) else _FAILED
+        return self._entrance.admit(number)

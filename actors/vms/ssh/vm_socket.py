@@ -1,0 +1,136 @@
+"""A connection to a socket in a VM, through sshd and without a process of its own there."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import paramiko
+from paramiko.common import cMSG_CHANNEL_OPEN
+
+from actors.vms.ssh.receive_limits import limit_unread
+from actors.vms.ssh.stream import DISCONNECT_ERRORS, CommandTimeout, ConnectionLost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from actors.vms.ssh.stream import Deadline
+
+__all__ = ["Transport", "VmSocket"]
+
+_KIND = "direct-streamlocal@openssh.com"
+_CHUNK_BYTES = 1 << 20
+_LINE_BYTES = 1 << 12
+
+
+class Transport(paramiko.Transport):
+    """A transport that also opens channels to sockets of the peer, an extension of OpenSSH's.
+
+    Paramiko knows no channels of this kind, so this does what its `open_channel` does for others.
+    """
+
+    _channels: Any
+    _next_channel: Callable[[], int]
+    _send_user_message: Callable[[paramiko.Message], None]
+
+    def open_socket(self, path: str, seconds: float) -> paramiko.Channel:
+        """Open a channel to a listening socket in the VM. Raises SSHException, or OSError of the connection."""
+        with self.lock:
+            channel_id = self._next_channel()
+            request = paramiko.Message()
+            request.add_byte(cMSG_CHANNEL_OPEN)
+            request.add_string(_KIND)
+            request.add_int(channel_id)
+            request.add_int(self.default_window_size)
+            request.add_int(self.default_max_packet_size)
+            request.add_string(path)
+            request.add_string("")
+            request.add_int(0)
+            channel: Any = paramiko.Channel(channel_id)
+            self._channels.put(channel_id, channel)
+            self.channel_events[channel_id] = opened = threading.Event()
+            self.channels_seen[channel_id] = True
+            channel._set_transport(self)  # noqa: SLF001 - see above
+            channel._set_window(self.default_window_size, self.default_max_packet_size)  # noqa: SLF001 - see above
+            limit_unread(channel)
+        self._send_user_message(request)
+        if opened.wait(seconds) and self._channels.get(channel_id) is not None:
+            return cast("paramiko.Channel", channel)
+        raise self.get_exception() or paramiko.SSHException("no channel was opened in time")
+
+
+class VmSocket:
+    """An open connection to a socket in the VM: what is sent and what comes, in lines and blocks.
+
+    Raises ConnectionLost when the other end or the connection is gone, CommandTimeout after ``deadline``. One thread
+    uses it; any other may close it.
+    """
+
+    def __init__(self, channel: paramiko.Channel, deadline: Deadline) -> None:
+        self._channel = channel
+        self._deadline: Deadline | None = deadline
+        self._received = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def send(self, data: bytes) -> None:
+        """Send all of it."""
+        try:
+            self._channel.settimeout(self._deadline.remaining() if self._deadline else None)
+            self._channel.sendall(data)
+        except TimeoutError as error:
+            raise self._late() from error
+        except DISCONNECT_ERRORS as error:
+            raise _lost() from error
+
+    def read_line(self) -> bytes:
+        """Return the next line, without its end."""
+        while b"\n" not in self._received:
+            if len(self._received) > _LINE_BYTES:
+                raise _lost()
+            self._received += self._receive(_LINE_BYTES)
+        line, _, self._received = self._received.partition(b"\n")
+        return line
+
+    def read_block(self, size: int) -> Iterator[bytes]:
+        """Yield the next ``size`` bytes, in chunks as they come."""
+        while size:
+            chunk = self._received[:size] if self._received else self._receive(min(size, _CHUNK_BYTES))
+            self._received = self._received[size:]
+            size -= len(chunk)
+            yield chunk
+
+    def wait_without_limit(self) -> None:
+        """Lift the deadline, for an answer that may take as long as it likes."""
+        self._deadline = None
+
+    def close(self) -> None:
+        """Hang up. Idempotent."""
+        with suppress(*DISCONNECT_ERRORS):
+            self._channel.close()
+
+    def _receive(self, size: int) -> bytes:
+        try:
+            self._channel.settimeout(self._deadline.remaining() if self._deadline else None)
+            received = self._channel.recv(size)
+        except TimeoutError as error:
+            raise self._late() from error
+        except DISCONNECT_ERRORS as error:
+            raise _lost() from error
+        if not received:
+            raise _lost()
+        return received
+
+    def _late(self) -> CommandTimeout:
+        self.close()
+        seconds = self._deadline.seconds if self._deadline else 0.0
+        return CommandTimeout(f"the VM did not answer within {seconds:g} s")
+
+
+def _lost() -> ConnectionLost:
+    return ConnectionLost("the connection to the VM dropped in the middle of an answer")
