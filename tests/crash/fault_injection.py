@@ -26,10 +26,12 @@ from storage.builds.leases import Leases
 from storage.builds.snapshots import Snapshots
 from storage.database.connection import Database
 from storage.files import log_writer
+from storage.files.artifacts import ArtifactFiles
 from storage.files.log_writer import LogWriter
 from storage.files.sources import Sources
 
 POINTS: dict[str, tuple[Any, str]] = {
+    "artifacts.write": (ArtifactFiles, "write"),
     "attempts.exited": (Attempts, "exited"),
     "builds.create": (Builds, "create"),
     "builds.move": (Builds, "move"),

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.e2e.crashes import await_crash, start_to_crash
 from tests.e2e.daemon import Build, Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
-from tests.waiting import until
 
 BIG = 200 * 2**20
 
@@ -76,18 +76,16 @@ def test_a_big_file_comes_whole_by_ranges(pipeline: Pipeline):
 
 
 def test_a_daemon_that_is_killed_while_it_collects_loses_nothing(daemon: Daemon, pipeline: Pipeline):
-    slow = r"""
-        echo x >f; real=$(readlink -f $(command -v tar)); mv $real $real.real
-        printf '#!/bin/sh\n[ -e /again ] || { touch /again; sleep 1000; }; exec %s "$@"\n' "$real.real" >$real
-        chmod +x $real; echo ended
-    """
-    build = pipeline.build(collecting(slow, "f"))
-    build.says("ended")
-    (lease,) = daemon.json("lease", "list")
-    disk = daemon.state / "sandbox" / "trees" / "disks" / lease["id"]
-    until(lambda: any(disk.glob("**/again")), "the packing")
-    daemon.kill()
+    daemon.stop()
+    start_to_crash(daemon, "artifacts.write", "after", call=2)
+    build = pipeline.build(collecting("for i in 1 2 3; do echo $i >f$i; done", "f*"))
+    await_crash(daemon)
     daemon.start()
     assert build.finish()["state"] == "passed"
-    assert download(build, listed(build)["f"]).text == "x\n"
+    records = listed(build)
+    assert {path: download(build, record).text for path, record in records.items()} == {
+        "f1": "1\n",
+        "f2": "2\n",
+        "f3": "3\n",
+    }
     assert build.jobs()["only"]["attempt"] == 1

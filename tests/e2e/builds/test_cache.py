@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.e2e.crashes import await_crash, start_to_crash
 from tests.e2e.daemon import Build, Client, Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
 from tests.e2e.sources import archive
@@ -128,9 +129,9 @@ def test_a_crash_while_storing_a_disk_leaves_no_orphan(daemon: Daemon, pipeline:
     """No build is lost."""
     ir = one("echo ran", **cached(f"{when} {point}"))
     daemon.stop()
-    crash(daemon, point, when)
+    start_to_crash(daemon, point, when)
     build = pipeline.build(ir)
-    died(daemon)
+    await_crash(daemon)
     daemon.start()
     assert build.finish()["state"] == "passed"
     assert (build.log(), build.jobs()["only"]["attempt"]) == ("ran\n", 1)
@@ -145,10 +146,10 @@ def test_a_crash_while_a_job_passes_by_the_cache_stops_no_build(daemon: Daemon, 
     ir = Graph().step("deps", "echo deps > f", **cached(when)).step("test", "cat f", builds_in="deps").ir()
     passed(pipeline, ir)
     daemon.stop()
-    crash(daemon, "cache.hit", when)
+    start_to_crash(daemon, "cache.hit", when)
     with suppress(httpx.TransportError):  # the daemon may die before it answers
         pipeline.build(ir)
-    died(daemon)
+    await_crash(daemon)
     daemon.start()
     build = Build(pipeline.client, f"pipelines/{pipeline.slug}/builds/2")
     assert build.finish()["state"] == "passed"
@@ -162,23 +163,13 @@ def test_a_crash_while_populating_leaves_a_right_workspace(daemon: Daemon, pipel
     ir = Graph().step("deps", "touch made", **cached(when)).step("test", "ls; cat f", builds_in="deps").ir()
     pipeline.build(ir, source=archive({"f": "one\n", "gone": ""})).finish()
     daemon.stop()
-    crash(daemon, "workspace.update", when)
+    start_to_crash(daemon, "workspace.update", when)
     build = pipeline.build(ir, source=archive({"f": "two\n", "new": ""}))
-    died(daemon)
+    await_crash(daemon)
     daemon.start()
     assert build.finish()["state"] == "passed"
     assert build.log("test") == "f\nmade\nnew\ntwo\n"
     nothing_is_left_over(daemon)
-
-
-def crash(daemon: Daemon, point: str, when: str) -> None:
-    """Start a daemon that dies before or after the first call of a function."""
-    daemon.spawn("tests.crash.fault_injection", CRASH_POINT=point, CRASH_WHEN=when, CRASH_CALL="1")
-    daemon.url = until(daemon.announced, "the daemon's address")
-
-
-def died(daemon: Daemon) -> None:
-    until(lambda: not daemon.running, "the crash")
 
 
 def nothing_is_left_over(daemon: Daemon) -> None:

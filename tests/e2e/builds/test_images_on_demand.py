@@ -11,7 +11,8 @@ from actors.vms import ImageStore
 from actors.vms.sandbox import IdMap
 from tests.e2e.daemon import Daemon, Pipeline
 from tests.e2e.pipelines import one
-from tests.registry import Registry, entry, layer, registry, small_system, store_beside, without_sshd
+from tests.registry import Registry, entry, layer, registry, small_system, store_beside
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -64,16 +65,16 @@ def test_an_image_of_a_registry_is_pulled_once(
 def test_a_daemon_killed_in_the_middle_of_a_pull_pulls_again(
     daemon: Daemon, pipeline: Pipeline, served: Registry, system: list[bytes], store: Path
 ):
-    image = served.add("team/killed:1", *without_sshd(system, "sleep 1000"))
-    build = pipeline.build(one("echo ran", image=image))
-    build.says("apk add")
-    waits = build.jobs()["only"]
-    assert waits["state"] == "scheduled"
-    assert waits["pending_reason"].startswith(f'waiting for the image "{image}": ')
-    (queued,) = daemon.json("queue")
-    assert queued["reason"].startswith(f'waiting for the image "{image}"')
-    daemon.kill()
-    served.add("team/killed:1", *system)
+    image = served.add("team/killed:1", *system)
+    with served.stalled():
+        build = pipeline.build(one("echo ran", image=image))
+        until(lambda: list(store.glob(".making*")), "the beginning of the pull")
+        waits = build.jobs()["only"]
+        assert waits["state"] == "scheduled"
+        assert waits["pending_reason"].startswith(f'waiting for the image "{image}": ')
+        (queued,) = daemon.json("queue")
+        assert queued["reason"].startswith(f'waiting for the image "{image}"')
+        daemon.kill()
     daemon.start()
     assert build.finish()["state"] == "passed"
     assert build.log().endswith("ran\n")
