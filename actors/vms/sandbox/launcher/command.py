@@ -45,21 +45,22 @@ class Command:
         self._term_at: float | None = self._started + spec["seconds"]
         self._kill_at: float | None = None
 
-    def keep_output(self) -> None:
-        """Move what the pipe has now to the output."""
+    def keep_output(self) -> bool:
+        """Move what the pipe has now to the output; tell if there was anything."""
         try:
-            if self._output.move(self.pipe, self._limit) == 0:
-                self._close_pipe()
+            count = self._output.move(self.pipe, self._limit)
         except BlockingIOError:
-            return
+            return False
+        if count == 0:
+            self._close_pipe()
+        return count > 0
 
     def reap(self) -> None:
         """Note the end of the command, all of whose processes are dead; their last output comes first."""
-        while self.pipe >= 0:
-            before = self._output.size + self._output.dropped
-            self.keep_output()
-            if self._output.size + self._output.dropped == before:  # a shell that has entered may hold the pipe
-                self._close_pipe()
+        while self.pipe >= 0 and self.keep_output():
+            pass
+        if self.pipe >= 0:  # a shell that has entered may hold it
+            self._close_pipe()
         os.close(self.keeper)
         self.keeper = -1
         self.exit_code = os.waitstatus_to_exitcode(os.waitpid(self._keeper_id, 0)[1])

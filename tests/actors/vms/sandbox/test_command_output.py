@@ -1,0 +1,51 @@
+"""The last output of a command, which the supervisor of a VM's job keeps when the command has ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.vms.sandbox.launcher import command_processes
+from actors.vms.sandbox.launcher.command import Command
+from actors.vms.sandbox.launcher.output import Output
+
+Run = Callable[..., Command]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    return tmp_path / "output"
+
+
+@pytest.fixture
+def run(kept: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Make a command that has written something and ended; with ``held``, its output is open in another process."""
+    opened = [os.open(kept, os.O_RDWR | os.O_CREAT)]
+
+    def make(written: bytes, *, held: bool = False) -> Command:
+        def start(_spec: object, _limits: object, _groups: object, output: int) -> tuple[int, int]:
+            os.write(output, written)
+            if held:
+                opened.append(os.dup(output))
+            return os.posix_spawn("/bin/true", ["true"], {}), os.open("/dev/null", os.O_RDONLY)
+
+        monkeypatch.setattr(command_processes, "start", start)
+        return Command({"output_limit": 100, "grace": 1.0, "seconds": 60.0}, [], [], Output(opened[0]))
+
+    yield make
+    for each in opened:
+        os.close(each)
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("read_before", [False, True])
+def test_the_last_output_is_kept_when_the_command_is_reaped(run: Run, kept: Path, *, read_before: bool, held: bool):
+    command = run(b"last words", held=held)
+    if read_before:
+        command.keep_output()
+    command.reap()
+    assert (command.exit_code, command.pipe, command.keeper) == (0, -1, -1)
+    assert kept.read_bytes() == b"last words"
