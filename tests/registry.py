@@ -11,7 +11,6 @@ import os
 import platform
 import re
 import shutil
-import signal
 import subprocess
 import tarfile
 import threading
@@ -133,18 +132,8 @@ class Registry:
 
     address: str
     folder: Path
-    process: subprocess.Popen[bytes]
     login: str | None = None
     pushed_to: str | None = None
-
-    @contextmanager
-    def stalled(self) -> Iterator[None]:
-        """Let the registry answer nobody for a while; its connections stay open."""
-        self.process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self.process.send_signal(signal.SIGCONT)
 
     def add(
         self, name: str, *layers: bytes, env: Mapping[str, str] = {}, architecture: str = HERE, **config: object
@@ -287,6 +276,6 @@ def registry(folder: Path, login: str | None = None) -> Iterator[Registry]:
     with log.open("ab") as out, subprocess.Popen(argv, stdout=out, stderr=out) as process:
         try:
             address = until(lambda: _address(log, process), "the registry's address", 30)
-            yield Registry(address, folder, process, login)
+            yield Registry(address, folder, login)
         finally:
             process.kill()

@@ -11,7 +11,7 @@ from actors.vms import ImageStore
 from actors.vms.sandbox import IdMap
 from tests.e2e.daemon import Daemon, Pipeline
 from tests.e2e.pipelines import one
-from tests.registry import Registry, entry, layer, registry, small_system, store_beside
+from tests.registry import Registry, StalledRegistry, entry, layer, registry, small_system, stalled, store_beside
 from tests.waiting import until
 
 
@@ -19,6 +19,12 @@ from tests.waiting import until
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     with registry(tmp_path_factory.mktemp("registry")) as served:
         yield served
+
+
+@pytest.fixture(scope="module")
+def slow(served: Registry) -> Iterator[StalledRegistry]:
+    with stalled(served) as slow:
+        yield slow
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +40,11 @@ def store(images_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def settings(served: Registry, store: Path) -> dict[str, str]:
+def settings(served: Registry, slow: StalledRegistry, store: Path) -> dict[str, str]:
     return {
         "CI_DAEMON_IMAGES_DIR": str(store),
         "CI_DAEMON_IMAGES_ON_DEMAND": "true",
-        "CI_DAEMON_IMAGES_REGISTRIES": served.address,
+        "CI_DAEMON_IMAGES_REGISTRIES": f"{served.address},{slow.address}",
         "CI_DAEMON_POOL_PARKED": "0",
     }
 
@@ -63,18 +69,18 @@ def test_an_image_of_a_registry_is_pulled_once(
 
 
 def test_a_daemon_killed_in_the_middle_of_a_pull_pulls_again(
-    daemon: Daemon, pipeline: Pipeline, served: Registry, system: list[bytes], store: Path
+    daemon: Daemon, pipeline: Pipeline, slow: StalledRegistry, system: list[bytes], store: Path
 ):
-    image = served.add("team/killed:1", *system)
-    with served.stalled():
-        build = pipeline.build(one("echo ran", image=image))
-        until(lambda: list(store.glob(".making*")), "the beginning of the pull")
-        waits = build.jobs()["only"]
-        assert waits["state"] == "scheduled"
-        assert waits["pending_reason"].startswith(f'waiting for the image "{image}": ')
-        (queued,) = daemon.json("queue")
-        assert queued["reason"].startswith(f'waiting for the image "{image}"')
-        daemon.kill()
+    image = slow.add("team/killed:1", *system)
+    build = pipeline.build(one("echo ran", image=image))
+    until(lambda: list(store.glob(".making*")), "the beginning of the pull")
+    waits = build.jobs()["only"]
+    assert waits["state"] == "scheduled"
+    assert waits["pending_reason"].startswith(f'waiting for the image "{image}": ')
+    (queued,) = daemon.json("queue")
+    assert queued["reason"].startswith(f'waiting for the image "{image}"')
+    daemon.kill()
+    slow.released.set()
     daemon.start()
     assert build.finish()["state"] == "passed"
     assert build.log().endswith("ran\n")
