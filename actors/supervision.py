@@ -8,12 +8,14 @@ import logging
 import threading
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 import pykka
 
 from actors.addresses import Address
 from actors.messages import ChildStopped
+from actors.worker_threads import Running, WorkerThreads
 from storage import DatabaseUnavailable
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["NoThread", "Supervised", "doing", "spawn"]
 
 _WORKER_TIMEOUT = 5.0
+_threads = WorkerThreads()
 _TRANSIENT_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 MessageT_contra = TypeVar("MessageT_contra", contravariant=True)
@@ -68,7 +71,7 @@ class Supervised(pykka.ThreadingActor, Generic[MessageT_contra, TaskT]):
         self._retry_seconds = retry_seconds
         self._parent = parent
         self._mailbox: Address[object] = Address(self.actor_ref)
-        self._workers: set[threading.Thread] = set()
+        self._under_way: set[Running] = set()
         self._ended = threading.Event()
         self._transient = False
         self.log = logging.getLogger(type(self).__module__)
@@ -81,7 +84,10 @@ class Supervised(pykka.ThreadingActor, Generic[MessageT_contra, TaskT]):
     @property
     def doing(self) -> str:
         """The work under way, as a phrase for the operator. Safe in any thread."""
-        return ", ".join(sorted(worker.name for worker in tuple(self._workers))) or "no worker is under way"
+        return (
+            ", ".join(sorted(each.name for each in tuple(self._under_way) if not each.ended))
+            or "no worker is under way"
+        )
 
     def begin(self) -> None:
         """Set up, before the first message."""
@@ -156,7 +162,7 @@ class Supervised(pykka.ThreadingActor, Generic[MessageT_contra, TaskT]):
         self._end()
 
     def work(self, task: TaskT, function: Callable[[], MessageT_contra | None]) -> None:
-        """Run ``function`` on a thread of its own; the message that it returns comes back to this actor.
+        """Run ``function`` on a worker thread; the message that it returns comes back to this actor.
 
         Its error goes to ``on_task_error``. If the storage is unavailable, or the host is out of file handles or
         memory, the function is called again every second while the actor lives. If no thread can be started, it is
@@ -165,17 +171,14 @@ class Supervised(pykka.ThreadingActor, Generic[MessageT_contra, TaskT]):
 
         def run() -> None:
             message = self._outcome(task, function)
-            self._workers.discard(worker)
             if message is not None:
                 self._mailbox.post(message)
 
         context = contextvars.copy_context()
-        worker = threading.Thread(target=context.run, args=(run,), name=f"{type(self).__name__}-{task}", daemon=True)
-        self._workers.add(worker)
+        self._under_way = {each for each in self._under_way if not each.ended}
         try:
-            worker.start()
+            self._under_way.add(_threads.start(f"{type(self).__name__}-{task}", partial(context.run, run)))
         except RuntimeError as error:
-            self._workers.discard(worker)
             self.log.error("%s of %s waits for a thread: %s", task, self, error)
             self._retry(_RunTask(task, function))
 
@@ -207,8 +210,8 @@ class Supervised(pykka.ThreadingActor, Generic[MessageT_contra, TaskT]):
         self._ended.set()
         try:
             self.teardown()
-            for worker in tuple(self._workers):
-                worker.join(_WORKER_TIMEOUT)
+            for each in tuple(self._under_way):
+                each.wait(_WORKER_TIMEOUT)
         finally:
             if self._parent is not None:
                 self._parent.post(ChildStopped(self.actor_urn, self._transient))

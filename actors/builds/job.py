@@ -216,10 +216,11 @@ class JobActor(Supervised[JobMessage, JobTask]):
         if self._state.now.ending:
             self._release()
             return
-        if self._state.now is JobState.ASSIGNED and not self._state.start():
+        new = self._state.now is JobState.ASSIGNED
+        if new and not self._state.start():
             self._leave_job()
             return
-        left = self._time.begin(prepared)
+        left = self._time.started(prepared) if new and prepared.runs else self._time.found(prepared)
         self._follow()
         if left is not None:
             self._alarm(left, CommandTimedOut())

@@ -160,9 +160,12 @@ class Leases:
         """Note that a parked VM is ready for a job; False if the lease is not ``creating``."""
         return self._moved(lease_id, LeaseState.CREATING, LeaseState.PARKED)
 
-    def active(self, lease_id: int) -> bool:
-        """Note that a job's VM is ready; False if the lease is not ``creating``."""
-        return self._moved(lease_id, LeaseState.CREATING, LeaseState.ACTIVE)
+    def active(self, lease_id: int, job_id: int | None = None) -> bool:
+        """Note that a VM is ready, for the open attempt of a job if given; False if the lease is not ``creating``."""
+        with self._database.write():
+            if job_id is not None:
+                self._attempts.leased(job_id)
+            return self._moved(lease_id, LeaseState.CREATING, LeaseState.ACTIVE)
 
     def assign(
         self,

@@ -36,8 +36,13 @@ class CommandTime:
         """True once this process has started the command, or asked its VM about it."""
         return self._limit is not None
 
-    def begin(self, prepared: Prepared) -> float | None:
-        """Note the state of the VM's command; return the seconds until it must end, None if it has ended."""
+    def started(self, prepared: Prepared) -> float:
+        """Note a command whose start has just been recorded; return the seconds until it must end."""
+        self._limit, self._ran = prepared.limit, True
+        return max(0.0, self._limit.seconds + self._vm_first)
+
+    def found(self, prepared: Prepared) -> float | None:
+        """Note a command that was started before; return the seconds until it must end, None if it has ended."""
         self._limit, self._ran = prepared.limit, prepared.runs
         if not prepared.runs:
             return None

@@ -57,8 +57,7 @@ class AttemptState:
 
     def connected(self) -> None:
         """Record that the job's VM answers, which is not yet a change of the state."""
-        self._storage.leases.active(self._lease.id)
-        self._storage.attempts.leased(self._job.id)
+        self._storage.leases.active(self._lease.id, self._job.id)
 
     def start(self) -> bool:
         """Record that the command runs, which is when its time and its billing begin."""

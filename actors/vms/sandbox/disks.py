@@ -34,17 +34,8 @@ MAX_LAYERS = 64
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
-_FREEZE = """\
-if [ -e "disks/$1" ]; then mv -T -- "disks/$1" "snapshots/$2" || exit; fi
-rm -rf -- "snapshots/$2/work" "snapshots/$2/root" "snapshots/$2/netns" "snapshots/$2/outer" "snapshots/$2/command"
-if [ -e "snapshots/$2/flat" ]; then exec rm -rf -- "snapshots/$2/upper"; fi
-"""
 _MEASURE = 'du -sxB1 -- "$1" 2>/dev/null; du -sx --inodes -- "$1" 2>/dev/null; true'
 _INODE_BYTES = 16 << 10
-_REMOVE = """\
-if [ -e "$1/$2" ]; then rm -rf -- "trash/$1/$2"; mv -T -- "$1/$2" "trash/$1/$2" || [ ! -e "$1/$2" ]; fi
-exec rm -rf -- "trash/$1/$2"
-"""
 
 
 class SnapshotInUse(VmError):
@@ -154,7 +145,7 @@ class Disks:
         if not (disk / "chain").exists() and not kept.exists():
             message = f"VM {vm_id} has no disk to take a snapshot of"
             raise VmLost(message)
-        self._run("sh", "-c", _FREEZE, "sh", vm_id, snapshot)
+        self._zygote.change_disks(["freeze", vm_id, snapshot], self._idmap, self.folder)
         chain = self.chain_on(snapshot)
         if len(chain.layers) >= self._max_layers:
             self._flatten(snapshot, chain)
@@ -166,13 +157,13 @@ class Disks:
             message = f"snapshot {snapshot!r} is in use: {user} starts from it"
             raise SnapshotInUse(message)
         if snapshot in self.snapshots():
-            self._run("sh", "-c", _REMOVE, "sh", "snapshots", snapshot)
+            self._zygote.change_disks(["remove", "snapshots", snapshot], self._idmap, self.folder)
 
     def remove(self, vm_id: str) -> None:
         """Free the disk of a VM that has ended, or what is left of it. Raises VmError if files remain."""
         check_disk_name(vm_id)
         if vm_id in self.names():
-            self._run("sh", "-c", _REMOVE, "sh", "disks", vm_id)
+            self._zygote.change_disks(["remove", "disks", vm_id], self._idmap, self.folder)
 
     def _chains(self) -> Iterator[tuple[str, LayerChain]]:
         """Yield each disk and snapshot, as a phrase, with its chain; a flat snapshot needs only its image."""
@@ -207,11 +198,8 @@ class Disks:
             raise VmError(message)
 
     def _measure(self, layer: str) -> int:
-        printed = self._run("sh", "-c", _MEASURE, "sh", layer).split()
+        printed = self._zygote.run_mapped(["sh", "-c", _MEASURE, "sh", layer], self._idmap, self.folder).split()
         return max(int(printed[0]), int(printed[2]) * _INODE_BYTES) if len(printed) == 4 else 0  # noqa: PLR2004 - du twice
-
-    def _run(self, *argv: str) -> bytes:
-        return self._zygote.run_mapped(argv, self._idmap, self.folder)
 
 
 def check_disk_name(name: str) -> str:

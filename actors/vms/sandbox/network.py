@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import lru_cache
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -90,4 +91,10 @@ def _rules(settings: NetworkSettings, *, dns_over_tcp: bool) -> bytes:
     except ValueError as error:
         message = f"a network that VMs may reach is not in CIDR form: {error}"
         raise VmError(message) from error
-    return ruleset(RESOLVER, allow, [*CLOSED_NETWORKS, *host_addresses()], dns_over_tcp=dns_over_tcp)
+    return _ruleset(tuple(allow), (*CLOSED_NETWORKS, *host_addresses()), dns_over_tcp=dns_over_tcp)
+
+
+@lru_cache(maxsize=1)
+def _ruleset(allow: tuple[IPv4Network, ...], closed: tuple[IPv4Network, ...], *, dns_over_tcp: bool) -> bytes:
+    """Return the rules of every VM until an address of the host changes: making them takes half a millisecond."""
+    return ruleset(RESOLVER, allow, closed, dns_over_tcp=dns_over_tcp)

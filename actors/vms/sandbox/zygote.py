@@ -55,13 +55,20 @@ class Zygote:
 
         Raises MappedProgramFailed on a non-zero status, VmError if the zygote cannot be started.
         """
+        return self._run("mapped", argv, idmap, folder)
+
+    def change_disks(self, work: Sequence[str], idmap: IdMap, folder: Path) -> None:
+        """Do the work of ``launcher/disk_files.py`` in the folder of disks; raises as `run_mapped` does."""
+        self._run("disks", work, idmap, folder)
+
+    def _run(self, program: str, argv: Sequence[str], idmap: IdMap, folder: Path) -> bytes:
         arguments = list(argv), str(idmap.uids[0]), str(idmap.gids[0])
         output_read, output_write = os.pipe()
         status_read, status_write = os.pipe()
         directory = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         with os.fdopen(output_read, "rb") as output_pipe, os.fdopen(status_read, "rb") as status_pipe:
             try:
-                self.start("mapped", arguments, [output_write, output_write, directory, status_write])
+                self.start(program, arguments, [output_write, output_write, directory, status_write])
             finally:
                 for each in (output_write, status_write, directory):
                     os.close(each)

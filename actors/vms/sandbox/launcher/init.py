@@ -7,6 +7,7 @@ that root of the VM can neither trace it nor read its ``/proc`` entry.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
 import _socket
 import os
 import select
@@ -19,7 +20,6 @@ from .kernel import (
     ignore_children,
     join_descriptor,
     keep_capabilities,
-    raise_oom_score,
     restore_signals,
     set_dumpable,
     set_title,
@@ -99,15 +99,19 @@ def serve(listener: int, control: int, offline: int) -> NoReturn:
 
 
 def _serve_ssh(listener: _socket.socket) -> None:
+    """Start an sshd for the next connection; if there is no room for its process, refuse it."""
     try:
         connection, _ = listener._accept()  # type: ignore[attr-defined]  # noqa: SLF001 - socket.py would cost 4 ms
     except OSError:
         time.sleep(_BACK_OFF_SECONDS)
         return
     try:
-        if os.fork() == 0:
-            _answer(connection)
-    except (OSError, MemoryError):
+        standard = [(os.POSIX_SPAWN_DUP2, connection, number) for number in (0, 1)]
+        default = (_signal.SIGCHLD,)
+        pid = os.posix_spawn(SSHD, _SSHD, _ENVIRONMENT, file_actions=standard, setsid=True, setsigdef=default)
+        with open(f"/proc/{pid}/oom_score_adj", "wb", buffering=0) as file:
+            file.write(b"%d" % _OOM_SCORE)  # above PID 1, whose end is that of the VM
+    except OSError:
         time.sleep(_BACK_OFF_SECONDS)
     os.close(connection)
 
@@ -140,17 +144,3 @@ def _open_entrance(door: _socket.socket) -> None:
             time.sleep(1 << 20)
     for namespace in namespaces:
         os.close(namespace)
-
-
-def _answer(connection: int) -> NoReturn:
-    try:
-        os.setsid()
-        restore_signals()
-        os.dup2(connection, 0)
-        os.dup2(connection, 1)
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-        set_dumpable(dumpable=True)
-        raise_oom_score(_OOM_SCORE)  # above PID 1, whose end is that of the VM
-        os.execve(SSHD, _SSHD, _ENVIRONMENT)  # noqa: S606 - the very point
-    finally:
-        os._exit(127)

@@ -9,10 +9,11 @@ memory of this process, and so never in that of another program.
 from __future__ import annotations
 
 import _socket
+import gc
 import os
 import struct
 
-from . import attach, mapped_program, syscall_filter, vm
+from . import attach, disk_files, mapped_program, syscall_filter, vm
 from .kernel import await_children, ignore_children, join_empty_keyring
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-_PROGRAMS: dict[bytes, Callable[..., int]] = {b"vm": vm.make, b"attach": attach.attach, b"mapped": mapped_program.run}
+_PROGRAMS: dict[bytes, Callable[..., int]] = {
+    b"vm": vm.make,
+    b"attach": attach.attach,
+    b"mapped": mapped_program.run,
+    b"disks": disk_files.run,
+}
 _NAME_BYTES = 16
 _DESCRIPTORS = 8
 _EACH = "i"
@@ -43,6 +49,7 @@ def main() -> int:
     for standard in (1, 2):
         os.dup2(null, standard)
     ignore_children()
+    gc.freeze()  # so that the forks copy no memory for the collector's marks
     requests = _socket.socket(fileno=0)
     while True:
         program, extra, _, _ = requests.recvmsg(_NAME_BYTES, _socket.CMSG_SPACE(_DESCRIPTORS * struct.calcsize(_EACH)))
