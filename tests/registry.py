@@ -1,4 +1,4 @@
-"""A real registry of OCI images on the loopback, and a slow one, with small images cut out of the default image."""
+"""Registries of OCI images on the loopback, with small images cut out of the default image."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from storage import Lease
 
@@ -21,24 +21,29 @@ class Demand:
 
     def __init__(self) -> None:
         self._taken: deque[float] = deque()
-        self._peak = 0
-        self._peak_at = float("-inf")
+        self._bursts: deque[tuple[float, int]] = deque()  # a burst goes when a later one is as large
 
     def note(self, now: float) -> None:
         """Note that a job takes a VM."""
         self._taken.append(now)
         while self._taken[0] < now - _BURST_SECONDS:
             self._taken.popleft()
-        if len(self._taken) >= self.peak(now):
-            self._peak, self._peak_at = len(self._taken), now
+        while self._bursts and self._bursts[-1][1] <= len(self._taken):
+            self._bursts.pop()
+        self._bursts.append((now, len(self._taken)))
 
     def peak(self, now: float) -> int:
         """Return the size of the largest burst of the last ten minutes."""
-        return self._peak if now - self._peak_at < _MEMORY_SECONDS else 0
+        while self._bursts and self._bursts[0][0] <= now - _MEMORY_SECONDS:
+            self._bursts.popleft()
+        return self._bursts[0][1] if self._bursts else 0
 
 
 class ParkedStock:
-    """The VMs that wait for a job or are being made for that. The lease pool makes, grants and destroys them."""
+    """The VMs that wait for a job, or are being made for that.
+
+    The lease pool makes, grants and destroys them.
+    """
 
     def __init__(self) -> None:
         self._ready: list[Lease] = []
@@ -82,8 +87,12 @@ class ParkedStock:
         return True
 
     def fail(self, lease: Lease, why: str) -> bool:
-        """Remove a VM that could not be made; tell whether the reason is new."""
-        self._making.pop(lease.id, None)
+        """Remove a VM that could not be made; tell whether the reason is new.
+
+        If a job has taken it, that is no reason not to make others: the job may have been canceled.
+        """
+        if self._making.pop(lease.id, None) is None:
+            return False
         self._backing_off = True
         known, self._failing = self._failing, why
         return known != why
@@ -92,17 +101,22 @@ class ParkedStock:
         """Add a ready VM that an earlier pool made."""
         self._ready.append(lease)
 
-    def remove(self, lease_id: int) -> None:
-        """Remove a VM that a job has taken, or that is gone."""
-        self._making.pop(lease_id, None)
-        self._ready = [lease for lease in self._ready if lease.id != lease_id]
+    def remove(self, lease_id: int) -> Lease | None:
+        """Remove and return a VM that a job has taken, or that is gone; None if it is unknown."""
+        return next(iter(self._remove(lambda lease: lease.id == lease_id)), None)
 
-    def retain(self, lease_ids: Collection[int]) -> None:
-        """Keep only the VMs of these leases."""
-        self._ready = [lease for lease in self._ready if lease.id in lease_ids]
-        self._making = {lease_id: lease for lease_id, lease in self._making.items() if lease_id in lease_ids}
+    def retain(self, lease_ids: Collection[int]) -> list[Lease]:
+        """Keep only the VMs of these leases; return the others."""
+        return self._remove(lambda lease: lease.id not in lease_ids)
 
     def take_oldest(self, count: int) -> list[Lease]:
         """Remove and return the oldest ``count`` ready VMs, or all."""
         gone, self._ready = self._ready[:count], self._ready[count:]
+        return gone
+
+    def _remove(self, matches: Callable[[Lease], bool]) -> list[Lease]:
+        gone = [lease for lease in (*self._ready, *self._making.values()) if matches(lease)]
+        self._ready = [lease for lease in self._ready if not matches(lease)]
+        for lease in gone:
+            self._making.pop(lease.id, None)
         return gone

@@ -1,4 +1,4 @@
-"""Parked VMs: the tasks of the lease pool that make and destroy them, and the open connections to them."""
+"""Parked VMs: tasks of the lease pool that make and destroy them, and the open connections to them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors.vms import Connection
+from actors.vms import Connection, VmError
 
 if TYPE_CHECKING:
     from actors.metrics import EngineMetrics
@@ -18,7 +18,10 @@ __all__ = ["DestroyVm", "ParkVm", "ParkedConnections", "VmParked", "destroy", "p
 
 
 class ParkedConnections:
-    """The connections to parked VMs, open or expected; a job's attempt takes that of its VM. Safe in any thread."""
+    """The connections to parked VMs, open or expected. Safe in any thread.
+
+    A job's attempt takes that of its VM.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -100,18 +103,29 @@ class VmParked:
 def park(
     provider: Provider, connections: ParkedConnections, clock: Clock, metrics: EngineMetrics, lease: Lease
 ) -> VmParked:
-    """Make a VM without a disk, and connect to it. Raises VmError and leaves nothing behind but the lease."""
+    """Make a VM without a disk, and connect to it. Raises VmError and leaves nothing behind but the lease.
+
+    No error is transient (`Supervised.work`): a job that has taken the VM makes another one of its name by then.
+    """
+    try:
+        _park(provider, connections, clock, metrics, lease.uuid)
+    except OSError as error:
+        message = f"VM {lease.uuid} could not be parked: {error}"
+        raise VmError(message) from error
+    return VmParked(lease)
+
+
+def _park(provider: Provider, connections: ParkedConnections, clock: Clock, metrics: EngineMetrics, vm_id: str) -> None:
     try:
         with metrics.making():
-            provider.park(lease.uuid)
-        connections.add(lease.uuid, Connection(provider.connect(lease.uuid), clock))
+            provider.park(vm_id)
+        connections.add(vm_id, Connection(provider.connect(vm_id), clock))
     except BaseException:
         try:
-            provider.destroy(lease.uuid)
+            provider.destroy(vm_id)
         finally:
-            connections.discard(lease.uuid)  # a job that has taken the VM goes on, and makes another one of its name
+            connections.discard(vm_id)
         raise
-    return VmParked(lease)
 
 
 def destroy(storage: Storage, provider: Provider, connections: ParkedConnections, lease: Lease) -> None:

@@ -138,7 +138,8 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
                     self._destroy_excess()
             case Released(lease_id):
                 self._fair_share.release(lease_id, self._clock.monotonic())
-                self._parked.remove(lease_id)
+                if (lost := self._parked.remove(lease_id)) is not None:
+                    self._connections.discard(lost.uuid)
                 self._serve()
             case ResyncLeases():
                 self._resync()
@@ -150,9 +151,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
                 self._admission.draining = True
                 self._serve()
             case VmParked(lease):
-                if self._parked.finish(lease):
-                    self._storage.leases.parked(lease.id)
-                    self._destroy_excess()
+                self._vm_parked(lease)
                 self.address.post(Reschedule())
             case _:
                 assert_never(message)
@@ -177,6 +176,16 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         self._parked.begin(lease)
         arguments = self._provider, self._connections, self._clock, self._metrics, lease
         self.work(ParkVm(lease), lambda: park(*arguments))
+
+    def _vm_parked(self, lease: Lease) -> None:
+        """Keep a new parked VM, unless its lease has ended meanwhile, by its owner or with its job."""
+        if self._parked.finish(lease) and self._storage.leases.parked(lease.id):
+            self._destroy_excess()
+            return
+        now = self._storage.leases.get(lease.id)
+        if now is None or now.state is LeaseState.ENDED:
+            self._parked.remove(lease.id)
+            self._destroy(lease)
 
     def _destroy(self, lease: Lease) -> None:
         """Destroy a parked VM on a worker thread."""
@@ -255,7 +264,8 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             lease_uuid=parked.uuid if parked else str(uuid.uuid4()),
         )
         if lease is None:  # the job was canceled, or the owner ended the parked VM
-            self._parked.retain({each.id for each in self._storage.leases.live() if each.job_id is None})
+            for gone in self._parked.retain({each.id for each in self._storage.leases.live() if each.job_id is None}):
+                self._connections.discard(gone.uuid)
             return
         self._metrics.granted(seconds_since(job.scheduled_at, self._clock))
         self._parked.remove(lease.id)
@@ -310,9 +320,9 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             self._destroy(lease)
 
     def _wanted(self) -> int:
-        """Return how many VMs should wait: one per core, or as many as jobs lately took at once, within the caps.
+        """Return how many VMs should wait: one per core, or as many as jobs lately took at once.
 
-        None while the host is short of memory.
+        It is within the caps, and 0 while the host is short of memory.
         """
         if not self._provider.parks or self._memory_is_short():
             return 0

@@ -23,7 +23,10 @@ _SHELL = "for shell in /bin/bash /usr/bin/bash /usr/local/bin/bash /bin/sh; do [
 
 
 class Shell:
-    """A connection to a VM, for programs that run beside its job, as root, with ``variables``. Raises VmError."""
+    """A connection to a VM, for programs that run as root beside its job. Raises VmError.
+
+    They get ``variables``.
+    """
 
     def __init__(self, endpoint: SshEndpoint, clock: Clock, variables: Mapping[str, str]) -> None:
         self._connection = Connection(endpoint, clock)

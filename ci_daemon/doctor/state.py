@@ -104,7 +104,7 @@ def disk_space(directory: Path) -> Check:
 
 
 def default_image(state_dir: Path, config: Config) -> Check:
-    """Check that the default image exists, from which steps without an image start, and the image with VMs' sshd."""
+    """Check that the default image exists, and the one whose sshd serves all VMs."""
     name = "image"
     try:
         images = open_images(state_dir, config)

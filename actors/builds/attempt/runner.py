@@ -249,12 +249,16 @@ class AttemptRunner:
         self.log.close()
 
     def _create(self) -> None:
-        """Attach the disk to the parked VM, or make a VM; retry with pauses until the acquire time-out is over."""
+        """Attach the disk to the parked VM, or make a VM; retry with pauses until the acquire time-out.
+
+        Raises Abandoned before it makes one.
+        """
         provider, clock = self._provider, self._clock
         spec = spec_of(self._lease, self._base())
         deadline = clock.monotonic() + self._settings.jobs.acquire_timeout
         pauses = iter(self._acquire_pauses)
         while True:
+            self._connection.check()
             try:
                 if provider.parked(self._lease.uuid):
                     provider.attach(spec)

@@ -43,7 +43,10 @@ _LAST_LINES = 5
 _PROGRESS_SECONDS = 2.0
 
 _CAUSES = (
-    (("toomanyrequests", "429"), "the registry {host} has a limit on requests: log in, or try again later"),
+    (
+        ("toomanyrequests", "too many requests", "Too Many Requests"),
+        "the registry {host} has a limit on requests: log in, or try again later",
+    ),
     (("manifest unknown", "name unknown", "not found"), "the registry has no such image: check its name and tag"),
     (
         ("unauthorized", "authentication required", "denied", "403 (Forbidden)", "invalid username"),

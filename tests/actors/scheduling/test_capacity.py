@@ -40,14 +40,6 @@ def test_grants_never_exceed_a_cap_except_with_a_single_vm(capacity: Capacity, a
     assert load.vms <= 1 or within(capacity, load)
 
 
-@given(st.integers(0, 10), st.lists(shapes, max_size=10), st.integers(0, 10))
-def test_as_few_idle_vms_go_as_make_room_for_the_others(vms: int, held: list[Shape], idle: int):
-    load = Load.of(held)
-    gone = Capacity(vms=vms, cpu=1).excess(load, idle)
-    fits = [not vms or load.vms + idle - count <= vms for count in range(idle + 1)]
-    assert gone == (fits.index(True) if True in fits else idle)
-
-
 def test_figures_name_what_is_short():
     load = Load.of([Shape(4, 8, 20), Shape(2, 8, 20)])
     assert str(Capacity(vms=2).shortage(load, Shape())) == "2 of 2 VMs"

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -8,17 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from actors.scheduling.warm_vms import make_warm
 
 from actors.cleanup.reaper import Reaper
-from actors.messages import Reap
 from actors.timings import Timings
-from actors.vms import Images, ImageStore, Provider
-from actors.vms.sandbox.userns import IdMap
-from storage import Build, JobState, Lease, LeaseState, Outcome
-from tests.actors.conftest import Host, add_image
+from actors.vms import Images, Provider
+from storage import Build, JobState, Lease, Outcome
+from tests.actors.conftest import Host
 from tests.e2e.pipelines import Graph, one
-from tests.memory.provider import MemoryProvider
 from tests.records import assigned
 from tests.state import run_sql
 from tests.waiting import until
@@ -50,17 +45,6 @@ def leases(host: Host, number: int) -> list[Lease]:
         return found if len(found) == number else None
 
     return until(look, f"{number} leases")
-
-
-def warm(host: Host, number: int) -> list[Lease]:
-    """Wait until a number of VMs are warm and no others are being made; return their leases."""
-
-    def look() -> tuple[list[Lease]] | None:
-        idle = [lease for lease in host.storage.leases.live() if lease.job_id is None]
-        return (idle,) if len(idle) == number and all(lease.state is LeaseState.WARM for lease in idle) else None
-
-    (idle,) = until(look, f"{number} warm VMs")
-    return idle
 
 
 def waits(host: Host, build: Build, why: str, key: str = "only") -> None:
@@ -191,7 +175,7 @@ def test_a_job_in_back_off_says_so_and_is_granted_after_it(host_of: HostOf):
 
 def test_a_drained_host_starts_nothing_until_resume(host_of: HostOf):
     """A restart does not change that."""
-    host = host_of(warm=1)
+    host = host_of(parked=1)
     host.engine.start()
     running = host.build(one(LONG))
     until(lambda: host.job(running).state is JobState.RUNNING, "running")
@@ -227,7 +211,7 @@ def test_a_full_disk_blocks_jobs_until_space_is_freed(host_of: HostOf, monkeypat
 
     monkeypatch.setattr("actors.scheduling.admission.shutil.disk_usage", usage)
     monkeypatch.setattr(Reaper, "free_disk_space", lambda _, lacking: made.append(lacking))
-    host = host_of(warm=1, low_disk_gb=5.0, timings=Timings(disk=0.05))
+    host = host_of(parked=1, low_disk_gb=5.0, timings=Timings(disk=0.05))
     host.engine.start()
     build = host.build(one("true"))
     waits(host, build, "the host's disk has 2.0 GB left, below 5 GB nothing starts")
@@ -236,76 +220,3 @@ def test_a_full_disk_blocks_jobs_until_space_is_freed(host_of: HostOf, monkeypat
     assert host.storage.leases.live() == []
     free[0] = 6 * 2**30
     assert host.finish(build).state == "passed"
-
-
-def test_warm_vms_are_kept_for_each_wanted_image(host_of: HostOf):
-    """They are replaced when they are used."""
-    host = host_of(warm=1, warm_images={"ubuntu:24.04": 1})
-    host.engine.start()
-    first = warm(host, 2)
-    build = host.build(one("true"))
-    assert host.finish(build).state == "passed"
-    used = host.storage.leases.of_job(host.job(build).id)
-    assert used is not None
-    assert used.id in {lease.id for lease in first}
-    assert used.id not in {lease.id for lease in warm(host, 2)}
-
-
-def test_warm_vms_and_jobs_follow_the_chosen_default_image(host_of: HostOf, tmp_path: Path):
-    for name in ("one", "two"):
-        add_image(tmp_path / "images", name, {"IMAGE": name})
-    store = ImageStore(tmp_path / "images", IdMap((), ()))
-    store.choose("one")
-    host = host_of(warm=1)
-    host.images = Images(store, None, {})
-    host.provider = MemoryProvider(host.images)
-    host.engine = host.new_engine()
-    host.engine.start()
-    assert warm(host, 1)[0].image == "one"
-    store.choose("two")
-    until(lambda: warm(host, 1)[0].image == "two", "a warm VM of the other image")
-    assert host.finish(host.build(one('test "$IMAGE" = two'))).state == "passed"
-
-
-def test_a_warm_vm_that_dies_is_replaced(host_of: HostOf):
-    host = host_of(warm=1)
-    host.engine.start()
-    (lease,) = warm(host, 1)
-    host.provider.destroy(lease.uuid)
-    host.engine.addresses.root.post(Reap())
-    until(lambda: lease.id not in {each.id for each in host.storage.leases.live()}, "the lease ended")
-    assert warm(host, 1)[0].id != lease.id
-
-
-def test_warm_vms_give_way_to_a_job_that_cannot_use_them(host_of: HostOf):
-    host = host_of(warm=2, max_vms=2)
-    host.engine.start()
-    warm(host, 2)
-    build = host.build(one(LONG, runner_args={"network": "off"}))
-    until(lambda: host.job(build).state is JobState.RUNNING, "running")
-    warm(host, 1)
-    second = host.build(one(LONG, runner_args={"network": "off"}))
-    until(lambda: host.job(second).state is JobState.RUNNING, "running")
-    warm(host, 0)
-    host.engine.cancel(build.id)
-    host.finish(build)
-    warm(host, 1)
-
-
-def test_of_an_image_that_is_missing_the_owner_is_warned_once(
-    host_of: HostOf, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    tries = []
-
-    def counted(*arguments: Any) -> Lease:
-        tries.append(arguments)
-        return make_warm(*arguments)
-
-    monkeypatch.setattr("actors.scheduling.pool.make_warm", counted)
-    host = host_of(warm_images={"nonesuch": 1}, timings=Timings(warm=0.01))
-    with caplog.at_level(logging.WARNING, "actors.scheduling.pool"):
-        host.engine.start()
-        until(lambda: len(tries) > 3, "more tries")
-    (warning,) = caplog.records
-    assert "nonesuch" in warning.getMessage()
-    assert host.storage.leases.get(1) is None
