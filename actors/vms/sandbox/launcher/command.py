@@ -57,6 +57,7 @@ class Command:
 
     def reap(self) -> None:
         """Note the end of the command, all of whose processes are dead; their last output comes first."""
+        self._signal(_signal.SIGKILL)  # a program that entered the job's namespaces may have killed the keeper alone
         while self.pipe >= 0 and self.keep_output():
             pass
         if self.pipe >= 0:  # a shell that has entered may hold it

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
 import _socket
-import array
 import os
 import resource
+import struct
 
 from .kernel import (
     CLONE_NEWCGROUP,
@@ -33,26 +33,33 @@ if TYPE_CHECKING:
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
 _OOM_SCORE = 1000
+_STARTED = b"started"
+_MESSAGE_BYTES = 1024
+_CREDENTIALS = struct.Struct("3i")
 _NOT_STARTED = 127
 
 
 def start(spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: list[int], output: int) -> tuple[int, int]:
     """Start a command that writes to ``output``; return the keeper's id and a pidfd of the command's init.
 
-    The keeper exits as the command does; signal N is 128 + N. Raises OSError if the command's init cannot be made.
+    The keeper exits as the command does; signal N is 128 + N. Raises OSError if the command's init cannot be made. No
+    descriptor is sent: the kernel counts those on their way by the user id that all VMs share.
     """
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    ours.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)  # tells the sender's id as it is here
     keeper = os.fork()
     if keeper == 0:
         ours.close()
         _keep(spec, limits, groups, output, theirs)
     theirs.close()
-    message, rights, _, _ = ours.recvmsg(1 << 10, _socket.CMSG_SPACE(4))
-    ours.close()
-    if not rights:
+    message, credentials, _, _ = ours.recvmsg(_MESSAGE_BYTES, _socket.CMSG_SPACE(_CREDENTIALS.size))
+    if message != _STARTED:
+        ours.close()
         os.waitpid(keeper, 0)
         raise OSError(message.decode() or "its processes were killed")
-    return keeper, int.from_bytes(rights[0][2], "little")
+    init = os.pidfd_open(_CREDENTIALS.unpack(credentials[0][2])[0])
+    ours.close()
+    return keeper, init
 
 
 def _keep(
@@ -63,9 +70,7 @@ def _keep(
         set_title(b"keeper")  # /proc will soon be that of the new PID namespace
         init = os.fork()
         if init == 0:
-            _run_init(spec, limits, groups, output)
-        pidfd = array.array("i", [os.pidfd_open(init)])
-        report.sendmsg([b"started"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, pidfd.tobytes())])
+            _run_init(spec, limits, groups, output, report)
         close_all_but()
         os._exit(_exit_code(os.waitpid(init, 0)[1]))
     except OSError as error:
@@ -74,10 +79,14 @@ def _keep(
         os._exit(1)
 
 
-def _run_init(spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: list[int], output: int) -> NoReturn:
+def _run_init(
+    spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: list[int], output: int, report: _socket.socket
+) -> NoReturn:
     """Be PID 1: start the command, reap, pass TERM on to all processes, and exit as the command does."""
     waited = (_signal.SIGCHLD, _signal.SIGTERM)
     try:
+        report.send(_STARTED)
+        report.recv(1)  # until the receiver has a pidfd of this process
         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
         _signal.pthread_sigmask(_signal.SIG_BLOCK, waited)
         command = os.fork()

@@ -11,7 +11,6 @@ import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms fo
 import _socket
 import os
 import select
-import struct
 import time
 
 from . import supervisor, syscall_filter
@@ -54,6 +53,7 @@ _CAPABILITIES = (
 net_raw would send packets past the firewall's rules, and net_admin could remove the rules.
 """
 
+_ID_BYTES = 16
 _OOM_SCORE = 995
 _BACK_OFF_SECONDS = 0.05
 
@@ -126,15 +126,23 @@ def _start_supervisor(control: int, offline: int, door: _socket.socket, supervis
 
 
 def _open_entrance(door: _socket.socket) -> None:
-    """Start a process in the namespaces that come through the door, for nsenter to find; it sends its id back.
+    """Start a process in the namespaces of the supervisor, for nsenter to find; it sends its id back, or 0.
 
     It is in no PID namespace of the job, and nothing of the outer layer is open in it.
     """
-    _, rights, _, _ = door.recvmsg(1, _socket.CMSG_SPACE(3 * struct.calcsize("i")))
-    namespaces = [number for _, _, sent in rights for (number,) in struct.iter_unpack("i", sent)]
-    if os.fork() == 0:
+    supervisor_id = int(door.recv(_ID_BYTES))
+    try:
+        if os.fork() == 0:
+            _be_entrance(door, supervisor_id)
+    except (OSError, MemoryError):
+        door.send(b"0")
+
+
+def _be_entrance(door: _socket.socket, supervisor_id: int) -> NoReturn:
+    try:
         set_title(b"entrance")
-        for namespace in namespaces:
+        folder = f"/proc/{supervisor_id}/ns"
+        for namespace in [os.open(f"{folder}/{kind}", os.O_RDONLY) for kind in ("mnt", "net", "pid_for_children")]:
             join_descriptor(namespace, 0)
         close_all_but(door.fileno())
         set_dumpable(dumpable=True)
@@ -142,5 +150,7 @@ def _open_entrance(door: _socket.socket) -> None:
         door.close()
         while True:
             time.sleep(1 << 20)
-    for namespace in namespaces:
-        os.close(namespace)
+    except OSError:
+        door.send(b"0")
+    finally:
+        os._exit(1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import _socket
-import array
 import os
 import time
 
@@ -20,6 +18,7 @@ from .kernel import (
     join_descriptor,
     make_read_only,
     mount,
+    set_dumpable,
     set_title,
     unshare,
 )
@@ -28,6 +27,7 @@ from .trees import make_directory
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
+    import _socket
     from collections.abc import Callable
     from typing import Any, NoReturn
 
@@ -35,13 +35,12 @@ _ERROR_BYTES = 4096
 _ID_BYTES = 16
 
 
-def enter(spec: dict[str, Any], disk: int, offline: int) -> list[int]:
+def enter(spec: dict[str, Any], disk: int, offline: int) -> None:
     """Make the job's mount and PID namespaces, and PID 1 of the latter, on the mount of its disk. Raises OSError.
 
     This process keeps its own PID namespace: only its children are in the job's. Without a network, the network
-    namespace is ``offline``. Returns descriptors of the job's namespaces.
+    namespace is ``offline``.
     """
-    processes = os.open("/proc", os.O_PATH)  # the job's /proc does not show this process
     if not spec["network"]:
         join_descriptor(offline, 0)
     os.close(offline)
@@ -58,7 +57,6 @@ def enter(spec: dict[str, Any], disk: int, offline: int) -> list[int]:
     if answer != b"1":
         raise OSError(answer.decode() or "the job's namespaces cannot be made")
     os.chdir("/")
-    return [os.open(f"self/ns/{kind}", os.O_RDONLY, dir_fd=processes) for kind in ("mnt", "net", "pid_for_children")]
 
 
 def mount_workspace(session: int) -> bool:
@@ -77,11 +75,16 @@ def mount_workspace(session: int) -> bool:
     return _run_in_child(in_child)
 
 
-def open_entrance(door: _socket.socket, namespaces: list[int]) -> int:
-    """Have init start a process in the job's namespaces, for nsenter to find; return its id. Raises OSError."""
-    rights = array.array("i", namespaces).tobytes()
-    door.sendmsg([b" "], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
-    return int(door.recv(_ID_BYTES))
+def open_entrance(door: _socket.socket) -> int:
+    """Have init start a process in the namespaces of this one, for nsenter to find; return its id. Raises OSError."""
+    set_dumpable(dumpable=True)  # so that it may look at the namespaces
+    door.send(b"%d" % os.getpid())
+    entrance = int(door.recv(_ID_BYTES))
+    set_dumpable(dumpable=False)
+    if not entrance:
+        message = "there is no room for a process"
+        raise OSError(message)
+    return entrance
 
 
 def _run_init(spec: dict[str, Any], report: int) -> NoReturn:

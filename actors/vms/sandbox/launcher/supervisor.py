@@ -53,14 +53,14 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
             service.bind(SUPERVISOR)
             service.listen(_BACKLOG)
             output = os.open(f"{COMMAND_FOLDER}/output", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            namespaces = job_namespaces.enter(spec, disk, offline)
+            job_namespaces.enter(spec, disk, offline)
             connection.send(b"ready\n")
         except OSError as error:
             connection.send(f"failed {error}\n".encode())
             raise
         connection.close()
         listener.close()
-        entrance = _Entrance(door, namespaces, groups, spec["limits"])
+        entrance = _Entrance(door, groups, spec["limits"])
         _Supervisor(requests, service, Output(output), entrance, spec["limits"], groups).serve()
     except Exception as error:  # noqa: BLE001 - the boundary of this process
         os.write(2, f"{error}\n".encode())
@@ -71,11 +71,8 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
 class _Entrance:
     """The way for shells of the outer layer into the job's namespaces."""
 
-    def __init__(
-        self, door: _socket.socket, namespaces: list[int], groups: list[int], limits: list[tuple[int, int, int]]
-    ) -> None:
+    def __init__(self, door: _socket.socket, groups: list[int], limits: list[tuple[int, int, int]]) -> None:
         self._door = door
-        self._namespaces = namespaces
         self._groups = groups
         self._limits = limits
         self._process = 0
@@ -86,7 +83,7 @@ class _Entrance:
             os.write(group, b"%d" % shell)
         for kind, soft, hard in self._limits:
             resource.prlimit(shell, kind, (soft, hard))
-        self._process = self._process or job_namespaces.open_entrance(self._door, self._namespaces)
+        self._process = self._process or job_namespaces.open_entrance(self._door)
         return self._process
 
 
