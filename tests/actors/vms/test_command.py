@@ -1,7 +1,10 @@
+"""A VM's one command: how it starts, ends and writes, and what it survives."""
+
 from __future__ import annotations
 
+import marshal
+import os
 import random
-import shlex
 import subprocess
 import sys
 import threading
@@ -18,19 +21,19 @@ from actors.vms import (
     Connection,
     ConnectionLost,
     Exited,
-    VmError,
     follow,
     inspect,
     start,
     terminate,
 )
-from actors.vms import (
-    command as command_module,
-)
-from tests.actors.vms.commands import TIMEOUT, ended, left_running
+from actors.vms.command import parse_result
+from actors.vms.guest import request
+from actors.vms.sandbox.launcher.output import Output
+from tests.actors.vms.commands import TIMEOUT, ended, left_running, run_in_job
 from tests.actors.vms.conftest import Vm
+from tests.waiting import until
 
-SHIM = "read -r pid </run/ci-daemon/command"
+ARGUMENTS = "cat /proc/[0-9]*/cmdline"
 
 
 def output_of(connection: Connection, command: str, **settings: object) -> bytes:
@@ -71,10 +74,9 @@ class TestStarting:
         librarys_own = 0b11 << 31  # signals 32 and 33 belong to the C library, and some programs ignore them for good
         assert [int(mask, 16) & ~librarys_own for mask in masks] == [0, 0]
 
-    def test_without_bash_a_command_runs_in_sh(self, vm: Vm, connection: Connection):
-        connection.run("sed -i '/^root:/s/bash/sh/' /etc/passwd; rm /bin/bash", timeout=TIMEOUT)
-        with vm.connect() as another:
-            assert output_of(another, "readlink /proc/$$/exe") == b"/usr/bin/dash\n"
+    def test_without_bash_a_command_runs_in_sh(self, connection: Connection):
+        assert run_in_job(connection, "rm /bin/bash").exit_code == 0
+        assert output_of(connection, "readlink /proc/$$/exe") == b"/usr/bin/dash\n"
 
     @pytest.mark.parametrize("length", [1, 30_000, 30_001, 250_000])
     def test_a_command_may_be_long(self, connection: Connection, length: int):
@@ -93,13 +95,11 @@ class TestStarting:
         assert shown.decode().splitlines()[-1] == "7 /none 1 /tmp"
 
     def test_no_program_has_the_environment_among_its_arguments(self, connection: Connection):
-        spy = 'echo "$@" >>/tmp/seen; exec /usr/bin/real "$@"'
-        connection.run(
-            f"cd /usr/bin; mv setsid real; printf '#!/bin/sh\\n%s' {shlex.quote(spy)} >setsid; chmod 755 setsid",
-            timeout=TIMEOUT,
-        )
-        shown = output_of(connection, "echo $TOKEN; cat /tmp/seen", env={"TOKEN": "hunter2", "PATH": "/usr/bin"})
-        assert shown.decode().splitlines() == ["hunter2", "/bin/bash -c echo $TOKEN; cat /tmp/seen"]
+        start(connection, CommandSpec("echo up; exec sleep 60", env={"TOKEN": "hunter2", "PATH": "/usr/bin"}))
+        assert next(iter(follow(connection))) == b"up\n"
+        for run in (connection.run(ARGUMENTS, timeout=TIMEOUT), run_in_job(connection, ARGUMENTS)):
+            assert b"sleep" in run.stdout
+            assert b"hunter2" not in run.stdout
 
     def test_two_that_start_at_once_start_one_command(self, vm: Vm, connection: Connection):
         with vm.connect() as another:
@@ -121,21 +121,18 @@ class TestStarting:
         assert inspect(connection) is CommandState.RUNNING
         terminate(connection)
         assert inspect(connection) is CommandState.ENDED
-        connection.run(f"{SHIM}; kill -KILL $pid", timeout=TIMEOUT)
-        assert inspect(connection) is CommandState.ENDED
 
-    def test_what_cannot_be_started_says_why_and_may_be_tried_again(self, connection: Connection):
-        with pytest.raises(VmError, match="can't cd to /nowhere"):
-            start(connection, CommandSpec("true", cwd="/nowhere"))
-        assert inspect(connection) is CommandState.NOT_STARTED
-        assert output_of(connection, "echo fine") == b"fine\n"
+    def test_what_cannot_be_executed_says_why(self, connection: Connection):
+        output = output_of(connection, "true", cwd="/nowhere")
+        assert output == b"the command cannot be started: [Errno 2] No such file or directory: '/nowhere'\n"
+        assert ended(connection) == Exited(127, len(output), truncated=False)
 
-    def test_a_truncated_start_runs_nothing(self, vm: Vm, connection: Connection):
-        half = command_module.init_script(CommandSpec("touch /tmp/ran; echo $X", env={"X": "y" * 100}))[:-20]
-        script = command_module.script("ending", "shim", limit=1000, allowed=100, grace=0)
-        assert b"yntax error" in connection.run(script, stdin=half.encode(), timeout=TIMEOUT).stdout
-        assert connection.run("[ -e /tmp/ran ]", timeout=TIMEOUT).exit_code == 1
+    @pytest.mark.parametrize("kept", [0, 10, -20])
+    def test_a_truncated_start_runs_nothing(self, connection: Connection, kept: int):
+        whole = marshal.dumps({"arguments": ["-c", "touch /tmp/ran"], "env": {"X": "y" * 100}, "cwd": "/"})
+        assert connection.run(request("start"), stdin=whole[:kept], timeout=TIMEOUT).exit_code == 1
         assert inspect(connection) is CommandState.NOT_STARTED
+        assert output_of(connection, "ls /tmp") == b""
 
     @pytest.mark.parametrize(
         "wrong",
@@ -171,10 +168,10 @@ class TestEnding:
         start(connection, CommandSpec("exec 2>&-; kill -KILL -- -1; kill -KILL 1; kill -KILL 0; echo alive"))
         assert ended(connection) == Exited(137, 0, truncated=False)
 
-    def test_the_oom_killer_takes_a_command_before_its_shim(self, connection: Connection):
+    def test_the_oom_killer_takes_a_command_before_all_else(self, connection: Connection):
         own = output_of(connection, "cat /proc/self/oom_score_adj")
-        shim = connection.run(f"{SHIM}; cat /proc/$pid/oom_score_adj", timeout=TIMEOUT).stdout
-        assert int(own) > int(shim)
+        others = connection.run("cat /proc/[0-9]*/oom_score_adj", timeout=TIMEOUT).stdout.split()
+        assert int(own) > max(map(int, others))
 
 
 class TestOutput:
@@ -182,7 +179,7 @@ class TestOutput:
         start(connection, CommandSpec("echo up; until [ -e /tmp/go ]; do sleep 0.01; done; echo over"))
         chunks = iter(follow(connection))
         assert next(chunks) == b"up\n"
-        connection.run("touch /tmp/go", timeout=TIMEOUT)
+        run_in_job(connection, "touch /tmp/go")
         assert list(chunks) == [b"over\n"]
 
     def test_output_and_errors_come_in_their_order(self, connection: Connection):
@@ -195,7 +192,7 @@ class TestOutput:
         whole = output_of(connection, command)
         assert whole.startswith(b"1\n2\n")
         assert whole.endswith(b"90000\nend")
-        assert connection.run("cat /tmp/random", timeout=TIMEOUT).stdout in whole
+        assert run_in_job(connection, "cat /tmp/random").stdout in whole
         for offset in (0, 1, 100_000, len(whole) - 1, len(whole), *random.sample(range(len(whole)), 5)):
             again = follow(connection, offset)
             assert b"".join(again) == whole[offset:]
@@ -210,7 +207,7 @@ class TestOutput:
         """The command goes on."""
         output = output_of(connection, "yes | head -c 300000000; echo >&2 done; exit 6", output_limit=100_000)
         assert output == b"y\n" * (len(output) // 2)
-        assert 100_000 <= len(output) < 100_512
+        assert len(output) == 100_000
         assert ended(connection) == Exited(6, len(output), truncated=True)
         spool = connection.run("du --bytes --total /run/ci-daemon | tail -n 1", timeout=TIMEOUT).stdout.split()[0]
         assert int(spool) < 200_000
@@ -219,24 +216,36 @@ class TestOutput:
         assert len(output_of(connection, "head -c 1024 /dev/zero", output_limit=1024)) == 1024
         assert ended(connection) == Exited(0, 1024, truncated=False)
 
-    def test_a_full_run_folder_costs_output_and_no_more(self, connection: Connection):
-        connection.run("mount -o remount,size=1m tmpfs /run", timeout=TIMEOUT)
-        output = output_of(connection, "head -c 5000000 /dev/zero; exit 9")
-        assert len(output) < 1 << 20
-        assert ended(connection) == Exited(9, len(output), truncated=True)
+    def test_a_full_disk_of_the_host_costs_output_and_no_more(self):
+        """What is lost counts as dropped, and nothing is kept after a gap."""
+        read, write = os.pipe()
+        output = Output(os.open("/dev/full", os.O_RDWR))
+        for _ in range(2):
+            os.write(write, b"lost")
+            output.move(read, 100)
+        kept = os.memfd_create("kept")
+        os.dup2(kept, output.file)
+        os.write(write, b"late")
+        output.move(read, 100)
+        assert (output.size, output.dropped, os.fstat(kept).st_size) == (0, 12, 0)
+        for descriptor in (read, write, output.file, kept):
+            os.close(descriptor)
+
+    def test_a_job_that_fills_its_disk_in_memory_loses_no_output(self, connection: Connection):
+        fill = "mount -o remount,size=1m tmpfs /run; cat /dev/zero >/run/full; head -c 5000000 /dev/zero; exit 9"
+        output = output_of(connection, fill)
+        assert output.endswith(bytes(5_000_000))
+        assert ended(connection) == Exited(9, len(output), truncated=False)
 
     def test_removing_and_truncating_all_of_run_harms_nothing(self, connection: Connection):
-        wreck = "echo before; rm -rf /run/* /run/ci-daemon/*; ls -A /run/ci-daemon; echo after; exit 2"
-        assert output_of(connection, wreck).splitlines()[-1] == b"after"
+        wreck = "echo before; rm -rf /run/* /run/ci-daemon; echo after; exit 2"
+        assert output_of(connection, wreck) == b"before\nafter\n"
         assert ended(connection).exit_code == 2
 
-    def test_a_command_that_removes_the_spool_harms_nothing(self, connection: Connection):
-        start(connection, CommandSpec("echo before; sleep 0.3; echo after"))
-        connection.run("rm /run/ci-daemon/output.* /run/ci-daemon/result.*", timeout=TIMEOUT)
-        assert b"".join(follow(connection)) == b"before\nafter\n"
-
-    def test_a_command_cannot_see_its_shim(self, connection: Connection):
-        assert output_of(connection, "ls -A /run/ci-daemon; ps -e -o pid=").split()[0] == b"1"
+    def test_a_command_sees_its_own_processes_alone(self, connection: Connection):
+        shown = output_of(connection, "ls -A /run/ci-daemon; ps -e -o pid=,comm=; true").decode().splitlines()
+        assert shown[0].endswith("No such file or directory")
+        assert [line.split()[1] for line in shown[1:]] == ["init", "bash", "ps"]
 
 
 class TestSurviving:
@@ -279,28 +288,41 @@ class TestSurviving:
             assert b"".join(follow(connection)) == b"alone\n"
             assert ended(connection) == Exited(8, 6, truncated=False)
 
-    def test_a_killed_shim_is_reported_and_not_waited_for(self, vm: Vm, connection: Connection):
+    def test_a_vm_ends_with_its_supervisor(self, vm: Vm, connection: Connection):
+        """So nobody waits for a command that nobody watches."""
         start(connection, CommandSpec("echo hi; sleep 60"))
-        with vm.connect() as killer:
-            kill = later(0.3, lambda: killer.run(f"{SHIM}; kill -KILL $pid", timeout=TIMEOUT))
-            with kill, pytest.raises(CommandLost):
-                list(follow(connection))
+        chunks = iter(follow(connection))
+        assert next(chunks) == b"hi\n"
+        with vm.connect() as killer, suppress(ConnectionLost):
+            killer.run("pkill -KILL -x supervisor", timeout=TIMEOUT)
+        with pytest.raises(ConnectionLost):
+            list(chunks)
+        until(lambda: not vm.provider.alive(vm.id), "the VM's end")
+
+    def test_a_killed_keeper_is_reported_and_leaves_nothing(self, connection: Connection):
+        """A program that entered the job's namespaces may kill the parent of the command's PID 1."""
+        start(connection, CommandSpec("echo up; exec sleep 600"))
+        assert next(iter(follow(connection))) == b"up\n"
+        run_in_job(connection, "pkill -KILL -x keeper")
         with pytest.raises(CommandLost):
             ended(connection)
+        until(lambda: left_running(connection) == [], "the end of the command's processes", 20.0)
         terminate(connection)
 
-    def test_a_shims_file_that_names_another_process_is_reported(self, connection: Connection):
-        start(connection, CommandSpec("umount /run/ci-daemon && echo 1 >/run/ci-daemon/command; exec sleep 60"))
-        connection.run("until grep -qx 1 /run/ci-daemon/command; do sleep 0.01; done", timeout=TIMEOUT)
+    @pytest.mark.parametrize(
+        "lines",
+        [
+            "",
+            *(f"{line}\noutput 0 0" for line in ("exit 99999999999999999999", "exit 256", "exit -5", "exit 0 0")),
+            "exit\noutput 0 0",
+            "exit 0\noutput 0",
+            *(f"exit 0\noutput 0 0\n{line}\nnow 1" for line in ("ended x", "ended", "ended 1 2", "ended nan")),
+            "exit 0\noutput 0 0\nended inf\nnow 1",
+        ],
+    )
+    def test_an_impossible_result_is_not_accepted(self, lines: str):
         with pytest.raises(CommandLost):
-            ended(connection)
-
-    @pytest.mark.parametrize("result", ["exit 99999999999999999999", "exit 256", "exit -5", "exit 0 0", "exit"])
-    def test_an_impossible_exit_code_is_not_accepted(self, connection: Connection, result: str):
-        forge = f"umount /run/ci-daemon && echo '\n{result}\noutput 0 0' | dd oflag=seek_bytes seek=300 conv=notrunc"
-        start(connection, CommandSpec(f"echo; {forge} of=$(echo /run/ci-daemon/result.*) status=none"))
-        with pytest.raises(CommandLost):
-            ended(connection)
+            parse_result(0, f"started 1\n{lines}\n".encode())
 
 
 def asdict_of(endpoint: object) -> dict[str, object]:

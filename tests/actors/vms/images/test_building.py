@@ -10,7 +10,6 @@ import pytest
 
 from actors.vms import ImageStore, VmError
 from actors.vms.images import RELEASES, host_apt
-from actors.vms.images.tree import missing_programs
 from actors.vms.sandbox import IdMap
 from tests.actors.vms.images.trees import hidden
 
@@ -37,7 +36,7 @@ class TestBuilding:
         for program in ("bash", "git", "curl", "python3", "make", "ps", "ip", "unzip", "xz"):
             assert (tree / "usr" / "bin" / program).exists(), program
         assert list((tree / "etc" / "ssh").glob("ssh_host_*")) == []
-        assert missing_programs(tree) == {}
+        assert image_store.can_be_base("debian:12")
         facts = next(image for image in image_store.list() if image.name == "debian:12")
         assert facts.size < 350 << 20
 

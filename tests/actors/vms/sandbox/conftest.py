@@ -7,10 +7,11 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from actors.vms import Completed, Connection, ImageStore, VmSpec
+from actors.vms import CommandSpec, Completed, Connection, ImageStore, VmSpec, follow, in_job, start
 from actors.vms.sandbox import IdMap, SandboxProvider, SandboxSettings, VmLimits, run_mapped
 from actors.vms.sandbox.disks import MAX_LAYERS
 from actors.vms.sandbox.vm_folder import VmFolder
@@ -120,13 +121,29 @@ class Guest:
         return self.folder.id
 
     def run(self, script: str, stdin: bytes = b"", timeout: float = 20.0) -> Completed:
-        return self.connection.run(script, stdin=stdin, timeout=timeout)
+        """Run a script in the job's namespaces."""
+        return self.connection.run(in_job(script), stdin=stdin, timeout=timeout)
+
+    def outside(self, script: str) -> str:
+        """Run a script that must succeed in the service's own part of the VM; return its output."""
+        done = self.connection.run(script, timeout=20.0)
+        assert done.exit_code == 0, done
+        return done.stdout.decode().strip()
 
     def says(self, script: str) -> str:
-        """Run a script that must succeed; return its output."""
+        """Run a script that must succeed in the job's namespaces; return its output."""
         done = self.run(script)
         assert done.exit_code == 0, done
         return done.stdout.decode().strip()
+
+    def command(self, command: str, **spec: Any) -> str:
+        """Run the VM's command, which must succeed; return its output."""
+        start(self.connection, CommandSpec(command, env={"PATH": os.defpath}, **spec))
+        following = follow(self.connection)
+        output = b"".join(following).decode()
+        assert following.exited is not None
+        assert following.exited.exit_code == 0, output
+        return output.strip()
 
     def python(self, program: str) -> str:
         done = self.run("python3 -", stdin=program.encode())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actors.vms import VmError
-from actors.vms.sandbox.launch import launch
+from actors.vms.sandbox.launch import park
 from actors.vms.sandbox.vm_folder import VmFolder
 from storage import SystemClock
 
@@ -30,7 +30,7 @@ def test_a_vm_that_dies_before_it_accepts_is_noticed_at_once(tmp_path: Path) -> 
 
     def start() -> None:
         with pytest.raises(VmError) as failure:
-            launch(vm, {}, DyingVm(), clock, clock.monotonic() + 3600)
+            park(vm, {}, DyingVm(), clock, clock.monotonic() + 3600)
         failures.append(str(failure.value))
 
     thread = threading.Thread(target=start, daemon=True)

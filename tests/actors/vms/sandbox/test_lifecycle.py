@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from actors.vms.sandbox import IdMap, SandboxProvider, SandboxSettings, run_mapp
 from actors.vms.sandbox.cgroups import remove_groups
 from storage import SystemClock
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Host
+from tests.registry import busybox
+from tests.sleeper import Sleeper
 from tests.waiting import until
 
 CREATE = """\
@@ -46,7 +49,7 @@ def creator(host: Host, images_dir: Path, name: str) -> subprocess.Popen[bytes]:
 
 
 def test_a_new_vm_answers_its_first_command_as_root(boot: Boot) -> None:
-    assert boot().says("id -u; pwd") == "0\n/root"
+    assert boot().says("id -u; pwd") == "0\n/"
 
 
 def test_a_closed_connection_is_replaced(host: Host) -> None:
@@ -60,36 +63,57 @@ def test_a_closed_connection_is_replaced(host: Host) -> None:
         assert connection.run("true", timeout=5).exit_code == 0
 
 
-def test_an_image_without_sshd_is_refused_and_leaves_nothing(host: Host, tmp_path: Path, idmap: IdMap) -> None:
-    class Bare:
-        def path(self, _: str) -> Path:
-            return tmp_path / "bare"
+class Bases:
+    """Images of which each is the tree of a base image."""
 
-    run_mapped(["install", "-d", "bare", "bare/etc"], idmap=idmap.with_caller(), cwd=tmp_path)
-    provider = SandboxProvider(host.folder, Bare(), idmap, SystemClock())
-    try:
-        with pytest.raises(VmError, match="install openssh-server"):
-            provider.create(VmSpec(host.name(), "bare", network=False))
-        assert list(provider.list()) == []
-    finally:
-        run_mapped(["rm", "-rf", "bare"], idmap=idmap.with_caller(), cwd=tmp_path)
+    def __init__(self, tree: Path) -> None:
+        self._tree = tree
+
+    def path(self, _: str) -> Path:
+        return self._tree
 
 
-def with_sshd(host: Host, boot: Boot, script: str) -> str:
-    """Return a snapshot in which sshd is a shell script."""
-    vm, taken = boot(), host.name()
-    vm.says(f"printf '#!/bin/sh\n{script}\n' > /sshd; chmod +x /sshd; mv /sshd /usr/sbin/sshd")
-    vm.provider.snapshot(vm.id, taken)
-    vm.provider.destroy(vm.id)
-    return taken
+BaseWith = Callable[..., SandboxProvider]
+
+
+@pytest.fixture
+def base_with(host: Host, tmp_path: Path, idmap: IdMap) -> Iterator[BaseWith]:
+    """Make a provider whose base image is busybox and a shell script in place of sshd, if one is given."""
+
+    def make(sshd: str | None, settings: SandboxSettings | None = None) -> SandboxProvider:
+        with (tmp_path / "layer").open("w+b") as layer:
+            layer.write(busybox())
+            layer.seek(0)
+            script = """
+                mkdir base base/proc base/sys base/dev base/run base/tmp base/etc base/usr base/usr/sbin
+                tar -C base -xf - && echo root:x:0:0::/root:/bin/sh >base/etc/passwd
+                [ -z "$1" ] || printf '#!/bin/sh\n%s\n' "$1" >base/usr/sbin/sshd
+                [ -z "$1" ] || chmod 755 base/usr/sbin/sshd
+            """
+            argv = ["sh", "-ec", script, "sh", sshd or ""]
+            run_mapped(argv, idmap=idmap.with_caller(), cwd=tmp_path, stdin=layer)
+        provider = SandboxProvider(
+            host.folder, Bases(tmp_path / "base"), idmap, SystemClock(), settings or SandboxSettings()
+        )
+        host.opened.append(provider)
+        return provider
+
+    yield make
+    run_mapped(["rm", "-rf", "base"], idmap=idmap.with_caller(), cwd=tmp_path)
+
+
+def test_a_base_image_without_sshd_is_refused_and_leaves_nothing(host: Host, base_with: BaseWith) -> None:
+    provider = base_with(None)
+    with pytest.raises(VmError, match=r"the base image has no /usr/sbin/sshd: build it with `ci-daemon image build`"):
+        provider.park(host.name())
+    assert list(provider.list()) == []
 
 
 @pytest.mark.parametrize(("sshd", "fault"), [("exit 1", "ended at once"), ("sleep 60", "does not answer")])
-def test_a_silent_sshd_is_reported_and_leaves_nothing(host: Host, boot: Boot, sshd: str, fault: str) -> None:
-    taken = with_sshd(host, boot, sshd)
-    provider = host.provider(SandboxSettings(create_seconds=2.0))
+def test_a_silent_sshd_is_reported_and_leaves_nothing(host: Host, base_with: BaseWith, sshd: str, fault: str) -> None:
+    provider = base_with(sshd, SandboxSettings(create_seconds=2.0))
     with pytest.raises(VmError, match=fault):
-        provider.create(VmSpec(host.name(), IMAGE, taken, network=False))
+        provider.park(host.name())
     assert list(provider.list()) == []
 
 
@@ -100,21 +124,24 @@ def test_making_a_vm_has_a_deadline_and_leaves_nothing_then(host: Host) -> None:
     assert list(provider.list()) == []
 
 
-@pytest.mark.parametrize("made", ["vms/{}/lock", "trees/disks/{}/upper", "trees/disks/{}/upper/begun"])
-def test_destroying_a_vm_that_is_being_made_ends_the_making(host: Host, boot: Boot, made: str) -> None:
-    taken = with_sshd(host, boot, ": >/begun; sleep 600")  # so that the making does not end by itself
-    provider, name = host.provider(), host.name()
+@pytest.mark.parametrize("made", ["vms/{}/lock", "trees/disks/{}/upper", "sshd"])
+def test_destroying_a_vm_that_is_being_parked_ends_the_making(host: Host, base_with: BaseWith, made: str) -> None:
+    sleeper = Sleeper()
+    provider, name = base_with(sleeper.command), host.name()  # so that the making does not end by itself
     failed = threading.Event()
 
-    def create() -> None:
+    def park() -> None:
         try:
-            provider.create(VmSpec(name, IMAGE, taken, network=False))
+            provider.park(name)
         except VmError:
             failed.set()
 
-    thread = threading.Thread(target=create)
+    thread = threading.Thread(target=park)
     thread.start()
-    until((host.folder / made.format(name)).exists, made)
+    if made == "sshd":
+        sleeper.wait_for(runs=True)
+    else:
+        until((host.folder / made.format(name)).exists, made)
     provider.destroy(name)
     thread.join(20)
     assert failed.is_set()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import VmError, VmSpec
+from actors.vms import CommandSpec, VmError, VmSpec, start
 from actors.vms.sandbox import BROKER_VARIABLE, SandboxProvider, SandboxSettings, VmLimits
 from actors.vms.sandbox.cgroups import GroupLimits, Hierarchy, find_hierarchies, remove_groups
 from storage import Shape
@@ -70,12 +70,15 @@ def test_a_full_temporary_file_system_does_not_end_the_vm(boot: Boot) -> None:
 
 def test_all_of_a_vm_is_in_its_groups(host: Host, boot: Boot) -> None:
     vm = boot(network=True)
+    start(vm.connection, CommandSpec("exec sleep 60"))
     vm.says("setsid -f sleep 60 > /dev/null 2>&1")
-    groups = [Path(group) for group in vm.folder.record().groups]
-    assert len(groups) == len(vm.provider.limits.hierarchies)
-    for group in groups:
-        inside = set((group / "cgroup.procs").read_text().split())
-        assert {str(pid) for pid in host.processes() if Path(f"/proc/{pid}").exists()} <= inside
+    limits, name = vm.provider.limits, vm.provider.group_name(vm.id)
+    of_job, of_service = limits.groups(name), limits.groups(f"{name}@service")
+    assert {*map(Path, vm.folder.record().groups)} == {*of_job, *of_service}
+    for job, service in zip(of_job, of_service, strict=True):
+        inside, outside = (set((group / "cgroup.procs").read_text().split()) for group in (job, service))
+        assert {str(pid) for pid in host.processes() if Path(f"/proc/{pid}").exists()} <= inside | outside
+        assert [Path(f"/proc/{pid}/comm").read_text() for pid in inside] == ["sleep\n"] * 2
 
 
 def test_enforcement_is_described_for_each_part_of_a_shape() -> None:
@@ -242,6 +245,7 @@ def test_a_vm_whose_groups_cannot_be_made_is_not_made(host: Host, tmp_path: Path
 
 def test_a_group_in_use_is_not_removed_in_silence(boot: Boot) -> None:
     vm = boot()
+    vm.says("setsid -f sleep 60 > /dev/null 2>&1")
     groups = [Path(group) for group in vm.folder.record().groups]
     if groups:
         with pytest.raises(VmError, match="cannot be removed"):

@@ -86,7 +86,7 @@ def test_control_groups_are_those_of_their_own_folder(host: Host, boot: Boot):
     vm = boot()
     other = Host(host.folder.with_name("other"), host.images, host.idmap, host.names)
     provider, orphan = other.provider(), host.name()
-    provider.limits.make_groups(provider.group_name(orphan), Shape())
+    provider.limits.make_groups(provider.group_name(orphan), provider.limits.of_job(Shape()))
     try:
         assert list(vm.provider.list()) == [vm.id]
         assert list(provider.list()) == ([orphan] if provider.limits.hierarchies else [])

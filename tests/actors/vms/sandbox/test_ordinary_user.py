@@ -22,7 +22,7 @@ CHECKOUT = Path(__file__).parents[4]
 PROGRAM = """\
 import os, sys
 from pathlib import Path
-from actors.vms import Connection, ImageStore, VmSpec
+from actors.vms import Connection, ImageStore, VmSpec, in_job
 from actors.vms.sandbox import IdMap, SandboxProvider, run_mapped
 from storage import SystemClock
 
@@ -34,7 +34,7 @@ provider = SandboxProvider(folder / "sandbox", images, idmap, SystemClock())
 
 def says(vm, script):
     with Connection(provider.connect(vm), SystemClock()) as connection:
-        done = connection.run(script, timeout=20)
+        done = connection.run(in_job(f"cd /workspace; {script}"), timeout=20)
         assert done.exit_code == 0, done
         return done.stdout.decode().strip()
 

@@ -91,7 +91,9 @@ def test_no_vm_takes_it_from_another_under_any_number_of_ids(boot: Boot, what: s
 def test_descriptors_in_flight_stop_no_networked_vm(boot: Boot) -> None:
     greedy = boot()
     assert leave(greedy, IN_FLIGHT) > 1000
-    assert boot(network=True).says("ls /sys/class/net") == "eth0\nlo"
+    other = boot(network=True)
+    assert other.says("ls /sys/class/net") == "eth0\nlo"
+    assert other.command("echo well") == "well"
 
 
 def test_no_vm_can_take_the_id_of_the_network_s_program(boot: Boot) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from actors.vms import Completed, Connection, SourceError, update_workspace, write_source_manifest
+from actors.vms import Completed, Connection, SourceError, in_job, update_workspace, write_source_manifest
 from storage import SystemClock
 from tests.actors.vms.conftest import Vm
 
@@ -92,7 +92,6 @@ class Disk:
 
     connection: MeteredConnection
     folder: Path
-    workspace: str = "/workspace"
     manifests: list[Path] = field(default_factory=list)
 
     def update(self, tree: Tree, at: int = NOW) -> None:
@@ -101,12 +100,17 @@ class Disk:
         self.manifests.append(self.folder / f"{number}.manifest")
         write_source_manifest(archive, self.manifests[-1], ROOM)
         current = self.manifests[-2] if number else None
-        update_workspace(self.connection, archive, self.manifests[-1], current, time=at, workspace=self.workspace)
+        update_workspace(self.connection, archive, self.manifests[-1], current, time=at)
 
     def run(self, script: str) -> str:
-        done = self.connection.run(f"cd {shlex.quote(self.workspace)} && {script}", timeout=TIMEOUT)
+        done = self.connection.run(in_job(f"cd /workspace && {script}"), timeout=TIMEOUT)
         assert done.exit_code == 0, done
         return done.stdout.decode()
+
+    def forget(self) -> None:
+        """Empty the workspace, as on a new disk."""
+        self.run("find . -mindepth 1 -delete")
+        self.manifests.clear()
 
     def found(self) -> dict[str, tuple[str | None, int, int, int]]:
         listed = json.loads(self.run(f"python3 -c {shlex.quote(LISTING)}"))
@@ -175,11 +179,10 @@ def test_every_difference_is_made_good(disk: Disk, before: Tree, after: Tree):
     kept = {"kept": "k", "deep/kept": "k"}
     disk.update(kept | before, THEN)
     disk.update(kept | after)
-    other = Disk(disk.connection, disk.folder / "other", "/srv/other")
-    other.folder.mkdir()
-    other.update(kept | after)
-    assert [facts[:2] for facts in disk.found().values()] == [facts[:2] for facts in other.found().values()]
-    times = disk.times()
+    found, times = disk.found(), disk.times()
+    disk.forget()
+    disk.update(kept | after)
+    assert [facts[:2] for facts in found.values()] == [facts[:2] for facts in disk.found().values()]
     assert times.pop("kept") == times.pop("deep/kept") == THEN
     assert set(times.values()) <= {NOW}
 
@@ -293,9 +296,8 @@ def test_whatever_steps_do_each_difference_is_made_good(disk: Disk, seed: int):
     """Random trees, with random changes to the disk in between; each difference of the manifests is laid."""
     chance = random.Random(seed)
     disk.run("mkdir /srv/outside; for name in a b c; do echo theirs >/srv/outside/$name; done")
-    for number in range(12):
-        disk.workspace = f"/srv/{number}"
-        disk.manifests.clear()
+    for _ in range(12):
+        disk.forget()
         before, after = _tree(chance), _tree(chance)
         disk.update(before, THEN)
         changes = "; ".join(_random_change(chance) for _ in range(chance.randrange(4)))

@@ -24,6 +24,7 @@ from actors.vms import (
 )
 from actors.vms.sandbox.keys import KeyPair
 from storage import SystemClock
+from tests.actors.vms.commands import run_in_job
 from tests.actors.vms.conftest import Vm
 
 TIMEOUT = 20.0
@@ -42,10 +43,13 @@ def test_scripts_are_read_by_sh_as_they_are_written(connection: Connection):
     assert done.stdout == b"it's|a  b|\\|/usr/bin/dash\n"
 
 
-def test_a_steps_bashrc_has_no_effect(vm: Vm):
-    with vm.connect() as connection:
-        connection.run("echo 'echo noise; sleep 30; exit 9' >/root/.bashrc", timeout=TIMEOUT)
-        assert connection.run("echo fine", timeout=TIMEOUT).stdout == b"fine\n"
+def test_files_that_a_job_may_write_have_no_effect(connection: Connection):
+    noise = "echo noise; sleep 30; exit 9"
+    files = "/root/.bashrc /root/.profile /root/.ssh/rc /root/.ssh/environment /etc/profile /etc/environment"
+    made = run_in_job(connection, f"mkdir -p /root/.ssh; for file in {files}; do echo '{noise}' >$file; done")
+    assert made.exit_code == 0
+    assert connection.run("echo fine", timeout=TIMEOUT).stdout == b"fine\n"
+    assert run_in_job(connection, "echo fine").stdout == b"fine\n"
 
 
 def test_stdin_arrives_and_ends(connection: Connection):
