@@ -217,7 +217,7 @@ class TestOutput:
         assert ended(connection) == Exited(0, 1024, truncated=False)
 
     def test_a_full_disk_of_the_host_costs_output_and_no_more(self):
-        """What is lost counts as dropped, and nothing is kept after a gap."""
+        """Lost output counts as dropped, and nothing is kept after a gap."""
         read, write = os.pipe()
         output = Output(os.open("/dev/full", os.O_RDWR))
         for _ in range(2):
