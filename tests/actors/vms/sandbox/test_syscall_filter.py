@@ -16,8 +16,8 @@ ABIS = {"x86_64": 0xC000003E, "i386": 0x40000003, "aarch64": 0xC00000B7, "arm": 
 MACHINES = {"x86_64": ("x86_64", "i386"), "aarch64": ("aarch64", "arm"), "armv7l": ("arm",), "riscv64": ("riscv64",)}
 PAIRS = [(machine, abi) for machine, abis in MACHINES.items() for abi in abis]
 
-ALLOW, EPERM, ENOSYS, EAFNOSUPPORT = 0x7FFF0000, 0x50001, 0x50026, 0x50061
-LOAD, EQUAL, AT_LEAST, ANY_BIT, JUMP, RETURN = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06
+ALLOW, EPERM, ENOTTY, ENOSYS, EAFNOSUPPORT = 0x7FFF0000, 0x50001, 0x50019, 0x50026, 0x50061
+LOAD, EQUAL, AT_LEAST, ANY_BIT, JUMP, RETURN, AND = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06, 0x54
 LEAST_KNOWN = 250
 """The fewest calls of an ABI that both the list and a current libseccomp know."""
 
@@ -40,6 +40,8 @@ def verdict(program: bytes, abi: int, number: int, *arguments: int) -> int:
             return int(value)
         if code == LOAD:
             (loaded,) = struct.unpack_from("=I", data, value)
+        elif code == AND:
+            loaded &= value
         elif code == JUMP:
             place += value
         else:
@@ -102,3 +104,22 @@ def test_without_a_call_list_for_the_machine_no_vm_is_made(monkeypatch: pytest.M
     syscall_filter.prepare()
     with pytest.raises(OSError, match="no list of system calls for vax: VMs run on x86_64, aarch64"):
         syscall_filter.install(user_namespaces=False)
+
+
+@pytest.mark.parametrize("user_namespaces", [False, True])
+@pytest.mark.parametrize(("machine", "abi"), PAIRS)
+def test_no_request_leads_to_other_mount_namespaces(machine: str, abi: str, user_namespaces: bool) -> None:
+    """Kernels without a check of their own look at the request's number and size alone."""
+    program, number = syscall_filter.compiled(machine, user_namespaces=user_namespaces), numbers(abi)["ioctl"]
+
+    def verdict_on(request: int) -> int:
+        return verdict(program, ABIS[abi], number, 3, request)
+
+    sizes = (16, 24, 64, 4096, 0x3FFF)
+    leading = [way << 30 | size << 16 | kind | each for way in range(4) for size in sizes for kind in (0xB700, 0)
+               for each in (11, 12)]  # fmt: skip
+    assert {verdict_on(request) for request in leading} == {ENOTTY}
+    terminals = [0x5401, 0x540B, 0x540C, 0x5413, 0x5414, 0x541B, 0x5421]
+    namespaces = [0xB701, 0xB703, 0x8010B70A, 0x8008B705]
+    assert {verdict_on(request) for request in [*terminals, *namespaces, 0x8004540B, 0xC0189436]} == {ALLOW}
+    assert not {"listmount", "statmount"} & numbers(abi).keys()
