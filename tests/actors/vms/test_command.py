@@ -27,7 +27,6 @@ from actors.vms import (
     terminate,
 )
 from actors.vms.command import parse_result
-from actors.vms.guest import request
 from actors.vms.sandbox.launcher.output import Output
 from tests.actors.vms.commands import TIMEOUT, ended, left_running, run_in_job
 from tests.actors.vms.conftest import Vm
@@ -130,7 +129,8 @@ class TestStarting:
     @pytest.mark.parametrize("kept", [0, 10, -20])
     def test_a_truncated_start_runs_nothing(self, connection: Connection, kept: int):
         whole = marshal.dumps({"arguments": ["-c", "touch /tmp/ran"], "env": {"X": "y" * 100}, "cwd": "/"})
-        assert connection.run(request("start"), stdin=whole[:kept], timeout=TIMEOUT).exit_code == 1
+        with connection.open_socket("/run/ci-daemon/supervisor", timeout=TIMEOUT) as supervisor:
+            supervisor.send(f"start {len(whole)}\n".encode() + whole[:kept])
         assert inspect(connection) is CommandState.NOT_STARTED
         assert output_of(connection, "ls /tmp") == b""
 
@@ -322,7 +322,7 @@ class TestSurviving:
     )
     def test_an_impossible_result_is_not_accepted(self, lines: str):
         with pytest.raises(CommandLost):
-            parse_result(0, f"started 1\n{lines}\n".encode())
+            parse_result(f"started 1\n{lines}\n".encode())
 
 
 def asdict_of(endpoint: object) -> dict[str, object]:

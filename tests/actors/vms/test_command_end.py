@@ -29,7 +29,7 @@ class TestTerminating:
         [
             "trap '' TERM; echo up; while :; do sleep 1; done",
             "trap '' TERM HUP; (setsid sh -c 'while :; do sleep 1; done' &); echo up; while :; do sleep 1; done",
-            "echo up; kill -STOP $$",
+            "(until grep -q 'State:.T' /proc/$$/status; do :; done; echo up) & kill -STOP $$",
             "trap '' TERM; echo up; while :; do :; done",
         ],
         ids=["ignores TERM", "leaves its session", "is stopped", "is busy"],
@@ -126,6 +126,6 @@ class TestTimeOut:
         assert ended(connection).timed_out
 
     def test_an_older_shim_does_not_tell_the_end_time(self):
-        exited = parse_result(0, b"started\nexit 3\noutput 5 0\nnow 17.25\n")
+        exited = parse_result(b"started\nexit 3\noutput 5 0\nnow 17.25\n")
         assert exited == Exited(3, 5, truncated=False, timed_out=False)
         assert exited.seconds_ago is None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import Connection, ImageStore, Provider, SandboxProvider, VmSpec
+from actors.vms import Connection, ImageStore, Provider, SandboxProvider, VmSpec, in_job
 from actors.vms.sandbox import IdMap, run_mapped
 from storage import SystemClock
 from tests.actors.vms.conftest import IMAGE
@@ -56,9 +56,9 @@ class Vm:
         return Connection(self.provider.connect(self.id), SystemClock())
 
     def run(self, script: str, stdin: bytes = b"") -> tuple[int, bytes]:
-        """Run a script; return its exit code and output."""
+        """Run a script on the job's disk; return its exit code and output."""
         with self.connect() as connection:
-            done = connection.run(script, stdin=stdin, timeout=TIMEOUT)
+            done = connection.run(in_job(script), stdin=stdin, timeout=TIMEOUT)
         return done.exit_code, done.stdout
 
     def snapshot(self, name: str) -> str:

@@ -23,7 +23,8 @@ from actors.vms import (
     update_workspace,
     write_source_manifest,
 )
-from tests.actors.vms.contract.conftest import TIMEOUT, Boot, Vm
+from tests.actors.vms.commands import run_in_job
+from tests.actors.vms.contract.conftest import Boot, Vm
 from tests.e2e.sources import archive
 
 
@@ -155,8 +156,8 @@ def test_a_workspace_matches_each_archive(connection: Connection, tmp_path: Path
         packed.write_bytes(archive(files))
         write_source_manifest(packed, manifest, max_bytes=1 << 20)
         update_workspace(connection, packed, manifest, made[-1] if made else None, time=0)
-        connection.run("echo made > /workspace/step", timeout=TIMEOUT)
+        run_in_job(connection, "echo made > /workspace/step")
         made.append(manifest)
     look = "\n".join(f"test -e /workspace/{name} && echo {name}" for name in ("same", "a/gone", "a/deep/gone", "a/new"))
-    shown = connection.run(f"{look}\ncat /workspace/step; cat /workspace/a/new", timeout=TIMEOUT).stdout
+    shown = run_in_job(connection, f"{look}\ncat /workspace/step; cat /workspace/a/new").stdout
     assert shown == b"same\na/new\nmade\n2"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,7 +31,10 @@ def run(kept: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
             os.write(output, written)
             if held:
                 opened.append(os.dup(output))
-            return os.posix_spawn("/bin/true", ["true"], {}), os.open("/dev/null", os.O_RDONLY)
+            ended = os.posix_spawn("/bin/true", ["true"], {})
+            pidfd = os.pidfd_open(ended)
+            select.select([pidfd], [], [])
+            return ended, pidfd
 
         monkeypatch.setattr(command_processes, "start", start)
         return Command({"output_limit": 100, "grace": 1.0, "seconds": 60.0}, [], [], Output(opened[0]))
