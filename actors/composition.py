@@ -237,4 +237,6 @@ class Composition:
             settings=self.live_settings.now,
             host_disk=self.host_disk,
             recorder=self.recorder,
+            pool=self.addresses.pool,
+            connections=self.connections,
         )

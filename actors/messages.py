@@ -5,14 +5,14 @@ Each actor's `handle` takes the union of its messages, here or beside the actor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import threading
 
     from actors.builds.states import Progress
-    from storage import Lease
+    from storage import Lease, Render, Shape
 
 __all__ = [
     "BuildCreated",
@@ -41,6 +41,7 @@ __all__ = [
     "Reschedule",
     "ResyncLeases",
     "RootMessage",
+    "TakeParked",
 ]
 
 
@@ -195,7 +196,20 @@ class Drain:
     """To the pools: grant no more VMs."""
 
 
-LeasePoolMessage = Reschedule | PollStorage | Released | ResyncLeases | Refill | Drain
+@dataclass(frozen=True, slots=True)
+class TakeParked:
+    """Rendering to the lease pool: give this render a parked VM.
+
+    ``taken`` gets its lease; it stays empty if none is parked, or the render is finished.
+    """
+
+    render: Render
+    image: str
+    shape: Shape
+    taken: list[Lease] = field(default_factory=list)
+
+
+LeasePoolMessage = Reschedule | PollStorage | Released | ResyncLeases | Refill | Drain | TakeParked
 """The messages of the lease pool."""
 
 RenderPoolMessage = Reschedule | PollStorage | CancelBuild | Drain

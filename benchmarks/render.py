@@ -36,7 +36,7 @@ def demo():
 def _measure(testbed: Testbed) -> Iterator[Figure]:
     fresh = (_source(f"# {number}\n{_PIPELINE}") for number in count())
     same = _source(_PIPELINE)
-    with serving(testbed, CI_DAEMON_POOL_PARKED="0") as service:
+    with serving(testbed) as service:
         planned = partial(_first_line, service, pipeline_ir=one("echo line"), source_b64=same)
         yield interleaved(
             "never rendered before",

@@ -14,6 +14,7 @@ from actors.render import phases
 from actors.render.envelope import Envelope
 from actors.render.envelope_cache import cache_name, keep
 from actors.render.vm import disk_limited, running_vm
+from actors.scheduling.parked_vms import ParkedConnections
 
 if TYPE_CHECKING:
     from actors.engine_settings import EngineSettings
@@ -81,7 +82,7 @@ def render_archive(
         phases.check_archive(archive, manifest, settings.shape.disk_gb * 2**30, "")
         lease = storage.leases.reserve_unclaimed(str(uuid.uuid4()), provider.name, image, settings.shape)
         link = VmConnection(provider, clock, lease.uuid)
-        with running_vm(storage, provider, lease, link) as connection:
+        with running_vm(storage, provider, ParkedConnections(), lease, link) as connection:
             now = int(clock.now().timestamp())
             vms.update_workspace(connection, archive, manifest, time=now, timeout=settings.fetch_timeout)
             with disk_limited(storage, provider, lease, link, HostDisk(), min_free=min_free):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pykka
+
 from actors import vms
 from actors.builds.attempt.vm_connection import Abandoned, VmConnection
+from actors.messages import TakeParked
 from actors.render import phases
 from actors.render.envelope import RenderFailed
 from actors.render.envelope_cache import cache_name, keep
@@ -21,9 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from actors.addresses import Address
     from actors.cleanup.host_disk import HostDisk
     from actors.engine_settings import EngineSettings
     from actors.render.recording import RenderRecorder
+    from actors.scheduling.parked_vms import ParkedConnections
     from storage import Build, Clock, Lease, Render, Storage
 
 __all__ = ["Rendering"]
@@ -45,6 +50,8 @@ class Rendering:
         settings: EngineSettings,
         host_disk: HostDisk,
         recorder: RenderRecorder,
+        pool: Address[TakeParked],
+        connections: ParkedConnections,
     ) -> None:
         self._render = render
         self._storage = storage
@@ -54,8 +61,10 @@ class Rendering:
         self._settings = settings
         self._host_disk = host_disk
         self._recorder = recorder
+        self._pool = pool
+        self._parked = connections
         self._abandoned = threading.Event()
-        self._links: list[VmConnection] = []
+        self._links: dict[str, VmConnection] = {}
 
     @property
     def organization_id(self) -> int:
@@ -65,7 +74,8 @@ class Rendering:
     def abandon(self) -> None:
         """Make `run` end soon and leave the build as it is. Idempotent."""
         self._abandoned.set()
-        for link in tuple(self._links):
+        for vm_id, link in tuple(self._links.items()):
+            self._parked.discard(vm_id)
             link.abandon()
 
     def run(self) -> None:
@@ -140,18 +150,21 @@ class Rendering:
     def _vm(self) -> Iterator[tuple[Lease, VmConnection]]:
         image = self._images.resolve(None)
         shape = self._settings.render.shape
-        lease = self._storage.renders.lease(
+        wanted = TakeParked(self._render, image, shape)
+        with suppress(pykka.ActorDeadError):
+            self._pool.ask(wanted)
+        lease = next(iter(wanted.taken), None) or self._storage.renders.lease(
             self._render, str(uuid.uuid4()), provider=self._provider.name, image=image, shape=shape
         )
         if lease is None:
             raise Abandoned
         link = VmConnection(self._provider, self._clock, lease.uuid)
-        self._links.append(link)
+        self._links[lease.uuid] = link
         if self._abandoned.is_set():
             link.abandon()
         try:
-            with running_vm(self._storage, self._provider, lease, link):
+            with running_vm(self._storage, self._provider, self._parked, lease, link):
                 self._storage.leases.active(lease.id)
                 yield lease, link
         finally:
-            self._links.remove(link)
+            del self._links[lease.uuid]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from actors.builds.attempt.vm_connection import VmConnection
     from actors.cleanup.host_disk import HostDisk
+    from actors.scheduling.parked_vms import ParkedConnections
     from storage import Lease, Storage
 
 __all__ = ["disk_limited", "release", "running_vm"]
@@ -27,13 +28,25 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def running_vm(storage: Storage, provider: vms.Provider, lease: Lease, link: VmConnection) -> Iterator[vms.Connection]:
-    """Make the VM of a lease and connect to it; destroy it afterwards. Raises VmError and Abandoned."""
+def running_vm(
+    storage: Storage, provider: vms.Provider, parked: ParkedConnections, lease: Lease, link: VmConnection
+) -> Iterator[vms.Connection]:
+    """Attach the disk to the parked VM of a lease, or make the VM, and connect; destroy it afterwards.
+
+    Raises VmError and Abandoned.
+    """
     try:
         link.check()
-        provider.create(spec_of(lease))
-        yield link.connect()
+        provider.hurry(lease.uuid)
+        if (connection := parked.take(lease.uuid)) is not None:
+            link.use(connection)
+        if provider.parked(lease.uuid):
+            provider.attach(spec_of(lease))
+        else:
+            provider.create(spec_of(lease))
+        yield link.connected()
     finally:
+        parked.discard(lease.uuid)
         link.disconnect()
         release(storage, provider, lease)
 

@@ -20,6 +20,7 @@ from actors.messages import (
     Released,
     Reschedule,
     ResyncLeases,
+    TakeParked,
 )
 from actors.scheduling.admission import Admission
 from actors.scheduling.fairness import FairShare
@@ -132,10 +133,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             case Reschedule():
                 self._serve()
             case PollStorage():
-                if self._admission.changed:
-                    self._serve()
-                else:
-                    self._destroy_excess()
+                self._poll()
             case Released(lease_id):
                 self._fair_share.release(lease_id, self._clock.monotonic())
                 if (lost := self._parked.remove(lease_id)) is not None:
@@ -150,11 +148,21 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             case Drain():
                 self._admission.draining = True
                 self._serve()
+            case TakeParked():
+                self._give_to_render(message)
+                self.address.post(Reschedule())
             case VmParked(lease):
                 self._vm_parked(lease)
                 self.address.post(Reschedule())
             case _:
                 assert_never(message)
+
+    def _poll(self) -> None:
+        """Look at what changes without a message: the owner's drain, and the host's memory."""
+        if self._admission.changed:
+            self._serve()
+        else:
+            self._destroy_excess()
 
     def on_task_error(self, task: ParkVm | DestroyVm, error: Exception) -> None:
         """Try again to park a VM later; leave one that cannot be destroyed to the reaper."""
@@ -272,6 +280,16 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         self._demand.note(self._clock.monotonic())
         self._note_grant(lease)
         self._root.post(Granted(job.build_id, lease))
+
+    def _give_to_render(self, wanted: TakeParked) -> None:
+        parked = self._parked.next
+        if parked is None:
+            return
+        lease = self._storage.renders.lease_parked(wanted.render, parked.id, image=wanted.image, shape=wanted.shape)
+        if lease is not None:
+            self._parked.remove(lease.id)
+            self._demand.note(self._clock.monotonic())
+            wanted.taken.append(lease)
 
     def _end_overdue(self, waiting: Waiting) -> datetime | None:
         """Time out jobs that waited too long; return when the next may be due. Downtime is excluded."""

@@ -68,6 +68,20 @@ class Leases:
                 }
             ).where(this),
         )
+        self._adopt_render = Write(
+            database,
+            LeaseRow.update(
+                {
+                    LeaseRow.state: LeaseState.CREATING,
+                    LeaseRow.organization: slot("organization_id"),
+                    LeaseRow.build: slot("build_id"),
+                    LeaseRow.image: slot("image"),
+                    LeaseRow.cpu: slot("cpu"),
+                    LeaseRow.memory_gb: slot("memory_gb"),
+                    LeaseRow.disk_gb: slot("disk_gb"),
+                }
+            ).where(this),
+        )
         self._start = Write(
             database,
             LeaseRow.update(
@@ -156,6 +170,27 @@ class Leases:
             )
             return written(self.get(lease_id))
 
+    def assign_render(
+        self, lease_id: int, image: str, shape: Shape, *, organization_id: int, build_id: int
+    ) -> Lease | None:
+        """Give the lease of a VM without a job, parked or being parked, to the render of a build.
+
+        None and no change if the lease has ended or has a job.
+        """
+        with self._database.write():
+            if not self._is_free(self.get(lease_id)):
+                return None
+            self._adopt_render.run(
+                id=lease_id,
+                organization_id=organization_id,
+                build_id=build_id,
+                image=image,
+                cpu=shape.cpu,
+                memory_gb=shape.memory_gb,
+                disk_gb=shape.disk_gb,
+            )
+            return written(self.get(lease_id))
+
     def parked(self, lease_id: int) -> bool:
         """Note that a parked VM is ready for a job; False if the lease is not ``creating``."""
         return self._moved(lease_id, LeaseState.CREATING, LeaseState.PARKED)
@@ -185,9 +220,7 @@ class Leases:
         """
         with self._database.write():
             parked = None if parked_lease_id is None else self.get(parked_lease_id)
-            if parked_lease_id is not None and (
-                parked is None or parked.job_id is not None or parked.state is LeaseState.ENDED
-            ):
+            if parked_lease_id is not None and not self._is_free(parked):
                 return None
             assigned = self._assign_job.one(job_id=job_id)
             if assigned is None:
@@ -267,6 +300,10 @@ class Leases:
         """End a lease that no job has; False if a job has taken it or it has ended."""
         with self._database.write():
             return self._end_unclaimed.run(id=lease_id, now=self._database.now()) == 1
+
+    @staticmethod
+    def _is_free(lease: Lease | None) -> bool:
+        return lease is not None and not (lease.job_id or lease.build_id or lease.state is LeaseState.ENDED)
 
     def _seconds(self, lease_id: int, until: int) -> float:
         started_at = written(self.get(lease_id)).started_at

@@ -109,6 +109,18 @@ class Renders:
             self._set_lease.run(build_id=render.build_id, lease_id=lease.id)
             return lease
 
+    def lease_parked(self, render: Render, lease_id: int, *, image: str, shape: Shape) -> Lease | None:
+        """Give a render the lease of a parked VM; None and no change if the render is finished, or the VM gone."""
+        with self._database.write():
+            if not self.pending(render.build_id):
+                return None
+            lease = self._leases.assign_render(
+                lease_id, image, shape, organization_id=render.organization_id, build_id=render.build_id
+            )
+            if lease is not None:
+                self._set_lease.run(build_id=render.build_id, lease_id=lease.id)
+            return lease
+
     def plan(
         self, build_id: int, pipeline_ir: str, timeout_seconds: int | None, jobs: Sequence[NewJob], *, has_source: bool
     ) -> bool:
