@@ -100,6 +100,13 @@ def busybox() -> bytes:
     return layer((info, program), *(link(f"bin/{name}", "busybox") for name in names if name != "busybox"))
 
 
+def only_a_shell() -> bytes:
+    """Return the layer of a system that has nothing but /bin/sh."""
+    info = tarfile.TarInfo("bin/sh")
+    info.mode = 0o755
+    return layer((info, Path(_program("busybox")).read_bytes()))
+
+
 def _program(name: str) -> str:
     """Return the path of a program from a package for tests."""
     found = shutil.which(name, path=f"{_UNPACKED}/usr/bin:{_UNPACKED}/bin:{os.environ['PATH']}")

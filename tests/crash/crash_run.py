@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from pathlib import Path
 
 import httpx
 
+from actors.vms.sandbox.vm_folder import VmFolder
 from storage import Build, Storage, SystemClock
-from tests.crash.fault_injection import MAX_CALLS, POINTS
+from tests.crash.fault_injection import MAX_CALLS, POINTS, VM_POINTS
 from tests.crash.kills import VM_PARTS, kill_part
 from tests.crash.scenarios import Scenario, scenarios
 from tests.e2e.daemon import Client, Daemon
@@ -25,7 +25,7 @@ _REST_TIMEOUT_SECONDS = 240.0
 
 
 class CrashRun:
-    """Keeps a daemon busy while killing it, its VMs and their sshds; then lets it come to rest.
+    """Keeps a daemon busy while killing it and parts of its VMs, parked ones too; then lets it come to rest.
 
     The seed decides the kinds and times of the kills; their effects depend on the machine, too.
     """
@@ -35,13 +35,15 @@ class CrashRun:
         self.scenarios: dict[str, Scenario] = {}
         self._killed: list[str] = []
         self.killed_vms: set[str] = set()
+        self._killed_in_the_making = daemon.state.with_name("killed-vms")
         self.kills: Counter[str] = Counter()
         self._rng = random.Random(seed)
-        faults = [(point, when) for point in POINTS for when in ("before", "after")]
+        faults = [(point, when, False) for point in POINTS for when in ("before", "after")]
+        faults += [(point, when, True) for point in VM_POINTS for when in ("before", "after")]
         self._faults = self._rng.sample(faults, len(faults))
         daemon.start()
         self.client = Client.create(daemon, "crash-run@example.org")
-        self._pipeline = self.client.pipeline()
+        self.pipeline = self.client.pipeline()
         daemon.kill()
         self.storage = Storage.open(daemon.state, SystemClock())
         self._pipeline_id = self._find_pipeline()
@@ -89,6 +91,7 @@ class CrashRun:
             time.sleep(0.01)
         self._count("daemon", "at a random moment" if self.daemon.running else fault)
         self.daemon.kill()
+        self._note_vms_killed_in_the_making()
         if rng.random() < 0.2:
             self._kill_a_vm()
 
@@ -96,10 +99,21 @@ class CrashRun:
         if self._rng.random() < 0.2:
             self.daemon.spawn()
             return "by itself"
-        point, when = self._faults[self.kills.total() % len(self._faults)]
+        point, when, kills_vm = self._faults[self.kills.total() % len(self._faults)]
         call = self._rng.randint(1, MAX_CALLS.get(point, _MAX_CALL))
-        self.daemon.spawn("tests.crash.fault_injection", CRASH_POINT=point, CRASH_WHEN=when, CRASH_CALL=str(call))
+        fault = {"CRASH_POINT": point, "CRASH_WHEN": when, "CRASH_CALL": str(call)}
+        if kills_vm:
+            fault["CRASH_VMS"] = str(self._killed_in_the_making)
+        self.daemon.spawn("tests.crash.fault_injection", **fault)
         return f"{when} call {call} of {point}"
+
+    def _note_vms_killed_in_the_making(self) -> None:
+        """Record the VMs that the daemon itself has killed by a fault."""
+        if self._killed_in_the_making.exists():
+            for vm in self._killed_in_the_making.read_text().splitlines():
+                self.killed_vms.add(vm)
+                self._count("vm in the making", vm)
+            self._killed_in_the_making.unlink()
 
     def _up_or_dead(self) -> str | None:
         if not self.daemon.running:
@@ -122,7 +136,7 @@ class CrashRun:
         scenario = self._rng.choice(scenarios())
         name = f"{scenario.name} {len(self.scenarios)}"
         self.scenarios[name] = scenario
-        self._pipeline.build(scenario.graph.ir(), source=scenario.source, message=name, debug=scenario.debug)
+        self.pipeline.build(scenario.graph.ir(), source=scenario.source, message=name, debug=scenario.debug)
 
     def _cancel(self, build: Build) -> None:
         self.client.request("PUT", f"{self.path(build)}/cancel")
@@ -148,7 +162,7 @@ class CrashRun:
     def _find_pipeline(self) -> int:
         organization = self.storage.organizations.by_slug(self.client.org)
         assert organization is not None
-        pipeline = self.storage.pipelines.by_slug(organization.id, self._pipeline.slug)
+        pipeline = self.storage.pipelines.by_slug(organization.id, self.pipeline.slug)
         assert pipeline is not None
         return pipeline.id
 
@@ -156,8 +170,8 @@ class CrashRun:
         leases = (self.storage.leases.by_uuid(uuid) for uuid in self.killed_vms)
         return sum(lease is not None and lease.job_id == job_id for lease in leases)
 
-    def _vm(self, lease_uuid: str) -> Path:
-        return self.daemon.state / "sandbox" / "vms" / lease_uuid
+    def _vm(self, lease_uuid: str) -> VmFolder:
+        return VmFolder(self.daemon.state / "sandbox" / "vms" / lease_uuid)
 
     def _count(self, what: str, where: str) -> None:
         self.kills[what] += 1

@@ -1,7 +1,8 @@
 """Fault injection: `python -m tests.crash.fault_injection …` is a `ci-daemon …` that kills itself.
 
 CRASH_POINT names the fatal function, CRASH_CALL the number of the call, from 1 on, and CRASH_WHEN is ``before`` or
-``after``: the process dies before or after that call.
+``after``: the process dies before or after that call. If CRASH_VMS is the path of a file, the VM that is the function's
+first argument is killed instead, and its id is added to the file.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import itertools
 import os
 import signal
 import sys
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from actors import vms
-from actors.vms.sandbox import SandboxProvider
+from actors.scheduling.parked_vms import ParkedConnections
+from actors.vms.sandbox import SandboxProvider, VmLimits, launch
 from actors.vms.sandbox.disks import Disks
 from ci_daemon.command import main
 from storage.builds.attempts import Attempts
@@ -30,6 +33,11 @@ from storage.files.artifacts import ArtifactFiles
 from storage.files.log_writer import LogWriter
 from storage.files.sources import Sources
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors.vms.sandbox.vm_folder import VmFolder
+
 POINTS: dict[str, tuple[Any, str]] = {
     "artifacts.write": (ArtifactFiles, "write"),
     "attempts.exited": (Attempts, "exited"),
@@ -39,6 +47,7 @@ POINTS: dict[str, tuple[Any, str]] = {
     "cache.drop": (Cache, "drop"),
     "cache.hit": (Cache, "hit"),
     "cache.store": (Cache, "store"),
+    "connections.add": (ParkedConnections, "add"),
     "command.start": (vms, "start"),
     "command.terminate": (vms, "terminate"),
     "database.execute": (Database, "execute"),
@@ -48,12 +57,15 @@ POINTS: dict[str, tuple[Any, str]] = {
     "jobs.finish": (Jobs, "finish"),
     "jobs.move": (Jobs, "move"),
     "jobs.retry": (Jobs, "retry"),
+    "launch.greeting": (launch, "_await_greeting"),
+    "launch.ready": (launch, "_await_ready"),
     "leases.active": (Leases, "active"),
     "leases.assign": (Leases, "assign"),
     "leases.end": (Leases, "end"),
     "leases.parked": (Leases, "parked"),
     "leases.reserve_parked": (Leases, "reserve_parked"),
     "leases.start": (Leases, "start"),
+    "limits.make_groups": (VmLimits, "make_groups"),
     "log.end": (LogWriter, "end"),
     "log.notice": (LogWriter, "notice"),
     "log.output": (LogWriter, "output"),
@@ -72,12 +84,17 @@ POINTS: dict[str, tuple[Any, str]] = {
 }
 """The functions that make the service's state changes: each one's owner and name."""
 
+VM_POINTS = ("launch.greeting", "launch.ready")
+"""Those with a VM as first argument, which is being parked, or to which a disk is being attached."""
+
 MAX_CALLS = {"database.execute": 300, "log.output": 40, "log.write": 80}
 """Functions that are called often: the fatal call is one of the first so many."""
 
+_KILL_SECONDS = 10.0
 
-def inject(point: str, when: str, call: int) -> None:
-    """Make the process die at a call."""
+
+def inject(point: str, when: str, call: int, strike: Callable[..., None]) -> None:
+    """Strike at a call of a point's function, with the function's arguments."""
     owner, name = POINTS[point]
     real = getattr(owner, name)
     calls = itertools.count(1)
@@ -86,19 +103,28 @@ def inject(point: str, when: str, call: int) -> None:
     def faulty(*arguments: Any, **named: Any) -> Any:
         fatal = next(calls) == call
         if fatal and when == "before":
-            _die()
+            strike(*arguments)
         result = real(*arguments, **named)
-        if fatal:
-            _die()
+        if fatal and when == "after":
+            strike(*arguments)
         return result
 
     setattr(owner, name, faulty)
 
 
-def _die() -> None:
+def _die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _kill_vm(killed: Path, vm: VmFolder, *_: object) -> None:
+    with killed.open("a") as file:
+        file.write(f"{vm.id}\n")
+    for process in vm.processes():
+        process.kill(_KILL_SECONDS)
+
+
 if __name__ == "__main__":
-    inject(os.environ["CRASH_POINT"], os.environ["CRASH_WHEN"], int(os.environ["CRASH_CALL"]))
+    environ = os.environ
+    strike = functools.partial(_kill_vm, Path(environ["CRASH_VMS"])) if "CRASH_VMS" in environ else _die
+    inject(environ["CRASH_POINT"], environ["CRASH_WHEN"], int(environ["CRASH_CALL"]), strike)
     sys.exit(main())

@@ -7,11 +7,13 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from actors.vms.sandbox import VmLimits
-from storage import Attempt, Build, Job, JobState, LedgerSource
+from actors.vms.sandbox.vm_folder import VmFolder
+from storage import Attempt, Build, Job, JobState, LeaseState, LedgerSource
 from tests.crash.crash_run import CrashRun
-from tests.crash.kills import orphans
 from tests.crash.scenarios import ExpectedJob
+from tests.e2e.pipelines import one
+from tests.e2e.stock import vms_of
+from tests.e2e.traces import traces
 from tests.waiting import until
 
 _SERVICE_RETRIES = 2
@@ -62,6 +64,17 @@ def check_money(run: CrashRun) -> None:
     assert run.daemon.command("ledger", "verify").returncode == 0
 
 
+def check_parked(run: CrashRun) -> None:
+    """Check that every VM that the service has parked is there and serves a job."""
+    parked = until(lambda: _all_parked(run), "the end of all parking", 30)
+    folders = [VmFolder(run.daemon.state / "sandbox" / "vms" / vm) for vm in parked]
+    assert [folder.id for folder in folders if not (folder.alive and folder.parked)] == []
+    builds = [run.pipeline.build(one("echo served")) for _ in parked]
+    assert [build.finish()["state"] for build in builds] == ["passed"] * len(builds)
+    assert {(build.log(), build.jobs()["only"]["attempt"]) for build in builds} == {("served\n", 1)}
+    assert parked <= set.union(*(vms_of(run.daemon, build) for build in builds))
+
+
 def check_host(run: CrashRun) -> None:
     """Check that the service holds only its parked VMs, and that nothing is left once those are ended."""
     state = run.daemon.state
@@ -71,12 +84,9 @@ def check_host(run: CrashRun) -> None:
     assert run.daemon.stop() == 0
     run.daemon.command("lease", "kill", "--all")
     run.daemon.command("cache", "clear")
-    assert orphans(state) == []
-    vms = state / "sandbox" / "vms"
-    names = f"ci-daemon-{vms.stat().st_ino:x}-*"
-    assert [group for hierarchy in VmLimits.of_host(1).hierarchies for group in hierarchy.parent.glob(names)] == []
-    trees = ("disks", "snapshots", "trash/disks", "trash/snapshots")
-    places = (vms, *(state / "sandbox" / "trees" / tree for tree in trees), state / "sources")
+    assert traces(state) == {}
+    sandbox = state / "sandbox" / "trees"
+    places = (*(sandbox / tree for tree in ("snapshots", "trash/snapshots")), state / "sources")
     assert [path for place in places for path in place.iterdir()] == []
     assert {path.name for path in (state / "logs").iterdir()} <= {build.uuid for build in run.builds()}
 
@@ -157,12 +167,17 @@ def _lease(run: CrashRun, attempt: Attempt) -> str:
     return str(uuid)
 
 
+def _all_parked(run: CrashRun) -> set[str] | None:
+    """Return the VMs without a job once all are parked; None while there are others, or none."""
+    leases = run.storage.leases.live()
+    return {lease.uuid for lease in leases if all(each.state is LeaseState.PARKED for each in leases)} or None
+
+
 def _held(run: CrashRun) -> dict[str, set[str]]:
-    """Return the VMs, snapshots and archives that exist."""
-    sandbox = run.daemon.state / "sandbox"
-    disks, snapshots = ({path.name for path in (sandbox / "trees" / part).iterdir()} for part in ("disks", "snapshots"))
-    vms = {path.name for path in (sandbox / "vms").iterdir()}
-    return {"vms": vms | disks, "snapshots": snapshots, "sources": set(run.storage.sources.all())}
+    """Return the VMs that have a process, a mount, a control group or a folder, and snapshots and archives."""
+    snapshots = {path.name for path in (run.daemon.state / "sandbox" / "trees" / "snapshots").iterdir()}
+    vms = set(traces(run.daemon.state))
+    return {"vms": vms, "snapshots": snapshots, "sources": set(run.storage.sources.all())}
 
 
 def _named(run: CrashRun) -> dict[str, set[str]]:

@@ -1,4 +1,4 @@
-"""Kills of a running VM's processes, found from the host through the VM's process tree."""
+"""Kills of a VM's processes, found from the host through the VM's process tree."""
 
 from __future__ import annotations
 
@@ -9,22 +9,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-VM_PARTS = ("sshd", "init", "monitor")
+from actors.vms.sandbox.vm_folder import VmFolder
+
+VM_PARTS = ("launcher", "monitor", "network", "init", "sshd", "supervisor")
 
 
-def kill_part(vm: Path, part: str, rng: random.Random) -> bool:
-    """Kill a part of the VM in a folder: one of its sshds, its PID 1, or its monitor on the host.
+def kill_part(vm: VmFolder, part: str, rng: random.Random) -> bool:
+    """Kill a part of a VM, parked, being made or at work; False if it has none at the moment.
 
-    Returns False if there is no such process at the moment.
+    The parts are the program that makes the VM, its monitor and its network program on the host, its PID 1, one of its
+    sshds, and its job's supervisor.
     """
-    monitor = _monitor(vm)
-    if monitor is None:
-        return False
-    targets = [monitor]
-    if part != "monitor":
-        targets = [pid for pid in _children(monitor) if _status(pid, "NSpid").endswith("\t1")]
-    if part == "sshd":
-        targets = [pid for init in targets for pid in _descendants(init) if _status(pid, "Name").startswith("sshd")]
+    targets = list(_processes(vm, part))
     if not targets:
         return False
     with suppress(ProcessLookupError):
@@ -33,20 +29,26 @@ def kill_part(vm: Path, part: str, rng: random.Random) -> bool:
     return False
 
 
-def orphans(state: Path) -> list[str]:
-    """Return every process, and every mount of the host, that belongs to VMs of a state directory."""
-    place = f"{state}/sandbox/"
-    found = [f"mount: {line}" for line in _text("self/mountinfo").splitlines() if place in line]
-    others = [process.name for process in Path("/proc").glob("[0-9]*") if process.name != str(os.getpid())]
-    return found + [f"process {pid}: {_text(f'{pid}/cmdline')}" for pid in others if place in _text(f"{pid}/mountinfo")]
+def _processes(vm: VmFolder, part: str) -> Iterator[int]:
+    """Yield the processes of a part. The launcher is on the first line of the VM's lock, the monitor on the second."""
+    for number, process in enumerate(vm.processes()):
+        if not process.alive:
+            continue
+        if number == 0:
+            yield from [process.pid] if part == "launcher" else []
+        elif part == "monitor":
+            yield process.pid
+        else:
+            yield from _below(process.pid, part)
 
 
-def _monitor(vm: Path) -> int | None:
-    """Return the process on the second line of the VM's lock; the launcher is on the first."""
-    with suppress(FileNotFoundError):
-        lines = (vm / "lock").read_text().splitlines()
-        return int(lines[1].split()[0]) if len(lines) > 1 else None
-    return None
+def _below(monitor: int, part: str) -> Iterator[int]:
+    for child in _children(monitor):
+        is_init = _status(child, "NSpid").endswith("\t1")
+        if part in {"init", "network"}:
+            yield from [child] if is_init == (part == "init") else []
+        elif is_init:
+            yield from (pid for pid in _descendants(child) if _status(pid, "Name").startswith(part))
 
 
 def _children(pid: int) -> list[int]:

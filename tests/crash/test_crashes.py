@@ -16,12 +16,12 @@ import pytest
 
 from storage import SystemClock
 from tests.crash.crash_run import CrashRun
-from tests.crash.invariants import check_builds, check_host, check_money
+from tests.crash.invariants import check_builds, check_host, check_money, check_parked
 from tests.e2e.daemon import Daemon
 from tests.state import new_storage
 
 _SETTINGS = {
-    "CI_DAEMON_POOL_PARKED": "1",
+    "CI_DAEMON_POOL_PARKED": "4",
     "CI_DAEMON_POOL_MAX_VMS": "6",
     "CI_DAEMON_POOL_MAX_CPU": "100",
     "CI_DAEMON_POOL_MAX_MEMORY_GB": "100",
@@ -53,6 +53,7 @@ def test_after_kills_no_build_log_byte_or_debit_is_lost(crash_run: CrashRun):
         crash_run.wait_until_idle()
         check_builds(crash_run)
         check_money(crash_run)
+        check_parked(crash_run)
         check_host(crash_run)
     except BaseException:
         sys.stdout.write(f"{crash_run.schedule()}\n{crash_run.daemon.log}\n")

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
-import select
-import struct
 import subprocess
 import sys
 import termios
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +13,7 @@ import pytest
 from ci_daemon.command import main
 from tests.e2e.daemon import Build, Client, Daemon, Pipeline
 from tests.e2e.pipelines import Graph, one
+from tests.e2e.terminal import Terminal
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -106,46 +102,6 @@ def test_a_pipe_is_read_to_its_end_whatever_its_size(daemon: Daemon, pipeline: P
     assert debits(pipeline.client)[0].endswith(", held")
 
 
-class Terminal:
-    """`ci-daemon debug` on a pseudo-terminal."""
-
-    def __init__(self, daemon: Daemon, *arguments: str) -> None:
-        self._ours, self.theirs = pty.openpty()
-        self.resize(40, 100)
-        self.before = termios.tcgetattr(self.theirs)
-        program = (sys.executable, "-m", "ci_daemon", "--state-dir", str(daemon.state), "debug", *arguments)
-        self.process = subprocess.Popen(
-            ("setsid", "--ctty", "--wait", *program),
-            stdin=self.theirs,
-            stdout=self.theirs,
-            stderr=self.theirs,
-            env={**daemon.environ, "TERM": "xterm"},
-        )
-        self.output = b""
-        os.set_blocking(self._ours, False)
-
-    def resize(self, rows: int, columns: int) -> None:
-        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def type(self, line: str) -> None:
-        os.write(self._ours, line.encode())
-
-    def shows(self, text: str, since: int = 0) -> None:
-        """Read until the text was shown, in the output ``since`` a position."""
-        deadline = time.monotonic() + 30
-        while text.encode() not in self.output[since:]:
-            left = deadline - time.monotonic()
-            assert left > 0, (text, self.output)
-            if select.select([self._ours], [], [], left)[0]:
-                self.output += os.read(self._ours, 1 << 16)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait(10)
-        os.close(self._ours)
-        os.close(self.theirs)
-
-
 def test_a_shell_has_a_terminal_of_its_size_and_gives_it_back(daemon: Daemon, pipeline: Pipeline):
     build = fail(pipeline, Graph().step("bad", "exit 1").step("slow", "true", after=("bad",)).ir())
     terminal = Terminal(daemon, name(build), "bad")
@@ -156,7 +112,7 @@ def test_a_shell_has_a_terminal_of_its_size_and_gives_it_back(daemon: Daemon, pi
         terminal.shows("-xterm")
         terminal.shows("40 100")
         terminal.resize(50, 120)
-        until(lambda: _says(terminal, "stty size\r", "50 120"), "the other size")
+        until(lambda: terminal.answers("stty size\r", "50 120"), "the other size")
         # A program of its own says that it runs: a Ctrl-C before bash has waited for a child is lost in bash itself.
         terminal.type("sh -c 'echo begun-$((40 + 2)); exec sleep 600'\r")
         terminal.shows("begun-42")
@@ -168,13 +124,6 @@ def test_a_shell_has_a_terminal_of_its_size_and_gives_it_back(daemon: Daemon, pi
         terminal.close()
     daemon.command("debug", name(build), "bad", "--release")
     gone(daemon)
-
-
-def _says(terminal: Terminal, line: str, text: str) -> bool:
-    before = len(terminal.output)
-    terminal.type(line)
-    terminal.shows("# ", since=before)
-    return text.encode() in terminal.output[before:]
 
 
 def test_debug_enters_running_jobs_and_asks_for_the_job(
