@@ -128,22 +128,20 @@ class Rendering:
             return max(0.1, deadline - self._clock.monotonic())
 
         connection = link.connected()
-        fetch = partial(phases.fetch, connection, sha256=build.source_sha256)
         if url is None:
             check_archive()
-            token = storage.runner_tokens.mint(build.id)
+            token, path = storage.runner_tokens.mint(build.id), f"/api/v0/internal/builds/{build.uuid}/source.tar.gz"
             try:
                 with connection.forward(self._settings.api_address) as port:
-                    internal = f"http://127.0.0.1:{port}/api/v0/internal/builds/{build.uuid}/source.tar.gz"
-                    fetch(internal, token=token, max_bytes=settings.shape.disk_gb * 2**30, timeout=left())
+                    phases.fetch_from_service(connection, port, path, token=token, timeout=left())
             finally:
                 storage.runner_tokens.revoke(build.id)
         else:
             max_bytes = settings.max_source_mb * 2**20
-            fetch(url, token=None, max_bytes=max_bytes, timeout=left())
+            phases.fetch(connection, url, sha256=build.source_sha256, max_bytes=max_bytes, timeout=left())
             storage.sources.store(build.uuid, phases.download_archive(connection, max_bytes, left()))
             check_archive()
-        phases.unpack(connection, left())
+            phases.unpack(connection, left())
         return archive
 
     @contextmanager

@@ -326,10 +326,8 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             self._root.post(Granted(job.build_id, lease))
 
     def _refill(self) -> None:
-        """Park missing VMs: one at a time while jobs run, else one per core."""
-        at_once = 1 if self._fair_share.leases else _CORES
-        wanted = self._wanted()
-        while self._parked.making < at_once and self._parked.lacks(wanted):
+        """Park a missing VM, one after the other, so that parking leaves the other cores to jobs."""
+        if not self._parked.making and self._parked.lacks(self._wanted()):
             self._park()
 
     def _destroy_excess(self) -> None:

@@ -1,63 +1,45 @@
 """Run the loader, bound its time and its output, and report; runs in the VM, as the loader's parent.
 
-On stdin it takes a line of JSON, and then the DSL as a zip archive. The line has ``loader`` (its text), ``env``,
-``folder``, ``seconds``, and how much to keep of each stream: ``log_bytes``, ``stderr_bytes`` and ``result_bytes``.
-On stdout it gives one JSON object: ``exit_code`` (null if time ran out), and the beginnings of ``result``, ``stderr``
-and ``log`` in base64. A result that is too long has one byte more than ``result_bytes``.
+Stdin is the DSL as a zip archive. On stdout it reports: a line of the exit code (-1 if time ran out) and the sizes of
+``result``, ``stderr`` and ``log``, then the beginnings of these, one after the other. A result that is too long has one
+byte more than its limit. Only modules inside of Python are imported, to start soon. The service adds the call of
+``main``.
 """
 
 from __future__ import annotations
 
-import base64
-import json
+import _signal  # type: ignore[import-not-found]  # signal.py imports more than all of this
 import os
-import selectors
-import signal
-import subprocess
+import select
 import sys
-import tempfile
 import time
 
 _CHUNK_BYTES = 1 << 16
 _DRAIN_SECONDS = 1.0
+_POLL_SECONDS = 0.05
+_DSL_FOLDER = "/run/ci-daemon-dsl"
+_DSL = f"{_DSL_FOLDER}/dsl.zip"
+_NOT_STARTED = 127
 
 
-def main() -> None:
-    """Run the loader as stdin asks, and print the report."""
-    options = json.loads(sys.stdin.buffer.readline())
-    archive = os.path.join(tempfile.mkdtemp(), "dsl.zip")  # noqa: PTH118 - saves an import
-    with open(archive, "wb") as file:  # noqa: PTH123 - saves an import
+def main(
+    loader: str, env: dict[str, str], folder: str, seconds: float, result_bytes: int, stderr_bytes: int, log_bytes: int
+) -> None:
+    """Run the text of a loader in a folder, and print the report."""
+    os.mkdir(_DSL_FOLDER)  # noqa: PTH102 - saves an import
+    with open(_DSL, "wb") as file:  # noqa: PTH123 - saves an import
         file.write(sys.stdin.buffer.read())
-    result, theirs = os.pipe()
-    process = subprocess.Popen(
-        # Unbuffered, so that the log shows output before the error that followed it.
-        [sys.executable, "-I", "-u", "-c", options["loader"], archive, str(theirs)],
-        cwd=options["folder"],
-        env=options["env"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        pass_fds=(theirs,),
-        start_new_session=True,
-    )
-    os.close(theirs)
-    assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 - they are pipes
-    log = _StreamHead(options["log_bytes"])
-    errors = _StreamHead(options["stderr_bytes"])
-    envelope = _StreamHead(options["result_bytes"] + 1)
-    exit_code = _follow(
-        process,
-        {process.stdout.fileno(): (log,), process.stderr.fileno(): (log, errors), result: (envelope,)},
-        time.monotonic() + options["seconds"],
-    )
-    report = {
-        "exit_code": exit_code,
-        **{
-            name: base64.b64encode(head.data).decode()
-            for name, head in (("result", envelope), ("stderr", errors), ("log", log))
-        },
-    }
-    sys.stdout.write(json.dumps(report))
+    pipes = [os.pipe() for _ in range(3)]
+    process = os.fork()
+    if process == 0:
+        _execute(loader, env, folder, [write for _, write in pipes])
+    for _, write in pipes:
+        os.close(write)
+    result, errors, log = _StreamHead(result_bytes + 1), _StreamHead(stderr_bytes), _StreamHead(log_bytes)
+    readers = dict(zip((read for read, _ in pipes), ((result,), (log, errors), (log,)), strict=True))
+    exit_code = _follow(process, readers, time.monotonic() + seconds)
+    heads = [bytes(each.data) for each in (result, errors, log)]
+    sys.stdout.buffer.write(" ".join(map(str, (exit_code, *map(len, heads)))).encode() + b"\n" + b"".join(heads))
 
 
 class _StreamHead:
@@ -71,36 +53,56 @@ class _StreamHead:
         self.data += chunk[: self._limit - len(self.data)]
 
 
-def _follow(
-    process: subprocess.Popen[bytes], readers: dict[int, tuple[_StreamHead, ...]], deadline: float
-) -> int | None:
+def _execute(loader: str, env: dict[str, str], folder: str, streams: list[int]) -> None:
+    try:
+        os.setsid()
+        os.chdir(folder)
+        result, errors, log = streams
+        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+        os.dup2(log, 1)
+        os.dup2(errors, 2)
+        os.set_inheritable(result, True)  # noqa: FBT003 - the function's own argument
+        # Unbuffered, so that the log shows output before the error that followed it.
+        os.execve(sys.executable, [sys.executable, "-I", "-u", "-c", loader, _DSL, str(result)], env)  # noqa: S606 - the very point
+    except OSError as error:
+        os.write(2, f"the pipeline files cannot be loaded: {error}\n".encode())
+    finally:
+        os._exit(_NOT_STARTED)
+
+
+def _follow(process: int, readers: dict[int, tuple[_StreamHead, ...]], deadline: float) -> int:
     """Read all streams until the loader has ended and a moment longer; return its exit code.
 
-    The loader's children may hold the streams open, so their end is not waited for. None if time ran out.
+    The loader's children may hold the streams open, so their end is not waited for. -1 if time ran out.
     """
-    with selectors.DefaultSelector() as selector:
-        for descriptor in readers:
-            os.set_blocking(descriptor, False)
-            selector.register(descriptor, selectors.EVENT_READ)
-        until = deadline
-        exit_code = None
-        while selector.get_map() and time.monotonic() < until:
-            for key, _ in selector.select(0.05):
-                chunk = os.read(key.fd, _CHUNK_BYTES)
-                for head in readers[key.fd]:
-                    head.take(chunk)
-                if not chunk:
-                    selector.unregister(key.fd)
-            if exit_code is None and (exit_code := process.poll()) is not None:
-                until = min(deadline, time.monotonic() + _DRAIN_SECONDS)
-    if exit_code is None:
-        try:
-            exit_code = process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            return None
-    return exit_code if exit_code >= 0 else 128 - exit_code
+    poll = select.poll()
+    for descriptor in readers:
+        poll.register(descriptor, select.POLLIN)
+    opened, until, exit_code = len(readers), deadline, -1
+    while opened and time.monotonic() < until:
+        for descriptor, _ in poll.poll(_POLL_SECONDS * 1000):
+            chunk = os.read(descriptor, _CHUNK_BYTES)
+            for head in readers[descriptor]:
+                head.take(chunk)
+            if not chunk:
+                poll.unregister(descriptor)
+                opened -= 1
+        if exit_code < 0 and (exit_code := _ended(process)) >= 0:
+            until = min(deadline, time.monotonic() + _DRAIN_SECONDS)
+    if exit_code < 0:
+        ended = select.poll()
+        ended.register(os.pidfd_open(process), select.POLLIN)
+        ended.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        exit_code = _ended(process)
+    if exit_code < 0:
+        os.killpg(process, _signal.SIGKILL)
+    return exit_code
 
 
-if __name__ == "__main__":
-    main()
+def _ended(process: int) -> int:
+    """Return the exit code of a child, -1 while it runs; a signal N is 128 + N."""
+    pid, status = os.waitpid(process, os.WNOHANG)
+    if not pid:
+        return -1
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
