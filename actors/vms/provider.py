@@ -116,7 +116,8 @@ class Provider(Protocol):
     def attach(self, spec: VmSpec) -> None:
         """Give a parked VM its disk, shape and network, or raise and leave nothing of the VM behind.
 
-        Raises ImageNotFound, SnapshotNotFound or VmError. Open connections to the VM go on.
+        Raises ImageNotFound, SnapshotNotFound or VmError. Open connections to the VM go on. A VM that has a disk
+        already is left as it is.
         """
         ...
 

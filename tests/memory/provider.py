@@ -95,6 +95,9 @@ class MemoryProvider:
 
     def attach(self, spec: VmSpec) -> None:
         with self._world.lock:
+            if self._vm(spec.id).spec is not None:
+                message = f"VM {spec.id} has a disk already"
+                raise VmError(message)
             try:
                 self._attach(spec)
             except VmError:
@@ -103,9 +106,6 @@ class MemoryProvider:
 
     def _attach(self, spec: VmSpec) -> None:
         vm = self._vm(spec.id)
-        if vm.spec is not None:
-            message = f"VM {spec.id} has a disk already"
-            raise VmError(message)
         image, files = spec.image, dict[str, bytes]()
         if spec.snapshot is not None:
             base = self._snapshot(spec.snapshot)

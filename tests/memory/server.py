@@ -35,6 +35,8 @@ class _Server(paramiko.ServerInterface):
         self._guest = guest
         self._transport = transport
         self._authorized_key = authorized_key
+        self._accepting = threading.Lock()
+        self._channels: dict[int, paramiko.Channel] = {}
 
     def get_allowed_auths(self, username: str) -> str:
         return "publickey"
@@ -50,15 +52,23 @@ class _Server(paramiko.ServerInterface):
         return OPEN_SUCCEEDED if kind == "session" else OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED
 
     def _converse(self, chanid: int) -> None:
-        """Serve the next channel that is opened."""
-        with suppress(OSError, EOFError, paramiko.SSHException):  # raised once the client is gone
-            channel = self._transport.accept()
-            assert channel
-            with channel:
-                reader = channel.makefile("rb")
-                word, number = reader.readline().split()
-                content = reader.read(int(number)) if word == b"start" else b""
-                self._guest.converse(word.decode(), content, int(number), channel)
+        """Serve a channel that the client opens."""
+        # These are raised once the client is gone.
+        with suppress(OSError, EOFError, paramiko.SSHException), self._opened(chanid) as channel:
+            reader = channel.makefile("rb")
+            word, number = reader.readline().split()
+            content = reader.read(int(number)) if word == b"start" else b""
+            self._guest.converse(word.decode(), content, int(number), channel)
+
+    def _opened(self, chanid: int) -> paramiko.Channel:
+        """Return a channel once it is open: the transport hands out those of sessions too, in their order."""
+        with self._accepting:
+            while chanid not in self._channels:
+                channel = self._transport.accept()
+                if channel is None:
+                    raise EOFError
+                self._channels[channel.get_id()] = channel
+            return self._channels.pop(chanid)
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         threading.Thread(target=_run, args=(self._guest, channel, command), name="guest-session", daemon=True).start()

@@ -136,26 +136,25 @@ class SandboxProvider:
         """Give a parked VM its disk, shape and network, or raise and leave nothing behind."""
         deadline = self._clock.monotonic() + self._settings.create_seconds
         vm = self._vm(spec.id)
-        self.hurry(spec.id)
-        with self._destroyed_on_error(spec.id):
+        with vm.attaching(), self._destroyed_on_error(spec.id):
+            self.hurry(spec.id)
             chain, layers = self._base_layers(spec)
             group = self.group_name(spec.id)
-            with vm.attaching():
-                self.limits.make_groups(group, self.limits.of_job(spec.shape))
-                attached = {
-                    "monitor": vm.monitor(),
-                    "disk": str(self._disks.folder / "disks" / spec.id),
-                    "layers": [str(layer) for layer in layers],
-                    "chain": chain.dumps(),
-                    "cgroups": [str(join_file) for join_file in self.limits.join_files(group)],
-                    "job": {
-                        "limits": self.limits.of_processes(spec.shape),
-                        "memory_bytes": spec.shape.memory_gb * _GB,
-                        "network": spec.network,
-                        "resolver": RESOLVER if spec.network else None,
-                    },
-                }
-                attach(vm, attached, self._zygote, self._clock, deadline)
+            self.limits.make_groups(group, self.limits.of_job(spec.shape))
+            attached = {
+                "monitor": vm.monitor(),
+                "disk": str(self._disks.folder / "disks" / spec.id),
+                "layers": [str(layer) for layer in layers],
+                "chain": chain.dumps(),
+                "cgroups": [str(join_file) for join_file in self.limits.join_files(group)],
+                "job": {
+                    "limits": self.limits.of_processes(spec.shape),
+                    "memory_bytes": spec.shape.memory_gb * _GB,
+                    "network": spec.network,
+                    "resolver": RESOLVER if spec.network else None,
+                },
+            }
+            attach(vm, attached, self._zygote, self._clock, deadline)
 
     def _base(self) -> Path:
         try:

@@ -75,8 +75,7 @@ class VmFolder:
         try:
             fields = json.loads((self.folder / "record").read_bytes())
         except (FileNotFoundError, json.JSONDecodeError) as error:
-            message = f"VM {self.id} does not exist"
-            raise VmLost(message) from error
+            raise self._missing() from error
         return VmRecord(fields["private_key"], fields["host_key"], tuple(fields["groups"]))
 
     def lock(self) -> int:
@@ -141,12 +140,17 @@ class VmFolder:
 
     @contextmanager
     def attaching(self) -> Iterator[None]:
-        """Note the beginning of an attach, and its end unless the block raises. Raises VmError the second time."""
+        """Note the beginning of an attach, and its end unless the block raises.
+
+        Raises VmError the second time, and VmLost if there is no such VM.
+        """
         try:
             (self.folder / "attaching").touch(exist_ok=False)
         except FileExistsError as error:
             message = f"VM {self.id} has a disk already"
             raise VmError(message) from error
+        except FileNotFoundError as error:
+            raise self._missing() from error
         yield
         (self.folder / "attached").touch()
 
@@ -190,6 +194,9 @@ class VmFolder:
                     time.sleep(_PAUSE_SECONDS)
         finally:
             os.close(descriptor)
+
+    def _missing(self) -> VmLost:
+        return VmLost(f"VM {self.id} does not exist")
 
     @contextmanager
     def _address(self, name: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Attacks of a job on the service's own part of its VM: sshd, init, the supervisor and the way for shells into the job.
+"""Attacks of a job on the service's own part of its VM: sshd, init, the supervisor, the entrance.
 
 The job's processes are root, with sys_admin and sys_ptrace in the VM's user namespace, to which both parts belong.
 """

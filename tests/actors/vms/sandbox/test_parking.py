@@ -1,0 +1,103 @@
+"""Parked sandboxes: what is in them before and after a disk is attached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actors.vms import CommandSpec, Connection, ConnectionLost, ImageError, ImageStore, VmError, VmSpec, start
+from actors.vms.sandbox import IdMap, SandboxProvider, run_mapped
+from storage import Shape, SystemClock
+from tests.actors.vms.commands import ended, run_in_job
+from tests.actors.vms.images.trees import hidden
+from tests.actors.vms.sandbox.conftest import IMAGE, Host
+
+
+@pytest.fixture
+def provider(host: Host) -> SandboxProvider:
+    return host.provider()
+
+
+@pytest.fixture
+def parked(host: Host, provider: SandboxProvider) -> str:
+    name = host.name()
+    provider.park(name)
+    return name
+
+
+@pytest.fixture
+def connection(provider: SandboxProvider, parked: str) -> Iterator[Connection]:
+    with Connection(provider.connect(parked), SystemClock()) as connection:
+        yield connection
+
+
+def test_nothing_runs_in_the_job_before_it_has_a_disk(
+    provider: SandboxProvider, parked: str, connection: Connection
+) -> None:
+    with pytest.raises((VmError, ConnectionLost)):
+        start(connection, CommandSpec("true"))
+    provider.attach(VmSpec(parked, IMAGE, network=False))
+    start(connection, CommandSpec("exit 4"))
+    assert ended(connection).exit_code == 4
+
+
+def test_a_parked_vm_has_the_limits_of_no_job(provider: SandboxProvider, parked: str) -> None:
+    group = provider.group_name(parked)
+    assert not [each for each in provider.limits.groups(group) if each.exists()]
+    assert all(each.exists() for each in provider.limits.groups(f"{group}@service"))
+    provider.attach(VmSpec(parked, IMAGE, shape=Shape(memory_gb=3), network=False))
+    limits = [each / name for each in provider.limits.groups(group) for name in ("memory.limit_in_bytes", "memory.max")]
+    assert [int(limit.read_text()) for limit in limits if limit.exists()] in ([3 << 30], [])
+
+
+@pytest.mark.parametrize("network", [True, False])
+def test_a_vm_has_the_network_that_its_job_is_to_have(
+    provider: SandboxProvider, parked: str, connection: Connection, network: bool
+) -> None:
+    """For the command, and for a shell that enters."""
+    provider.attach(VmSpec(parked, IMAGE, network=network))
+    interfaces = b"eth0\nlo\n" if network else b"lo\n"
+    assert run_in_job(connection, "ls /sys/class/net").stdout == interfaces
+    following = start(connection, CommandSpec("ls /sys/class/net; wc -l </etc/resolv.conf"))
+    assert b"".join(following) == interfaces + (b"2\n" if network else b"0\n")
+
+
+class TestBaseImage:
+    @pytest.fixture
+    def store(self, image_store: ImageStore, idmap: IdMap, tmp_path: Path) -> Iterator[ImageStore]:
+        """A store of its own, with a base image that may be removed."""
+        store = ImageStore(tmp_path / "images", idmap)
+        left_out = [f"--exclude=./{place}" for place in ("usr/share", "usr/lib/python3*", "usr/lib/gcc", "var")]
+        pack = ["tar", "--create", "--numeric-owner", *left_out, "."]
+        tar = run_mapped(pack, idmap=idmap, cwd=image_store.path(IMAGE))
+        (tmp_path / "base.tar").write_bytes(tar)
+        with (tmp_path / "base.tar").open("rb") as file:
+            store.import_(IMAGE, file)
+        yield store
+        run_mapped(["rm", "-rf", "images"], idmap=idmap.with_caller(), cwd=tmp_path)
+
+    def test_a_base_image_stays_while_vms_live(self, host: Host, store: ImageStore, idmap: IdMap) -> None:
+        provider = SandboxProvider(host.folder, store, idmap, SystemClock())
+        host.opened.append(provider)
+        names = [host.name(), host.name()]
+        for name in names:
+            provider.park(name)
+        provider.attach(VmSpec(names[1], IMAGE, network=False))
+        for name in names:
+            with pytest.raises(ImageError, match=f'image "{IMAGE}" is in use: its sshd serves VMs'):
+                store.remove(IMAGE)
+            assert store.names() == [IMAGE]
+            provider.destroy(name)
+        store.remove(IMAGE)
+        assert store.names() == []
+        assert hidden(host.folder.parent / "images") == []
+
+    def test_a_missing_base_image_is_an_error_with_the_remedy(self, host: Host) -> None:
+        provider = SandboxProvider(host.folder, host.images, host.idmap, SystemClock(), base_image=lambda: "none:1")
+        host.opened.append(provider)
+        for make in (provider.park, lambda name: provider.create(VmSpec(name, IMAGE, network=False))):
+            with pytest.raises(VmError, match=r"VMs need an image with sshd, run `ci-daemon image build`: no image"):
+                make(host.name())
+        assert list(provider.list()) == []
