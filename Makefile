@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Images are large and the same in every checkout; set this to share them.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
-.PHONY: run setup test test-crash test-system lint types docs bench clean
+.PHONY: run setup test test-crash test-leaks test-system lint types docs bench clean
 
 run: setup
 	@$(BIN)/python -m ci_daemon.tour $(RUN)
@@ -57,6 +57,11 @@ $(TEST_PROGRAMS)/.complete: .ci/unpack
 test-crash: export CRASH_KILLS ?= 200
 test-crash: setup
 	$(BIN)/python -m pytest --timeout 3600 -s tests/crash
+
+# Compares what a daemon holds of the host before and after that many jobs.
+test-leaks: export LEAK_JOBS ?= 2000
+test-leaks: setup
+	$(BIN)/python -m pytest --timeout 7200 -s tests/e2e/host/test_leaks.py
 
 # Machines with systemd as PID 1, in namespaces, so only as root. Takes minutes, and more the first time, when it makes
 # the Debian that they start from.

@@ -25,7 +25,7 @@ _REST_TIMEOUT_SECONDS = 240.0
 
 
 class CrashRun:
-    """Keeps a daemon busy while killing it and parts of its VMs, parked ones too; then lets it come to rest.
+    """Keeps a daemon busy while killing it and parts of its VMs, parked ones too; then lets it rest.
 
     The seed decides the kinds and times of the kills; their effects depend on the machine, too.
     """

@@ -174,7 +174,7 @@ def _all_parked(run: CrashRun) -> set[str] | None:
 
 
 def _held(run: CrashRun) -> dict[str, set[str]]:
-    """Return the VMs that have a process, a mount, a control group or a folder, and snapshots and archives."""
+    """Return the VMs of which anything is left, and the snapshots and archives."""
     snapshots = {path.name for path in (run.daemon.state / "sandbox" / "trees" / "snapshots").iterdir()}
     vms = set(traces(run.daemon.state))
     return {"vms": vms, "snapshots": snapshots, "sources": set(run.storage.sources.all())}

@@ -30,7 +30,10 @@ def kill_part(vm: VmFolder, part: str, rng: random.Random) -> bool:
 
 
 def _processes(vm: VmFolder, part: str) -> Iterator[int]:
-    """Yield the processes of a part. The launcher is on the first line of the VM's lock, the monitor on the second."""
+    """Yield the processes of a part.
+
+    The launcher is on the first line of the VM's lock, the monitor on the second.
+    """
     for number, process in enumerate(vm.processes()):
         if not process.alive:
             continue

@@ -109,10 +109,15 @@ class Daemon:
         return code
 
     @property
+    def pid(self) -> int:
+        """The id of its process, which must have been started."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def limits(self) -> list[str]:
         """The kernel's limits for the process, one line for each resource."""
-        assert self._process is not None
-        return Path(f"/proc/{self._process.pid}/limits").read_text().splitlines()
+        return Path(f"/proc/{self.pid}/limits").read_text().splitlines()
 
     @property
     def log(self) -> str:

@@ -68,7 +68,7 @@ def _folders(state: Path) -> Iterator[tuple[str, str]]:
 
 
 def _marks(state: Path) -> re.Pattern[str]:
-    """Return the pattern of a path in the VMs' folder, or of a control group; its group ``vm`` is the VM's id."""
+    """Return the pattern of a path or a control group of VMs, whose id is its group vm or group."""
     vm = f"(?:[a-z/]*/(?P<vm>{_UUID}))?"
     return re.compile(f"{re.escape(f'{state}/sandbox/')}{vm}|{re.escape(_group_prefix(state))}(?P<group>{_UUID})")
 
@@ -80,7 +80,7 @@ def _group_prefix(state: Path) -> str:
 
 
 def _vm_of(pid: int, marks: re.Pattern[str]) -> str | None:
-    """Return the VM that a process shows by its control groups, mounts or descriptors; None if it shows none."""
+    """Return the VM that a process shows by its control groups, mounts or descriptors, if any."""
     shown = [_text(f"{pid}/cgroup"), *_links(pid), _text(f"{pid}/mountinfo")]
     named = [mark["vm"] or mark["group"] or UNKNOWN for text in shown for mark in marks.finditer(text)]
     return min(named, key=UNKNOWN.__eq__, default=None)

@@ -34,7 +34,7 @@ def settings() -> dict[str, str]:
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """A port of this host at which a line is sent to whoever connects."""
+    """A port of this host that sends a line to each connection."""
     with socket.create_server((address(), 0)) as server:
 
         def serve() -> None:

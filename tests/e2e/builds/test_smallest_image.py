@@ -1,4 +1,4 @@
-"""An image that has nothing but /bin/sh: all that a job needs comes from the service's own part of its VM."""
+"""Jobs in an image that has nothing but /bin/sh: the service's own part of the VM does the rest."""
 
 from __future__ import annotations
 

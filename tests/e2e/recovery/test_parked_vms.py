@@ -1,4 +1,4 @@
-"""Parked VMs over the end of their daemon: the next one uses them or destroys them, and none is left behind."""
+"""Parked VMs outlive their daemon: the next one uses or destroys them, and none is left behind."""
 
 from __future__ import annotations
 

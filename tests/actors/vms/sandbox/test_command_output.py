@@ -23,7 +23,7 @@ def kept(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(kept: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Make a command that has written something and ended; with ``held``, its output is open in another process."""
+    """Make a command that has written something and ended; ``held``: another process can write, too."""
     opened = [os.open(kept, os.O_RDWR | os.O_CREAT)]
 
     def make(written: bytes, *, held: bool = False) -> Command:

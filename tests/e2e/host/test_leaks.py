@@ -1,0 +1,71 @@
+"""Jobs leave nothing of theirs on the host, and nothing that grows in the daemon or its zygote.
+
+`make test` runs 40 jobs, `make test-leaks` LEAK_JOBS.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.daemon import Client, Daemon, Pipeline
+from tests.e2e.footprint import footprint, memory
+from tests.e2e.pipelines import Graph
+from tests.e2e.stock import await_stock
+from tests.waiting import until
+
+JOBS = int(os.environ.get("LEAK_JOBS") or 40)
+JOBS_OF_BUILD = 20
+STOCK = 4
+SECONDS = 120.0
+
+
+@pytest.fixture(scope="module")
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("temporary")
+
+
+@pytest.fixture(scope="module")
+def settings(temporary: Path) -> dict[str, str]:
+    return {
+        "CI_DAEMON_POOL_PARKED": str(STOCK),
+        "CI_DAEMON_POOL_MAX_VMS": "6",
+        "CI_DAEMON_POOL_MAX_CPU": "100",
+        "CI_DAEMON_POOL_MAX_MEMORY_GB": "100",
+        "TMPDIR": str(temporary),
+    }
+
+
+def run(pipeline: Pipeline) -> None:
+    """Run a build of jobs of all sorts: with and without network, artifacts, and another job's disk."""
+    graph = Graph().step("parent", "echo made >file", runner_args={"artifacts": ["file"]})
+    graph.step("child", "cat file", builds_in="parent")
+    for number in range(JOBS_OF_BUILD - 2):
+        graph.step(f"job-{number}", "true", runner_args={"network": "off"} if number % 2 else {})
+    build = pipeline.build(graph.ir())
+    assert build.finish()["state"] == "passed"
+    assert {job["attempt"] for job in build.jobs().values()} == {1}
+
+
+def test_jobs_leave_nothing_behind(daemon: Daemon, temporary: Path):
+    pipeline = Client.create(daemon, "leaks@example.org", cents=10**9).pipeline()
+    for _ in range(2):
+        run(pipeline)
+    await_stock(daemon, STOCK)
+    before, used = footprint(daemon, temporary), memory(daemon)
+    for _ in range(JOBS // JOBS_OF_BUILD):
+        run(pipeline)
+    await_stock(daemon, STOCK)
+
+    def grown() -> dict[str, tuple[int, int]]:
+        now = footprint(daemon, temporary)
+        return {name: (before.get(name, 0), count) for name, count in now.items() if count > before.get(name, 0)}
+
+    try:
+        until(lambda: not grown(), "the end of what the jobs left", SECONDS)
+    finally:
+        sys.stdout.write(f"before: {before}\nafter {JOBS} jobs, grown: {grown()}\n")
+        sys.stdout.write(f"KiB of memory before: {used}, after: {memory(daemon)}\n")
