@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from actors.vms.provider import VmError
 from actors.vms.sandbox.cgroups import CONTROLLERS, GroupLimits, Hierarchy, find_hierarchies
+from actors.vms.sandbox.launcher.shares import of_job
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +81,7 @@ class VmLimits:
 
     def of_job(self, shape: Shape) -> GroupLimits:
         """Return the limits of a job's control groups."""
-        return GroupLimits(cpu=shape.cpu, memory=shape.memory_gb * _GB, pids=self.processes)
+        return GroupLimits(cpu=shape.cpu, memory=shape.memory_gb * _GB, pids=of_job(self.processes))
 
     def make_groups(self, name: str, group: GroupLimits) -> None:
         """Make a VM's control groups. Raises VmError; freeing the VM removes what was made by then."""

@@ -27,7 +27,7 @@ class SandboxSettings:
     """
 
     create_seconds: float = setting(120.0, "The most seconds to make a VM.", at_least=0)
-    processes: int = setting(4096, "The most processes in a VM.", at_least=1)
+    processes: int = setting(4096, "The most processes in a VM, the service's own included.", at_least=1)
     user_namespaces: bool = setting(
         default=False,
         description="Let jobs nest user namespaces, as rootless Podman, Bubblewrap and the sandbox of Chromium do.",

@@ -26,6 +26,7 @@ from .kernel import (
     set_title,
     unshare,
 )
+from .shares import limit_of_job
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _execute(spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: l
         unshare(CLONE_NEWCGROUP)
         for kind, soft, hard in limits:
             resource.setrlimit(kind, (soft, hard))
-        most = min(spec["processes"], resource.getrlimit(resource.RLIMIT_NPROC)[1] % (1 << 63))
+        most = min(spec["processes"], limit_of_job())
         resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
         os.umask(0o022)
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)

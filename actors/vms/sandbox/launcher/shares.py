@@ -27,6 +27,7 @@ NETWORK_PROGRAM_ID = 65_535
 _MAX_SHARE = {resource.RLIMIT_SIGPENDING: 1 << 16, resource.RLIMIT_MSGQUEUE: 819_200}
 """The most of a share: the default of a separate machine."""
 
+_SERVICE_PROCESSES = 64
 _OBJECTS = "/proc/sys/user"
 _PROCESS_IDS = "/proc/sys/kernel/pid_max"
 
@@ -39,6 +40,16 @@ def take_limits(vms: int, processes: int) -> dict[int, int]:
     with open(_PROCESS_IDS, "rb") as file:
         most = {**_MAX_SHARE, resource.RLIMIT_NPROC: min(processes, _share(int(file.read()), vms))}
     return {kind: min(highest, _share(_raised(kind), vms)) for kind, highest in most.items()}
+
+
+def of_job(processes: int) -> int:
+    """Return the most processes of a job in a VM that may have ``processes``: the service's own part keeps some."""
+    return processes - min(_SERVICE_PROCESSES, processes // 4)
+
+
+def limit_of_job() -> int:
+    """Return the most processes of a job in the VM that this process is in."""
+    return of_job(resource.getrlimit(resource.RLIMIT_NPROC)[1] % (1 << 63))
 
 
 def _raised(kind: int) -> int:

@@ -22,6 +22,7 @@ from .kernel import await_children, ignore_broken_pipes, set_title
 from .outer import COMMAND_FOLDER, REQUESTS, SUPERVISOR
 from .output import Output
 from .session import Session
+from .shares import limit_of_job
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ class _Entrance:
         """Limit a shell as the job; return the process whose namespaces it may enter. Raises OSError."""
         for group in self._groups:
             os.write(group, b"%d" % shell)
-        for kind, soft, hard in self._limits:
+        most = limit_of_job()
+        for kind, soft, hard in (*self._limits, (resource.RLIMIT_NPROC, most, most)):
             resource.prlimit(shell, kind, (soft, hard))
         self._process = self._process or job_namespaces.open_entrance(self._door)
         return self._process

@@ -1,0 +1,138 @@
+"""A job takes all it can of what it shares with the service's own part of its VM, which goes on serving."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.vms import CommandSpec, CommandState, Connection, VmSpec, follow, inspect, start, terminate
+from actors.vms.sandbox import SandboxProvider, SandboxSettings, VmLimits
+from storage import Shape, SystemClock
+from tests.actors.vms.commands import ended, left_running, run_in_job
+from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Guest, Host
+from tests.waiting import until
+
+GRACE = 0.5
+
+_ALWAYS_MORE = """\
+import os, signal, socket, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+"""
+_IN_MANY = """\
+for _ in range(8):
+    os.fork()
+"""
+HOGS = {
+    "processes": """\
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+try:
+    while os.fork():
+        pass
+except OSError:
+    print("up", flush=True)
+signal.pause()
+""",
+    "memory": _ALWAYS_MORE + """\
+while True:
+    child = os.fork()
+    if child == 0:
+        blocks = []
+        while True:
+            blocks.append(os.urandom(1) * (1 << 22))
+    os.waitpid(child, 0)
+""",
+    "output": _ALWAYS_MORE + """\
+block = bytes(1 << 20)
+while True:
+    os.write(1, block)
+""",
+    "processes without end": _ALWAYS_MORE + """\
+while True:
+    try:
+        os.fork()
+    except OSError:
+        time.sleep(0.01)
+""",
+    "descriptors": _ALWAYS_MORE + _IN_MANY + """\
+held = []
+try:
+    while True:
+        held += socket.socketpair()
+        held += os.pipe()
+except OSError:
+    signal.pause()
+""",
+    "terminals": _ALWAYS_MORE + """\
+held = []
+try:
+    while True:
+        held.append(os.open("/dev/ptmx", os.O_RDWR))
+except OSError:
+    signal.pause()
+""",
+    "CPU": _ALWAYS_MORE + _IN_MANY + """\
+while True:
+    pass
+""",
+    "files in memory": _ALWAYS_MORE + """\
+for place in ("/dev/shm/full", "/run/full", "/tmp/full", "/workspace/full"):
+    try:
+        with open(place, "wb", 0) as file:
+            for _ in range(600):
+                file.write(bytes(1 << 20))
+    except OSError:
+        continue
+signal.pause()
+""",
+}  # fmt: skip
+
+
+@pytest.fixture(params=["groups", "resource limits", "nested user namespaces"])
+def provider(request: pytest.FixtureRequest, host: Host) -> SandboxProvider:
+    """A provider on this host, one as on a host without control groups, and one with more of the kernel open."""
+    nested = request.param == "nested user namespaces"
+    provider = host.provider(SandboxSettings(processes=300, user_namespaces=nested))
+    if request.param == "resource limits":
+        provider.limits = VmLimits(provider.limits.processes, ())
+    return provider
+
+
+@pytest.mark.parametrize("hog", HOGS)
+def test_a_vm_answers_while_its_job_takes_all_it_can(
+    host: Host, boot: Boot, provider: SandboxProvider, hog: str
+) -> None:
+    if hog == "memory" and not provider.limits.hierarchies:
+        hog = "processes"  # without groups, the sum of the memory has no bound
+    parked = host.name()
+    provider.park(parked)
+    vm = boot(provider=provider, shape=Shape(memory_gb=1))
+    vm.run("cat >/root/hog.py", stdin=HOGS[hog].encode())
+    following = start(
+        vm.connection, CommandSpec("exec python3 /root/hog.py", {"PATH": "/usr/bin"}, output_limit=1 << 26)
+    )
+    assert next(iter(following)).startswith(b"up\n")
+    assert vm.outside("echo well") == "well"
+    with Connection(provider.connect(vm.id), SystemClock()) as another:
+        assert inspect(another) is CommandState.RUNNING
+        assert next(iter(follow(another))).startswith(b"up\n")
+        provider.attach(VmSpec(parked, IMAGE, shape=Shape(memory_gb=1), network=False))
+        with Connection(provider.connect(parked), SystemClock()) as beside:
+            assert b"".join(start(beside, CommandSpec("echo beside"))) == b"beside\n"
+        assert inspect(another) is CommandState.RUNNING
+        terminate(another, grace=GRACE)
+        assert ended(another).exit_code == 137
+        until(lambda: left_running(another) == [], "the end of all processes")
+        assert run_in_job(another, "echo well").stdout == b"well\n"
+    assert provider.alive(vm.id)
+    assert provider.alive(parked)
+
+
+def test_a_bomb_of_an_entered_shell_leaves_room_to_answer(boot: Boot, provider: SandboxProvider) -> None:
+    vm: Guest = boot(provider=provider)
+    vm.run("cat >/root/hog.py", stdin=HOGS["processes"].encode())
+    vm.says("setsid -f python3 /root/hog.py >/run/up 2>&1; until [ -s /run/up ]; do sleep 0.01; done")
+    with Connection(provider.connect(vm.id), SystemClock()) as another:
+        assert inspect(another) is CommandState.NOT_STARTED
+        assert another.run("echo well", timeout=20).stdout == b"well\n"
+    assert provider.alive(vm.id)
