@@ -49,6 +49,26 @@ def test_connections_keep_foreign_keys_and_write_ahead(numbers: Database):
     assert numbers.execute("PRAGMA synchronous").get == 1
 
 
+def test_a_statement_is_planned_once_for_all_values(numbers: Database):
+    """SQLite would plan it for each value, to learn whether the value is within a partial index."""
+
+    numbers.execute("CREATE INDEX large ON numbers (n) WHERE n > 100")
+    planned: list[str | None] = []
+
+    def note(_action: int, table: str | None, *_others: str | None) -> int:
+        planned.append(table)
+        return apsw.SQLITE_OK
+
+    numbers._connections.connection().authorizer = note
+    counts = []
+    for n in range(3):
+        numbers.execute("SELECT n FROM numbers WHERE n > :n", {"n": n}).fetchall()
+        counts.append(planned.count("numbers"))
+
+    assert counts[0] > 0
+    assert counts == [counts[0]] * 3
+
+
 def test_a_write_has_one_instant(numbers: Database, clock: ManualClock):
     with numbers.write():
         begun = numbers.now()
