@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import threading
 import time
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from waitress.server import BaseWSGIServer
     from waitress.utilities import Error
     from waitress.wasyncore import _SocketMap
+
+    from api.http.workers import Workers
 
 # Considered: waitress without these changes. It has no setting for any of them, but lets a server name its own classes.
 # Cheroot reads requests and sends responses in its workers, so slow clients would hold them all.
@@ -88,8 +89,6 @@ class Channel(HTTPChannel):
         super().__init__(server, sock, addr, adj, map)
         self.sendbuf_len = _SEND_BYTES
         self.refused = False
-        self._watched = False
-        self._loop = threading.get_ident()
         self._turn = _TURN_BYTES
         self._linger_until: float | None = None
 
@@ -114,26 +113,15 @@ class Channel(HTTPChannel):
         """Tell whether nothing is being received, served or sent."""
         return not self.requests and self.request is None and not self.total_outbufs_len
 
-    def service(self) -> None:
-        """Answer one request. Runs in a worker thread."""
-        self._watched = False
-        super().service()
-
     def check_client_disconnected(self) -> bool:  # type: ignore[override] # the stubs say that it returns None
-        """Tell whether the client hung up. An app that waits calls this in its worker thread.
-
-        The server's loop watches the connection only from the first call on, because watching halves the speed of other
-        requests.
-        """
-        if not self._watched:
-            self._watched = True
-            self.server.pull_trigger()
+        """Tell whether the client hung up. An app that waits calls this; meanwhile another thread leads."""
+        cast("Workers", self.server.task_dispatcher).hand_over()
         return not self.connected
 
     def readable(self) -> bool:
         """Tell the server's loop whether to read."""
         if self._linger_until is None:
-            return (self._watched or not self.requests) and super().readable()
+            return super().readable()
         if time.monotonic() < self._linger_until:
             return True
         super().handle_close()
@@ -160,7 +148,7 @@ class Channel(HTTPChannel):
 
     def send(self, data: bytes, do_close: bool = True) -> int:  # noqa: FBT001, FBT002 - waitress's signature
         """Hand bytes to the kernel; 0 if it takes none now, or if the loop's turn is over."""
-        if threading.get_ident() != self._loop:
+        if not do_close:  # so that a task sends, in its own thread
             return super().send(data, do_close)
         if self._turn <= 0:
             return 0

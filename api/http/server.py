@@ -18,7 +18,7 @@ from api.errors.responses import ApiError, ErrorHandlers
 from api.http.channel import Channel
 from api.http.parser import MAX_HEADERS
 from api.http.slots import StreamSlots
-from api.http.workers import WorkerPool
+from api.http.workers import Workers
 from api.middleware.headers import standard_headers
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ class Server:
 
     def start(self, app: Callable[..., Any]) -> None:
         """Serve requests with the app, in threads of the server's own."""
-        self._listener = _Listener(app, self._socket, self.settings)
-        self._thread = threading.Thread(target=self._serve, args=(self._listener,), name="http", daemon=True)
+        self._listener = _Listener(app, self._socket, self.settings, self._closing)
+        self._thread = threading.Thread(target=self._listener.serve, name="http", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -87,26 +87,20 @@ class Server:
         self._thread.join()
         self._listener.close_trigger()
 
-    def _serve(self, listener: _Listener) -> None:
-        connections = listener.map
-        while not self._closing.is_set():
-            wasyncore.loop(timeout=1.0, use_poll=True, map=connections, count=1)
-        listener.stop_accepting()
-        deadline = time.monotonic() + self.settings.stop_timeout
-        while listener.close_idle() and time.monotonic() < deadline:
-            wasyncore.loop(timeout=0.1, use_poll=True, map=connections, count=1)
-        listener.close_all()
-
 
 class _Listener(TcpWSGIServer):
     """Waitress's server on a socket that is already bound."""
 
     channel_class = Channel
 
-    def __init__(self, app: Callable[..., Any], sock: socket.socket, settings: HttpSettings) -> None:
-        self.workers = WorkerPool(settings.threads)
+    def __init__(
+        self, app: Callable[..., Any], sock: socket.socket, settings: HttpSettings, closing: threading.Event
+    ) -> None:
+        self.workers = Workers(settings.threads, self._read)
         self.map: dict[int, Any] = {}
         self._settings = settings
+        self._closing = closing
+        self._close_by: float | None = None
         self._errors = ErrorHandlers(settings.url)
         super().__init__(
             app,
@@ -160,22 +154,37 @@ class _Listener(TcpWSGIServer):
         """Return every open connection."""
         return list(cast("dict[int, Channel]", self.active_channels).values())
 
-    def stop_accepting(self) -> None:
-        """Close the listening socket; open connections stay. Runs in the server's loop."""
-        wasyncore.dispatcher.close(self)
+    def serve(self) -> None:
+        """Serve until the server closes, and end the worker threads."""
+        self.workers.run()
+        self.workers.close(timeout=1.0)
 
-    def close_idle(self) -> bool:
-        """Close idle connections; return whether others remain. Runs in the server's loop."""
+    def pull_trigger(self) -> None:
+        """Wake the thread that leads; if it is this one, it reads next anyway."""
+        if not self.workers.leads:
+            super().pull_trigger()
+
+    def _read(self) -> bool:
+        """Wait for requests, for a second at most; False after the last. Runs in the thread that leads."""
+        if not self._closing.is_set():
+            wasyncore.loop(timeout=1.0, use_poll=True, map=self.map, count=1)
+            return True
+        if self._close_by is None:
+            self._close_by = time.monotonic() + self._settings.stop_timeout
+            wasyncore.dispatcher.close(self)
+        if self._close_idle() and time.monotonic() < self._close_by:
+            wasyncore.loop(timeout=0.1, use_poll=True, map=self.map, count=1)
+            return True
+        for channel in self.channels():
+            HTTPChannel.handle_close(channel)
+        return False
+
+    def _close_idle(self) -> bool:
+        """Close idle connections; return whether others remain."""
         for channel in self.channels():
             if channel.idle():
                 channel.close()
         return bool(self.active_channels)
-
-    def close_all(self) -> None:
-        """Close the remaining connections and end the worker threads. The last call in the server's loop."""
-        for channel in self.channels():
-            HTTPChannel.handle_close(channel)
-        self.workers.close(timeout=1.0)
 
     def close_trigger(self) -> None:
         """Close the loop's trigger, once the loop is over and no worker can pull it any more. Idempotent.

@@ -1,21 +1,30 @@
-"""Worker threads, which serve requests."""
+"""Worker threads, of which one leads: it reads requests, and serves those that do not take long.
+
+A thread gives up the GIL in every query and system call, and has it back at once unless another thread wants it. With
+several threads at work, each of those calls waits for switches between threads, which together take longer than the
+rest of a short request. So while requests are short only one thread works. If one takes long, another thread leads.
+"""
 
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
 from collections import deque
-from typing import Protocol
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Protocol
 
-# Considered: waitress's `ThreadedTaskDispatcher` starts every thread at once and wakes them in turn. A
-# `ThreadPoolExecutor` wakes them in turn too, cannot tell a connection that its request was dropped, and keeps the
-# process alive while a request runs.
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-__all__ = ["Task", "WorkerPool"]
+# Considered: waitress's `ThreadedTaskDispatcher` and other pools switch threads twice for each request, from the one
+# that reads to one that serves and back, and let all that serve compete for the GIL.
+
+__all__ = ["Task", "Workers"]
 
 _log = logging.getLogger(__name__)
+
+_LONG_SECONDS = 0.005
 
 
 class Task(Protocol):
@@ -30,21 +39,24 @@ class Task(Protocol):
         ...
 
 
-class WorkerPool:
-    """Up to ``limit`` threads, started when they are needed.
+class Workers:
+    """A thread that leads, and up to ``limit`` others that serve long tasks.
 
-    The worker that became idle last gets the next task, because its caches and its thread's database connection are
-    still warm. Waitress uses its workers in turn, which costs a third more per request.
+    Each of the others led until its task took long, and ends after it. The thread that leads calls ``read``, which
+    waits for requests, adds them as tasks, and returns False at the end.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, read: Callable[[], bool]) -> None:
         self._limit = limit
+        self._read = read
+        self._tasks: deque[Task] = deque()
         self._lock = threading.Lock()
-        self._ended = threading.Condition(self._lock)
-        self._idle: list[queue.SimpleQueue[Task | None]] = []
-        self._waiting: deque[Task] = deque()
+        self._left = threading.Condition(self._lock)
         self._alive = 0
-        self._closed = False
+        self._leader: int | None = None
+        self._serving_since: float | None = None
+        self._serving = threading.Event()
+        self._ended = threading.Event()
 
     @property
     def alive(self) -> int:
@@ -52,53 +64,91 @@ class WorkerPool:
         return self._alive
 
     @property
-    def idle(self) -> int:
-        """The number of threads that wait for a task."""
-        return len(self._idle)
+    def leads(self) -> bool:
+        """True in the thread that leads."""
+        return self._leader == threading.get_ident()
 
     def add_task(self, task: Task) -> None:
-        """Run a task as soon as a worker is free."""
+        """Serve a task as soon as ``read`` returns."""
+        self._tasks.append(task)
+
+    def hand_over(self) -> None:
+        """Let another thread lead if this one does, because its task is going to wait."""
         with self._lock:
-            if self._idle:
-                self._idle.pop().put(task)
-            elif self._alive < self._limit and not self._closed:
-                self._alive += 1
-                threading.Thread(target=self._work, args=(task,), name="http-worker", daemon=True).start()
-            else:
-                self._waiting.append(task)
+            if self.leads:
+                self._start_leader()
+
+    def run(self) -> None:
+        """Serve until ``read`` returns False. The thread that calls this only watches the one that leads."""
+        with self._lock:
+            self._start_leader()
+        while not self._ended.is_set():
+            self._serving.wait()
+            self._ended.wait(_LONG_SECONDS)
+            with self._lock:
+                if self._serving_since is None:
+                    self._serving.clear()
+                elif time.monotonic() - self._serving_since >= _LONG_SECONDS:
+                    self._start_leader()
 
     def close(self, timeout: float) -> None:
-        """End the threads, waiting up to ``timeout`` seconds for busy ones; cancel tasks that did not start."""
-        deadline = time.monotonic() + timeout
+        """Cancel tasks that did not start, and wait ``timeout`` seconds for busy threads, after `run`."""
+        while self._tasks:
+            self._tasks.popleft().cancel()
         with self._lock:
-            self._closed = True
-            abandoned, self._waiting = self._waiting, deque()
-            for inbox in self._idle:
-                inbox.put(None)
-            self._idle.clear()
-            while self._alive and (left := deadline - time.monotonic()) > 0:
-                self._ended.wait(left)
-        for task in abandoned:
-            task.cancel()
+            self._left.wait_for(lambda: not self._alive, timeout)
 
-    def _work(self, first: Task) -> None:
-        inbox: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
-        task: Task | None = first
-        while task is not None:
-            try:
-                task.service()
-            except Exception:  # noqa: BLE001 - the boundary of a request; the worker serves the next one
-                _log.exception("a request failed in its worker thread")
-            task = self._next(inbox)
-        with self._lock:
-            self._alive -= 1
-            self._ended.notify_all()
+    def _start_leader(self) -> None:
+        thread = threading.Thread(target=self._work, name="http-worker", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the host has no thread left: `run` tries again soon
+            return
+        self._alive += 1
+        self._leader, self._serving_since = thread.ident, None
 
-    def _next(self, inbox: queue.SimpleQueue[Task | None]) -> Task | None:
+    def _work(self) -> None:
+        try:
+            while (task := self._next()) is not None:
+                try:
+                    copy_context().run(task.service)
+                except Exception:  # noqa: BLE001 - the boundary of a request; the worker serves the next one
+                    _log.exception("a request failed in its worker thread")
+        finally:
+            if self.leads:
+                self._end()
+
+    def _next(self) -> Task | None:
+        """Return this thread's next task, which the leader reads first; None if the thread ends."""
         with self._lock:
-            if self._closed:
+            if self.leads:
+                self._serving_since = None
+            elif self._tasks and self._is_full():
+                return self._tasks.popleft()
+            else:
+                self._leave()
                 return None
-            if self._waiting:
-                return self._waiting.popleft()
-            self._idle.append(inbox)
-        return inbox.get()
+        while True:
+            if self._tasks:
+                with self._lock:
+                    if self._tasks and not self._is_full():
+                        self._serving_since = time.monotonic()
+                        if not self._serving.is_set():
+                            self._serving.set()
+                        return self._tasks.popleft()
+            if not self._read():
+                return None
+
+    def _is_full(self) -> bool:
+        """Tell whether no other thread could lead. The leader then only reads, and others take its tasks."""
+        return self._alive > self._limit
+
+    def _leave(self) -> None:
+        self._alive -= 1
+        self._left.notify_all()
+
+    def _end(self) -> None:
+        with self._lock:
+            self._ended.set()
+            self._serving.set()
+            self._leave()

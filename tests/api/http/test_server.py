@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 from pathlib import Path
+from select import select
 
 import pytest
 
@@ -48,6 +49,20 @@ def test_many_clients_at_once_are_all_answered(served: Served):
         client.join()
 
     assert not failures
+
+
+def test_a_change_that_waits_for_another_delays_no_reader(served: Served):
+    changing = served.connect()
+    body = b'{"name": "Augusta"}'
+    headers = ("Content-Type: application/json", f"Content-Length: {len(body)}")
+    reader = served.connect()
+    with served.world.storage._database.write():
+        changing.sendall(served.request("PATCH", "/api/v0/user", *headers, body=body))
+        for _ in range(50):
+            assert answer(reader, served.request("GET", "/api/v0/user")).read()
+        assert not select([changing], [], [], 0)[0]
+
+    assert b"Augusta" in answer(changing).read()
 
 
 def test_error_pages_are_where_the_server_is(served: Served):

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from queue import SimpleQueue
 
 import pytest
 
-from api.http.workers import WorkerPool
+from api.http import workers as workers_module
+from api.http.workers import Workers
 from tests.waiting import until
+
+LIMIT = 3
 
 
 class RecordingTask:
@@ -15,11 +20,13 @@ class RecordingTask:
     def __init__(self, work: Callable[[], object] = lambda: None) -> None:
         self._work = work
         self.thread: threading.Thread | None = None
+        self.begun = threading.Event()
         self.done = threading.Event()
         self.canceled = False
 
     def service(self) -> None:
         self.thread = threading.current_thread()
+        self.begun.set()
         try:
             self._work()
         finally:
@@ -29,69 +36,166 @@ class RecordingTask:
         self.canceled = True
 
 
-def test_threads_are_made_when_they_are_needed():
-    workers = WorkerPool(3)
-    hold = threading.Event()
-    tasks = [RecordingTask(hold.wait) for _ in range(5)]
-    assert workers.alive == 0
-    for task in tasks:
-        workers.add_task(task)
-    assert workers.alive == 3
-    hold.set()
+class Crew:
+    """Running workers, and the requests that they read."""
 
-    assert all(task.done.wait(5) for task in tasks)
-    workers.close(5)
-    assert workers.alive == 0
+    def __init__(self) -> None:
+        self.workers = Workers(LIMIT, self._read)
+        self.hold = threading.Event()
+        self._arriving: SimpleQueue[RecordingTask | None] = SimpleQueue()
+        self._watcher = threading.Thread(target=self.workers.run)
+        self._watcher.start()
 
+    def ask(self, work: Callable[[], object] = lambda: None) -> RecordingTask:
+        task = RecordingTask(work)
+        self._arriving.put(task)
+        return task
 
-def test_the_worker_that_rested_last_works_next():
-    workers = WorkerPool(3)
-    hold = threading.Event()
-    held = [RecordingTask(hold.wait) for _ in range(3)]
-    for task in held:
-        workers.add_task(task)
-    hold.set()
-    assert all(task.done.wait(5) for task in held)
-    threads = set()
-    for _ in range(20):
-        until(lambda: workers.idle == 3, "three resting threads")
-        task = RecordingTask()
-        workers.add_task(task)
-        assert task.done.wait(5)
-        threads.add(task.thread)
+    def ask_for_long(self) -> RecordingTask:
+        task = self.ask(self.hold.wait)
+        assert task.begun.wait(60)
+        return task
 
-    assert len(threads) == 1
-    workers.close(5)
+    def end(self, timeout: float = 60.0) -> None:
+        self._arriving.put(None)
+        self._watcher.join(60)
+        self.workers.close(timeout)
+
+    def _read(self) -> bool:
+        task = self._arriving.get()
+        if task is not None:
+            self.workers.add_task(task)
+        return task is not None
 
 
-def test_a_task_that_fails_costs_no_worker(caplog: pytest.LogCaptureFixture):
+@pytest.fixture
+def crew() -> Iterator[Crew]:
+    crew = Crew()
+    yield crew
+    crew.hold.set()
+    crew.end()
+    assert crew.workers.alive == 0
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no task take so long that it loses the lead."""
+    monkeypatch.setattr(workers_module, "_LONG_SECONDS", 600.0)
+
+
+@pytest.mark.usefixtures("patience")
+def test_one_thread_reads_and_serves_short_tasks(crew: Crew):
+    tasks = [crew.ask() for _ in range(20)]
+    assert all(task.done.wait(60) for task in tasks)
+
+    assert len({task.thread for task in tasks}) == 1
+    assert crew.workers.alive == 1
+
+
+def test_a_long_task_holds_up_no_other(crew: Crew):
+    long = crew.ask_for_long()
+    short = crew.ask()
+
+    assert short.done.wait(60)
+    assert not long.done.is_set()
+    assert short.thread is not long.thread
+
+
+@pytest.mark.usefixtures("patience")
+def test_a_task_that_will_wait_gives_the_lead_away(crew: Crew):
+    alive = []
+
+    def wait() -> None:
+        for _ in range(3):
+            crew.workers.hand_over()
+            alive.append(crew.workers.alive)
+        crew.hold.wait()
+
+    waiting = crew.ask(wait)
+    assert crew.ask().done.wait(60)
+    assert not waiting.done.is_set()
+    assert alive == [2, 2, 2]
+
+
+def test_a_thread_that_lost_the_lead_ends_after_its_task(crew: Crew):
+    crew.ask_for_long()
+    until(lambda: crew.workers.alive == 2, "another thread that leads")
+    crew.hold.set()
+
+    until(lambda: crew.workers.alive == 1, "the end of the thread")
+
+
+def test_tasks_above_the_limit_wait_for_a_thread(crew: Crew):
+    for _ in range(LIMIT):
+        crew.ask_for_long()
+    until(lambda: crew.workers.alive == LIMIT + 1, "a thread that reads")
+    left = [crew.ask() for _ in range(2)]
+    until(lambda: len(crew.workers._tasks) == 2, "the tasks that were read")
+    assert not any(task.begun.is_set() for task in left)
+    crew.hold.set()
+
+    assert all(task.done.wait(60) for task in left)
+
+
+def test_a_host_without_threads_delays_tasks_only(crew: Crew, monkeypatch: pytest.MonkeyPatch):
+    refused = threading.Event()
+
+    def refuse(_thread: threading.Thread) -> None:
+        refused.set()
+        raise RuntimeError("can't start new thread")
+
+    assert crew.ask().done.wait(60)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        crew.ask_for_long()
+        assert refused.wait(60)
+        waiting = crew.ask()
+
+    assert waiting.done.wait(60)
+
+
+def test_a_task_that_fails_costs_no_worker(crew: Crew, caplog: pytest.LogCaptureFixture):
     def fail() -> None:
         raise ValueError("of the test")
 
-    workers = WorkerPool(1)
-    failing, next_one = RecordingTask(fail), RecordingTask()
-    workers.add_task(failing)
-    workers.add_task(next_one)
+    crew.ask(fail)
 
-    assert next_one.done.wait(5)
-    assert next_one.thread is failing.thread
+    assert crew.ask().done.wait(60)
     assert "of the test" in caplog.text
-    workers.close(5)
 
 
-def test_closing_waits_and_cancels_tasks_not_begun():
-    workers = WorkerPool(1)
-    hold = threading.Event()
-    working, waiting, late = RecordingTask(hold.wait), RecordingTask(), RecordingTask()
-    workers.add_task(working)
-    workers.add_task(waiting)
-    workers.close(0.05)
+@pytest.mark.usefixtures("patience")
+def test_a_tasks_context_ends_with_it(crew: Crew):
+    """Or a line of the log would have the id of a request that is over."""
 
-    assert workers.alive == 1
-    assert waiting.canceled
-    assert not waiting.done.is_set()
-    workers.add_task(late)
-    hold.set()
-    workers.close(5)
-    assert workers.alive == 0
-    assert late.canceled
+    variable, seen = ContextVar("variable", default="unset"), []
+    crew.ask(lambda: variable.set("of the first"))
+    second = crew.ask(lambda: seen.append(variable.get()))
+
+    assert second.done.wait(60)
+    assert seen == ["unset"]
+
+
+def test_closing_waits_and_cancels_tasks_not_begun(crew: Crew):
+    long = [crew.ask_for_long() for _ in range(LIMIT)]
+    left = crew.ask()
+    crew.end(0.05)
+    assert crew.workers.alive == LIMIT
+    assert left.canceled
+    assert not left.begun.is_set()
+    crew.hold.set()
+
+    assert all(task.done.wait(60) for task in long)
+
+
+def test_reading_that_fails_ends_the_workers(monkeypatch: pytest.MonkeyPatch):
+    def fail() -> bool:
+        raise OSError("of the test")
+
+    failures: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+    workers = Workers(LIMIT, fail)
+    workers.run()
+    workers.close(60)
+
+    assert str(failures[0].exc_value) == "of the test"
