@@ -13,7 +13,7 @@ import sys
 import falcon
 import waitress
 
-from api import HttpSettings
+_THREADS = 16
 
 
 class Record:
@@ -35,7 +35,7 @@ def main() -> None:
     app.add_route("/record", Record(sys.stdin.buffer.read()))
     listener = socket.create_server(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
-    waitress.serve(app, sockets=[listener], threads=HttpSettings().threads)
+    waitress.serve(app, sockets=[listener], threads=_THREADS)
 
 
 if __name__ == "__main__":
