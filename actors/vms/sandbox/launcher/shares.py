@@ -43,7 +43,10 @@ def take_limits(vms: int, processes: int) -> dict[int, int]:
 
 
 def of_job(processes: int) -> int:
-    """Return the most processes of a job in a VM that may have ``processes``: the service's own part keeps some."""
+    """Return the most processes of a job in a VM that may have ``processes``.
+
+    The service's own part keeps the rest.
+    """
     return processes - min(_SERVICE_PROCESSES, processes // 4)
 
 

@@ -1,4 +1,7 @@
-"""VMs of images that have nothing but a shell: all else that the service does in them comes from its base image."""
+"""VMs of images that have nothing but a shell.
+
+All else that the service does in them comes from its base image.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job takes all it can of what it shares with the service's own part of its VM, which goes on serving."""
+"""A job takes all that it can, and the service's own part of its VM goes on serving."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ signal.pause()
 
 @pytest.fixture(params=["groups", "resource limits", "nested user namespaces"])
 def provider(request: pytest.FixtureRequest, host: Host) -> SandboxProvider:
-    """A provider on this host, one as on a host without control groups, and one with more of the kernel open."""
+    """A provider on this host, one without control groups, and one with more of the kernel open."""
     nested = request.param == "nested user namespaces"
     provider = host.provider(SandboxSettings(processes=300, user_namespaces=nested))
     if request.param == "resource limits":
