@@ -172,11 +172,11 @@ def test_a_snapshot_of_a_build_that_is_over_goes_with_it(living: Living):
     living.stays()
 
 
-def test_warm_leases_whose_vm_is_gone(living: Living):
-    gone, there = (_warm(living, make=make) for make in (False, True))
+def test_parked_leases_whose_vm_is_gone(living: Living):
+    gone, there = (_parked(living, make=make) for make in (False, True))
     living.reap()
     states = {uuid: _state(living, uuid) for uuid in (gone, there)}
-    assert states == {gone: LeaseState.ENDED, there: LeaseState.WARM}
+    assert states == {gone: LeaseState.ENDED, there: LeaseState.PARKED}
     living.provider.destroy(there)
     living.reap()
     assert _state(living, there) is LeaseState.ENDED
@@ -184,7 +184,7 @@ def test_warm_leases_whose_vm_is_gone(living: Living):
 
 
 def test_leases_of_vms_that_nobody_is_making_any_more(living: Living):
-    lease = living.storage.leases.reserve_warm(str(uuid4()), "sandbox", "debian:12", Shape())
+    lease = living.storage.leases.reserve_parked(str(uuid4()), "sandbox")
     living.reap()
     assert _state(living, lease.uuid) is LeaseState.CREATING
     living.reap_later()
@@ -192,8 +192,8 @@ def test_leases_of_vms_that_nobody_is_making_any_more(living: Living):
     living.stays()
 
 
-def test_a_warm_lease_that_a_job_has_just_taken_stays(living: Living):
-    taken = living.storage.leases.by_uuid(_warm(living, make=True))
+def test_a_parked_lease_that_a_job_has_just_taken_stays(living: Living):
+    taken = living.storage.leases.by_uuid(_parked(living, make=True))
     assert taken is not None
     child = living.host.job(living.build, "child")
     adopt = "UPDATE leases SET state = 'active', organization_id = :organization, job_id = :job, attempt = :attempt"
@@ -279,11 +279,11 @@ def test_files_of_artifacts_that_no_row_names_when_they_are_old(living: Living):
     living.stays()
 
 
-def _warm(living: Living, *, make: bool) -> str:
-    lease = living.storage.leases.reserve_warm(str(uuid4()), "sandbox", "debian:12", Shape())
+def _parked(living: Living, *, make: bool) -> str:
+    lease = living.storage.leases.reserve_parked(str(uuid4()), "sandbox")
     if make:
-        living.provider.create(VmSpec(lease.uuid, "debian:12", network=False))
-    living.storage.leases.warmed(lease.id)
+        living.provider.park(lease.uuid)
+    living.storage.leases.parked(lease.id)
     return lease.uuid
 
 
