@@ -40,6 +40,7 @@ def running_vm(
         provider.hurry(lease.uuid)
         if (connection := parked.take(lease.uuid)) is not None:
             link.use(connection)
+        link.check()
         if provider.parked(lease.uuid):
             provider.attach(spec_of(lease))
         else:

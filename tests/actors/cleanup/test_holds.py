@@ -10,7 +10,7 @@ from pathlib import Path
 import pykka
 import pytest
 
-from actors.vms import CommandState, Connection, inspect
+from actors.vms import CommandState, Connection, in_job, inspect
 from storage import Build, BuildState, Hold, HoldEnd, JobState, Lease
 from storage.database.instants import to_micros
 from tests.actors.conftest import Host, images_in_memory
@@ -50,7 +50,7 @@ def fail(host: Host, command: str = "echo trace > left; exit 3", **options: obje
 def run(host: Host, hold: Hold, command: str) -> str:
     """Run a command in a held VM; return its output."""
     with connected(host, hold) as connection:
-        return connection.run(command, timeout=30).stdout.decode()
+        return connection.run(in_job(command), timeout=30).stdout.decode()
 
 
 def connected(host: Host, hold: Hold) -> Connection:

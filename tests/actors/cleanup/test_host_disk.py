@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from actors.cleanup.host_disk import Consumer, HostDisk, largest_consumer
-from actors.vms import Connection, VmDisk
+from actors.vms import Connection, VmDisk, in_job
 from tests.actors.conftest import Host, real_images, sandboxes
 from tests.e2e.pipelines import one
 
@@ -92,7 +92,7 @@ def test_the_job_that_fills_the_host_fails_alone(tmp_path: Path, images_dir: Pat
             assert host.job(hog).error_code == "disk_full"
             (vm,) = [each.uuid for each in host.storage.leases.live() if each.job_id == host.job(neighbour).id]
             with Connection(host.provider.connect(vm), host.clock) as connection:
-                connection.run("touch /run/end", timeout=10)
+                assert connection.run(in_job("touch /run/end"), timeout=10).exit_code == 0
             assert host.finish(neighbour).state == "passed"
         finally:
             host.close()

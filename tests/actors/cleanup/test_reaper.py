@@ -121,7 +121,7 @@ def test_control_groups_that_no_lease_names(living: Living):
     provider = living.provider
     assert isinstance(provider, SandboxProvider)
     name = provider.group_name(str(uuid4()))
-    provider.limits.make_groups(name, Shape())
+    provider.limits.make_groups(name, provider.limits.of_job(Shape()))
     living.reap()
     assert not any(group.exists() for group in provider.limits.groups(name))
     living.stays()

@@ -3,13 +3,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from actors import ArtifactSettings
-from actors.vms import Connection
+from actors.vms import Connection, in_job
 from storage import Build
 from tests.actors.conftest import Host
 from tests.waiting import until
@@ -151,82 +153,88 @@ def test_ten_thousand_files_with_names_of_all_kinds(host: Host):
     assert b"not kept, because their names are not UTF-8: 1\n" in host.log(build)
 
 
-@pytest.mark.parametrize(
-    ("tool", "does", "kept"),
-    [
-        ("tar", "exec yes", {}),
-        ("tar", "exec sleep 1000", {}),
-        ("tar", "exec cat /dev/zero", {}),
-        ("tar", "rm -f b; mkfifo b; exec /usr/bin/tar.real cf - ./a ./b", {"a": b"a\n"}),
-        ("tar", "exec /usr/bin/tar.real cf - -C / ./etc/passwd ./etc/shadow", {}),
-        ("tar", "exec /usr/bin/tar.real cPf - --transform s,^,../../,  ./a", {}),
-        ("tar", "/usr/bin/tar.real cf - ./a | head -c 700", {}),
-        ("tar", "/usr/bin/tar.real cf - ./a ./b | head -c 1700", {"a": b"a\n"}),
-        ("tar", "/usr/bin/tar.real cf - ./a ./a ./b; exit 3", {"a": b"a\n", "b": b"b\n"}),
-        ("find", r"printf './a\000./../../../etc/passwd\000/etc/shadow\000'", {}),
-        ("find", "rm -rf /workspace", {}),
-        ("find", "kill -9 -1", {}),
-    ],
-)
-def test_a_guest_that_means_harm_costs_a_notice_and_nothing_more(
-    host: Host, tool: str, does: str, kept: dict[str, bytes]
-):
-    settings(host, timeout=3.0)
+@pytest.mark.parametrize("tool", ["tar", "find", "xargs", "sh", "cat", "flock", "unshare", "tar find sh"])
+def test_programs_that_a_job_replaced_collect_nothing(host: Host, tool: str):
+    """The service brings its own."""
     swap = f"""
         echo a >a; echo b >b
-        real=$(readlink -f $(command -v {tool})); mv $real $real.real
-        cat >$real <<'EOF'
-#!/bin/sh
-{does}
-EOF
-        chmod +x $real
+        for each in {tool}; do
+            printf '#!/bin/bash\necho harm >>/workspace/harm\nyes\n' >/fake && chmod +x /fake
+            mv -T /fake $(readlink -f $(command -v $each))
+        done
     """
     build = built(host, ir(swap, "**"))
     assert host.job(build).state == "passed"
-    assert left(host, build) == kept
-    assert re.search(rb"artifacts: \d files?, \d bytes\n.*(kept|no file)", host.log(build))
+    assert left(host, build) == {"a": b"a\n", "b": b"b\n"}
 
 
-def test_a_growing_file_is_collected_up_to_its_first_size(host: Host):
-    nodes = [{"step": {"key": "only", "cmd": GROWING, "runner_args": {"artifacts": ["growing", "x"]}}, "env": {}}]
-    build = built(host, json.dumps({"version": "0", "graph": {"nodes": nodes, "edges": []}}))
+@pytest.mark.parametrize(
+    ("harm", "kept"),
+    [
+        ("cd /; rm -rf workspace", {}),
+        ("cd /; rm -rf workspace; echo other >srv/b; ln -s /srv workspace", {"b": b"other\n"}),
+        ("cd /; rm -rf workspace; ln -s /run/ci-daemon workspace", {}),
+        ("cd /; rm -rf workspace; echo file >workspace", {}),
+        ("cd /; rm -rf workspace; mkfifo workspace", {}),
+        ("mount --bind /etc /workspace", {"a": b"a\n", "b": b"b\n"}),
+        ("mount -t tmpfs none /workspace", {"a": b"a\n", "b": b"b\n"}),
+        ("rm b; ln -s /etc/passwd b; mkfifo c", {"a": b"a\n"}),
+        ("rm a; ln -s /etc a; mkdir c; ln -s ../../etc c/d", {"b": b"b\n"}),
+        ("chmod 0 a b; chmod 0 .", {"a": b"a\n", "b": b"b\n"}),
+        ("deep=$(printf 'd/%.0s' $(seq 1500)); mkdir -p $deep; echo deep >$deep/f", None),
+    ],
+)
+def test_a_workspace_that_means_harm_costs_nothing_more(host: Host, harm: str, kept: dict[str, bytes] | None):
+    settings(host, timeout=10.0)
+    build = built(host, ir(f"echo a >a; echo b >b; {harm}; true", "**"))
+    assert host.job(build).state == "passed"
+    deep = {"a": b"a\n", "b": b"b\n", f"{'d/' * 1500}f": b"deep\n"}
+    assert left(host, build) == (deep if kept is None else kept)
+    assert re.search(rb"artifacts: \d files?, \d+ bytes\n", host.log(build))
+
+
+def test_what_a_job_left_in_the_background_writes_no_more(host: Host):
+    growing = "echo x >x; (setsid sh -c 'while :; do echo y >>growing; done' &); until [ -s growing ]; do :; done"
+    build = built(host, ir(growing, "growing", "x"))
     assert build.state == "passed"
     found = left(host, build)
     assert found["x"] == b"x\n"
-    assert not set(found["growing"]) - set(b"y\n\0")
+    assert set(found["growing"]) == set(b"y\n")
 
 
-GROWING = r"""
-    echo x >x; real=$(readlink -f $(command -v tar)); mv $real $real.real
-    printf '#!/bin/sh\n(yes >>growing) & %s "$@"; code=$?; kill $!; exit $code\n' "$real.real" >$real; chmod +x $real
-    yes | head -c 3000000 >growing
-"""
+@contextmanager
+def collecting(host: Host, build: Build) -> Iterator[str]:
+    """Yield the VM of a job, which is `READY`, while its artifacts wait to be collected."""
+    host.says(build, b"ready")
+    (vm,) = host.provider.list()
+    with Connection(host.provider.connect(vm), host.clock) as connection:
+        with connection.stream(LOCKED, timeout=None) as lock:
+            holder = next(iter(lock)).decode()
+            assert connection.run(in_job("touch /go"), timeout=20).exit_code == 0
+            until(lambda: connection.run(WAITS, timeout=20).exit_code == 0, "the collection")
+            yield vm
+        if host.provider.alive(vm):
+            connection.run(f"kill {holder}", timeout=20)
+
+
+READY = "echo x >f; echo ready; until [ -e /go ]; do sleep 0.02; done"
+LOCKED = "exec 9>/run/ci-daemon/workspace.lock && flock 9 && echo $$ && exec sleep 1000"
+WAITS = "for each in /proc/[0-9]*; do ! grep -qx flock $each/comm || exit 0; done; exit 1"
 
 
 def test_a_job_canceled_during_collection_leaves_no_artifacts(host: Host):
-    build = host.build(ir(SLOW_TAR, "f"))
-    host.says(build, b"ended")
-    until(lambda: host.storage.attempts.of_job(host.job(build).id)[-1].exit_code == 0, "the exit's record")
-    host.engine.cancel(build.id)
-    assert host.finish(build, 20).state == "canceled"
+    build = host.build(ir(READY, "f"))
+    with collecting(host, build):
+        host.engine.cancel(build.id)
+        assert host.finish(build, 20).state == "canceled"
     assert left(host, build) == {}
     assert on_disk(host, build) == 0
 
 
-SLOW_TAR = r"""
-    echo x >f; real=$(readlink -f $(command -v tar)); mv $real $real.real
-    printf '#!/bin/sh\n[ -e /go ] || { touch /go; sleep 1000; }; exec %s "$@"\n' "$real.real" >$real; chmod +x $real
-    echo ended
-"""
-
-
 def test_the_next_daemon_repeats_an_unfinished_collection(host: Host):
-    build = host.build(ir(SLOW_TAR, "f"))
-    host.says(build, b"ended")
-    until(lambda: host.storage.attempts.of_job(host.job(build).id)[-1].exit_code == 0, "the exit's record")
-    vm = host.provider.list()[0]
-    until(lambda: runs_in(host, vm, "[ -e /go ]"), "the packing")
-    host.restart()
+    build = host.build(ir(READY, "f"))
+    with collecting(host, build):
+        host.restart()
     assert host.finish(build).state == "passed"
     assert left(host, build) == {"f": b"x\n"}
     assert on_disk(host, build) == 1
@@ -234,29 +242,20 @@ def test_the_next_daemon_repeats_an_unfinished_collection(host: Host):
 
 
 def test_a_vm_lost_during_collection_costs_only_the_artifacts(host: Host):
-    build = host.build(ir(SLOW_TAR, "f"))
-    host.says(build, b"ended")
-    vm = host.provider.list()[0]
-    until(lambda: runs_in(host, vm, "[ -e /go ]"), "the packing")
-    host.provider.destroy(vm)
+    build = host.build(ir(READY, "f"))
+    with collecting(host, build) as vm:
+        host.provider.destroy(vm)
     assert host.finish(build).state == "passed"
     assert host.job(build).attempt == 1
     assert left(host, build) == {}
     assert b"kept: " in host.log(build)
 
 
-def runs_in(host: Host, vm: str, script: str) -> bool:
-    with Connection(host.provider.connect(vm), host.clock) as connection:
-        return connection.run(script, timeout=20).exit_code == 0
-
-
 def test_artifacts_stored_by_an_earlier_process_stay(host: Host):
-    build = host.build(ir(SLOW_TAR, "f"))
-    host.says(build, b"ended")
-    vm = host.provider.list()[0]
-    until(lambda: runs_in(host, vm, "[ -e /go ]"), "the packing")
-    host.engine.stop()
-    host.storage.artifacts.store(build, host.job(build), [])
+    build = host.build(ir(READY, "f"))
+    with collecting(host, build):
+        host.engine.stop()
+        host.storage.artifacts.store(build, host.job(build), [])
     host.restart()
     assert host.finish(build).state == "passed"
     assert left(host, build) == {}
@@ -264,26 +263,20 @@ def test_artifacts_stored_by_an_earlier_process_stay(host: Host):
 
 
 def test_what_a_lost_attempt_has_left_does_not_count(host: Host):
+    lost = f'[ "$CI_ATTEMPT" = 1 ] || exec sleep 1000; {READY}'
     nodes = [
-        {"step": {"key": "only", "cmd": LOST, "runner_args": {"artifacts": ["f"]}}, "env": {}},
+        {"step": {"key": "only", "cmd": lost, "runner_args": {"artifacts": ["f"]}}, "env": {}},
         {"step": {"key": "child", "cmd": "true"}, "env": {}},
     ]
     build = host.build(json.dumps({"version": "0", "graph": {"nodes": nodes, "edges": [[0, 1, "builds_in"]]}}))
-    host.says(build, b"ended")
-    vm = host.provider.list()[0]
-    until(lambda: runs_in(host, vm, "[ -e /go ]"), "the packing")
-    host.engine.stop()
-    host.storage.artifacts.store(build, host.job(build), [host.storage.artifacts.files.write(build.uuid, "f", [b"x"])])
-    host.provider.destroy(vm)
+    with collecting(host, build) as vm:
+        host.engine.stop()
+        files = host.storage.artifacts.files
+        host.storage.artifacts.store(build, host.job(build), [files.write(build.uuid, "f", [b"x"])])
+        host.provider.destroy(vm)
     host.restart()
     until(lambda: host.job(build).attempt == 2, "the next attempt")
     assert left(host, build) == {}
     assert on_disk(host, build) == 0
     host.engine.cancel(build.id)
     assert host.finish(build).state == "canceled"
-
-
-LOST = f"""
-    [ "$CI_ATTEMPT" = 1 ] || exec sleep 1000
-    {SLOW_TAR}
-"""
