@@ -51,6 +51,8 @@ __all__ = ["JobActor"]
 
 _RECORD_RETRY_SECONDS = 1.0
 _MEASURE_SECONDS = 1.0
+_SPREAD_SECONDS = 15
+"""After a restart the jobs' disks are not measured all at once, while their VMs are connected to."""
 
 
 class JobActor(Supervised[JobMessage, JobTask]):
@@ -216,15 +218,15 @@ class JobActor(Supervised[JobMessage, JobTask]):
         if self._state.now.ending:
             self._release()
             return
-        new = self._state.now is JobState.ASSIGNED
-        if new and not self._state.start():
+        new = self._state.now is JobState.ASSIGNED and prepared.runs
+        if self._state.now is JobState.ASSIGNED and not self._state.start():
             self._leave_job()
             return
-        left = self._time.started(prepared) if new and prepared.runs else self._time.found(prepared)
+        left = self._time.started(prepared) if new else self._time.found(prepared)
         self._follow()
         if left is not None:
             self._alarm(left, CommandTimedOut())
-            self._alarm(_MEASURE_SECONDS, MeasureDisk())
+            self._alarm(_MEASURE_SECONDS if new else self._lease.id % _SPREAD_SECONDS, MeasureDisk())
             if self._builds_time_is_up:
                 self._end_command(JobEvent.BUILD_TIMEOUT)
 

@@ -2,7 +2,7 @@
 
 Usage: ``python -I -S broker.py SOCKET`` serves, ``broker.py SOCKET PROGRAM [ARGUMENT...]`` asks it to run a program.
 A process that makes user namespaces and calls newuidmap cannot be confined much, but a server of HTTP should be. So the
-installed service (``systemd/``) runs confined and asks this process, which runs four programs and nothing else: each
+installed service (``systemd/``) runs confined and asks this process, which runs three programs and nothing else: each
 makes a user namespace, or joins a VM's, and does its work as root of that. This file is run by path and imports only
 the standard library.
 
@@ -47,7 +47,7 @@ def argv_of(program: str, arguments: list[str]) -> list[str]:
     """
     if program == "enter":
         return [sys.executable, "-I", "-S", f"{_HERE}/enter.py", *arguments]
-    if program in {"main", "flatten", "unlinked"} and not arguments:
+    if program in {"main", "flatten"} and not arguments:
         run = f"import os, sys; sys.path[:0] = [{_HERE!r}]; from launcher.{program} import main; os._exit(main())"
         return [sys.executable, "-I", "-S", "-c", run]
     raise LookupError(program)

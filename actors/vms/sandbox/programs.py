@@ -19,7 +19,7 @@ Its name is older than the broker's, and stays for the drop-ins of installed uni
 
 
 def launcher_argv(program: str, *arguments: str) -> list[str]:
-    """Return the argv that runs ``main``, ``flatten`` or ``unlinked`` of the launcher, or ``enter``.
+    """Return the argv that runs ``main`` or ``flatten`` of the launcher, or ``enter``.
 
     Only ``enter`` takes arguments. The programs run without site-packages and the service's own modules, so that they
     start in 7 ms rather than in a second.

@@ -212,8 +212,13 @@ class SandboxProvider:
 
     def disk(self, vm_id: str) -> VmDisk:
         """Return the space of what the VM has written beyond its image or snapshot."""
-        unlinked = self._vm(vm_id).unlinked(self._disks.mounted(vm_id))
-        return VmDisk(self._disks.used_bytes(vm_id) + unlinked.bytes, unlinked.unmeasured)
+        vm, used = self._vm(vm_id), self._disks.used_bytes(vm_id)
+        try:
+            monitor, groups = vm.monitor(), [Path(group) for group in vm.record().groups]
+        except VmLost:
+            return VmDisk(used)
+        unlinked, in_doubt = self._zygote.measure_unlinked(monitor, self._disks.mounted(vm_id), groups)
+        return VmDisk(used + unlinked, in_doubt)
 
     def snapshot(self, vm_id: str, name: str) -> None:
         """Keep the VM's disk under ``name`` and end the VM, whose other parts wait for ``destroy``."""

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from actors.vms.provider import VmDisk, VmError, VmLost
+from actors.vms.provider import VmError, VmLost
 from actors.vms.sandbox.processes import ProcessIdentity
-from actors.vms.sandbox.unlinked import unlinked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,11 +121,6 @@ class VmFolder:
         for line in lines:
             if process := ProcessIdentity.parse(line):
                 yield process
-
-    def unlinked(self, disk: Path) -> VmDisk:
-        """Return the space of unlinked files that the VM's processes hold on its disk, mounted at ``disk``."""
-        found = [unlinked(process.pid, disk) for process in self.processes() if process.alive]
-        return VmDisk(sum(each.bytes for each in found), sum(each.unmeasured for each in found))
 
     @property
     def attached(self) -> bool:

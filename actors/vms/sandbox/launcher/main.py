@@ -13,7 +13,7 @@ import gc
 import os
 import struct
 
-from . import attach, disk_files, mapped_program, syscall_filter, vm
+from . import attach, disk_files, mapped_program, syscall_filter, unlinked, vm
 from .kernel import await_children, ignore_children, join_empty_keyring
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
@@ -26,6 +26,7 @@ _PROGRAMS: dict[bytes, Callable[..., int]] = {
     b"attach": attach.attach,
     b"mapped": mapped_program.run,
     b"disks": disk_files.run,
+    b"unlinked": unlinked.run,
 }
 _NAME_BYTES = 16
 _DESCRIPTORS = 8

@@ -18,14 +18,14 @@ from .kernel import join
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 _BLOCK = 512
 _MAX_CHECKS = 1_000_000
 _DELETED = b" (deleted)\n"
 
 
-def main() -> int:
+def run() -> int:
     """Print the bytes of the files on the spec's disk, and the number of files that may take more.
 
     The disk is the one that the spec's process sees at the spec's place. Returns an exit status.
@@ -40,7 +40,7 @@ def main() -> int:
             become_root()
     except FileNotFoundError:  # it has ended
         return 1
-    for count, check in enumerate(_checks_of(files, monitor)):
+    for count, check in enumerate(_checks_of(files, _processes_of(spec["groups"]) or _descendants(monitor))):
         if count == _MAX_CHECKS:
             files.in_flight += 1
             break
@@ -97,9 +97,9 @@ def _in_flight(descriptor: str) -> int:
         return next((int(line.split()[1]) for line in file if line.startswith(b"scm_fds:")), 0)
 
 
-def _checks_of(files: _UnlinkedFiles, monitor: int) -> Iterator[Callable[[], None]]:
+def _checks_of(files: _UnlinkedFiles, processes: Iterable[int]) -> Iterator[Callable[[], None]]:
     """Yield a check of each descriptor of each thread, and of each mapping of an unlinked file."""
-    for process in _descendants(monitor):
+    for process in processes:
         try:
             for thread in os.listdir(f"/proc/{process}/task"):
                 with os.scandir(f"/proc/{process}/task/{thread}/fd") as descriptors:
@@ -110,7 +110,20 @@ def _checks_of(files: _UnlinkedFiles, monitor: int) -> Iterator[Callable[[], Non
             continue
 
 
+def _processes_of(groups: list[str]) -> set[int]:
+    """Return the processes of control groups; those that no longer exist have none."""
+    processes: set[int] = set()
+    for group in groups:
+        try:
+            with open(f"{group}/cgroup.procs", "rb") as file:
+                processes.update(map(int, file))
+        except OSError:
+            continue
+    return processes
+
+
 def _descendants(process: int) -> Iterator[int]:
+    """Return the descendants of a process, by a look at every process of the host."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
