@@ -43,7 +43,7 @@ class Build:
 
     def passes(self) -> None:
         until(lambda: self.state() in FINAL, f"the end of {self.name}", 180)
-        assert self.state() == "passed", self.job()
+        assert self.state() == "passed", (self.log(), self.job())
 
 
 @dataclass

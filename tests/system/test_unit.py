@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from actors.vms.sandbox.limits import SERVICE_LIMITS
 from tests.system.machine import Machine
 from tests.system.service import Service
 from tests.waiting import until
@@ -53,9 +55,12 @@ def test_a_job_runs_in_a_vm_of_the_other_unit_within_its_shape(service: Service)
     tree = service.machine.run("systemctl status --no-pager --full ci-daemon-vms").stdout
     assert "sleep 300" in tree
     assert "sleep 300" not in service.machine.run("systemctl status --no-pager --full ci-daemon").stdout
-    limits = service.machine.run("cat /cgroup/memory/ci-daemon-*/memory.limit_in_bytes").stdout.split()
+    lines = service.machine.run("grep -H . /cgroup/memory/ci-daemon-*/memory.limit_in_bytes").stdout.splitlines()
+    limits = {Path(file).parent.name: int(limit) for file, _, limit in (line.partition(":") for line in lines)}
     leases = json.loads(service.machine.run("ci-daemon lease list --json").stdout)
-    assert set(map(int, limits)) == {lease["memory_gb"] * 2**30 for lease in leases}
+    shapes = {lease["id"]: lease["memory_gb"] * 2**30 for lease in leases if lease["job_id"] is not None}
+    assert {name[-36:]: limit for name, limit in limits.items() if not name.endswith("@service")} == shapes
+    assert {limit for name, limit in limits.items() if name.endswith("@service")} == {SERVICE_LIMITS.memory}
     assert "is not enforced" not in service.machine.journal("-u", "ci-daemon")
     service.ask("PUT", f"pipelines/demo/builds/{build.number}/cancel")
     until(lambda: build.state() == "canceled", "the cancel", 60)

@@ -27,8 +27,11 @@ def attach(control: int) -> int:
     """
     spec = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
     try:
-        groups = [os.open(join_file, os.O_WRONLY) for join_file in spec["cgroups"]]
+        groups = [os.open(join_file, _mode(join_file)) for join_file in spec["cgroups"]]
         disk = _mounted(spec)
+        for number, join_file in enumerate(spec["cgroups"]):
+            if _mode(join_file) == os.O_PATH:
+                groups[number] = os.open(f"/proc/self/fd/{groups[number]}", os.O_WRONLY)
         socket = _socket.socket(fileno=control)
         descriptors = array.array("i", [copy_of_mount(f"{disk}/root"), _LOG, *groups])
         rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors.tobytes())
@@ -39,6 +42,15 @@ def attach(control: int) -> int:
         os.write(_REPORT, f"failed {error}\n".encode())
         return 1
     return 0
+
+
+def _mode(join_file: str) -> int:
+    """Return the mode in which the service opens the file through which processes join a group.
+
+    In version 1 (``tasks``), a user other than root may move only its own processes, by a file that it has opened.
+    So the VM's root opens it again.
+    """
+    return os.O_PATH if join_file.endswith("/tasks") else os.O_WRONLY
 
 
 def _mounted(spec: dict[str, object]) -> str:

@@ -111,6 +111,8 @@ def _run_init(
 def _execute(spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: list[int], output: int) -> NoReturn:
     try:
         os.setsid()
+        os.dup2(output, 1)
+        os.dup2(output, 2)
         for group in groups:
             os.write(group, b"0")
         unshare(CLONE_NEWCGROUP)
@@ -120,8 +122,6 @@ def _execute(spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: l
         resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
         os.umask(0o022)
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         restore_signals()
         set_dumpable(dumpable=True)  # so that it may write this file
