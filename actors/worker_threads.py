@@ -41,14 +41,20 @@ class Running:
 
 
 class WorkerThreads:
-    """As many threads as functions run at once; each ends when it has rested for ten seconds. Safe in any thread."""
+    """As many threads as functions run at once; each ends when it has rested for ten seconds.
+
+    Safe in any thread.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._resting: list[SimpleQueue[Running]] = []
 
     def start(self, name: str, function: Callable[[], object]) -> Running:
-        """Run a function that raises nothing. Raises RuntimeError if none rests and the host has no other thread."""
+        """Run a function that raises nothing.
+
+        Raises RuntimeError if no thread rests and the host has no other.
+        """
         running = Running(name, function)
         with self._lock:
             tasks = self._resting.pop() if self._resting else None

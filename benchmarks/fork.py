@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from actors.vms import Connection, VmSpec
+from actors.vms import Connection, VmSpec, in_job
 from benchmarks.figures import Benchmark, interleaved
 from benchmarks.testbed import first_command
 from storage import SystemClock
@@ -38,7 +38,7 @@ def _parent(testbed: Testbed, script: str) -> str:
     vm, snapshot = str(uuid4()), str(uuid4())
     testbed.provider.create(VmSpec(vm, testbed.image, network=False))
     with Connection(testbed.provider.connect(vm), SystemClock()) as connection:
-        done = connection.run(script, timeout=_WRITE_TIMEOUT_SECONDS)
+        done = connection.run(in_job(script), timeout=_WRITE_TIMEOUT_SECONDS)
     if done.exit_code != 0:
         raise RuntimeError(f"{script}: {done.stderr.decode(errors='replace')}")
     testbed.provider.snapshot(vm, snapshot)
@@ -50,7 +50,7 @@ def _fork(testbed: Testbed, parent: str, *, network: bool) -> float:
     vm = str(uuid4())
     started = perf_counter()
     testbed.provider.create(VmSpec(vm, testbed.image, snapshot=parent, network=network))
-    took = first_command(testbed.provider.connect(vm), started)
+    took = first_command(testbed.provider.connect(vm), started, in_job("true"))
     testbed.provider.destroy(vm)
     return took
 

@@ -60,10 +60,10 @@ def open_testbed() -> Iterator[Testbed]:
         run_mapped(["rm", "-rf", "--", folder.name], idmap=idmap.with_caller(), cwd=folder.parent)
 
 
-def first_command(endpoint: SshEndpoint, started: float) -> float:
-    """Connect, run `true`, and return the milliseconds since ``started``, a time of `perf_counter`."""
+def first_command(endpoint: SshEndpoint, started: float, script: str = "true") -> float:
+    """Connect, run a script, and return the milliseconds since ``started``, a time of `perf_counter`."""
     with Connection(endpoint, SystemClock()) as connection:
-        done = connection.run("true", timeout=_COMMAND_TIMEOUT_SECONDS)
+        done = connection.run(script, timeout=_COMMAND_TIMEOUT_SECONDS)
         took = (perf_counter() - started) * 1000
     if done.exit_code != 0:
         raise RuntimeError("`true` failed")

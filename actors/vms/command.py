@@ -108,7 +108,7 @@ class Exited:
 
 
 def start(connection: Connection, spec: CommandSpec) -> CommandOutput:
-    """Start the VM's command and return its output once it runs; if it was started before, return that one's.
+    """Start the VM's command, unless it was started before, and return its output once it runs.
 
     Raises VmError if the VM cannot run it, ConnectionLost or CommandTimeout if it may or may not have started.
     """

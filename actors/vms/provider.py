@@ -103,14 +103,17 @@ class Provider(Protocol):
     """True if VMs can wait without a disk. If not, `park` does nothing and `attach` makes the whole VM."""
 
     def park(self, vm_id: str) -> None:
-        """Make a VM without a disk and return when SSH answers on it, or raise VmError and leave nothing behind.
+        """Make a VM without a disk, at a low priority, and return when SSH answers on it.
 
-        At a low priority, as far as the host has one.
+        Raises VmError, and leaves nothing behind then.
         """
         ...
 
     def hurry(self, vm_id: str) -> None:
-        """Note that a job waits for a VM that another thread parks; until then its parking takes no CPU from jobs."""
+        """Note that a job waits for a VM that another thread parks.
+
+        Until then its parking takes no CPU from jobs.
+        """
         ...
 
     def attach(self, spec: VmSpec) -> None:

@@ -196,7 +196,7 @@ class Leases:
         return self._moved(lease_id, LeaseState.CREATING, LeaseState.PARKED)
 
     def active(self, lease_id: int, job_id: int | None = None) -> bool:
-        """Note that a VM is ready, for the open attempt of a job if given; False if the lease is not ``creating``."""
+        """Note that a VM is ready, for a job's open attempt if given; False if the lease is not ``creating``."""
         with self._database.write():
             if job_id is not None:
                 self._attempts.leased(job_id)

@@ -110,7 +110,7 @@ class Renders:
             return lease
 
     def lease_parked(self, render: Render, lease_id: int, *, image: str, shape: Shape) -> Lease | None:
-        """Give a render the lease of a parked VM; None and no change if the render is finished, or the VM gone."""
+        """Give a render the lease of a parked VM; None if the render is finished, or the VM gone."""
         with self._database.write():
             if not self.pending(render.build_id):
                 return None

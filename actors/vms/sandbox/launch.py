@@ -49,7 +49,10 @@ def park(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, clock: Clock, deadl
 
 
 def attach(vm: VmFolder, spec: dict[str, Any], zygote: Zygote, clock: Clock, deadline: float) -> None:
-    """Attach the disk that ``spec`` describes to a parked VM. Raises VmError; the VM is then of no more use."""
+    """Attach the disk that ``spec`` describes to a parked VM.
+
+    Raises VmError; the VM is then of no more use.
+    """
     with vm.connect(_left(clock, deadline), "control", socket.SOCK_SEQPACKET) as control:
         control.settimeout(None)
         with _run(vm, "attach", spec, zygote, [control.fileno()]) as report:

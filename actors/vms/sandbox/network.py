@@ -96,5 +96,5 @@ def _rules(settings: NetworkSettings, *, dns_over_tcp: bool) -> bytes:
 
 @lru_cache(maxsize=1)
 def _ruleset(allow: tuple[IPv4Network, ...], closed: tuple[IPv4Network, ...], *, dns_over_tcp: bool) -> bytes:
-    """Return the rules of every VM until an address of the host changes: making them takes half a millisecond."""
+    """Return the rules of every VM; made anew if an address of the host has changed."""
     return ruleset(RESOLVER, allow, closed, dns_over_tcp=dns_over_tcp)

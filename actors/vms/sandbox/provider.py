@@ -260,6 +260,10 @@ class SandboxProvider:
         self._disks.remove(vm_id)
         vm.remove()
 
+    def monitor(self, vm_id: str) -> int:
+        """Return the process that all others of a VM descend from. Raises VmLost."""
+        return self._vm(vm_id).monitor()
+
     def group_name(self, vm_id: str) -> str:
         """Name a VM's control groups, uniquely on the host: those of other folders are beside them."""
         found = self._vms.stat()

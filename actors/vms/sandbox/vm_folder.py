@@ -36,9 +36,9 @@ class VmRecord:
 
 @dataclass(frozen=True, slots=True)
 class VmFolder:
-    """The folder of a VM: ``record``, ``lock``, the sockets ``ssh`` and ``control``, ``log``, and ``attached``.
+    """The folder of a VM.
 
-    Processes of the VM hold ``lock`` as long as any of them lives.
+    It has ``record``, ``lock``, the sockets ``ssh`` and ``control``, ``log``, and ``attached``. Processes of the VM hold ``lock`` as long as any of them lives.
     """
 
     folder: Path

@@ -58,7 +58,7 @@ class Zygote:
         return self._run("mapped", argv, idmap, folder)
 
     def measure_unlinked(self, process: int, place: Path, groups: Sequence[Path]) -> tuple[int, int]:
-        """Return the bytes of unlinked files that a VM's processes hold, and the number of files that may take more.
+        """Return the bytes of a VM's unlinked files, and the number of files that may take more.
 
         Counts files on the disk that ``process`` sees at ``place``. The VM's processes are those of its control
         ``groups``, or the descendants of ``process`` if it has none. Zero if the process has ended.

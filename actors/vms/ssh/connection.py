@@ -117,7 +117,7 @@ class Connection:
         return Stream(self._start(script, starting), deadline, stdin)
 
     def open_socket(self, path: str, *, timeout: float) -> VmSocket:
-        """Connect to a listening socket in the VM; all that is sent and received on it has ``timeout`` seconds.
+        """Connect to a listening socket in the VM, for at most ``timeout`` seconds.
 
         Raises ConnectionLost or CommandTimeout.
         """

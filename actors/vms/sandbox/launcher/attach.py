@@ -1,4 +1,4 @@
-"""Attach a disk to a parked VM: mount it beside the VM, then hand it to the VM (engine.md, "Parked VMs").
+"""Attach a disk to a parked VM: mount it beside the VM, then hand it over (engine.md, "Parked VMs").
 
 The mount is made in the monitor's namespaces, by a process with the service's ids: only that may enter the host's
 folders above the layers, and overlayfs takes no layer from another mount namespace.

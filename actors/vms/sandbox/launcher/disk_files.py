@@ -17,7 +17,10 @@ _TEMPORARY = ("work", "root", "netns", "outer", "command")
 
 
 def run(folder: int, answer: int) -> int:
-    """Do the work of the arguments in a folder; write 0 to ``answer`` if it succeeds. Errors go to the standard one."""
+    """Do the work of the arguments in a folder; write 0 to ``answer`` if it succeeds.
+
+    Errors go to the standard one.
+    """
     (word, *names), uid_map, gid_map = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the service itself
     os.fchdir(folder)
     function = {"freeze": _freeze, "remove": _remove}[word]

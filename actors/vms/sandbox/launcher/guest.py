@@ -1,4 +1,4 @@
-"""The root of a job: its disk, and the file systems and identity of its machine (engine.md, "Parked VMs").
+"""The root of a job: its disk, file systems and identity (engine.md, "Parked VMs").
 
 All paths here are the job's own. Once its disk is the root, no path leads to the outer layer or to the host, so the
 links in a snapshot cannot lead out of the VM.

@@ -126,7 +126,7 @@ def _start_supervisor(control: int, offline: int, door: _socket.socket, supervis
 
 
 def _open_entrance(door: _socket.socket) -> None:
-    """Start a process in the namespaces of the supervisor, for nsenter to find; it sends its id back, or 0.
+    """Start a process in the supervisor's namespaces, for nsenter to find; it sends its id, or 0.
 
     It is in no PID namespace of the job, and nothing of the outer layer is open in it.
     """

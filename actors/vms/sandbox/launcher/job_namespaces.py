@@ -36,9 +36,9 @@ _ID_BYTES = 16
 
 
 def enter(spec: dict[str, Any], disk: int, offline: int) -> None:
-    """Make the job's mount and PID namespaces, and PID 1 of the latter, on the mount of its disk. Raises OSError.
+    """Make the job's mount and PID namespaces on the mount of its disk, and their PID 1.
 
-    This process keeps its own PID namespace: only its children are in the job's. Without a network, the network
+    Raises OSError. This process keeps its own PID namespace: only its children are in the job's. Without a network, the network
     namespace is ``offline``.
     """
     if not spec["network"]:
@@ -60,7 +60,7 @@ def enter(spec: dict[str, Any], disk: int, offline: int) -> None:
 
 
 def mount_workspace(session: int) -> bool:
-    """Mount the job's workspace for the session of a pidfd, with all else read-only; tell if it could be done.
+    """Mount the job's workspace for the session of a pidfd, with all else read-only; tell if it worked.
 
     The session has a mount namespace of its own. Links in the workspace's path are those of the job's disk.
     """
@@ -76,7 +76,10 @@ def mount_workspace(session: int) -> bool:
 
 
 def open_entrance(door: _socket.socket) -> int:
-    """Have init start a process in the namespaces of this one, for nsenter to find; return its id. Raises OSError."""
+    """Let init start a process in the namespaces of this one, for nsenter to find; return its id.
+
+    Raises OSError.
+    """
     set_dumpable(dumpable=True)  # so that it may look at the namespaces
     door.send(b"%d" % os.getpid())
     entrance = int(door.recv(_ID_BYTES))

@@ -1,4 +1,4 @@
-"""The outer layer of a VM: the service's own tree, sshd and the VM's request pipe (engine.md, "Parked VMs").
+"""The outer layer of a VM: the service's own tree, with sshd (engine.md, "Parked VMs").
 
 No process of the job is in it. Its root is the base tree, read-only; only ``/run`` and ``/tmp`` can be written.
 """

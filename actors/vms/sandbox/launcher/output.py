@@ -8,7 +8,7 @@ _CHUNK = 1 << 20
 
 
 class Output:
-    """A file to which output is moved from a pipe, and the count of bytes beyond the limit, which are dropped."""
+    """A file to which output is moved from a pipe; bytes beyond the limit are counted and dropped."""
 
     def __init__(self, file: int) -> None:
         self.file = file

@@ -1,4 +1,4 @@
-"""The supervisor of a VM's job: it runs the one command, keeps its output, and ends it at its time-out.
+"""The supervisor of a VM's job: it runs the command, keeps its output, and ends it at its time-out.
 
 It is in the VM's outer layer, where the job cannot see it, and lives as long as the VM, whether the service lives or
 not. Its children are in the job's namespaces. The service talks with it over a socket (``conversation.py``). Sessions
@@ -90,7 +90,7 @@ class _Entrance:
 
 
 class _Supervisor:
-    """The command, the service's conversations about it, and the doors of sessions into the job's namespaces."""
+    """The command, conversations about it, and the doors of sessions into the job's namespaces."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class _Supervisor:
                 self._open_doors()
 
     def _attend(self, command: Command, ready: dict[int, int]) -> None:
-        """Keep the command's output, note its end, and tell those who follow or wait."""
+        """Keep the command's output, note its end, and answer the conversations that wait for either."""
         if command.pipe in ready:
             command.keep_output()
         if command.keeper in ready:

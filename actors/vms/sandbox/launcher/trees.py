@@ -17,7 +17,10 @@ _LINKS = {
 
 
 def mount_kernel_files() -> None:
-    """Mount ``/proc``, ``/sys`` and ``/dev``, with the devices of the working directory's ``dev``. Raises OSError."""
+    """Mount ``/proc``, ``/sys`` and ``/dev``, with the devices of ``dev`` in the working directory.
+
+    Raises OSError.
+    """
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     try:
         mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
