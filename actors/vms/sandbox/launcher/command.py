@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class Command:
     """A command that runs, or has ended.
 
-    ``pipe`` and ``keeper`` are descriptors to poll; -1 once they are done. Times are seconds since boot, a clock that nobody can set.
+    ``pipe`` and ``keeper`` are descriptors to poll; -1 once they are done. Times are seconds since boot, a clock that
+    nobody can set.
     """
 
     def __init__(

@@ -38,8 +38,8 @@ _ID_BYTES = 16
 def enter(spec: dict[str, Any], disk: int, offline: int) -> None:
     """Make the job's mount and PID namespaces on the mount of its disk, and their PID 1.
 
-    Raises OSError. This process keeps its own PID namespace: only its children are in the job's. Without a network, the network
-    namespace is ``offline``.
+    Raises OSError. This process keeps its own PID namespace: only its children are in the job's. Without a network, the
+    network namespace is ``offline``.
     """
     if not spec["network"]:
         join_descriptor(offline, 0)
