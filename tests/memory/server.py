@@ -56,7 +56,10 @@ class _Server(paramiko.ServerInterface):
         # These are raised once the client is gone.
         with suppress(OSError, EOFError, paramiko.SSHException), self._opened(chanid) as channel:
             reader = channel.makefile("rb")
-            word, number = reader.readline().split()
+            line = reader.readline()
+            if not line:
+                raise EOFError
+            word, number = line.split()
             content = reader.read(int(number)) if word == b"start" else b""
             self._guest.converse(word.decode(), content, int(number), channel)
 
