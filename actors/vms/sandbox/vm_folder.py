@@ -38,8 +38,8 @@ class VmRecord:
 class VmFolder:
     """The folder of a VM.
 
-    It has ``record``, ``lock``, the sockets ``ssh`` and ``control``, ``log``, and ``attached``. Processes of the VM hold
-    ``lock`` as long as any of them lives.
+    It has ``record``, ``lock``, the sockets ``ssh`` and ``control``, ``log``, and ``attached``. Processes of the VM
+    hold ``lock`` as long as any of them lives.
     """
 
     folder: Path
