@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pykka
 import pytest
@@ -40,11 +40,13 @@ class Parking(MemoryProvider):
         self.gate.set()
         self.errors: deque[Exception] = deque()
         self.begun: list[str] = []
+        self.made_by_jobs: list[str] = []
         self.at_once = 0
         self._under_way = 0
 
     def park(self, vm_id: str) -> None:
         if not threading.current_thread().name.startswith("LeasePool"):  # a job makes its own VM
+            self.made_by_jobs.append(vm_id)
             super().park(vm_id)
             return
         with self._counted(vm_id) as error:
@@ -118,18 +120,27 @@ def host_of(tmp_path: Path, images: Images, monkeypatch: pytest.MonkeyPatch) -> 
         yield make
 
 
+class Recorded(Connection):
+    """A connection that notes whether it was closed from here."""
+
+    made: ClassVar[list[Recorded]]
+    closed = False
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.made.append(self)
+
+    def close(self) -> None:
+        self.closed = True
+        super().close()
+
+
 @pytest.fixture
-def connections(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[Recorded]:
     """The connections that the pool makes, in their order."""
-    made: list[Connection] = []
-
-    class Recorded(Connection):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            made.append(self)
-
+    monkeypatch.setattr(Recorded, "made", [], raising=False)
     monkeypatch.setattr("actors.scheduling.parked_vms.Connection", Recorded)
-    return made
+    return Recorded.made
 
 
 @pytest.fixture
@@ -293,7 +304,7 @@ class TestAJob:
         assert host.log(build, "child") == b"made\n"
         assert {host.taken(build, key).uuid for key in ("parent", "child")} <= set(host.parking.begun)
 
-    def test_the_connection_that_is_open_serves_it(self, host_of: HostOf, connections: list[Connection]):
+    def test_the_connection_that_is_open_serves_it(self, host_of: HostOf, connections: list[Recorded]):
         host = host_of(parked=1)
         host.engine.start()
         host.parked(1)
@@ -302,9 +313,9 @@ class TestAJob:
         assert connections[0].alive
         host.engine.cancel(build.id)
         host.finish(build)
-        until(lambda: not connections[0].alive, "the connection closed")
+        until(lambda: connections[0].closed, "the connection closed")
 
-    def test_it_waits_for_the_vm_that_is_being_parked(self, host_of: HostOf, connections: list[Connection]):
+    def test_it_waits_for_the_vm_that_is_being_parked(self, host_of: HostOf, connections: list[Recorded]):
         host = host_of(parked=1)
         host.parking.gate.clear()
         host.engine.start()
@@ -322,7 +333,7 @@ class TestAJob:
 
     @pytest.mark.parametrize("error", [VmError("no"), OSError(errno.EMFILE, "too many open files")])
     def test_it_makes_its_own_vm_if_that_parking_fails(
-        self, host_of: HostOf, connections: list[Connection], error: Exception
+        self, host_of: HostOf, connections: list[Recorded], error: Exception
     ):
         """The pool does not try the same VM again: it would destroy that of the job."""
         host = host_of(parked=1)
@@ -342,7 +353,7 @@ class TestAJob:
         assert host.finish(build).state == "canceled"
         assert len(connections) == 1
 
-    def test_a_cancel_does_not_wait_for_the_parking(self, host_of: HostOf, connections: list[Connection]):
+    def test_a_cancel_does_not_wait_for_the_parking(self, host_of: HostOf, connections: list[Recorded]):
         """The VM goes, and so does the connection to it."""
         host = host_of(parked=1)
         host.parking.gate.clear()
@@ -355,8 +366,9 @@ class TestAJob:
         host.parking.gate.set()
         (other,) = host.parked(1)
         until(lambda: list(host.provider.list()) == [other.uuid], "the end of the job's VM")
-        until(lambda: sum(each.alive for each in connections) == 1, "the end of its connection")
+        until(lambda: sum(not each.closed for each in connections) == 1, "the end of its connection")
         assert vm != other.uuid
+        assert host.parking.made_by_jobs == []
 
     def test_a_stop_does_not_wait_for_it_and_the_next_goes_on(self, host_of: HostOf):
         host = host_of(parked=1)
@@ -397,7 +409,7 @@ class TestARestart:
         until(lambda: dead.uuid not in host.provider.list(), "the dead one destroyed")
         assert host.parked(1)[0].id != dead.id
 
-    def test_a_new_pool_destroys_what_the_last_one_half_made(self, host_of: HostOf, connections: list[Connection]):
+    def test_a_new_pool_destroys_what_the_last_one_half_made(self, host_of: HostOf, connections: list[Recorded]):
         host = host_of(parked=1)
         host.parking.gate.clear()
         host.engine.start()
@@ -407,9 +419,9 @@ class TestARestart:
         host.parking.gate.set()
         (other,) = until(lambda: [each for each in host.parked(1) if each.uuid != half], "another VM")
         until(lambda: list(host.provider.list()) == [other.uuid], "the half-made one destroyed")
-        until(lambda: sum(each.alive for each in connections) == 1, "the end of its connection")
+        until(lambda: sum(not each.closed for each in connections) == 1, "the end of its connection")
 
-    def test_a_new_pool_keeps_the_open_connections(self, host_of: HostOf, connections: list[Connection]):
+    def test_a_new_pool_keeps_the_open_connections(self, host_of: HostOf, connections: list[Recorded]):
         host = host_of(parked=1)
         host.engine.start()
         before = host.parked(1)
@@ -426,7 +438,7 @@ class TestARestart:
 
 
 class TestALostVm:
-    def test_one_that_dies_is_replaced(self, host_of: HostOf, connections: list[Connection]):
+    def test_one_that_dies_is_replaced(self, host_of: HostOf, connections: list[Recorded]):
         host = host_of(parked=1)
         host.engine.start()
         (dead,) = host.parked(1)
@@ -434,9 +446,9 @@ class TestALostVm:
         host.engine.addresses.root.post(Reap())
         until(lambda: host.parked(1)[0].id != dead.id, "another one")
         assert host.provider.list() == [host.parked(1)[0].uuid]
-        assert [each.alive for each in connections] == [False, True]
+        assert [each.closed for each in connections] == [True, False]
 
-    def test_one_that_the_owner_ended_is_given_to_nobody(self, host_of: HostOf, connections: list[Connection]):
+    def test_one_that_the_owner_ended_is_given_to_nobody(self, host_of: HostOf, connections: list[Recorded]):
         """As `ci-daemon lease kill` does, in another process."""
         host = host_of(parked=1)
         host.engine.start()
@@ -448,9 +460,9 @@ class TestALostVm:
         assert host.taken(build).id != ended.id
         assert host.job(build).attempt == 1
         host.parked(1)
-        until(lambda: [each.alive for each in connections] == [False, True], "the end of its connection")
+        until(lambda: [each.closed for each in connections] == [True, False], "the end of its connection")
 
-    def test_one_that_the_owner_ends_while_it_is_parked_goes(self, host_of: HostOf, connections: list[Connection]):
+    def test_one_that_the_owner_ends_while_it_is_parked_goes(self, host_of: HostOf, connections: list[Recorded]):
         host = host_of(parked=1)
         host.parking.gate.clear()
         host.engine.start()
@@ -461,7 +473,7 @@ class TestALostVm:
         host.parking.gate.set()
         (other,) = until(lambda: [each for each in host.parked(1) if each.uuid != ended], "another VM")
         until(lambda: list(host.provider.list()) == [other.uuid], "its end")
-        until(lambda: sum(each.alive for each in connections) == 1, "the end of its connection")
+        until(lambda: sum(not each.closed for each in connections) == 1, "the end of its connection")
 
     def test_the_owner_is_warned_once_of_a_failure(self, host_of: HostOf, caplog: pytest.LogCaptureFixture):
         """Parking is tried again and again until it works."""
