@@ -81,16 +81,6 @@ def small_system(image: Path, idmap: IdMap) -> list[bytes]:
     return [layer(*links, folder, *(entry(name, text, mode=0o644) for name, text in _ACCOUNTS.items())), cut]
 
 
-def without_sshd(system: Sequence[bytes], before_installing: str = "true") -> list[bytes]:
-    """Return a system without sshd, whose package manager installs it."""
-    with tarfile.open(fileobj=io.BytesIO(system[1])) as tar:
-        found = tar.extractfile("usr/sbin/sshd")
-        assert found is not None
-        kept = (entry("srv/sshd")[0], found.read())
-    apk = f"#!/bin/sh\necho apk $*\n{before_installing}\ncp /srv/sshd /usr/sbin/sshd\n"
-    return [*system, layer(entry("usr/sbin/.wh.sshd"), entry("usr/bin/apk", apk), kept)]
-
-
 def busybox() -> bytes:
     """Return the layer of a system that has only busybox."""
     program = Path(_program("busybox")).read_bytes()

@@ -1,7 +1,7 @@
 """The one command of a VM, independent of connections: start it, follow it from any byte, end it.
 
-A shim in the VM (``guest/shim.sh``) runs it, so the command and its time-out outlive dropped connections and the daemon
-itself (engine.md, "A job attempt").
+The supervisor of the VM's job (``sandbox/launcher/supervisor.py``) runs it, so the command and its time-out outlive
+dropped connections and the daemon itself (engine.md, "A job attempt").
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _EXIT_CODES = range(256)
 
 
 class CommandLost(VmLost):
-    """The command's shim is gone, and with it the rest of the output and the exit code."""
+    """The command's supervisor is gone, and with it the rest of the output and the exit code."""
 
 
 class CommandNotStarted(CommandLost):

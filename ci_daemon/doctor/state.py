@@ -111,6 +111,8 @@ def default_image(state_dir: Path, config: Config) -> Check:
     except NoSubIds:
         return Check(name, ok=False, detail="images cannot be built without sub-ids", needed=False, fixable=False)
     default, base, present = images.default, images.base, images.store.names()
+    if default not in present and config.sandbox.base_image is None:
+        base = default  # it may do once it is there
     why = {base: "whose sshd serves all VMs", default: "from which most steps start"}
     if missing := [each for each in why if each not in present]:
         detail = "; ".join(f"there is no image {each}, {why[each]}" for each in missing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import partial
 from typing import IO, TYPE_CHECKING
 
 import click
@@ -78,13 +79,17 @@ def default(session: Session, *, name: str | None) -> None:
 def build(session: Session, *, name: str | None, mirror: str | None) -> None:
     """Build the image NAME, such as debian:12, with mmdebstrap; without a name the default one.
 
-    Takes half a minute. If the image exists, nothing happens.
+    Takes half a minute. If the image exists, nothing happens. Without a name, the image whose sshd serves VMs
+    (sandbox.base_image) is built too, if it is another one and missing.
     """
     images = open_images(session.state_dir, session.config())
-    store, name = images.store, name or images.default
-    before = name in store.names()
-    made = store.build(name, mirror=mirror, progress=lambda line: click.echo(line, err=True))
-    session.answer(_document(made), f"the image {name} already exists" if before else f"built {_summary(made)}")
+    store, wanted = images.store, name or images.default
+    before = wanted in store.names()
+    build = partial(store.build, mirror=mirror, progress=lambda line: click.echo(line, err=True))
+    made = build(wanted)
+    if name is None and images.base not in store.names():
+        click.echo(f"built {_summary(build(images.base))}", err=True)
+    session.answer(_document(made), f"the image {wanted} already exists" if before else f"built {_summary(made)}")
 
 
 @image.command()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms import Provider, VmSpec
-from actors.vms.images import ImageSettings
+from actors.vms import ImageStore, Provider, VmSpec
+from actors.vms.images import Image, ImageSettings
 from ci_daemon.command import main
 from ci_daemon.command.support.session import Session
 from ci_daemon.config import Config
@@ -95,6 +95,37 @@ def test_a_store_without_images_says_how_to_get_one(
 def test_an_existing_image_is_not_built_again(run: Run, capsys: pytest.CaptureFixture[str]):
     assert run("image", "build") == 0
     assert capsys.readouterr().out == "the image debian:12 already exists\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "base", "built"),
+    [
+        ((), None, ["mine:1", "debian:12"]),
+        ((), "mine:1", ["mine:1"]),
+        ((), "ubuntu:24.04", ["mine:1", "ubuntu:24.04"]),
+        (("mine:1",), None, ["mine:1"]),
+    ],
+)
+def test_the_image_whose_sshd_serves_vms_is_built_too(
+    run: Run,
+    own_store: Path,
+    state: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    base: str | None,
+    built: list[str],
+):
+    called: list[str] = []
+
+    def build(store: ImageStore, name: str, **_: object) -> Image:
+        called.append(name)
+        return store.get("mine:1")
+
+    monkeypatch.setattr(ImageStore, "build", build)
+    (state / "ci-daemon.toml").write_text(f'[sandbox]\nbase_image = "{base}"\n' if base else "")
+    assert run("image", "default", "mine:1") == 0
+    assert run("image", "build", *arguments) == 0
+    assert called == built
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ def test_the_image_whose_sshd_serves_vms_is_checked_too(tmp_path: Path, images_d
     assert "bare:1 cannot serve VMs, it lacks sshd or util-linux" in unfit.detail
     assert (unfit.ok, unfit.fix) == (False, None)
     (tmp_path / "images" / "debian@12").unlink()
+    assert check().fix == f"ci-daemon --state-dir {tmp_path} image build debian:12"
     commands = check(base_image="debian:13").fix
     assert commands == " && ".join(
         f"ci-daemon --state-dir {tmp_path} image build debian:{release}" for release in (13, 12)
