@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.baseline_vm import BaselineVms
 from benchmarks.figures import Benchmark, interleaved
+from benchmarks.peers import GitlabCiLocal, shell_loop
 from benchmarks.service import PARALLEL, serving
 from benchmarks.testbed import first_command
 from tests.e2e.pipelines import Graph
@@ -39,6 +40,13 @@ def _measure(testbed: Testbed) -> Iterator[Figure]:
         for label, (ir, baseline) in builds.items():
             sides = partial(_build, service, ir), partial(_loop, vms, baseline)
             yield interleaved(label, "ms", _ROUNDS, *sides)
+        chain, fan = partial(_build, service, _chain(on_disk=False)), partial(_build, service, _fan())
+        yield interleaved("chain, beside a loop of `sh -c true`", "ms", _ROUNDS, chain, partial(shell_loop, _JOBS))
+        if GitlabCiLocal.installed():
+            peer = GitlabCiLocal(testbed.folder / "chain", _JOBS, chain=True, at_once=1)
+            yield interleaved("chain, beside gitlab-ci-local", "ms", _ROUNDS, chain, peer.run)
+            peer = GitlabCiLocal(testbed.folder / "fan", _JOBS, chain=False, at_once=PARALLEL)
+            yield interleaved("fan, beside gitlab-ci-local", "ms", _ROUNDS, fan, peer.run)
 
 
 def _chain(*, on_disk: bool) -> str:
@@ -106,7 +114,8 @@ BUILDS = Benchmark(
     baseline=(
         "a loop over sandboxes without the service (benchmarks/baseline_vm.sh), as many at a time: each with a "
         "network and, in the second chain, on the disks of those before it, `true` over SSH in each, then "
-        "ended and removed."
+        "ended and removed. gitlab-ci-local is measured if it is installed (npm, and rsync); like the loop of `sh`, it "
+        "isolates nothing."
     ),
     measure=_measure,
 )
