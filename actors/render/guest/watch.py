@@ -36,7 +36,8 @@ def main(
     for _, write in pipes:
         os.close(write)
     result, errors, log = _StreamHead(result_bytes + 1), _StreamHead(stderr_bytes), _StreamHead(log_bytes)
-    readers = dict(zip((read for read, _ in pipes), ((result,), (log, errors), (log,)), strict=True))
+    # The output is read before the errors: what was written at once is mostly output, and then the error that ended it.
+    readers = dict(zip((read for read, _ in pipes), ((result,), (log,), (log, errors)), strict=True))
     exit_code = _follow(process, readers, time.monotonic() + seconds)
     heads = [bytes(each.data) for each in (result, errors, log)]
     sys.stdout.buffer.write(" ".join(map(str, (exit_code, *map(len, heads)))).encode() + b"\n" + b"".join(heads))
@@ -57,7 +58,7 @@ def _execute(loader: str, env: dict[str, str], folder: str, streams: list[int]) 
     try:
         os.setsid()
         os.chdir(folder)
-        result, errors, log = streams
+        result, log, errors = streams
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         os.dup2(log, 1)
         os.dup2(errors, 2)
