@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from storage import BuildState, Declaration, LeaseState, NewBuild, Rendered, Shape, Storage
 from tests.clock import ManualClock
 from tests.records import new_job
@@ -59,6 +61,39 @@ def test_the_vm_of_a_render_is_a_lease_of_no_job(storage: Storage, world: World)
     assert (lease.build_id, lease.job_id, lease.state) == (build_id, None, LeaseState.CREATING)
     storage.renders.cancel(build_id)
     assert storage.renders.lease(render, "other", provider="sandbox", image="debian:12", shape=Shape()) is None
+
+
+def test_a_render_is_given_a_parked_vm(storage: Storage, world: World):
+    build_id = begun(storage, world)
+    render = storage.renders.get(build_id)
+    assert render is not None
+    parked = storage.leases.reserve_parked("vm", "sandbox")
+    storage.leases.parked(parked.id)
+    lease = storage.renders.lease_parked(render, parked.id, image="debian:12", shape=Shape(1, 2, 3))
+    assert lease is not None
+    assert (lease.id, lease.build_id, lease.job_id, lease.state) == (parked.id, build_id, None, LeaseState.CREATING)
+    assert (lease.image, lease.shape, lease.organization_id) == ("debian:12", Shape(1, 2, 3), render.organization_id)
+    again = storage.renders.get(build_id)
+    assert again is not None
+    assert again.lease_id == parked.id
+    assert world.assign(world.job(world.build()), parked_lease_id=parked.id) is None
+
+
+@pytest.mark.parametrize("why", ["taken", "ended", "canceled"])
+def test_a_parked_vm_that_cannot_be_had_is_not_given(storage: Storage, world: World, why: str):
+    build_id = begun(storage, world)
+    render = storage.renders.get(build_id)
+    assert render is not None
+    parked = storage.leases.reserve_parked("vm", "sandbox")
+    if why == "taken":
+        world.assign(world.job(world.build()), parked_lease_id=parked.id)
+    elif why == "ended":
+        storage.leases.end(parked.id)
+    else:
+        storage.renders.cancel(build_id)
+    before = storage.leases.get(parked.id)
+    assert storage.renders.lease_parked(render, parked.id, image="debian:12", shape=Shape()) is None
+    assert storage.leases.get(parked.id) == before
 
 
 def test_what_was_rendered_is_kept_for_a_while(storage: Storage, world: World, clock: ManualClock):
