@@ -75,8 +75,8 @@ class Rendering:
         """Make `run` end soon and leave the build as it is. Idempotent."""
         self._abandoned.set()
         for vm_id, link in tuple(self._links.items()):
-            self._parked.discard(vm_id)
             link.abandon()
+            self._parked.discard(vm_id)
 
     def run(self) -> None:
         """Render the build and record its plan or its failure. If the VM fails, retry in another."""

@@ -244,8 +244,8 @@ class AttemptRunner:
 
     def abandon(self) -> None:
         """Make the phase under way raise soon; the VM and its command run on. Idempotent."""
-        self._parked.discard(self._lease.uuid)
         self._connection.abandon()
+        self._parked.discard(self._lease.uuid)
         self.log.close()
 
     def _create(self) -> None:

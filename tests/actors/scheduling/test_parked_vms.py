@@ -41,8 +41,12 @@ class Parking(MemoryProvider):
         self.errors: deque[Exception] = deque()
         self.begun: list[str] = []
         self.made_by_jobs: list[str] = []
+        self.hurried: list[str] = []
         self.at_once = 0
         self._under_way = 0
+
+    def hurry(self, vm_id: str) -> None:
+        self.hurried.append(vm_id)
 
     def park(self, vm_id: str) -> None:
         if not threading.current_thread().name.startswith("LeasePool"):  # a job or a render makes its own VM
@@ -361,6 +365,7 @@ class TestAJob:
         (vm,) = until(host.parking.begun.copy, "the parking's begin")
         build = host.build(one("true"))
         assert host.taken(build).uuid == vm
+        until(lambda: host.parking.hurried == [vm], "the job's wait")
         host.engine.cancel(build.id)
         assert host.finish(build, 10).state == "canceled"
         host.parking.gate.set()
@@ -440,7 +445,7 @@ class TestARender:
         host.engine.start()
         (vm,) = until(host.parking.begun.copy, "the parking's begin")
         build = self.asked_for(host)
-        until(lambda: self.lease(host, vm).build_id == build.id, "its lease")
+        until(lambda: host.parking.hurried == [vm], "the render's wait")
         host.engine.cancel(build.id)
         assert host.finish(build, 10).state == "canceled"
         until(lambda: self.lease(host, vm).state is LeaseState.ENDED, "the end of its lease", 10)
