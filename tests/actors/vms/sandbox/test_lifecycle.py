@@ -109,9 +109,13 @@ def test_a_base_image_without_sshd_is_refused_and_leaves_nothing(host: Host, bas
     assert list(provider.list()) == []
 
 
-@pytest.mark.parametrize(("sshd", "fault"), [("exit 1", "ended at once"), ("sleep 60", "does not answer")])
-def test_a_silent_sshd_is_reported_and_leaves_nothing(host: Host, base_with: BaseWith, sshd: str, fault: str) -> None:
-    provider = base_with(sshd, SandboxSettings(create_seconds=2.0))
+@pytest.mark.parametrize(
+    ("sshd", "fault", "seconds"), [("exit 1", "ended at once", 60.0), ("sleep 60", "does not answer", 8.0)]
+)
+def test_a_silent_sshd_is_reported_and_leaves_nothing(
+    host: Host, base_with: BaseWith, sshd: str, fault: str, seconds: float
+) -> None:
+    provider = base_with(sshd, SandboxSettings(create_seconds=seconds))
     with pytest.raises(VmError, match=fault):
         provider.park(host.name())
     assert list(provider.list()) == []
