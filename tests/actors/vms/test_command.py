@@ -19,7 +19,7 @@ from actors.vms import (
     start,
     terminate,
 )
-from actors.vms.sandbox.launcher.output import Output
+from actors.vms.sandbox.launcher.job.output import Output
 from tests.actors.vms.commands import TIMEOUT, ended, left_running, run_in_job
 from tests.actors.vms.conftest import Vm
 

@@ -13,7 +13,8 @@ import os
 import select
 import time
 
-from . import supervisor, syscall_filter
+from . import syscall_filter
+from .job import supervisor
 from .kernel import (
     close_all_but,
     ignore_children,

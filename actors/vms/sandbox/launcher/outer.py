@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from .guest import HOSTNAME
+from .job.root import HOSTNAME
 from .kernel import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, attach_mount, mount, pivot_root, set_hostname, unmount
 from .trees import mount_kernel_files, write_file
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.vms.sandbox.launcher import command_processes
-from actors.vms.sandbox.launcher.command import Command
-from actors.vms.sandbox.launcher.output import Output
+from actors.vms.sandbox.launcher.job import processes
+from actors.vms.sandbox.launcher.job.command import Command
+from actors.vms.sandbox.launcher.job.output import Output
 
 Run = Callable[..., Command]
 
@@ -36,7 +36,7 @@ def run(kept: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
             select.select([pidfd], [], [])
             return ended, pidfd
 
-        monkeypatch.setattr(command_processes, "start", start)
+        monkeypatch.setattr(processes, "start", start)
         return Command({"output_limit": 100, "grace": 1.0, "seconds": 60.0}, [], [], Output(opened[0]))
 
     yield make

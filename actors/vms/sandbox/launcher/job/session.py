@@ -5,7 +5,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
 import os
 
-from .kernel import descriptor_of
+from ..kernel import descriptor_of
 
 _ANSWER = 4
 """The descriptor of a session's process that takes the answer."""

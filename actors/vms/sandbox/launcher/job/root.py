@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import stat
 
-from .kernel import MS_BIND, MS_NODEV, MS_NOSUID, mount, pivot_root, unmount
-from .trees import make_directory, mount_kernel_files, write_file
+from ..kernel import MS_BIND, MS_NODEV, MS_NOSUID, mount, pivot_root, unmount
+from ..trees import make_directory, mount_kernel_files, write_file
 
 HOSTNAME = "vm"
 

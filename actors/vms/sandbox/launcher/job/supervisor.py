@@ -15,14 +15,14 @@ import resource
 import select
 import struct
 
-from . import job_namespaces
+from ..kernel import await_children, ignore_broken_pipes, set_title
+from ..outer import COMMAND_FOLDER, REQUESTS, SUPERVISOR
+from ..shares import limit_of_job
+from . import namespaces
 from .command import Command
 from .conversation import Conversation
-from .kernel import await_children, ignore_broken_pipes, set_title
-from .outer import COMMAND_FOLDER, REQUESTS, SUPERVISOR
 from .output import Output
 from .session import Session
-from .shares import limit_of_job
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
             service.bind(SUPERVISOR)
             service.listen(_BACKLOG)
             output = os.open(f"{COMMAND_FOLDER}/output", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            job_namespaces.enter(spec, disk, offline)
+            namespaces.enter(spec, disk, offline)
             connection.send(b"ready\n")
         except OSError as error:
             connection.send(f"failed {error}\n".encode())
@@ -85,7 +85,7 @@ class _Entrance:
         most = limit_of_job()
         for kind, soft, hard in (*self._limits, (resource.RLIMIT_NPROC, most, most)):
             resource.prlimit(shell, kind, (soft, hard))
-        self._process = self._process or job_namespaces.open_entrance(self._door)
+        self._process = self._process or namespaces.open_entrance(self._door)
         return self._process
 
 
@@ -247,5 +247,5 @@ class _Supervisor:
     def _admit(self, session: Session, word: bytes, number: int) -> int:
         """Return the answer to a session. Raises OSError if it cannot be let in."""
         if word == b"workspace":
-            return 0 if job_namespaces.mount_workspace(session.pidfd) else _FAILED
+            return 0 if namespaces.mount_workspace(session.pidfd) else _FAILED
         return self._entrance.admit(number)

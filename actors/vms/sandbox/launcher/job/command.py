@@ -6,7 +6,7 @@ import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms fo
 import os
 import time
 
-from . import command_processes
+from . import processes
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Command:
         self._grace: float = spec["grace"]
         self.pipe, write = os.pipe()
         try:
-            self._keeper_id, self._init = command_processes.start(spec, limits, groups, write)
+            self._keeper_id, self._init = processes.start(spec, limits, groups, write)
         except BaseException:
             os.close(self.pipe)
             raise

@@ -12,7 +12,7 @@ import os
 import resource
 import struct
 
-from .kernel import (
+from ..kernel import (
     CLONE_NEWCGROUP,
     CLONE_NEWNS,
     CLONE_NEWPID,
@@ -26,7 +26,7 @@ from .kernel import (
     set_title,
     unshare,
 )
-from .shares import limit_of_job
+from ..shares import limit_of_job
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:

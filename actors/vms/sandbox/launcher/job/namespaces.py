@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from . import guest
-from .kernel import (
+from ..kernel import (
     CLONE_NEWNS,
     CLONE_NEWPID,
     MS_PRIVATE,
@@ -22,8 +21,9 @@ from .kernel import (
     set_title,
     unshare,
 )
-from .outer import JOB_ROOT, WORKSPACE
-from .trees import make_directory
+from ..outer import JOB_ROOT, WORKSPACE
+from ..trees import make_directory
+from . import root
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _run_init(spec: dict[str, Any], report: int) -> NoReturn:
     """Be PID 1 of the job's PID namespace, whose orphans the kernel reaps."""
     try:
         set_title(b"init")
-        guest.enter_root(JOB_ROOT, spec["memory_bytes"], spec["resolver"])
+        root.enter_root(JOB_ROOT, spec["memory_bytes"], spec["resolver"])
         os.write(report, b"1")
         close_all_but()
         ignore_children()
