@@ -55,7 +55,6 @@ __all__ = ["LeasePool"]
 
 _OVERDUE_PAUSE = 0.5
 _OVERDUE_BATCH = 20
-_CORES = os.cpu_count() or 1
 
 
 class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
@@ -81,6 +80,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         reasons: PendingReasons,
         metrics: EngineMetrics,
         timings: Timings,
+        cores: int = os.cpu_count() or 1,
         memory_is_short: Callable[[], bool] = memory_is_short,
     ) -> None:
         super().__init__(timer, root, timings.retry)
@@ -96,6 +96,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         self._reasons = reasons
         self._metrics = metrics
         self._timings = timings
+        self._cores = cores
         self._memory_is_short = memory_is_short
         self._started_at = clock.now()
         self._fair_share = FairShare()
@@ -342,5 +343,5 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         """
         if not self._provider.parks or self._memory_is_short():
             return 0
-        recent = max(_CORES, self._demand.peak(self._clock.monotonic()))
+        recent = max(self._cores, self._demand.peak(self._clock.monotonic()))
         return min(recent, self._settings.parked, self._settings.host().vms)

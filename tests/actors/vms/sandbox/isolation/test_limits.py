@@ -12,8 +12,8 @@ from actors.vms import CommandSpec, VmError, VmSpec, start
 from actors.vms.sandbox import BROKER_VARIABLE, SandboxProvider, SandboxSettings, VmLimits
 from actors.vms.sandbox.cgroups import GroupLimits, Hierarchy, find_hierarchies, remove_groups
 from storage import Shape
-from tests.actors.vms.sandbox.bomb import bomb
 from tests.actors.vms.sandbox.conftest import IMAGE, Boot, Host
+from tests.actors.vms.sandbox.isolation.bomb import bomb
 
 HOG = """\
 blocks = []

@@ -11,7 +11,7 @@ import pytest
 
 from actors.vms.sandbox import SandboxSettings
 from tests.actors.vms.sandbox.conftest import Boot, Guest, Host
-from tests.actors.vms.sandbox.ways_back import WAYS
+from tests.actors.vms.sandbox.isolation.ways_back import WAYS
 
 MOUNTS = "cut -d ' ' -f 1 /proc/self/mountinfo"
 

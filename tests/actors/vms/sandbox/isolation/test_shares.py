@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from actors.vms.sandbox import SandboxSettings, VmLimits
-from tests.actors.vms.sandbox.bomb import bombs
 from tests.actors.vms.sandbox.conftest import Boot, Guest, Host
+from tests.actors.vms.sandbox.isolation.bomb import bombs
 
 AS_SEVERAL_USERS = """\
 import ctypes, os, signal, struct, sys, time

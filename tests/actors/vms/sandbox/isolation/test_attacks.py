@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from actors.vms.sandbox import SandboxSettings, programs
-from tests.actors.vms.sandbox.attack import CALLS
 from tests.actors.vms.sandbox.conftest import Boot, Guest, Host
+from tests.actors.vms.sandbox.isolation.attack import CALLS
 
 SYS_ADD_KEY, SYS_KEYCTL = 248, 250
 KEYCTL_INVALIDATE = 21
