@@ -25,14 +25,14 @@ from actors.messages import (
 from actors.scheduling.admission import Admission
 from actors.scheduling.fairness import FairShare
 from actors.scheduling.host_memory import memory_is_short
-from actors.scheduling.parked_stock import Demand, ParkedStock
-from actors.scheduling.parked_vms import DestroyVm, ParkVm, VmParked, destroy, park
+from actors.scheduling.parked_vms import DestroyVm, ParkVm, VmParked
+from actors.scheduling.parking import Parking
 from actors.scheduling.pending_reason import Waiting
 from actors.scheduling.recovery import leases_of_jobs, load_fair_share, monotonic
 from actors.scheduling.scheduler import Decision, host_full, schedule_next
 from actors.supervision import Supervised
 from actors.timer import seconds_since
-from storage import JobState, Lease, LeaseState, QueuedJob
+from storage import JobState, Lease, QueuedJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,21 +87,27 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         self._root = root
         self._image_puller = image_puller
         self._storage = storage
-        self._provider = provider
+        self._provider_name = provider.name
         self._images = images
         self._clock = clock
-        self._connections = connections
         self._live_settings = live_settings
         self._cache = cache
         self._reasons = reasons
         self._metrics = metrics
         self._timings = timings
-        self._cores = cores
-        self._memory_is_short = memory_is_short
         self._started_at = clock.now()
         self._fair_share = FairShare()
-        self._parked = ParkedStock()
-        self._demand = Demand()
+        self._parking = Parking(
+            storage=storage,
+            provider=provider,
+            connections=connections,
+            clock=clock,
+            metrics=metrics,
+            live_settings=live_settings,
+            cores=cores,
+            memory_is_short=memory_is_short,
+            work=self.work,
+        )
         self._admission = Admission(storage, clock, lambda lacking: root.post(MakeRoom(lacking)), timings.disk)
         self._alarm: Alarm | None = None
 
@@ -117,10 +123,8 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
                 continue
             if lease.job_id is not None:
                 self._repeat_grant(lease.job_id, lease)
-            elif lease.state is LeaseState.PARKED and self._provider.parked(lease.uuid):
-                self._parked.adopt(lease)
             else:
-                self._destroy(lease)
+                self._parking.take_over(lease)
         self._serve()
 
     def teardown(self) -> None:
@@ -137,14 +141,13 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
                 self._poll()
             case Released(lease_id):
                 self._fair_share.release(lease_id, self._clock.monotonic())
-                if (lost := self._parked.remove(lease_id)) is not None:
-                    self._connections.discard(lost.uuid)
+                self._parking.forget(lease_id)
                 self._serve()
             case ResyncLeases():
                 self._resync()
                 self._serve()
             case Refill():
-                self._parked.wake()
+                self._parking.wake()
                 self._serve()
             case Drain():
                 self._admission.draining = True
@@ -153,7 +156,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
                 self._give_to_render(message)
                 self.address.post(Reschedule())
             case VmParked(lease):
-                self._vm_parked(lease)
+                self._parking.parked(lease)
                 self.address.post(Reschedule())
             case _:
                 assert_never(message)
@@ -163,7 +166,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         if self._admission.changed:
             self._serve()
         else:
-            self._destroy_excess()
+            self._parking.destroy_excess()
 
     def on_task_error(self, task: ParkVm | DestroyVm, error: Exception) -> None:
         """Try again to park a VM later; leave one that cannot be destroyed to the reaper."""
@@ -171,34 +174,11 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             case DestroyVm():
                 self.log.warning("cannot destroy a parked VM, the reaper will: %s", error)
             case ParkVm():
-                self._storage.leases.end_unclaimed(task.lease.id)
-                if self._parked.fail(task.lease, str(error)):
+                if self._parking.failed(task.lease, str(error)):
                     self.log.warning("cannot park a VM: %s", error)
                 self._timer.tell_after(self._timings.parked, self.address, Refill())
             case _:
                 assert_never(task)
-
-    def _park(self) -> None:
-        """Park a VM on a worker thread."""
-        lease = self._storage.leases.reserve_parked(str(uuid.uuid4()), provider=self._provider.name)
-        self._connections.expect(lease.uuid)
-        self._parked.begin(lease)
-        arguments = self._provider, self._connections, self._clock, self._metrics, lease
-        self.work(ParkVm(lease), lambda: park(*arguments))
-
-    def _vm_parked(self, lease: Lease) -> None:
-        """Keep a new parked VM, unless its lease has ended meanwhile, by its owner or with its job."""
-        if self._parked.finish(lease) and self._storage.leases.parked(lease.id):
-            self._destroy_excess()
-            return
-        now = self._storage.leases.get(lease.id)
-        if now is None or now.state is LeaseState.ENDED:
-            self._parked.remove(lease.id)
-            self._destroy(lease)
-
-    def _destroy(self, lease: Lease) -> None:
-        """Destroy a parked VM on a worker thread."""
-        self.work(DestroyVm(lease), lambda: destroy(self._storage, self._provider, self._connections, lease))
 
     def _serve(self) -> None:
         """Do what is due: end back-offs, grant, time out, refill. Then set the alarm for what is next."""
@@ -212,7 +192,7 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             return
         due = [soonest, self._end_overdue(waiting)]
         if blocked_by is None:
-            self._refill()
+            self._parking.refill()
         elif not self._admission.drained:
             due.append(self._clock.now() + timedelta(seconds=self._timings.disk))
         self._set_alarm(min((instant for instant in due if instant is not None), default=None))
@@ -262,10 +242,10 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         if not self._images.use(image) and job.image is not None and job.parent_snapshot_job_id is None:
             self._await_images()  # the image was removed after the queue was checked
             return
-        parked = self._parked.next
+        parked = self._parking.next
         lease = self._storage.leases.assign(
             job.job_id,
-            provider=self._provider.name,
+            provider=self._provider_name,
             image=image,
             shape=job.shape,
             network=job.network,
@@ -273,23 +253,20 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             lease_uuid=parked.uuid if parked else str(uuid.uuid4()),
         )
         if lease is None:  # the job was canceled, or the owner ended the parked VM
-            for gone in self._parked.retain({each.id for each in self._storage.leases.live() if each.job_id is None}):
-                self._connections.discard(gone.uuid)
+            self._parking.forget_ended()
             return
         self._metrics.granted(seconds_since(job.scheduled_at, self._clock))
-        self._parked.remove(lease.id)
-        self._demand.note(self._clock.monotonic())
+        self._parking.taken(lease)
         self._note_grant(lease)
         self._root.post(Granted(job.build_id, lease))
 
     def _give_to_render(self, wanted: TakeParked) -> None:
-        parked = self._parked.next
+        parked = self._parking.next
         if parked is None:
             return
         lease = self._storage.renders.lease_parked(wanted.render, parked.id, image=wanted.image, shape=wanted.shape)
         if lease is not None:
-            self._parked.remove(lease.id)
-            self._demand.note(self._clock.monotonic())
+            self._parking.taken(lease)
             wanted.taken.append(lease)
 
     def _end_overdue(self, waiting: Waiting) -> datetime | None:
@@ -325,23 +302,3 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
         job = self._storage.jobs.get(job_id)
         if job is not None and job.state is JobState.ASSIGNED:
             self._root.post(Granted(job.build_id, lease))
-
-    def _refill(self) -> None:
-        """Park a missing VM, one after the other, so that parking leaves the other cores to jobs."""
-        if not self._parked.making and self._parked.lacks(self._wanted()):
-            self._park()
-
-    def _destroy_excess(self) -> None:
-        """Destroy the parked VMs that are more than wanted. No job waits for that."""
-        for lease in self._parked.take_oldest(max(0, self._parked.count - self._wanted())):
-            self._destroy(lease)
-
-    def _wanted(self) -> int:
-        """Return how many VMs should wait: one per core, or as many as jobs lately took at once.
-
-        It is within the caps, and 0 while the host is short of memory.
-        """
-        if not self._provider.parks or self._memory_is_short():
-            return 0
-        recent = max(self._cores, self._demand.peak(self._clock.monotonic()))
-        return min(recent, self._settings.parked, self._settings.host().vms)
