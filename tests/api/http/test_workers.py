@@ -161,7 +161,7 @@ def test_a_task_that_fails_costs_no_worker(crew: Crew, caplog: pytest.LogCapture
     crew.ask(fail)
 
     assert crew.ask().done.wait(60)
-    assert "of the test" in caplog.text
+    until(lambda: "of the test" in caplog.text, "the error in the log")
 
 
 @pytest.mark.usefixtures("patience")
