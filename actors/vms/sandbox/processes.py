@@ -31,6 +31,18 @@ class ProcessIdentity:
         fields = line.split(" ")
         return cls(int(fields[0]), int(fields[1])) if len(fields) == 2 and line.endswith("\n") else None  # noqa: PLR2004 - its words
 
+    @classmethod
+    def of_first_below(cls, pid: int) -> ProcessIdentity | None:
+        """Return the child of a process that is PID 1 of a namespace; None if none can be seen."""
+        with suppress(OSError):  # it has ended, or the kernel does not list children
+            for child in Path(f"/proc/{pid}/task/{pid}/children").read_bytes().split():
+                status = Path(f"/proc/{int(child)}/status").read_bytes()
+                ids = next(line.split()[1:] for line in status.splitlines() if line.startswith(b"NSpid:"))
+                if len(ids) > 1 and ids[-1] == b"1":
+                    stat = Path(f"/proc/{int(child)}/stat").read_bytes()
+                    return cls(int(child), int(stat.rpartition(b")")[2].split()[_STARTED]))
+        return None
+
     @property
     def alive(self) -> bool:
         """True if this very process runs; a zombie does not."""

@@ -224,7 +224,7 @@ class SandboxProvider:
         """Keep the VM's disk under ``name`` and end the VM, whose other parts wait for ``destroy``."""
         vm = self._vm(vm_id)
         self._close_ready_connection(vm_id)
-        vm.end(_END_SECONDS)
+        vm.end_guest(_END_SECONDS)
         self._disks.freeze(vm_id, name)
 
     def snapshots(self) -> Iterable[str]:
