@@ -20,7 +20,7 @@ __all__ = ["CommandTime"]
 class CommandTime:
     """The time that an attempt's command may take, and the time that it took.
 
-    A job is root in its VM and can forge what the VM reports, so the report is used only if this process did not watch
+    Not every provider keeps the report out of the job's reach, so the report is used only if this process did not watch
     the command. ``vm_first`` is how many seconds after its limit a VM may end its command, before this process does.
     """
 

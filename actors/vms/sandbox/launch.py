@@ -96,7 +96,7 @@ def _await_greeting(vm: VmFolder, connection: socket.socket, seconds: float) -> 
         message = f"the sshd of VM {vm.id} does not answer: {error}"
         raise VmError(message) from error
     if greeting != _GREETING:
-        message = f"the sshd of VM {vm.id} ended at once: run `/usr/sbin/sshd -t` in its image to see why"
+        message = f"the sshd of VM {vm.id} ended at once: run `/usr/sbin/sshd -t` in the base image to see why"
         raise VmError(message)
     connection.settimeout(None)
 

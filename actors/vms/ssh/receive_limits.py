@@ -1,6 +1,6 @@
 """Bounds on what a VM may send over SSH.
 
-Paramiko accepts data without limit, and a job may have replaced the sshd of its VM.
+Paramiko accepts data without limit, and what a job's programs print comes through it.
 """
 
 from __future__ import annotations
