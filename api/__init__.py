@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from api.mailer import email_to
     from api.middleware.request_id import RequestIdFilter
     from api.settings import HttpSettings, RateLimitSettings
+    from api.sign_in.settings import IdentitySettings
 else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
     "CannotListen",
     "HttpSettings",
+    "IdentitySettings",
     "RateLimitSettings",
     "RequestIdFilter",
     "Server",

@@ -42,6 +42,7 @@ __all__ = [
     "SealBroken",
     "SecretInvalid",
     "SecretNotFound",
+    "SignUpClosed",
     "SlugTaken",
     "SoleOwner",
     "StorageClosed",
@@ -165,6 +166,10 @@ class InviteUnacceptable(StorageError):
 
 class EmailInvalid(StorageError):
     """The text is not exactly one e-mail address."""
+
+
+class SignUpClosed(StorageError):
+    """The person may not make an account; the message says why."""
 
 
 class EmailTaken(StorageError):

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from storage.accounts.invites import Invites
     from storage.accounts.members import Members
     from storage.accounts.organizations import Organizations
+    from storage.accounts.sign_in_links import SignInLinks
+    from storage.accounts.sign_ups import SignUps
     from storage.accounts.tokens import Tokens
     from storage.accounts.users import Users
     from storage.audit import Audit
@@ -78,6 +80,8 @@ __all__ = [
     "RunnerTokens",
     "Secrets",
     "ServiceFailures",
+    "SignInLinks",
+    "SignUps",
     "Snapshots",
     "Sources",
     "Switches",

@@ -64,6 +64,8 @@ class Storage:
     invites = _part(lambda self: parts.Invites(self._database, self.organizations))
     users = _part(lambda self: parts.Users(self._database, self.organizations))
     tokens = _part(lambda self: parts.Tokens(self._database))
+    sign_in_links = _part(lambda self: parts.SignInLinks(self._database))
+    sign_ups = _part(lambda self: parts.SignUps(self._database, self.users, self.sign_in_links))
     cli_logins = _part(lambda self: parts.CliLogins(self._database, self.tokens))
     pipelines = _part(lambda self: parts.Pipelines(self._database, self.holds))
     declarations = _part(lambda self: parts.Declarations(self._database, self.pipelines))

@@ -9,7 +9,7 @@ from actors.ir import IrSettings
 from actors.render import RenderSettings
 from actors.vms.images import ImageSettings
 from actors.vms.sandbox import SandboxSettings
-from api import HttpSettings, RateLimitSettings
+from api import HttpSettings, IdentitySettings, RateLimitSettings
 from ci_daemon.host.settings import JournalSettings
 from ci_daemon.mail.settings import MailSettings
 from ci_daemon.tracing import TracingSettings
@@ -26,6 +26,7 @@ class Config:
     billing: BillingSettings = field(default_factory=BillingSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    identity: IdentitySettings = field(default_factory=IdentitySettings)
     images: ImageSettings = field(default_factory=ImageSettings)
     ir: IrSettings = field(default_factory=IrSettings)
     jobs: JobSettings = field(default_factory=JobSettings)

@@ -12,7 +12,15 @@ import peewee
 
 from storage.database.statements import Query, Write, first, slot
 from storage.errors import SoleOwner
-from storage.models import CliLoginRow, MembershipRow, OrganizationRow, PipelineRow, TokenRow, UserRow
+from storage.models import (
+    CliLoginRow,
+    MembershipRow,
+    OrganizationRow,
+    PipelineRow,
+    SignInLinkRow,
+    TokenRow,
+    UserRow,
+)
 from storage.records import Role, Visibility
 
 if TYPE_CHECKING:
@@ -68,6 +76,7 @@ class Accounts:
         self._leave = Write(database, MembershipRow.delete().where(mine))
         self._forget_tokens = Write(database, TokenRow.delete().where(TokenRow.user == slot("user_id")))
         self._forget_cli_logins = Write(database, CliLoginRow.delete().where(CliLoginRow.user == slot("user_id")))
+        self._forget_links = Write(database, SignInLinkRow.delete().where(SignInLinkRow.user == slot("user_id")))
         self._close_user = Write(
             database,
             UserRow.update({UserRow.email: UserRow.uuid, UserRow.name: "", UserRow.closed_at: slot("now")}).where(
@@ -98,5 +107,6 @@ class Accounts:
             self._leave.run(user_id=user_id)
             self._forget_tokens.run(user_id=user_id)
             self._forget_cli_logins.run(user_id=user_id)
+            self._forget_links.run(user_id=user_id)
             self._close_user.run(user_id=user_id, now=now)
             return canceled

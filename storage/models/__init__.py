@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         MembershipRow,
         OrganizationRow,
         PipelineRow,
+        SignInLinkRow,
         TokenRow,
         UserRow,
     )
@@ -55,6 +56,7 @@ __all__ = [
     "RenderedRow",
     "RunnerTokenRow",
     "SecretRow",
+    "SignInLinkRow",
     "SnapshotRow",
     "SwitchRow",
     "TokenRow",

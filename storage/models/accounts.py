@@ -6,9 +6,18 @@ import peewee
 
 from storage.models.fields import ChoiceField, InstantField
 from storage.models.row import Row
-from storage.records import CliLoginKind, Invite, Organization, Pipeline, Role, Token, User
+from storage.records import CliLoginKind, Invite, Organization, Pipeline, Role, SignInLink, Token, User
 
-__all__ = ["CliLoginRow", "InviteRow", "MembershipRow", "OrganizationRow", "PipelineRow", "TokenRow", "UserRow"]
+__all__ = [
+    "CliLoginRow",
+    "InviteRow",
+    "MembershipRow",
+    "OrganizationRow",
+    "PipelineRow",
+    "SignInLinkRow",
+    "TokenRow",
+    "UserRow",
+]
 
 
 class OrganizationRow(Row, table="organizations", record=Organization):
@@ -40,6 +49,13 @@ class CliLoginRow(Row, table="handoffs"):
     hash = peewee.BlobField()
     user = peewee.ForeignKeyField(UserRow)
     expires_at = InstantField()
+
+
+class SignInLinkRow(Row, table="sign_in_links", record=SignInLink):
+    """A sign-in link, hashed."""
+
+    user = peewee.ForeignKeyField(UserRow, null=True)
+    hash = peewee.BlobField()
 
 
 class MembershipRow(Row, table="memberships", key=("user", "organization")):

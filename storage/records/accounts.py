@@ -17,6 +17,10 @@ __all__ = [
     "Member",
     "Organization",
     "Role",
+    "SignInLink",
+    "SignInLinkKind",
+    "SignUpMode",
+    "SignUpPolicy",
     "Token",
     "TokenKind",
     "User",
@@ -96,6 +100,45 @@ class CliLoginKind(StrEnum):
 
     NONCE = "nonce"
     CODE = "code"
+
+
+class SignInLinkKind(StrEnum):
+    """The kinds of sign-in links: for a new address, for an account, for the owner's first sign-up."""
+
+    VERIFICATION = "verification"
+    MAGIC_LINK = "magic_link"
+    OWNER = "owner"
+
+
+@dataclass(frozen=True, slots=True)
+class SignInLink:
+    """A sign-in link, without its token.
+
+    ``email`` and ``name`` are the person's, None and empty in an owner's link; ``user_id`` is that of a magic link.
+    """
+
+    id: int
+    kind: SignInLinkKind
+    email: str | None
+    name: str
+    user_id: int | None
+    expires_at: datetime
+
+
+class SignUpMode(StrEnum):
+    """People who may make an account: anybody, those with a pending invite, or nobody."""
+
+    OPEN = "open"
+    INVITED = "invited"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class SignUpPolicy:
+    """Rules for sign-ups: who, and at which domains of e-mail addresses; any domain if there are none."""
+
+    mode: SignUpMode = SignUpMode.INVITED
+    domains: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

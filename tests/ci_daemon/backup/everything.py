@@ -131,6 +131,11 @@ class Everything:
         gone = storage.users.create("gone@example.org", "Gone")
         storage.accounts.close(gone.id)
         storage.cli_logins.offer(owner_id, "nonce")
+        owner = storage.users.by_id(owner_id)
+        assert owner is not None
+        storage.sign_in_links.magic_link(owner)
+        storage.sign_in_links.verification("new@example.org", "New")
+        storage.sign_in_links.owner()
         storage.cli_logins.issue_code(owner_id)
         pending, revoked, accepted = (
             storage.invites.draft(f"{name}@example.org", role)

@@ -1,0 +1,35 @@
+"""The start of a session, when a person has signed in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import falcon
+
+    from storage import Storage, User
+
+__all__ = ["SessionStart"]
+
+
+class SessionStart:
+    """Starts sessions. Safe in any thread."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def token(self, req: falcon.Request, resp: falcon.Response, user: User, description: str) -> str:
+        """Start a session of a user and return its token.
+
+        The audit names the user as the caller, and no cache keeps the response.
+
+        Args:
+            req: the request that signs in.
+            resp: its response.
+            user: the person.
+            description: the way of signing in, such as "passkey".
+        """
+        _, token = self._storage.tokens.create_session(user.id, description)
+        req.context.caller = self._storage.tokens.caller(token)
+        resp.cache_control = ["no-store"]
+        return token

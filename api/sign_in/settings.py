@@ -1,0 +1,39 @@
+"""The configuration section of accounts and their sign-in, with its defaults."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from storage import SignUpMode, SignUpPolicy, setting
+
+__all__ = ["IdentitySettings"]
+
+_DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class IdentitySettings:
+    """Section ``[identity]``: accounts, and who may make one.
+
+    The first account of a service is its owner's: `ci-daemon user link --owner` prints a link for it. The owner adds
+    others by `ci-daemon user add`, whatever these keys say.
+    """
+
+    signup: Literal["open", "invited", "closed"] = setting(
+        "invited", "Who may make an account: anybody, those with a pending invite, or nobody."
+    )
+    signup_domains: tuple[str, ...] = setting(
+        (), "The domains of e-mail addresses that may sign up; if there are none, all may."
+    )
+
+    def __post_init__(self) -> None:
+        for domain in self.signup_domains:
+            if not _DOMAIN.fullmatch(domain):
+                raise ValueError(f'signup_domains must be domains such as "example.org", not "{domain}"')
+
+    @property
+    def sign_up_policy(self) -> SignUpPolicy:
+        """The rules for sign-ups."""
+        return SignUpPolicy(SignUpMode(self.signup), frozenset(domain.lower() for domain in self.signup_domains))
