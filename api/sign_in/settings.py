@@ -17,8 +17,8 @@ _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", re.ASCII | re.IGNORECA
 class IdentitySettings:
     """Section ``[identity]``: accounts, and who may make one.
 
-    The first account of a service is its owner's: `ci-daemon user link --owner` prints a link for it. The owner adds
-    others by `ci-daemon user add`, whatever these keys say.
+    The first account of a service is its owner's, who gets a link for it on the host. `ci-daemon user add` makes
+    others, whatever these keys say.
     """
 
     signup: Literal["open", "invited", "closed"] = setting(

@@ -12,3 +12,4 @@ CREATE TABLE sign_in_links (
 ) STRICT;
 CREATE INDEX sign_in_links_user ON sign_in_links (user_id) WHERE user_id IS NOT NULL;
 CREATE INDEX sign_in_links_over ON sign_in_links (expires_at);
+CREATE INDEX invites_of_email ON invites (email) WHERE accepted_at IS NULL AND revoked_at IS NULL;
