@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from storage.billing.coupons import Coupons
     from storage.billing.ledger import Ledger
     from storage.billing.metering import Meter
+    from storage.billing.payments import Payments
     from storage.billing.usage import UsageReport
     from storage.builds.artifacts import Artifacts
     from storage.builds.attempts import Attempts
@@ -74,6 +75,7 @@ __all__ = [
     "Members",
     "Meter",
     "Organizations",
+    "Payments",
     "Pipelines",
     "Queue",
     "Renders",

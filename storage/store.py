@@ -93,6 +93,7 @@ class Storage:
     usage = _part(lambda self: parts.UsageReport(self._database))
     service_failures = _part(lambda self: parts.ServiceFailures(self._database))
     coupons = _part(lambda self: parts.Coupons(self._database, self.ledger))
+    payments = _part(lambda self: parts.Payments(self._database, self.ledger))
     log_retention = _part(lambda self: parts.LogRetention(self._database, self.logs))
     traces_sent = _part(lambda self: parts.TracesSent(self._database))
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import peewee
 
+from storage.billing.verification import LedgerVerification
 from storage.database.statements import NEWEST, Columns, Query, Write, first, insert_into, slot, written
-from storage.models import BuildRow, HoldRow, JobRow, LeaseRow, LedgerRow, OrganizationRow, PipelineRow
+from storage.models import BuildRow, JobRow, LeaseRow, LedgerRow, OrganizationRow, PipelineRow
 from storage.records import Discrepancy, LedgerEntry, LedgerSource, Page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from storage.database.connection import Database
 
@@ -79,52 +80,23 @@ class Ledger:
             .where(JobRow.id == slot("job_id")),
             tuple,
         )
-        summed = peewee.fn.COALESCE(
-            LedgerRow.select(peewee.fn.SUM(LedgerRow.amount_cents)).where(LedgerRow.organization == OrganizationRow.id),
-            0,
-        )
-        self._unbalanced = Query(
-            database,
-            OrganizationRow.select(OrganizationRow.slug, OrganizationRow.balance_cents, summed).where(
-                OrganizationRow.balance_cents != summed
-            ),
-            _unbalanced,
-        )
-        leased = peewee.fn.COALESCE(
-            LeaseRow.select(peewee.fn.SUM(LeaseRow.amount_cents)).where(LeaseRow.job == JobRow.id, started),
-            0,
-        )
-        ran = peewee.fn.EXISTS(LeaseRow.select(LeaseRow.id).where(LeaseRow.job == JobRow.id, started))
-        self._wrong_job_debits = Query(
-            database,
-            JobRow.select(OrganizationRow.slug, JobRow.uuid, leased, LedgerRow.amount_cents)
-            .join(OrganizationRow)
-            .switch(JobRow)
-            .join(LedgerRow, peewee.JOIN.LEFT_OUTER, on=LedgerRow.job == JobRow.id)
-            .where(
-                JobRow.finished_at.is_null(is_null=False),
-                (ran & LedgerRow.id.is_null()) | (LedgerRow.amount_cents != 0 - leased),
-            ),
-            _wrong_job_debits,
-        )
-        self._wrong_hold_debits = Query(
-            database,
-            HoldRow.select(OrganizationRow.slug, JobRow.uuid, HoldRow.amount_cents, LedgerRow.amount_cents)
-            .join(OrganizationRow)
-            .switch(HoldRow)
-            .join(JobRow)
-            .switch(HoldRow)
-            .join(LedgerRow)
-            .where(LedgerRow.amount_cents != 0 - HoldRow.amount_cents),
-            _wrong_hold_debits,
-        )
 
     def append(
-        self, organization_id: int, amount_cents: int, source: LedgerSource, description: str | None
+        self,
+        organization_id: int,
+        amount_cents: int,
+        source: LedgerSource,
+        description: str | None,
+        *,
+        payment_id: int | None = None,
     ) -> LedgerEntry:
-        """Append an entry: a positive amount is a credit, a negative one a debit."""
+        """Append an entry: a positive amount is a credit, a negative one a debit.
+
+        ``payment_id`` is the payment of a top-up, or of its refund.
+        """
         with self._database.write():
-            return written(self._by_id.one(id=self._write(organization_id, amount_cents, source, description, None)))
+            entry_id = self._write(organization_id, amount_cents, source, description, payment_id=payment_id)
+            return written(self._by_id.one(id=entry_id))
 
     def balance(self, organization_id: int) -> int:
         """Return an organization's balance in cents, at a cost that does not grow with the ledger."""
@@ -147,8 +119,8 @@ class Ledger:
             after = batch[-1].id
 
     def verify(self) -> list[Discrepancy]:
-        """Compare balances with entries, and debits of jobs and holds with their prices; [] if all agree."""
-        return self._unbalanced.all() + self._wrong_job_debits.all() + self._wrong_hold_debits.all()
+        """Compare balances, jobs, holds and payments with their entries; [] if all agree."""
+        return LedgerVerification(self._database).discrepancies()
 
     def debit_job(self, job_id: int) -> None:
         """Append the one debit of a job that just ended, inside the caller's transaction.
@@ -160,7 +132,7 @@ class Ledger:
             return
         cents, organization_id, pipeline, number, step_key = total
         description = f"{pipeline} #{number} {step_key}"
-        self._write(organization_id, -cents, LedgerSource.VM_LEASE_DEBIT, description, job_id)
+        self._write(organization_id, -cents, LedgerSource.VM_LEASE_DEBIT, description, job_id=job_id)
 
     def debit_hold(self, job_id: int, cents: int) -> int:
         """Append the debit of a hold that just ended, even of 0 cents; return the entry's id.
@@ -169,10 +141,17 @@ class Ledger:
         """
         organization_id, pipeline, number, step_key = written(self._job_name.one(job_id=job_id))
         description = f"{pipeline} #{number} {step_key}, held"
-        return self._write(organization_id, -cents, LedgerSource.VM_LEASE_DEBIT, description, None)
+        return self._write(organization_id, -cents, LedgerSource.VM_LEASE_DEBIT, description)
 
     def _write(
-        self, organization_id: int, amount_cents: int, source: LedgerSource, description: str | None, job_id: int | None
+        self,
+        organization_id: int,
+        amount_cents: int,
+        source: LedgerSource,
+        description: str | None,
+        *,
+        job_id: int | None = None,
+        payment_id: int | None = None,
     ) -> int:
         return self._insert.insert(
             uuid=str(uuid4()),
@@ -181,21 +160,6 @@ class Ledger:
             source=source,
             description=description,
             job_id=job_id,
+            payment_id=payment_id,
             created_at=self._database.now(),
         )
-
-
-def _unbalanced(row: Sequence[Any]) -> Discrepancy:
-    slug, kept, summed = row
-    return Discrepancy(slug, f"the balance is kept as {kept} cents, the entries sum up to {summed}")
-
-
-def _wrong_job_debits(row: Sequence[Any]) -> Discrepancy:
-    slug, job_uuid, leased, debit = row
-    billed = "has no debit" if debit is None else f"is debited {-debit} cents"
-    return Discrepancy(slug, f"job {job_uuid} {billed}, its leases cost {leased}")
-
-
-def _wrong_hold_debits(row: Sequence[Any]) -> Discrepancy:
-    slug, job_uuid, cents, debit = row
-    return Discrepancy(slug, f"the hold of job {job_uuid} is debited {-debit} cents, it cost {cents}")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from storage.models.holds import HoldRow
     from storage.models.idempotency import KeyRow
     from storage.models.leases import LeaseRow, LedgerRow, SnapshotRow
+    from storage.models.payments import PaymentEventRow, PaymentRefundRow, PaymentRow, PaymentTotalRow
     from storage.models.renders import DeclarationRow, RenderedRow, RenderRow, RunnerTokenRow
     from storage.models.secrets import SecretRow
     from storage.models.switches import SwitchRow
@@ -50,6 +51,10 @@ __all__ = [
     "LedgerRow",
     "MembershipRow",
     "OrganizationRow",
+    "PaymentEventRow",
+    "PaymentRefundRow",
+    "PaymentRow",
+    "PaymentTotalRow",
     "PipelineRow",
     "RedemptionRow",
     "RenderRow",

@@ -7,6 +7,7 @@ import peewee
 from storage.models.accounts import OrganizationRow
 from storage.models.builds import BuildRow, JobRow
 from storage.models.fields import InstantField
+from storage.models.payments import PaymentRow
 from storage.models.row import Row
 from storage.records import Lease, LedgerEntry, Snapshot
 
@@ -30,6 +31,7 @@ class LedgerRow(Row, table="ledger_entries", record=LedgerEntry):
 
     organization = peewee.ForeignKeyField(OrganizationRow)
     job = peewee.ForeignKeyField(JobRow, null=True)
+    payment = peewee.ForeignKeyField(PaymentRow, null=True)
 
 
 class SnapshotRow(Row, table="snapshots", record=Snapshot):

@@ -51,6 +51,17 @@ if TYPE_CHECKING:
     from storage.records.leases import Lease, LeaseState, PastUse, Snapshot
     from storage.records.ledger import Discrepancy, LedgerEntry, LedgerSource
     from storage.records.pages import Page
+    from storage.records.payments import (
+        EventEffect,
+        EventOutcome,
+        NewPaymentEvent,
+        Payment,
+        PaymentEvent,
+        PaymentState,
+        RefundReport,
+        RefundTotal,
+        SessionReport,
+    )
     from storage.records.pipelines import Declaration, NewPipeline, Pipeline, PipelineChanges, Visibility
     from storage.records.renders import Render, Rendered
     from storage.records.secrets import Secret, SecretScope
@@ -79,6 +90,8 @@ __all__ = [
     "Discrepancy",
     "Edge",
     "EdgeKind",
+    "EventEffect",
+    "EventOutcome",
     "Hold",
     "HoldEnd",
     "Invite",
@@ -97,21 +110,28 @@ __all__ = [
     "NewBuild",
     "NewCoupon",
     "NewJob",
+    "NewPaymentEvent",
     "NewPipeline",
     "Organization",
     "Outcome",
     "Page",
     "PastUse",
+    "Payment",
+    "PaymentEvent",
+    "PaymentState",
     "Pipeline",
     "PipelineChanges",
     "QueuedJob",
     "Redemption",
+    "RefundReport",
+    "RefundTotal",
     "Render",
     "Rendered",
     "RequestKey",
     "Role",
     "Secret",
     "SecretScope",
+    "SessionReport",
     "Shape",
     "SignInLink",
     "SignInLinkKind",

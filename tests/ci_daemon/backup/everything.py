@@ -24,13 +24,18 @@ from storage import (
     NewBuild,
     NewCoupon,
     NewJob,
+    NewPaymentEvent,
     NewPipeline,
     Outcome,
+    PaymentState,
     Pipeline,
+    RefundReport,
+    RefundTotal,
     Rendered,
     RequestKey,
     Role,
     SecretScope,
+    SessionReport,
     Shape,
     Storage,
     Visibility,
@@ -151,10 +156,26 @@ class Everything:
     def _money(self) -> None:
         acme = self.pipeline.organization_id
         for source in LedgerSource:
-            if source not in {LedgerSource.VM_LEASE_DEBIT, LedgerSource.COUPON_REDEMPTION}:
+            if source in {LedgerSource.ADMIN_GRANT, LedgerSource.REFUND}:
                 self.storage.ledger.append(acme, 1000, source, f"by {source}")
         self.storage.coupons.create(NewCoupon("WELCOME", 500, 10, self.clock.now() + DAY, "for all of us"))
         self.storage.coupons.redeem("WELCOME", acme)
+        self._payments()
+
+    def _payments(self) -> None:
+        """Make payments in every state, one of them refunded in part, and events with every effect."""
+        payments, acme = self.storage.payments, self.storage.organizations.by_id(self.pipeline.organization_id)
+        assert acme is not None
+        for state in PaymentState:
+            session = f"cs_{state}"
+            payments.open(session, acme.id, 1000)
+            report = SessionReport(session, acme.uuid, state, 1000, f"pi_{state}")
+            payments.record(NewPaymentEvent(f"evt_{state}", "checkout.session.completed", {"id": session}, report))
+        for number, failed in enumerate((False, True)):
+            back = RefundReport(f"re_{number}", "pi_paid", 100, failed)
+            payments.record(NewPaymentEvent(f"evt_re_{number}", "refund.updated", {}, back))
+        payments.record(NewPaymentEvent("evt_total", "charge.refunded", {}, RefundTotal("pi_paid", 200)))
+        payments.record(NewPaymentEvent("evt_other", "charge.refunded", {}, None, "of another currency"))
 
     def _builds(self) -> None:
         """Make builds in every state with jobs in every state, and rows that only some of them have."""

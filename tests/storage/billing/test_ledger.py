@@ -54,16 +54,20 @@ def test_pages_show_an_organizations_entries_newest_first(storage: Storage, worl
         "UPDATE OR REPLACE ledger_entries SET description = 'x'",
         "DELETE FROM ledger_entries",
         (
-            "INSERT OR REPLACE INTO ledger_entries SELECT id, uuid, organization_id, 1, source, NULL, NULL, 0"
+            "INSERT OR REPLACE INTO ledger_entries SELECT id, uuid, organization_id, 1, source, NULL, NULL, 0, NULL"
             " FROM ledger_entries"
         ),
         (
-            "INSERT OR REPLACE INTO ledger_entries SELECT NULL, uuid, organization_id, 1, source, NULL, NULL, 0"
+            "INSERT OR REPLACE INTO ledger_entries SELECT NULL, uuid, organization_id, 1, source, NULL, NULL, 0, NULL"
             " FROM ledger_entries"
         ),
         (
-            "REPLACE INTO ledger_entries SELECT NULL, 'u', organization_id, 1, 'vm_lease_debit', NULL, job_id, 0"
+            "REPLACE INTO ledger_entries SELECT NULL, 'u', organization_id, 1, 'vm_lease_debit', NULL, job_id, 0, NULL"
             " FROM ledger_entries WHERE job_id IS NOT NULL"
+        ),
+        (
+            "REPLACE INTO ledger_entries SELECT NULL, 'u', organization_id, 1, source, NULL, NULL, 0, payment_id"
+            " FROM ledger_entries WHERE payment_id IS NOT NULL"
         ),
     ],
 )
@@ -72,7 +76,11 @@ def test_no_entry_is_ever_changed_deleted_or_replaced(
 ):
     job = world.job(world.build())
     world.finish(job, world.start(job))
-    storage.ledger.append(world.pipeline.organization_id, 500, GRANT, None)
+    storage.payments.open("cs_1", world.pipeline.organization_id, 500)
+    payment = storage.payments.by_session("cs_1")
+    assert payment is not None
+    topup = LedgerSource.PAYMENT_TOPUP
+    storage.ledger.append(world.pipeline.organization_id, 500, topup, None, payment_id=payment.id)
     before = storage.ledger.page(world.pipeline.organization_id, 10, None)
     with pytest.raises(apsw.ConstraintError, match="append-only"):
         shell.execute(attack)
