@@ -8,6 +8,7 @@ from storage.facade import on_first_use
 
 if TYPE_CHECKING:
     from storage.accounts.email_addresses import email_address
+    from storage.accounts.passkeys import new_handle
     from storage.accounts.slugs import slugify
     from storage.audit import append_to_audit
     from storage.billing.prices import MICRO_CENTS, cost_cents
@@ -35,11 +36,13 @@ if TYPE_CHECKING:
         KeyUnreadable,
         KeyUsed,
         LastOwner,
+        LastPasskey,
         ManifestUnreadable,
         MemberNotFound,
         MigrationFailed,
         NameUnusable,
         NotInitialized,
+        PasskeyTaken,
         PipelineBusy,
         PipelineGone,
         RoleInsufficient,
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
         StorageError,
         TooManyInvites,
         TooManyOrganizations,
+        TooManyPasskeys,
         UsageTooLong,
     )
     from storage.files.all_kinds import FILE_KINDS
@@ -103,11 +107,15 @@ if TYPE_CHECKING:
         NewBuild,
         NewCoupon,
         NewJob,
+        NewPasskey,
         NewPaymentEvent,
         NewPipeline,
         Organization,
         Outcome,
         Page,
+        Passkey,
+        PasskeyChallenge,
+        PasskeyPurpose,
         Payment,
         PaymentEvent,
         PaymentState,
@@ -199,6 +207,7 @@ __all__ = [
     "KeyUse",
     "KeyUsed",
     "LastOwner",
+    "LastPasskey",
     "Lease",
     "LeaseState",
     "LeaseUsage",
@@ -217,12 +226,17 @@ __all__ = [
     "NewBuild",
     "NewCoupon",
     "NewJob",
+    "NewPasskey",
     "NewPaymentEvent",
     "NewPipeline",
     "NotInitialized",
     "Organization",
     "Outcome",
     "Page",
+    "Passkey",
+    "PasskeyChallenge",
+    "PasskeyPurpose",
+    "PasskeyTaken",
     "Payment",
     "PaymentEvent",
     "PaymentState",
@@ -265,6 +279,7 @@ __all__ = [
     "TokenKind",
     "TooManyInvites",
     "TooManyOrganizations",
+    "TooManyPasskeys",
     "Usage",
     "UsageTooLong",
     "User",
@@ -275,6 +290,7 @@ __all__ = [
     "cost_cents",
     "email_address",
     "frozen",
+    "new_handle",
     "on_first_use",
     "schema_of_release",
     "setting",

@@ -168,6 +168,18 @@ class EmailInvalid(StorageError):
     """The text is not exactly one e-mail address."""
 
 
+class PasskeyTaken(StorageError):
+    """An account has this passkey already."""
+
+
+class TooManyPasskeys(StorageError):
+    """The account has the maximum number of passkeys."""
+
+
+class LastPasskey(StorageError):
+    """The passkey is the account's only way to sign in."""
+
+
 class SignUpClosed(StorageError):
     """The person may not make an account; the message says why."""
 

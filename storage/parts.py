@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from storage.accounts.invites import Invites
     from storage.accounts.members import Members
     from storage.accounts.organizations import Organizations
+    from storage.accounts.passkey_challenges import PasskeyChallenges
+    from storage.accounts.passkeys import Passkeys
     from storage.accounts.sign_in_links import SignInLinks
     from storage.accounts.sign_ups import SignUps
     from storage.accounts.tokens import Tokens
@@ -75,6 +77,8 @@ __all__ = [
     "Members",
     "Meter",
     "Organizations",
+    "PasskeyChallenges",
+    "Passkeys",
     "Payments",
     "Pipelines",
     "Queue",

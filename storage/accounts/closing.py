@@ -24,6 +24,7 @@ from storage.models import (
 from storage.records import Role, Visibility
 
 if TYPE_CHECKING:
+    from storage.accounts.passkeys import Passkeys
     from storage.builds.builds import Builds
     from storage.builds.holds import Holds
     from storage.database.connection import Database
@@ -34,10 +35,11 @@ __all__ = ["Accounts"]
 class Accounts:
     """Closes accounts. Safe in any thread."""
 
-    def __init__(self, database: Database, builds: Builds, holds: Holds) -> None:
+    def __init__(self, database: Database, builds: Builds, holds: Holds, passkeys: Passkeys) -> None:
         self._database = database
         self._builds = builds
         self._holds = holds
+        self._passkeys = passkeys
         mine = MembershipRow.user == slot("user_id")
         other = MembershipRow.alias()
         others = other.select(peewee.SQL("1")).where(
@@ -108,5 +110,6 @@ class Accounts:
             self._forget_tokens.run(user_id=user_id)
             self._forget_cli_logins.run(user_id=user_id)
             self._forget_links.run(user_id=user_id)
+            self._passkeys.forget(user_id)
             self._close_user.run(user_id=user_id, now=now)
             return canceled

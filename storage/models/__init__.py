@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from storage.models.holds import HoldRow
     from storage.models.idempotency import KeyRow
     from storage.models.leases import LeaseRow, LedgerRow, SnapshotRow
+    from storage.models.passkeys import PasskeyChallengeRow, PasskeyHandleRow, PasskeyRow
     from storage.models.payments import PaymentEventRow, PaymentRefundRow, PaymentRow, PaymentTotalRow
     from storage.models.renders import DeclarationRow, RenderedRow, RenderRow, RunnerTokenRow
     from storage.models.secrets import SecretRow
@@ -51,6 +52,9 @@ __all__ = [
     "LedgerRow",
     "MembershipRow",
     "OrganizationRow",
+    "PasskeyChallengeRow",
+    "PasskeyHandleRow",
+    "PasskeyRow",
     "PaymentEventRow",
     "PaymentRefundRow",
     "PaymentRow",

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from storage.records.leases import Lease, LeaseState, PastUse, Snapshot
     from storage.records.ledger import Discrepancy, LedgerEntry, LedgerSource
     from storage.records.pages import Page
+    from storage.records.passkeys import NewPasskey, Passkey, PasskeyChallenge, PasskeyPurpose
     from storage.records.payments import (
         EventEffect,
         EventOutcome,
@@ -110,11 +111,15 @@ __all__ = [
     "NewBuild",
     "NewCoupon",
     "NewJob",
+    "NewPasskey",
     "NewPaymentEvent",
     "NewPipeline",
     "Organization",
     "Outcome",
     "Page",
+    "Passkey",
+    "PasskeyChallenge",
+    "PasskeyPurpose",
     "PastUse",
     "Payment",
     "PaymentEvent",

@@ -24,9 +24,11 @@ from storage import (
     NewBuild,
     NewCoupon,
     NewJob,
+    NewPasskey,
     NewPaymentEvent,
     NewPipeline,
     Outcome,
+    PasskeyPurpose,
     PaymentState,
     Pipeline,
     RefundReport,
@@ -138,6 +140,11 @@ class Everything:
         storage.cli_logins.offer(owner_id, "nonce")
         owner = storage.users.by_id(owner_id)
         assert owner is not None
+        new = NewPasskey(b"a credential", b"a key", 0, "00000000-0000-0000-0000-000000000000", ("internal",))
+        storage.passkeys.use(storage.passkeys.add(owner_id, storage.passkeys.handle(owner_id), new, "Laptop"), 1)
+        storage.passkey_challenges.issue(PasskeyPurpose.SIGN_IN, "")
+        for purpose in (PasskeyPurpose.SIGN_UP, PasskeyPurpose.REGISTRATION, PasskeyPurpose.RECOVERY):
+            storage.passkey_challenges.issue(purpose, "an owner", storage.passkeys.handle(owner_id))
         storage.sign_in_links.magic_link(owner)
         storage.sign_in_links.verification("new@example.org", "New")
         storage.sign_in_links.owner()
