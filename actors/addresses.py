@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import pykka
 
 if TYPE_CHECKING:
-    from actors.messages import ImagePullerMessage, LeasePoolMessage, RenderPoolMessage, RootMessage
+    from actors.messages import ImagePullerMessage, LeasePoolMessage, MailSenderMessage, RenderPoolMessage, RootMessage
 
 __all__ = ["Address", "Addresses"]
 
@@ -60,3 +60,4 @@ class Addresses:
     pool: Address[LeasePoolMessage] = field(default_factory=Address)
     images: Address[ImagePullerMessage] = field(default_factory=Address)
     renders: Address[RenderPoolMessage] = field(default_factory=Address)
+    mail: Address[MailSenderMessage] = field(default_factory=Address)

@@ -17,6 +17,7 @@ from actors.builds.supervisor import BuildSupervisor
 from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
 from actors.log_watchers import LogWatchers
+from actors.mail.sender import MailSender
 from actors.metrics import EngineMetrics
 from actors.render.pool import RenderPool
 from actors.render.recording import RenderRecorder
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         ImagePullerMessage,
         JobChanged,
         LeasePoolMessage,
+        MailSenderMessage,
         RenderPoolMessage,
     )
     from actors.timings import Timings
@@ -161,6 +163,19 @@ class Composition:
             live_settings=self.live_settings,
             rendering=self._rendering,
             watchers=self.watchers,
+            timings=self.timings,
+        )
+
+    def mail_sender(self) -> Address[MailSenderMessage]:
+        """Start a mail sender."""
+        return spawn(
+            MailSender,
+            timer=self.timer,
+            root=self.addresses.root,
+            storage=self.storage,
+            clock=self.clock,
+            live_settings=self.live_settings,
+            metrics=self.metrics,
             timings=self.timings,
         )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from actors.ir import IrSettings
+    from actors.mail import MailSettings
     from actors.render.settings import RenderSettings
     from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
 
@@ -27,6 +28,7 @@ class EngineSettings:
     artifacts: ArtifactSettings
     render: RenderSettings
     ir: IrSettings
+    mail: MailSettings
     base_url: str
     api_address: tuple[str, int]
 

@@ -31,6 +31,7 @@ __all__ = [
     "ImagesAwaited",
     "JobChanged",
     "LeasePoolMessage",
+    "MailSenderMessage",
     "MakeRoom",
     "PollStorage",
     "QueueTimedOut",
@@ -220,6 +221,9 @@ RenderPoolMessage = Reschedule | PollStorage | CancelBuild | Drain
 class ImagesAwaited:
     """Lease pool to image puller: more jobs wait for images than before."""
 
+
+MailSenderMessage = PollStorage
+"""The messages of the mail sender."""
 
 ImagePullerMessage = ImagesAwaited | PollStorage
 """The messages of the image puller."""

@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 _SECONDS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400)
 _MAKING_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 120)
 _NO_ERROR = "-"
-_ACTORS = ("BuildSupervisor", "ImagePuller", "JobActor", "LeasePool", "RenderPool")
+_ACTORS = ("BuildSupervisor", "ImagePuller", "JobActor", "LeasePool", "MailSender", "RenderPool")
 
 
 class EngineMetrics(Collector):
@@ -116,6 +116,14 @@ class EngineMetrics(Collector):
         )
         for actor in _ACTORS:
             self._restarts.labels(actor)
+        self._mails = Counter(
+            "ci_daemon_mails",
+            "Attempts at e-mail by result: sent, deferred to another attempt, given up, or expired before.",
+            ("result",),
+            registry=self._registry,
+        )
+        for result in ("sent", "deferred", "given_up", "expired"):
+            self._mails.labels(result)
         self._dropped = Counter(
             "ci_daemon_dropped_events",
             "Events that no longer applied to the state of their job.",
@@ -171,6 +179,10 @@ class EngineMetrics(Collector):
     def rendered(self, error: str | None = None) -> None:
         """Count a build that has a plan, or the error code because of which it has none."""
         self._renders.labels(error or _NO_ERROR).inc()
+
+    def mailed(self, result: str) -> None:
+        """Count an attempt at e-mail."""
+        self._mails.labels(result).inc()
 
     def hit(self) -> None:
         """Count a cache hit."""

@@ -13,6 +13,7 @@ from actors.builds.build_supervisors import BuildSupervisors
 from actors.builds.internal_error import fail_build
 from actors.builds.supervisor import BuildSupervisor
 from actors.cleanup.ledger_check import verify_ledger
+from actors.mail.sender import MailSender
 from actors.messages import (
     BuildCreated,
     CancelBuild,
@@ -99,12 +100,14 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         self._addresses.images.hand_over(self._composition.image_puller())
         self._start_pool()
         self._addresses.renders.hand_over(self._composition.render_pool())
+        self._addresses.mail.hand_over(self._composition.mail_sender())
         self.address.post(Reap())
         self.address.post(Expire())
         self.address.post(PollStorage())
 
     def teardown(self) -> None:
         """Stop the others, last started first. VMs and their commands run on."""
+        self._addresses.mail.stop()
         self._addresses.renders.stop()
         self._addresses.pool.stop()
         self._addresses.images.stop()
@@ -196,6 +199,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         self._addresses.pool.post(PollStorage())
         self._addresses.images.post(PollStorage())
         self._addresses.renders.post(PollStorage())
+        self._addresses.mail.post(PollStorage())
         self._supervisors.start_throttled()
         for build_id in self._storage.builds.to_cancel():
             if not self._supervisors.is_waiting(build_id):
@@ -241,6 +245,9 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         elif self._addresses.renders.urn == urn:
             self._count_restart(RenderPool, transient=transient)
             self._addresses.renders.hand_over(self._composition.render_pool())
+        elif self._addresses.mail.urn == urn:
+            self._count_restart(MailSender, transient=transient)
+            self._addresses.mail.hand_over(self._composition.mail_sender())
         elif (build_id := self._supervisors.build_of(urn)) is not None:
             self._replace_supervisor(build_id, transient=transient)
 

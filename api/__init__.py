@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from api.app import create_app
     from api.errors.catalog import error_catalog
     from api.http.server import CannotListen, Server, check_listen_address
-    from api.mailer import email_to
     from api.middleware.request_id import RequestIdFilter
     from api.settings import HttpSettings, RateLimitSettings
     from api.sign_in.settings import IdentitySettings
@@ -29,6 +28,5 @@ __all__ = [
     "Server",
     "check_listen_address",
     "create_app",
-    "email_to",
     "error_catalog",
 ]

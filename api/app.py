@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import falcon
 
 from actors.ir import IrSettings
+from actors.mail import Mails
 from api.builds.creation import BuildCreation
 from api.builds.render_wait import RenderWait
 from api.errors.pages import ErrorPagesResource
@@ -19,7 +20,6 @@ from api.logs.log import JobLogResource
 from api.logs.ranges import LogRanges
 from api.logs.render_log import RenderLogResource
 from api.logs.tokens import LogTokenResource, LogTokens
-from api.mailer import Mailer, NoMailer
 from api.middleware.access_log import AccessLog
 from api.middleware.audit import AuditTrail
 from api.middleware.authentication import Access
@@ -77,7 +77,6 @@ def create_app(
     limits: IrSettings | None = None,
     rate_limits: RateLimitSettings | None = None,
     slots: StreamSlots | None = None,
-    mailer: Mailer | None = None,
     clock: Clock | None = None,
 ) -> falcon.App[ApiRequest, falcon.Response]:
     """Return the app.
@@ -89,7 +88,6 @@ def create_app(
         limits: The limits of a pipeline's IR.
         rate_limits: The section ``[rate_limits]``.
         slots: The server's stream slots, which end when the server closes; new ones by default.
-        mailer: Sends e-mail; by default none is sent.
         clock: The clock of token expiry, rate limits and waits.
     """
     clock = clock or SystemClock()
@@ -109,7 +107,8 @@ def create_app(
     _add_api_tokens(routes, ApiTokensResource(storage, access, rates, clock))
     routes.add(f"{_V0}/auth/logout", LogoutResource(access, rates))
     _add_cli_login(routes, CliLoginResource(storage, access, rates))
-    invites = InvitesResource(storage, access, rates, mailer or NoMailer(), settings.url, rate_limits.invites_per_day)
+    mails = Mails(storage, settings.url)
+    invites = InvitesResource(storage, access, rates, mails, rate_limits.invites_per_day)
     _add_organizations(
         routes,
         OrganizationsResource(storage, access, pager, rate_limits.organizations_per_account),

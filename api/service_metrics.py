@@ -37,7 +37,7 @@ def metrics_registry(storage: Storage, engine: EngineInterface) -> CollectorRegi
 
 
 class ServiceMetrics(Collector):
-    """Gauges of the queue, builds, leases, disk, drain and balances."""
+    """Gauges of the queue, builds, leases, disk, drain and mail and balances."""
 
     def __init__(self, storage: Storage, engine: EngineInterface) -> None:
         self._storage = storage
@@ -60,6 +60,8 @@ class ServiceMetrics(Collector):
         live = [state for state in LeaseState if state != LeaseState.ENDED]
         yield _by_state("ci_daemon_leases", "Leases whose VM exists or is being created, by state.", live, leases)
         yield _gauge("ci_daemon_held_vms", "VMs of failed jobs that are held for debugging.", len(stored.holds.open()))
+        waiting = stored.mail.totals().waiting
+        yield _gauge("ci_daemon_waiting_mails", "Mails that wait for the mail server.", waiting)
         drained = stored.switches.drained_since() is not None
         yield _gauge("ci_daemon_drained", "1 while this host is drained, else 0.", drained)
         yield _gauge("ci_daemon_draining", "1 while the service is about to stop, else 0.", self._engine.draining)

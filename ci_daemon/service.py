@@ -16,7 +16,6 @@ from api import Server, create_app
 from ci_daemon.host.dump import dump
 from ci_daemon.host.lock import serving
 from ci_daemon.host.open_files import raise_open_file_limit
-from ci_daemon.mail.smtp import SmtpMailer
 from ci_daemon.providers import open_images, open_provider
 from ci_daemon.reload import Reloader
 from ci_daemon.tracing import Tracer, open_exporter
@@ -77,6 +76,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
                 artifacts=config.artifacts,
                 render=config.render,
                 ir=config.ir,
+                mail=config.mail,
                 base_url=settings.url,
                 api_address=server.local_address,
             ),
@@ -89,7 +89,6 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             settings,
             limits=config.ir,
             rate_limits=config.rate_limits,
-            mailer=_mailer(config, stack),
             slots=server.slots,
             clock=clock,
         )
@@ -110,14 +109,6 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             stop.clear()
             _drain(stop, engine, storage, notifier)
         return 1 if engine.broken.is_set() else 0
-
-
-def _mailer(config: Config, stack: ExitStack) -> SmtpMailer | None:
-    if not config.mail.host:
-        return None
-    mailer = SmtpMailer(config.mail)
-    stack.callback(mailer.close)
-    return mailer
 
 
 def _warn_of_unenforced_limits(config: Config) -> None:

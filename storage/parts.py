@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from storage.files.logs import LogFiles
     from storage.files.sources import Sources
     from storage.idempotency import IdempotencyKeys
+    from storage.mail import MailQueue
     from storage.switches import Switches
     from storage.traces import TracesSent
 else:
@@ -74,6 +75,7 @@ __all__ = [
     "Ledger",
     "LogFiles",
     "LogRetention",
+    "MailQueue",
     "Members",
     "Meter",
     "Organizations",

@@ -19,6 +19,7 @@ from storage.vault import Vault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from storage.database.clock import Clock
@@ -66,6 +67,7 @@ class Storage:
     tokens = _part(lambda self: parts.Tokens(self._database))
     passkeys = _part(lambda self: parts.Passkeys(self._database))
     passkey_challenges = _part(lambda self: parts.PasskeyChallenges(self._database))
+    mail = _part(lambda self: parts.MailQueue(self._database, self.vault))
     sign_in_links = _part(lambda self: parts.SignInLinks(self._database))
     sign_ups = _part(lambda self: parts.SignUps(self._database, self.users, self.sign_in_links))
     cli_logins = _part(lambda self: parts.CliLogins(self._database, self.tokens))
@@ -141,6 +143,10 @@ class Storage:
                 ) from error
             raise
         return cls(directory, database, vault, billing or BillingSettings(), log_limit, clock)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Make the changes of a body one transaction, rolled back on an exception; other writers wait."""
+        return self._database.write()
 
     def schema_version(self) -> int:
         """Return the number of the last migration applied to the database."""

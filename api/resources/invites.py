@@ -10,13 +10,11 @@ import storage
 from api.bodies import answer, read_body
 from api.errors.responses import ApiError
 from api.fields import RequestBody, StoredRecord, Text, Timestamp, Uuid, Value
-from api.mailer import email_to
 from api.openapi.operations import Answer, operation
 from api.resources.organizations import OrganizationRecord
 from api.roles import INVITABLE, InvitedRole, parse_role
 from storage import (
     EmailInvalid,
-    InviteDraft,
     InviteInvalid,
     InviteUnacceptable,
     Role,
@@ -26,12 +24,10 @@ from storage import (
 )
 
 if TYPE_CHECKING:
-    from email.message import EmailMessage
-
     import falcon
 
-    from api.mailer import Mailer
-    from api.middleware.authentication import Access, Membership
+    from actors.mail import Mails
+    from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits
 
 __all__ = ["AcceptInviteRequest", "CreateInviteRequest", "InviteListRecord", "InviteRecord", "InvitesResource"]
@@ -74,14 +70,11 @@ class AcceptInviteRequest(RequestBody):
 class InvitesResource:
     """``/api/v0/organizations/{org}/invites``, the paths below it, and ``/api/v0/invites/accept``."""
 
-    def __init__(
-        self, storage: Storage, access: Access, limits: RateLimits, mailer: Mailer, base_url: str, most_a_day: int
-    ) -> None:
+    def __init__(self, storage: Storage, access: Access, limits: RateLimits, mails: Mails, most_a_day: int) -> None:
         self._storage = storage
         self._access = access
         self._limits = limits
-        self._mailer = mailer
-        self._base_url = base_url
+        self._mails = mails
         self._most_a_day = most_a_day
 
     @operation(
@@ -108,18 +101,24 @@ class InvitesResource:
         role = parse_role(body.role, *INVITABLE)
         try:
             draft = self._storage.invites.draft(email_address(body.email), role)
-            # Written first: if this failed after the invite is stored, its token would be lost.
-            email = _invite_email(member, draft, self._base_url)
-            invite = self._storage.invites.create(
-                member.organization.id, member.caller.user.id, draft, self._most_a_day
-            )
+            with self._storage.transaction():
+                invite = self._storage.invites.create(
+                    member.organization.id, member.caller.user.id, draft, self._most_a_day
+                )
+                self._mails.invite(
+                    invite.email,
+                    member.caller.user.email,
+                    member.organization.slug,
+                    invite.role,
+                    draft.token,
+                    invite.expires_at,
+                )
         except EmailInvalid as error:
             raise ApiError("invite_invalid", f"email: expected one address such as ada@example.org: {error}") from None
         except InviteInvalid as error:
             raise ApiError("invite_invalid", str(error)) from None
         except TooManyInvites as error:
             raise ApiError("rate_limited", str(error), headers={"Retry-After": str(error.retry_in)}) from None
-        self._mailer.send(email)
         resp.cache_control = ["no-store"]
         answer(resp, InviteRecord.of(invite, draft.token), status=201)
 
@@ -152,18 +151,3 @@ class InvitesResource:
         except InviteUnacceptable as error:
             raise ApiError("invite_unacceptable", str(error)) from None
         answer(resp, OrganizationRecord.of(organization))
-
-
-def _invite_email(member: Membership, draft: InviteDraft, base_url: str) -> EmailMessage:
-    slug = member.organization.slug
-    text = f"""{member.caller.user.email} invites you to the organization {slug} on {base_url}, as {draft.role}.
-
-To accept, send this token with your own API key or session, until {draft.expires_at:%Y-%m-%d %H:%M} UTC:
-
-    curl -X POST {base_url}/api/v0/invites/accept \\
-      -H "Authorization: Bearer $CI_DAEMON_TOKEN" -H "Content-Type: application/json" \\
-      -d '{{"token": "{draft.token}"}}'
-
-If you do not know {member.caller.user.email}, do nothing.
-"""
-    return email_to(draft.email, f"Invite to {slug}", text)

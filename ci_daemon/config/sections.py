@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from actors import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
 from actors.ir import IrSettings
+from actors.mail import MailSettings
 from actors.render import RenderSettings
 from actors.vms.images import ImageSettings
 from actors.vms.sandbox import SandboxSettings
 from api import HttpSettings, IdentitySettings, RateLimitSettings
 from ci_daemon.host.settings import JournalSettings
-from ci_daemon.mail.settings import MailSettings
 from ci_daemon.tracing import TracingSettings
 from storage import BillingSettings
 

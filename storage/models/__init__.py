@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from storage.models.holds import HoldRow
     from storage.models.idempotency import KeyRow
     from storage.models.leases import LeaseRow, LedgerRow, SnapshotRow
+    from storage.models.mail import MailRow
     from storage.models.passkeys import PasskeyChallengeRow, PasskeyHandleRow, PasskeyRow
     from storage.models.payments import PaymentEventRow, PaymentRefundRow, PaymentRow, PaymentTotalRow
     from storage.models.renders import DeclarationRow, RenderedRow, RenderRow, RunnerTokenRow
@@ -50,6 +51,7 @@ __all__ = [
     "KeyRow",
     "LeaseRow",
     "LedgerRow",
+    "MailRow",
     "MembershipRow",
     "OrganizationRow",
     "PasskeyChallengeRow",

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     )
     from storage.records.leases import Lease, LeaseState, PastUse, Snapshot
     from storage.records.ledger import Discrepancy, LedgerEntry, LedgerSource
+    from storage.records.mail import Letter, Mail, MailTotals
     from storage.records.pages import Page
     from storage.records.passkeys import NewPasskey, Passkey, PasskeyChallenge, PasskeyPurpose
     from storage.records.payments import (
@@ -106,6 +107,9 @@ __all__ = [
     "LeaseUsage",
     "LedgerEntry",
     "LedgerSource",
+    "Letter",
+    "Mail",
+    "MailTotals",
     "Member",
     "NewArtifact",
     "NewBuild",

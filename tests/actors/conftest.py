@@ -22,6 +22,7 @@ from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
 from actors.engine_settings import LiveSettings
 from actors.ir import IrSettings, load
+from actors.mail import MailSettings
 from actors.messages import Reschedule
 from actors.render import RenderSettings
 from actors.timings import Timings
@@ -46,6 +47,7 @@ def settings_with(pool: PoolSettings, jobs: JobSettings) -> EngineSettings:
         artifacts=ArtifactSettings(),
         render=RenderSettings(),
         ir=IrSettings(),
+        mail=MailSettings(),
         base_url="http://ci.example.org",
         api_address=("127.0.0.1", 9),
     )

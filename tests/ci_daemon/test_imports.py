@@ -25,6 +25,7 @@ ROOMS = {
     "actors",
     "actors.cleanup",
     "actors.ir",
+    "actors.mail",
     "actors.render",
     "actors.scheduling",
     "actors.vms",

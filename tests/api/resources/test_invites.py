@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from email.message import EmailMessage
 from typing import Any
 
 import pytest
@@ -173,22 +172,22 @@ def test_an_invite_of_another_organization_is_not_found(ada: Account, bob: Accou
     assert ada.client.simulate_delete(f"{ada.path}/invites/{there}").status_code == 404
 
 
-def test_the_token_goes_to_the_address_by_mail(storage: Storage, clock: ManualClock, settings: HttpSettings):
-    messages: list[EmailMessage] = []
+def test_the_token_goes_to_the_address_by_mail(storage: Storage, ada: Account):
+    made = invite(ada)
 
-    class RecordingMailer:
-        def send(self, email_to: EmailMessage) -> None:
-            messages.append(email_to)
+    mail = storage.mail.next()
+    assert mail is not None
+    letter = storage.mail.letter(mail)
+    assert letter is not None
+    assert (mail.recipient, mail.kind, letter.subject) == ("bob@example.org", "invite", "Invite to ada-example-org")
+    assert f"https://ci.example.org/invites#{made.json['token']}" in letter.text
+    assert "https://ci.example.org/api/v0/invites/accept" in letter.text
+    assert f"{mail.expires_at:%Y-%m-%d}" == made.json["expires_at"][:10]
 
-    engine = FakeEngine(storage, clock)
-    world = World(storage, engine, clock, create_app(storage, engine, settings, clock=clock, mailer=RecordingMailer()))
-    made = invite(world.sign_up("ada@example.org"))
 
-    (email_to,) = messages
-    text = email_to.get_content()
-    assert (email_to["To"], email_to["Subject"]) == ("bob@example.org", "Invite to ada-example-org")
-    assert made.json["token"] in text
-    assert "https://ci.example.org/api/v0/invites/accept" in text
+def test_a_refused_invite_sends_no_mail(storage: Storage, ada: Account):
+    assert invite(ada, "ada@example.org").status_code == 422
+    assert storage.mail.next() is None
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from storage import (
     JobState,
     Lease,
     LedgerSource,
+    Letter,
     NewBuild,
     NewCoupon,
     NewJob,
@@ -148,6 +149,7 @@ class Everything:
         storage.sign_in_links.magic_link(owner)
         storage.sign_in_links.verification("new@example.org", "New")
         storage.sign_in_links.owner()
+        self._mails()
         storage.cli_logins.issue_code(owner_id)
         pending, revoked, accepted = (
             storage.invites.draft(f"{name}@example.org", role)
@@ -159,6 +161,20 @@ class Everything:
         storage.invites.accept(accepted.token, storage.users.create("guest@example.org", "Guest"))
         storage.secrets.put(SecretScope(acme), "OF_ALL", "hush")
         storage.secrets.put(SecretScope(acme, self.pipeline.id), "OF_ONE", "hush too")
+
+    def _mails(self) -> None:
+        mail = self.storage.mail
+        for recipient in ("sent", "refused", "deferred", "waiting"):
+            mail.add(f"{recipient}@example.org", "test", Letter("Hello", "Hello", "Hello"), self.clock.now() + DAY, 1)
+        first = mail.next()
+        assert first is not None
+        mail.sent(first)
+        second = mail.next()
+        assert second is not None
+        mail.refuse(second, "550 no such mailbox")
+        third = mail.next()
+        assert third is not None
+        mail.defer(third, "450 try later")
 
     def _money(self) -> None:
         acme = self.pipeline.organization_id

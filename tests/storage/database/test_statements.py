@@ -41,6 +41,9 @@ IN_AN_INDEX_OF_FEW = (
     "builds_to_measure",
     "builds_with_expired_logs",
     "builds_with_expired_artifacts",
+    "mails_waiting",
+    "mails_due",
+    "mails_unsent",
 )
 
 

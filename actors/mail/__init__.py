@@ -1,0 +1,18 @@
+"""E-mail: its settings and texts, and what sends it.
+
+The modules are imported on first use, because most commands only read the settings.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage import on_first_use
+
+if TYPE_CHECKING:
+    from actors.mail.mails import Mails
+    from actors.mail.settings import MailSettings
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = ["MailSettings", "Mails"]

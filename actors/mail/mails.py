@@ -1,0 +1,68 @@
+"""The e-mail that the service sends to people: one method for each kind."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from actors.mail.letters import Letters, shown_name
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from storage import Role, Storage
+
+__all__ = ["Mails"]
+
+_log = logging.getLogger(__name__)
+
+_MOST_AN_HOUR = 5
+"""Mails of one kind to one address, so that nobody fills a stranger's mailbox through the service."""
+
+
+class Mails:
+    """Writes mails as rows, in the caller's transaction if there is one. Safe in any thread.
+
+    No method waits for a mail server. Links lead to the console's pages, with the token in the fragment, so that no
+    server's log has it.
+    """
+
+    def __init__(self, storage: Storage, url: str) -> None:
+        """Store the storage, and the service's address without a trailing slash."""
+        self._storage = storage
+        self._url = url
+        self._letters = Letters(url)
+
+    def verification(self, to: str, name: str, token: str, expires_at: datetime) -> None:
+        """Write the mail that proves the address of a new account."""
+        self._add(to, "verification", expires_at, name=shown_name(name), link=f"{self._url}/login/verify#{token}")
+
+    def magic_link(self, to: str, name: str, token: str, expires_at: datetime) -> None:
+        """Write the mail with a link that signs a user in."""
+        self._add(to, "magic_link", expires_at, name=shown_name(name), link=f"{self._url}/login/recover#{token}")
+
+    def no_account(self, to: str) -> None:
+        """Write the mail that says that an address has no account, to one who asked for a link to sign in.
+
+        It costs what `magic_link` costs, so that the time of an answer does not tell who has an account.
+        """
+        self._add(to, "no_account", None)
+
+    def invite(self, to: str, inviter: str, organization: str, role: Role, token: str, expires_at: datetime) -> None:
+        """Write the mail with an invite; ``inviter`` is an address, ``organization`` a slug."""
+        self._add(
+            to,
+            "invite",
+            expires_at,
+            inviter=inviter,
+            organization=organization,
+            role=role.value,
+            token=token,
+            link=f"{self._url}/invites#{token}",
+        )
+
+    def _add(self, to: str, kind: str, expires_at: datetime | None, **values: object) -> None:
+        letter = self._letters.write(kind, expires_at=expires_at, **values)
+        if not self._storage.mail.add(to, kind, letter, expires_at, _MOST_AN_HOUR):
+            why = f"it had {_MOST_AN_HOUR} in an hour, or too many mails wait"
+            _log.warning("no mail (%s) is written to %s: %s", kind, to, why)
