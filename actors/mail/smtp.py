@@ -187,7 +187,7 @@ class _Server(smtplib.SMTP):
 
 
 class _Temporary(smtplib.SMTPResponseException):
-    """An SMTP client that shows its socket as soon as it has one, for another thread to end it."""
+    """An answer about the server, not one mail: another attempt may succeed whatever its code."""
 
 
 def message_of(letter: Letter, *, to: str, sender: str, message_id: str, date: datetime) -> EmailMessage:

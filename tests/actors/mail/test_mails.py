@@ -1,31 +1,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from actors.mail import Mails
 from storage import Letter, Role, Storage
 from tests.clock import ManualClock
-from tests.state import new_storage
 
 URL = "https://ci.example.org"
 TOKEN = "t" * 43
-
-
-@pytest.fixture
-def storage(tmp_path: Path, clock: ManualClock) -> Iterator[Storage]:
-    storage = new_storage(tmp_path / "state", clock)
-    yield storage
-    storage.close()
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
 
 
 @pytest.fixture
