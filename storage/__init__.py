@@ -146,7 +146,7 @@ if TYPE_CHECKING:
         User,
         Visibility,
     )
-    from storage.settings import Range, setting, setting_declaration
+    from storage.settings import Range, required_setting, setting, setting_declaration
     from storage.store import Storage
     from storage.vault import Vault
 else:
@@ -298,6 +298,7 @@ __all__ = [
     "frozen",
     "new_handle",
     "on_first_use",
+    "required_setting",
     "schema_of_release",
     "setting",
     "setting_declaration",

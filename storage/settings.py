@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 if TYPE_CHECKING:
     from dataclasses import Field
 
-__all__ = ["UNBOUNDED", "Range", "SettingDeclaration", "setting", "setting_declaration"]
+__all__ = ["UNBOUNDED", "Range", "SettingDeclaration", "required_setting", "setting", "setting_declaration"]
 
 T = TypeVar("T")
 
@@ -97,6 +97,17 @@ def setting(
         frozen = MappingProxyType(dict(default))
         return cast("T", field(default_factory=lambda: frozen, repr=not secret, metadata=metadata))
     return field(default=default, repr=not secret, metadata=metadata)
+
+
+def required_setting(description: str, *, example: str, secret: bool = False) -> Any:  # noqa: ANN401 - of the annotated type
+    """Declare a field of a settings class that has no default: a key that its section must have.
+
+    Args:
+        description: one sentence; names of keys and values are in backticks.
+        example: a value to show.
+        secret: the value is not printed.
+    """
+    return field(repr=not secret, metadata={_METADATA: SettingDeclaration(description, example=example)})
 
 
 def setting_declaration(declared: Field[Any]) -> SettingDeclaration:

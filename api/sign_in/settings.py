@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping  # noqa: TC003 - the type of a key, which is read when the service runs
+from dataclasses import dataclass, field
 from typing import Literal
 
+from api.sign_in.providers.settings import GithubSettings, GoogleSettings, OidcSettings
 from storage import SignUpMode, SignUpPolicy, setting
 
 __all__ = ["IdentitySettings"]
@@ -27,6 +29,12 @@ class IdentitySettings:
     signup_domains: tuple[str, ...] = setting(
         (), "The domains of e-mail addresses that may sign up; if there are none, all may."
     )
+    provider_timeout: float = setting(
+        10.0, "The most seconds that a sign-in waits for its identity provider.", above=0, at_most=60
+    )
+    google: GoogleSettings = field(default_factory=GoogleSettings)
+    github: GithubSettings = field(default_factory=GithubSettings)
+    oidc: Mapping[str, OidcSettings] = setting({}, "The OpenID Connect issuers, each by a name of its own.")
 
     def __post_init__(self) -> None:
         for domain in self.signup_domains:

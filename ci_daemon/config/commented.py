@@ -33,7 +33,9 @@ def commented_configuration() -> str:
 
 
 def _table(section: Section) -> Iterator[str]:
-    yield from ("", f"[{section.name}]")
+    # Without its required keys a named section would be a mistake.
+    head = f"#[{section.name.replace('NAME', 'example')}]" if section.named else f"[{section.name}]"
+    yield from ("", head)
     yield from _comment(section.paragraphs)
     for key in section.keys:
         yield ""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_origin, get_type_hints
 
 from ci_daemon.config.formatting import without_none
+from ci_daemon.config.named import is_section_name, named_sections
 from ci_daemon.config.validation import InvalidSetting, Keys, Validation, did_you_mean
 from storage import setting_declaration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from _typeshed import DataclassInstance
 
@@ -71,6 +73,7 @@ class ConfigReader(Generic[T]):
         self._prefix = prefix
         self._reserved = reserved
         self._keys = dict(_keys_of(defaults))
+        self._named = dict(named_sections(defaults))
         self._replaced = dict(_replaced_in(defaults))
         self._variables = {self._variable(keys): keys for keys in self._keys}
 
@@ -96,11 +99,11 @@ class ConfigReader(Generic[T]):
         return [
             Setting(
                 ".".join(keys),
-                reduce(getattr, keys, settings),
+                _value_at(settings, keys),
                 self._location(keys, given) if _known_depth(keys, given.tables) == len(keys) else None,
                 secret=secret,
             )
-            for keys, secret in self._keys.items()
+            for keys, secret in _keys_of(settings)
         ]
 
     def _given(self, file: Path | None, environ: Mapping[str, str]) -> _RawSettings:
@@ -110,7 +113,7 @@ class ConfigReader(Generic[T]):
         for name in sorted(environ):
             if not name.startswith(self._prefix) or name in self._reserved or not environ[name]:
                 continue
-            keys = self._variables.get(name)
+            keys = self._variables.get(name) or self._key_of_named(name)
             if keys is None:
                 unknown.append(f"{name} in the environment is {self._explain_unknown(name)}")
             else:
@@ -129,14 +132,28 @@ class ConfigReader(Generic[T]):
     def _variable(self, keys: Keys) -> str:
         return self._prefix + "_".join(keys).upper()
 
+    def _key_of_named(self, variable: str) -> Keys | None:
+        """Return the key of a named section that a variable sets; None if it sets none."""
+        for keys, section in self._named.items():
+            above = f"{self._variable(keys)}_"
+            for each in fields(section):
+                end = f"_{each.name.upper()}"
+                if variable.startswith(above) and variable.endswith(end):
+                    name = variable[len(above) : -len(end)].lower().replace("_", "-")
+                    if is_section_name(name):
+                        return (*keys, name, each.name)
+        return None
+
     def _hint(self, keys: Keys) -> object:
-        section = reduce(getattr, keys[:-1], self._defaults)
-        return get_type_hints(type(section))[keys[-1]]
+        named = self._named.get(keys[:-2])
+        section = named or type(reduce(getattr, keys[:-1], self._defaults))
+        return get_type_hints(section)[keys[-1]]
 
     def _located(self, error: InvalidSetting, given: _RawSettings) -> str:
         """Return an error's message after its location; a section's own message may begin with its key."""
         key = (*error.keys, error.message.removeprefix(f"{'.'.join(error.keys)}: ").partition(" ")[0])
-        return f"{self._location(key if key in self._keys else error.keys, given)}: {error.message}"
+        known = key in self._keys or key[:-2] in self._named
+        return f"{self._location(key if known else error.keys, given)}: {error.message}"
 
     @staticmethod
     def _location(keys: Keys, given: _RawSettings) -> str:
@@ -147,13 +164,26 @@ class ConfigReader(Generic[T]):
 
 
 def _keys_of(section: Any, above: Keys = ()) -> Iterator[tuple[Keys, bool]]:  # noqa: ANN401 - a dataclass, of any kind
-    """Yield every key, and True for a secret one, whose field is declared with ``repr=False``."""
+    """Yield every key, and True for a secret one, whose field is declared with ``repr=False``.
+
+    The keys of named sections are those of the sections that there are.
+    """
+    named = dict(named_sections(section))
     for each in fields(section):
         value, keys = getattr(section, each.name), (*above, each.name)
         if is_dataclass(value):
             yield from _keys_of(value, keys)
+        elif (each.name,) in named:
+            for name, inner in value.items():
+                yield from _keys_of(inner, (*keys, name))
         else:
             yield keys, not each.repr
+
+
+def _value_at(settings: Any, keys: Keys) -> object:  # noqa: ANN401 - a dataclass, of any kind
+    for key in keys:
+        settings = settings[key] if isinstance(settings, Mapping) else getattr(settings, key)
+    return settings
 
 
 def _replaced_in(section: Any, above: Keys = ()) -> Iterator[tuple[Keys, Keys]]:  # noqa: ANN401 - a dataclass, of any kind

@@ -45,6 +45,8 @@ def _section_lines(section: Section) -> Iterator[str]:
 
 
 def _default(key: Key) -> str:
+    if key.required:
+        return f"required; for example `{to_toml(key.example)}`"
     if key.default is None:
         return f"not set; for example `{to_toml(key.example)}`"
     return f"`{to_toml(key.default)}`"

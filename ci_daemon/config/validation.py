@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from ci_daemon.config.formatting import describe_type, to_toml, without_none
+from ci_daemon.config.named import NAME_RULE, is_section_name, section_type
 from storage import Range, setting_declaration
 
 if TYPE_CHECKING:
@@ -62,22 +64,58 @@ class Validation:
         if not isinstance(given, dict):
             self._add_wrong_type("a table", given, keys)
             return settings
-        types, before, values = get_type_hints(type(settings)), len(self.errors), {}
-        declared = {each.name: each for each in fields(settings)}
-        for name, value in given.items():
-            place = (*keys, name)
-            if name not in declared:
-                self._add_unknown(place)
-            elif is_dataclass(types[name]):
-                values[name] = self.validate(getattr(settings, name), value, place)
-            else:
-                values[name] = self._convert(value, types[name], setting_declaration(declared[name]).range, place)
+        before = len(self.errors)
+        values = self._values(type(settings), settings, given, keys)
         if len(self.errors) == before:
             try:
                 return replace(settings, **values)
             except ValueError as error:
                 self.errors.append(InvalidSetting(keys, f"{'.'.join(keys)}: {error}"))
         return settings
+
+    def _values(
+        self, section: type[DataclassInstance], defaults: object, given: dict[str, Any], keys: Keys
+    ) -> dict[str, Any]:
+        """Return the values of a table by the fields of its settings class."""
+        types, values = get_type_hints(section), {}
+        declared = {each.name: each for each in fields(section)}
+        for name, value in given.items():
+            place = (*keys, name)
+            if name not in declared:
+                self._add_unknown(place, declared)
+            elif is_dataclass(types[name]):
+                values[name] = self.validate(getattr(defaults, name), value, place)
+            elif (named := section_type(types[name])) is not None:
+                values[name] = self._named(named, value, place)
+            else:
+                values[name] = self._convert(value, types[name], setting_declaration(declared[name]).range, place)
+        return values
+
+    def _named(self, section: type[T], given: object, keys: Keys) -> Mapping[str, T]:
+        """Return the sections of a table of tables by their names, without those that have an error."""
+        if not isinstance(given, dict):
+            self._add_wrong_type("a table of tables", given, keys)
+            return {}
+        sections = {name: self._named_section(section, table, (*keys, name)) for name, table in given.items()}
+        return MappingProxyType({name: each for name, each in sections.items() if each is not None})
+
+    def _named_section(self, section: type[T], given: object, keys: Keys) -> T | None:
+        before = len(self.errors)
+        if not is_section_name(keys[-1]):
+            self.errors.append(InvalidSetting(keys, f"{'.'.join(keys)}: expected {NAME_RULE}"))
+        elif not isinstance(given, dict):
+            self._add_wrong_type("a table", given, keys)
+        else:
+            values = self._values(section, None, given, keys)
+            for each in fields(section):
+                if each.name not in given and each.default is MISSING and each.default_factory is MISSING:
+                    self.errors.append(InvalidSetting(keys, f"{'.'.join(keys)}.{each.name} is missing: set it"))
+            if len(self.errors) == before:
+                try:
+                    return section(**values)
+                except ValueError as error:
+                    self.errors.append(InvalidSetting(keys, f"{'.'.join(keys)}: {error}"))
+        return None
 
     def _convert(self, value: Any, hint: Any, accepted: Range, keys: Keys) -> object:  # noqa: ANN401 - any value and type
         hint = without_none(hint)
@@ -100,12 +138,14 @@ class Validation:
         got = "" if isinstance(value, dict) else f", got {to_toml(value)}"
         self.errors.append(InvalidSetting(keys, f"{'.'.join(keys)}: expected {expected}{got}"))
 
-    def _add_unknown(self, keys: Keys) -> None:
+    def _add_unknown(self, keys: Keys, declared: Iterable[str]) -> None:
         name = ".".join(keys)
         if keys in self.replaced:
             self.errors.append(InvalidSetting(keys, f"{name} is now {'.'.join(self.replaced[keys])}"))
             return
-        suggestion = did_you_mean(name, {".".join(each[: len(keys)]) for each in self.known if len(each) >= len(keys)})
+        beside = {".".join((*keys[:-1], each)) for each in declared}
+        known = {".".join(each[: len(keys)]) for each in self.known if len(each) >= len(keys)}
+        suggestion = did_you_mean(name, beside | known)
         self.errors.append(InvalidSetting(keys, f"{name} is not a setting{suggestion}"))
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from ci_daemon.config import Config, commented_configuration, explain, load
 from ci_daemon.config.keys import sections
 
+UNCOMMENTED = r"(?m)^#(?=\[|\w+ = )"
+
 
 def loaded(folder: Path, text: str) -> Config:
     (folder / "ci-daemon.toml").write_text(text)
@@ -19,11 +21,13 @@ def test_as_it_stands_it_changes_nothing(tmp_path: Path):
 
 
 def test_the_values_in_comments_are_the_defaults(tmp_path: Path):
-    config = loaded(tmp_path, re.sub(r"(?m)^#(?=\w+ = )", "", commented_configuration()))
+    config = loaded(tmp_path, re.sub(UNCOMMENTED, "", commented_configuration()))
     assert config.http.base_url == "https://ci.example.org"
+    assert config.identity.oidc["example"].client_id == "ci-daemon"
     as_default = replace(
         config,
         http=replace(config.http, base_url=None),
+        identity=replace(config.identity, oidc={}),
         images=Config().images,
         sandbox=replace(config.sandbox, base_image=None),
     )
@@ -31,7 +35,7 @@ def test_the_values_in_comments_are_the_defaults(tmp_path: Path):
 
 
 def test_every_key_is_there_below_the_head_of_its_section(tmp_path: Path):
-    tables = tomllib.loads(re.sub(r"(?m)^#(?=\w+ = )", "", commented_configuration()))
+    tables = tomllib.loads(re.sub(UNCOMMENTED, "", commented_configuration()))
     for setting in explain(tmp_path, {}, tmp_path / "none"):
         found = tables
         for key in setting.name.split("."):
@@ -40,7 +44,7 @@ def test_every_key_is_there_below_the_head_of_its_section(tmp_path: Path):
 
 
 def test_every_section_describes_its_keys():
-    for section in re.split(r"\n(?=\[)", commented_configuration())[1:]:
+    for section in re.split(r"\n(?=#?\[)", commented_configuration())[1:]:
         head, comment, *_ = section.splitlines()
         assert re.match(r"# [A-Z].{20}", comment), head
 
