@@ -25,10 +25,12 @@ __all__ = [
     "DatabaseUnreadable",
     "EmailInvalid",
     "EmailTaken",
+    "EmailUnproven",
     "InviteInvalid",
     "InviteUnacceptable",
     "KeyUnreadable",
     "KeyUsed",
+    "LastIdentity",
     "LastOwner",
     "ManifestUnreadable",
     "MemberNotFound",
@@ -182,6 +184,14 @@ class LastPasskey(StorageError):
 
 class SignUpClosed(StorageError):
     """The person may not make an account; the message says why."""
+
+
+class EmailUnproven(StorageError):
+    """An identity provider does not vouch for an e-mail address of the person."""
+
+
+class LastIdentity(StorageError):
+    """The user could not sign in any more without this identity."""
 
 
 class EmailTaken(StorageError):

@@ -9,6 +9,7 @@ from storage.facade import on_first_use
 if TYPE_CHECKING:
     from storage.accounts.cli_logins import CliLogins
     from storage.accounts.closing import Accounts
+    from storage.accounts.identities import Identities
     from storage.accounts.invites import Invites
     from storage.accounts.members import Members
     from storage.accounts.organizations import Organizations
@@ -69,6 +70,7 @@ __all__ = [
     "ForceFinish",
     "Holds",
     "IdempotencyKeys",
+    "Identities",
     "Invites",
     "Jobs",
     "Leases",

@@ -70,6 +70,7 @@ class Storage:
     mail = _part(lambda self: parts.MailQueue(self._database, self.vault))
     sign_in_links = _part(lambda self: parts.SignInLinks(self._database))
     sign_ups = _part(lambda self: parts.SignUps(self._database, self.users, self.sign_in_links))
+    identities = _part(lambda self: parts.Identities(self._database, self.users, self.sign_ups))
     cli_logins = _part(lambda self: parts.CliLogins(self._database, self.tokens))
     pipelines = _part(lambda self: parts.Pipelines(self._database, self.holds))
     declarations = _part(lambda self: parts.Declarations(self._database, self.pipelines))

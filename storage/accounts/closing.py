@@ -14,6 +14,7 @@ from storage.database.statements import Query, Write, first, slot
 from storage.errors import SoleOwner
 from storage.models import (
     CliLoginRow,
+    IdentityRow,
     MailRow,
     MembershipRow,
     OrganizationRow,
@@ -79,6 +80,7 @@ class Accounts:
         self._leave = Write(database, MembershipRow.delete().where(mine))
         self._forget_tokens = Write(database, TokenRow.delete().where(TokenRow.user == slot("user_id")))
         self._forget_cli_logins = Write(database, CliLoginRow.delete().where(CliLoginRow.user == slot("user_id")))
+        self._forget_identities = Write(database, IdentityRow.delete().where(IdentityRow.user == slot("user_id")))
         self._forget_links = Write(database, SignInLinkRow.delete().where(SignInLinkRow.user == slot("user_id")))
         address = UserRow.select(UserRow.email).where(UserRow.id == slot("user_id"))
         self._forget_mails = Write(database, MailRow.delete().where(MailRow.recipient == address))
@@ -115,5 +117,6 @@ class Accounts:
             self._forget_links.run(user_id=user_id)
             self._passkeys.forget(user_id)
             self._forget_mails.run(user_id=user_id)
+            self._forget_identities.run(user_id=user_id)
             self._close_user.run(user_id=user_id, now=now)
             return canceled

@@ -10,7 +10,7 @@ import peewee
 
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import LastPasskey, PasskeyTaken, TooManyPasskeys
-from storage.models import PasskeyHandleRow, PasskeyRow
+from storage.models import IdentityRow, PasskeyHandleRow, PasskeyRow
 from storage.models.fields import ListField
 from storage.records import Passkey
 
@@ -42,6 +42,9 @@ class Passkeys:
         )
         self._of_user = Query(database, passkeys.where(of_user).order_by(PasskeyRow.id), _PASSKEY)
         self._count = Query(database, PasskeyRow.select(peewee.fn.COUNT(PasskeyRow.id)).where(of_user), first)
+        self._any_identity = Query(
+            database, IdentityRow.select(IdentityRow.id).where(IdentityRow.user == slot("user_id")).limit(1), first
+        )
         self._insert = Write(database, insert_into(PasskeyRow, "last_used_at"))
         without_counter = (PasskeyRow.sign_count == 0) & (peewee.Value(0) == slot("sign_count"))
         self._use = Write(
@@ -118,14 +121,14 @@ class Passkeys:
     def remove(self, user_id: int, uuid: str, *, others_suffice: bool) -> int | None:
         """Delete a passkey; return how many are left, None if the account has no such passkey.
 
-        Raises LastPasskey if none would be left, unless there are other ways to sign in.
+        Raises LastPasskey if none would be left, unless the account has an identity or ``others_suffice``.
         """
         with self._database.write():
             passkey_id = self._named.one(user_id=user_id, uuid=uuid)
             if passkey_id is None:
                 return None
             left = (self._count.one(user_id=user_id) or 0) - 1
-            if left == 0 and not others_suffice:
+            if left == 0 and not others_suffice and self._any_identity.one(user_id=user_id) is None:
                 raise LastPasskey("this passkey is your only way to sign in: register another one first")
             self._remove.run(id=passkey_id)
             return left

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from storage.models.coupons import CouponRow, RedemptionRow
     from storage.models.holds import HoldRow
     from storage.models.idempotency import KeyRow
+    from storage.models.identities import IdentityRow
     from storage.models.leases import LeaseRow, LedgerRow, SnapshotRow
     from storage.models.mail import MailRow
     from storage.models.passkeys import PasskeyChallengeRow, PasskeyHandleRow, PasskeyRow
@@ -46,6 +47,7 @@ __all__ = [
     "DeclarationRow",
     "EdgeRow",
     "HoldRow",
+    "IdentityRow",
     "InviteRow",
     "JobRow",
     "KeyRow",

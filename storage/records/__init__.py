@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from storage.records.coupons import Coupon, NewCoupon, Redemption
     from storage.records.error_codes import BuildErrorCode, JobErrorCode
     from storage.records.holds import Hold, HoldEnd
+    from storage.records.identities import Identity, ProvenIdentity
     from storage.records.jobs import (
         Attempt,
         AwaitingJob,
@@ -96,6 +97,7 @@ __all__ = [
     "EventOutcome",
     "Hold",
     "HoldEnd",
+    "Identity",
     "Invite",
     "InviteDraft",
     "Job",
@@ -130,6 +132,7 @@ __all__ = [
     "PaymentState",
     "Pipeline",
     "PipelineChanges",
+    "ProvenIdentity",
     "QueuedJob",
     "Redemption",
     "RefundReport",

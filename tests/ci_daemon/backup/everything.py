@@ -32,6 +32,7 @@ from storage import (
     PasskeyPurpose,
     PaymentState,
     Pipeline,
+    ProvenIdentity,
     RefundReport,
     RefundTotal,
     Rendered,
@@ -40,6 +41,7 @@ from storage import (
     SecretScope,
     SessionReport,
     Shape,
+    SignUpPolicy,
     Storage,
     Visibility,
 )
@@ -150,6 +152,8 @@ class Everything:
         storage.sign_in_links.verification("new@example.org", "New")
         storage.sign_in_links.owner()
         self._mails()
+        proven = ProvenIdentity("https://login.example.org", "248289761001", owner.email, verified=True, name="Ann")
+        assert storage.identities.sign_in(proven, SignUpPolicy()) == owner
         storage.cli_logins.issue_code(owner_id)
         pending, revoked, accepted = (
             storage.invites.draft(f"{name}@example.org", role)
