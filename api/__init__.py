@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from api.errors.catalog import error_catalog
     from api.http.server import CannotListen, Server, check_listen_address
     from api.middleware.request_id import RequestIdFilter
+    from api.payments.settings import PaymentSettings
     from api.settings import HttpSettings, RateLimitSettings
     from api.sign_in.settings import IdentitySettings
 else:
@@ -23,6 +24,7 @@ __all__ = [
     "CannotListen",
     "HttpSettings",
     "IdentitySettings",
+    "PaymentSettings",
     "RateLimitSettings",
     "RequestIdFilter",
     "Server",

@@ -32,11 +32,14 @@ from api.openapi.docs import ReferenceResource, RootResource, StaticFilesResourc
 from api.openapi.document import OpenApiResource
 from api.openapi.operations import Routes
 from api.paging import Pager
+from api.payments.provider import PaymentProvider
+from api.payments.settings import PaymentSettings
 from api.request import ApiRequest
 from api.resources.api_tokens import ApiTokensResource
 from api.resources.artifacts import ArtifactsResource
 from api.resources.billing import BillingResource
 from api.resources.builds import BuildsResource
+from api.resources.checkout_pages import CheckoutPageResource
 from api.resources.cli_login import CliLoginResource
 from api.resources.coupons import CouponsResource
 from api.resources.internal_source import InternalSourceResource
@@ -46,6 +49,7 @@ from api.resources.members import MembersResource
 from api.resources.meta import HealthResource, PingResource
 from api.resources.metrics import MetricsResource
 from api.resources.organizations import OrganizationsResource
+from api.resources.payments import CheckoutResource, PaymentEventsResource
 from api.resources.pipelines import PipelinesResource
 from api.resources.secrets import SecretsResource
 from api.resources.sessions import LogoutResource
@@ -77,6 +81,7 @@ def create_app(
     limits: IrSettings | None = None,
     rate_limits: RateLimitSettings | None = None,
     slots: StreamSlots | None = None,
+    payments: PaymentSettings | None = None,
     clock: Clock | None = None,
 ) -> falcon.App[ApiRequest, falcon.Response]:
     """Return the app.
@@ -88,6 +93,7 @@ def create_app(
         limits: The limits of a pipeline's IR.
         rate_limits: The section ``[rate_limits]``.
         slots: The server's stream slots, which end when the server closes; new ones by default.
+        payments: The section ``[payments]``; by default nobody can pay.
         clock: The clock of token expiry, rate limits and waits.
     """
     clock = clock or SystemClock()
@@ -145,6 +151,10 @@ def create_app(
         BillingResource(storage, access, pager),
         UsageResource(storage, access),
         CouponsResource(storage, access, rates),
+    )
+    provider = PaymentProvider.of(payments or PaymentSettings(), settings.url)
+    _add_payments(
+        routes, CheckoutResource(storage, access, rates, provider), PaymentEventsResource(storage, rates, provider)
     )
 
     routes.add(f"{_V0}/openapi.json", OpenApiResource(routes, settings.url))
@@ -215,6 +225,13 @@ def _add_billing(routes: Routes, billing: BillingResource, usage: UsageResource,
     for part in ("series", "breakdown"):
         routes.add(f"{_V0}/billing/usage/{{org}}/{part}", usage, part)
     routes.add(f"{_V0}/billing/coupon/redeem/{{org}}", coupons, "redeem")
+
+
+def _add_payments(routes: Routes, checkout: CheckoutResource, events: PaymentEventsResource) -> None:
+    routes.add(f"{_V0}/billing/checkout/{{org}}", checkout)
+    routes.add(f"{_V0}/billing/webhook", events)
+    routes.add_page("/billing/paid", CheckoutPageResource.paid())
+    routes.add_page("/billing/canceled", CheckoutPageResource.canceled())
 
 
 def _add_docs(routes: Routes, error_pages: ErrorPagesResource) -> None:

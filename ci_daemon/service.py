@@ -89,6 +89,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             settings,
             limits=config.ir,
             rate_limits=config.rate_limits,
+            payments=config.payments,
             slots=server.slots,
             clock=clock,
         )

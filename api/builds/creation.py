@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from api.builds.render_wait import RenderWait
     from api.engine import EngineInterface
     from api.http.slots import StreamSlot
-    from api.middleware.idempotency import BuildSubmission
+    from api.middleware.idempotency import Submission
 
 __all__ = ["BuildCreation"]
 
@@ -49,7 +49,7 @@ class BuildCreation:
         self._renders = renders
 
     def create(
-        self, req: falcon.Request, pipeline: Pipeline, submission: BuildSubmission, model: type[BuildRequest]
+        self, req: falcon.Request, pipeline: Pipeline, submission: Submission, model: type[BuildRequest]
     ) -> Build:
         """Return the build that a request creates, or the one that an earlier request with its key created.
 
@@ -81,9 +81,7 @@ class BuildCreation:
         except KeyUsed as used:
             return self._repeat(req, used.use)
 
-    def register_pipeline(
-        self, organization: Organization, identity: RepoIdentity, submission: BuildSubmission
-    ) -> Pipeline:
+    def register_pipeline(self, organization: Organization, identity: RepoIdentity, submission: Submission) -> Pipeline:
         """Return the pipeline that a build's source declares, created if the organization does not have it.
 
         Raises ApiError ``pipeline_not_found`` if the source declares none of that name, and otherwise as `create` does.

@@ -71,9 +71,10 @@ class AuditTrail:
         row = _name_of(resp)
         subject = "/".join(parts if row is None or row in parts else [*parts, row])
         caller = req.context.get("caller")
-        actor = _NOBODY if caller is None else caller.user.email
+        actor = req.context.get("actor") or (_NOBODY if caller is None else caller.user.email)
         organization = named.get("org") or _slug_of(resp)
-        note = f"{outcome}request {req.request_id}"
+        effect = getattr(resp.context.get("record"), "effect", None)
+        note = f"{outcome}{'' if effect is None else f'{effect}, '}request {req.request_id}"
         origin = self._addresses.address(req)
         try:
             self._audit.write(actor, operation.id, subject, note, origin=origin, organization=organization)

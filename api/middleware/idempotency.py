@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from api.middleware.authentication import Membership
 
-__all__ = ["KEY_ERRORS", "KEY_PARAMETERS", "BuildSubmission"]
+__all__ = ["KEY_ERRORS", "KEY_PARAMETERS", "Submission"]
 
 _HEADER = "Idempotency-Key"
 _MAX_LENGTH = 255
@@ -29,7 +29,7 @@ _NAME = TypeAdapter(
 KEY_PARAMETERS = (
     Parameter(
         _HEADER,
-        "A name for this request. The same request with the same name returns the same build for 24 hours.",
+        "A name for this request. The same request with the same name is done once, and answered alike for 24 hours.",
         _NAME.json_schema(),
         "header",
     ),
@@ -38,14 +38,14 @@ KEY_ERRORS = ("invalid_idempotency_key", "idempotency_conflict")
 
 
 @dataclass(frozen=True, slots=True)
-class BuildSubmission:
+class Submission:
     """A body that is parsed but not checked, and the request's idempotency key if it has one."""
 
     document: object
     key: RequestKey | None
 
     @classmethod
-    def read(cls, req: falcon.Request, member: Membership) -> BuildSubmission:
+    def read(cls, req: falcon.Request, member: Membership) -> Submission:
         """Read a request. Its bytes, which may be many, are released when this returns.
 
         Raises ApiError ``invalid_idempotency_key``, and as `body_bytes` and `parse_json` do.

@@ -11,7 +11,7 @@ from api.bodies import answer, check_body
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RepoIdentity
 from api.errors.responses import ApiError
 from api.fields import StoredRecord, Timestamp, Uuid
-from api.middleware.idempotency import KEY_ERRORS, KEY_PARAMETERS, BuildSubmission
+from api.middleware.idempotency import KEY_ERRORS, KEY_PARAMETERS, Submission
 from api.openapi.operations import Answer, operation
 from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
 from storage import BuildState, Storage
@@ -106,7 +106,7 @@ class BuildsResource:
         nearly full, nothing is rendered and no build is created: the response is 503 `busy`.
         """
         member, found = self._access.pipeline(req, org, pipeline)
-        submission = BuildSubmission.read(req, member)
+        submission = Submission.read(req, member)
         answer(resp, BuildRecord.of(self._creation.create(req, found, submission, CreateBuildRequest)), status=201)
 
     @operation(
@@ -123,7 +123,7 @@ class BuildsResource:
         none and the source in the body declares one, it is created with the slug `<owner>-<repo>-<source_slug>`.
         """
         member = self._access.member(req, org)
-        submission = BuildSubmission.read(req, member)
+        submission = Submission.read(req, member)
         identity = check_body(submission.document, RepoIdentity)
         found = self._storage.pipelines.by_source(member.organization.id, identity.repo_name, identity.source_slug)
         if found is None:

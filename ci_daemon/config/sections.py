@@ -10,7 +10,7 @@ from actors.mail import MailSettings
 from actors.render import RenderSettings
 from actors.vms.images import ImageSettings
 from actors.vms.sandbox import SandboxSettings
-from api import HttpSettings, IdentitySettings, RateLimitSettings
+from api import HttpSettings, IdentitySettings, PaymentSettings, RateLimitSettings
 from ci_daemon.host.settings import JournalSettings
 from ci_daemon.tracing import TracingSettings
 from storage import BillingSettings
@@ -32,6 +32,7 @@ class Config:
     jobs: JobSettings = field(default_factory=JobSettings)
     journal: JournalSettings = field(default_factory=JournalSettings)
     mail: MailSettings = field(default_factory=MailSettings)
+    payments: PaymentSettings = field(default_factory=PaymentSettings)
     pool: PoolSettings = field(default_factory=PoolSettings)
     rate_limits: RateLimitSettings = field(default_factory=RateLimitSettings)
     render: RenderSettings = field(default_factory=RenderSettings)

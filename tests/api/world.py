@@ -9,7 +9,7 @@ from typing import Any
 import falcon
 from falcon import testing
 
-from api import HttpSettings, RateLimitSettings, create_app
+from api import HttpSettings, PaymentSettings, RateLimitSettings, create_app
 from storage import Build, Job, JobState, LedgerSource, Role, Storage, User
 from tests import records
 from tests.api.conformity import conformity
@@ -41,11 +41,16 @@ class World:
 
     @classmethod
     def create(
-        cls, storage: Storage, clock: ManualClock, settings: HttpSettings, rate_limits: RateLimitSettings | None = None
+        cls,
+        storage: Storage,
+        clock: ManualClock,
+        settings: HttpSettings,
+        rate_limits: RateLimitSettings | None = None,
+        payments: PaymentSettings | None = None,
     ) -> World:
         """Return a world on a storage, whose responses must conform to the OpenAPI document."""
         engine = FakeEngine(storage, clock)
-        app = create_app(storage, engine, settings, rate_limits=rate_limits, clock=clock)
+        app = create_app(storage, engine, settings, rate_limits=rate_limits, payments=payments, clock=clock)
         app.add_middleware(conformity())
         return cls(storage, engine, clock, app)
 
