@@ -10,22 +10,29 @@ import pytest
 
 from tests.contract.reference import LATER, RULES
 from tests.contract.scene import Scene, make_scene
+from tests.payment_provider import LocalProvider
 
 _ROWS = "contract_row"
 
 
 @pytest.fixture(scope="session")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def provider() -> Iterator[LocalProvider]:
+    with LocalProvider.serving() as provider:
+        yield provider
+
+
+@pytest.fixture(scope="session")
+def seen(tmp_path_factory: pytest.TempPathFactory, provider: LocalProvider) -> Iterator[Scene]:
     """A scene that no test changes: requests to it only read, or are refused."""
-    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state")
+    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state", provider)
     yield scene
     storage.close()
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
+def scene(tmp_path: Path, provider: LocalProvider) -> Iterator[Scene]:
     """A scene for one test, which may change it."""
-    storage, scene = make_scene(tmp_path / "state")
+    storage, scene = make_scene(tmp_path / "state", provider)
     yield scene
     storage.close()
 

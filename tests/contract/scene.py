@@ -1,7 +1,8 @@
-"""One of everything that paths name, and people in each role."""
+"""One of everything that paths name, people in each role, and a payment provider."""
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.api.conformity import conformity
 from tests.api.world import Account, BuildPath, World
 from tests.clock import ManualClock
 from tests.contract.reference import Endpoint
+from tests.payment_provider import LocalProvider, signature
 from tests.state import new_storage
 
 UNLIMITED = RateLimitSettings(10**6, 10**6, 10**6)
@@ -46,6 +48,9 @@ class Scene:
         path = re.sub(r"{(\w+)}", lambda found: named[found[1]], endpoint.path)
         if "body" not in changes and "json" not in changes and (body := self.body(endpoint)) is not None:
             changes["json"] = body
+        if path.endswith("/billing/webhook") and "json" in changes:
+            changes["body"] = json.dumps(changes.pop("json")).encode()
+            changes["headers"] = {"Content-Type": "application/json", "Stripe-Signature": signature(changes["body"])}
         params = WINDOW if "/billing/usage/" in path else {}
         return client.simulate_request(endpoint.method, path, params=params, **changes)
 
@@ -69,11 +74,12 @@ class Scene:
         return self.named[kind]
 
 
-def make_scene(directory: Path) -> tuple[Storage, Scene]:
+def make_scene(directory: Path, provider: LocalProvider) -> tuple[Storage, Scene]:
     """Make a scene in a new storage, which the caller closes."""
     clock = ManualClock()
     storage = new_storage(directory, clock)
-    world = World.create(storage, clock, HttpSettings(base_url="https://ci.example.org"), UNLIMITED)
+    settings = HttpSettings(base_url="https://ci.example.org")
+    world = World.create(storage, clock, settings, UNLIMITED, provider.settings())
     owner, admin, member, outsider, guest = (
         world.sign_up(f"{name}@example.org", name.title()) for name in ("owner", "admin", "member", "outsider", "guest")
     )

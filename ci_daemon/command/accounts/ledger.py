@@ -72,11 +72,11 @@ def export(session: Session, *, org: str, as_csv: bool) -> None:
 @ledger.command(reads=True)
 @pass_session
 def verify(session: Session) -> None:
-    """Compare every balance with its entries, and every finished job's debit with its VMs' cost."""
+    """Compare balances with their entries, debits with what VMs cost, and top-ups with payments."""
     with session.storage() as storage:
         found = storage.ledger.verify()
     documents = [{"organization": each.organization_slug, "problem": each.problem} for each in found]
-    session.table(documents, ("organization", "problem"), "balances and debits are correct")
+    session.table(documents, ("organization", "problem"), "balances, debits and payments are correct")
     if found:
         raise Failure(f"the ledger has {len(found)} discrepancies, listed above: restore a backup, or report this")
 

@@ -66,7 +66,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "ledger export": "Print an organization's whole ledger.",
         "ledger grant": "Give an organization credit.",
         "ledger refund": "Refund an organization.",
-        "ledger verify": "Check that balances and debits are correct.",
+        "ledger verify": "Check that balances, debits and payments are correct.",
     },
     "Build": {
         "submit": "Run a pipeline over a tree and follow it.",

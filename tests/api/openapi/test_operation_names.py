@@ -26,7 +26,6 @@ NOT_YET = {
     "POST /api/v0/auth/recover/begin",
     "POST /api/v0/auth/recover/finalize",
     "POST /api/v0/auth/recover/options",
-    "POST /api/v0/billing/checkout/{org}",
     "POST /api/v0/integrations/bitbucket/connect",
     "GET /api/v0/organizations/{org}/bitbucket/oauth-url",
     "GET /api/v0/organizations/{org}/bitbucket/workspaces",
@@ -41,7 +40,7 @@ NOT_YET = {
     "GET /api/v0/user/passkeys",
     "DELETE /api/v0/user/passkeys/{uuid}",
 }
-"""Operations that have a name but are not implemented yet: sign-in, checkout, source hosts."""
+"""Operations that have a name but are not implemented yet: sign-in, source hosts."""
 
 
 def described() -> dict[str, dict[str, Any]]:

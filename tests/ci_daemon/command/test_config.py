@@ -30,6 +30,16 @@ def test_check_tells_every_error_with_its_line_and_fails(run: Run, state: Path, 
     assert (found["valid"], len(found["errors"]), found["warnings"]) == (False, 2, [])
 
 
+def test_check_names_the_missing_half_of_payments(run: Run, state: Path, capsys: pytest.CaptureFixture[str]):
+    file = state / "ci-daemon.toml"
+    file.write_text('[payments]\nsecret_key = "sk_test_hush"\n')
+    assert run("config", "check") == 1
+    printed = capsys.readouterr().out
+    assert "error: " in printed
+    assert "payments: webhook_secret is missing: set it too, or remove secret_key; payments need both" in printed
+    assert "hush" not in printed
+
+
 def test_check_warns_of_unmet_needs_of_the_configuration(run: Run, state: Path, capsys: pytest.CaptureFixture[str]):
     file = state / "ci-daemon.toml"
     file.write_text('[mail]\nhost = "localhost"\nuser = "ci"\npassword = "hush"\n')

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from storage import CouponExpired, Storage, SystemClock
+from storage import CouponExpired, NewPaymentEvent, PaymentState, RefundTotal, SessionReport, Storage, SystemClock
 from tests.ci_daemon.conftest import Run, RunJson
 from tests.state import new_storage, run_sql
 
@@ -98,6 +98,25 @@ def test_a_coupon_of_the_box_is_redeemed_and_counted(state: Path, run_json: RunJ
     with pytest.raises(CouponExpired):
         storage.coupons.redeem("five", other.id)
     storage.close()
+
+
+def test_verification_compares_payments_and_ends_with_1(state: Path, run: Run, capsys: pytest.CaptureFixture[str]):
+    storage = Storage.open(state, SystemClock())
+    acme = storage.organizations.by_slug("acme")
+    assert acme is not None
+    report = SessionReport("cs_1", acme.uuid, PaymentState.PAID, 2500, "pi_1")
+    storage.payments.record(NewPaymentEvent("evt_1", "checkout.session.completed", {}, report))
+    storage.payments.record(NewPaymentEvent("evt_2", "charge.refunded", {}, RefundTotal("pi_1", 500)))
+    storage.close()
+    assert run("ledger", "verify") == 0
+    assert "balances, debits and payments are correct" in capsys.readouterr().out
+
+    run_sql(state, "UPDATE payments SET amount_cents = 3000; UPDATE payment_totals SET refunded_cents = 700")
+    assert run("ledger", "verify") == 1
+    said = capsys.readouterr()
+    assert "payment cs_1 is credited 2500 cents, the provider reports 3000 as paid" in " ".join(said.out.split())
+    assert "payment cs_1 has refunds of 500 cents in the ledger, the provider reports 700" in " ".join(said.out.split())
+    assert "the ledger has 2 discrepancies" in said.err
 
 
 @pytest.mark.parametrize(
