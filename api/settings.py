@@ -110,6 +110,12 @@ class RateLimitSettings:
     account_per_minute: int = setting(
         60, "The most requests of one account to endpoints that issue or try credentials.", at_least=1
     )
+    emails_per_minute: int = setting(
+        30,
+        "The most requests without an account that name an e-mail address, such as for a link to sign in: of one"
+        " client, and for one e-mail address.",
+        at_least=1,
+    )
     failures_per_minute: int = setting(120, "The most bad tokens from one address, on any endpoint.", at_least=1)
     tracked: int = setting(10_000, "The number of addresses, and of accounts, that are remembered.", at_least=1)
     invites_per_day: int = setting(100, "The most invites that one account sends in a day.", at_least=1)

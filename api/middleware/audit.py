@@ -21,8 +21,11 @@ __all__ = ["AuditTrail"]
 _log = logging.getLogger(__name__)
 
 _CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-_SIGN_INS = frozenset({"cliRedeem", "cliRedeemV2"})
-"""Operations whose refusals are noted too; a rate limit for each address bounds their number."""
+_SIGN_IN_PATH = re.compile(r"/api/v\d+/auth/")
+"""Paths whose refusals are noted too, unless they need a token; limits by address bound their number."""
+
+_POLLS = frozenset({"cliClaim", "cliClaimV2"})
+"""Sign-ins that are refused each second until a person has signed in."""
 
 _NAMES = ("number", "slug", "id", "uuid", "api_token")
 """Fields of records that name a row, in order of preference. None of them is a secret."""
@@ -62,7 +65,7 @@ class AuditTrail:
         if req.method not in _CHANGING or req.uri_template is None:
             return
         operation = self._routes.operation(req.uri_template, req.method)
-        if operation is not None and (outcome := _outcome(operation, resp)) is not None:
+        if operation is not None and (outcome := _outcome(operation, req, resp)) is not None:
             self._write(req, resp, operation, outcome)
 
     def _write(self, req: ApiRequest, resp: falcon.Response, operation: Operation, outcome: str) -> None:
@@ -83,13 +86,14 @@ class AuditTrail:
             _log.exception("a change was made but could not be written to the audit", extra=change)
 
 
-def _outcome(operation: Operation, resp: falcon.Response) -> str | None:
+def _outcome(operation: Operation, req: ApiRequest, resp: falcon.Response) -> str | None:
     """Return a prefix for the note; None if there is nothing to note."""
     if resp.status_code < _CLIENT_ERROR:
         return ""
     if resp.context.get("build_number") is not None:
         return "rejected, "
-    return "refused, " if operation.id in _SIGN_INS and resp.status_code < _RATE_LIMITED else None
+    signs_in = operation.security == "public" and _SIGN_IN_PATH.match(req.uri_template or "") is not None
+    return "refused, " if signs_in and operation.id not in _POLLS and resp.status_code != _RATE_LIMITED else None
 
 
 def _name_of(resp: falcon.Response) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any, assert_never
 
 from api.errors.responses import ApiError
@@ -25,7 +26,8 @@ __all__ = ["PublicLimit", "RateLimits"]
 class RateLimits:
     """The limits by address, by account, and of bad and missing tokens by address. Safe in any thread.
 
-    A limited endpoint calls `limit_address` first, and `limit_account` once it knows the caller. A bad bearer
+    A limited endpoint calls `limit_address` first, and `limit_account` once it knows the caller, or `limit_email` if
+    there is none and the body names an e-mail address. A bad bearer
     token or log token counts for its address on any endpoint: a flood of them is refused, while valid tokens from the
     same address still work. Requests that need no token have buckets of their own, so that they keep nobody from
     signing in.
@@ -36,6 +38,8 @@ class RateLimits:
         self._by_address = TokenBuckets(settings.address_per_minute, settings.tracked, clock)
         self._without_token = TokenBuckets(settings.address_per_minute, settings.tracked, clock)
         self._by_account = TokenBuckets(settings.account_per_minute, settings.tracked, clock)
+        self._by_email = TokenBuckets(settings.emails_per_minute, settings.tracked, clock)
+        self._naming_emails = TokenBuckets(settings.emails_per_minute, settings.tracked, clock)
         self._failures = TokenBuckets(settings.failures_per_minute, settings.tracked, clock)
 
     def limit_address(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -49,6 +53,15 @@ class RateLimits:
     def limit_account(self, caller: Caller, resp: falcon.Response) -> None:
         """Count a request for its caller. Raises ApiError ``rate_limited``."""
         _admit(self._by_account.take(caller.user.uuid), "of this account", resp)
+
+    def limit_email(self, req: falcon.Request, resp: falcon.Response, email: str) -> None:
+        """Count a request that names an e-mail address, for that and for the client's address.
+
+        It makes no difference whether an account has the e-mail address. Only its hash is remembered. Raises ApiError
+        ``rate_limited``.
+        """
+        _admit(self._naming_emails.take(self._addresses.network(req)), "for e-mail from this address", resp)
+        _admit(self._by_email.take(_hash_of(email)), "for this e-mail address", resp)
 
     def limit_failures(self, req: falcon.Request) -> None:
         """Count a bad token for its address. Raises ApiError ``rate_limited``."""
@@ -74,6 +87,11 @@ class PublicLimit:
         operation = self._routes.operation(req.uri_template or "", req.method)
         if operation is None or (operation.counted and _is_public(req, operation)):
             self._limits.limit_public(req, resp)
+
+
+def _hash_of(email: str) -> str:
+    normal = email.strip().lower().encode("utf-8", "surrogatepass")
+    return hashlib.sha256(normal).hexdigest()
 
 
 def _is_public(req: ApiRequest, operation: Operation) -> bool:

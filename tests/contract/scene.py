@@ -19,7 +19,9 @@ from tests.contract.reference import Endpoint
 from tests.payment_provider import LocalProvider, signature
 from tests.state import new_storage
 
-UNLIMITED = RateLimitSettings(10**6, 10**6, 10**6)
+UNLIMITED = RateLimitSettings(
+    address_per_minute=10**6, account_per_minute=10**6, emails_per_minute=10**6, failures_per_minute=10**6
+)
 WINDOW = {"from": "2026-01-01T00:00:00Z", "to": "2026-02-01T00:00:00Z"}
 COUPON = "FOR-ALL-OF-US"
 

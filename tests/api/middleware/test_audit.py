@@ -107,3 +107,11 @@ def test_a_refused_change_leaves_none_but_a_refused_sign_in_does(scene: Scene):
     entry = newest(scene)
     assert (entry.actor, entry.action, entry.subject) == ("nobody", "cliRedeem", "")
     assert entry.note.startswith("refused, request ")
+
+
+def test_a_poll_for_a_session_leaves_no_entry(scene: Scene):
+    before = scene.world.storage.audit.last_id()
+    for version in ("v0", "v2"):
+        path = f"/api/{version}/auth/cli/claim"
+        assert scene.world.anonymous.simulate_post(path, json={"nonce": "n" * 43}).status_code == 400
+    assert scene.world.storage.audit.last_id() == before

@@ -3,10 +3,13 @@ from __future__ import annotations
 import http.client
 from typing import Any
 
+import falcon
 import pytest
 from falcon import testing
 
 from api import HttpSettings, RateLimitSettings, Server, create_app
+from api.errors.responses import ApiError
+from api.middleware.rate_limits import RateLimits
 from storage import Storage
 from tests.api.world import World
 from tests.clock import ManualClock
@@ -97,6 +100,41 @@ def test_every_endpoint_about_credentials_is_limited_by_address(
     world = _world(storage, clock, address_per_minute=1)
     assert world.anonymous.simulate_request(method, path).status_code != 429
     _refused(world.anonymous.simulate_request(method, path), 60)
+
+
+def _limits(clock: ManualClock, **limits: int) -> RateLimits:
+    return RateLimits(RateLimitSettings(**limits), (), clock)
+
+
+def _ask(limits: RateLimits, email: str, address: str) -> bool:
+    """Tell whether a request that names an e-mail address is admitted."""
+    try:
+        limits.limit_email(testing.create_req(remote_addr=address), falcon.Response(), email)
+    except ApiError:
+        return False
+    return True
+
+
+def test_an_email_address_is_limited_wherever_it_is_asked(clock: ManualClock):
+    limits = _limits(clock, emails_per_minute=2)
+    spellings = ("ada@example.org", " ADA@example.org ", "Ada@Example.org")
+    asked = [_ask(limits, email, f"192.0.2.{number}") for number, email in enumerate(spellings)]
+    assert asked == [True, True, False]
+    assert _ask(limits, "bob@example.org", "192.0.2.9")
+    clock.advance(30)
+    assert _ask(limits, "ada@example.org", "192.0.2.9")
+
+
+def test_an_address_asks_about_a_limited_number_of_emails(clock: ManualClock):
+    limits = _limits(clock, emails_per_minute=2)
+    assert [_ask(limits, f"u{number}@example.org", "192.0.2.1") for number in range(3)] == [True, True, False]
+    assert _ask(limits, "u2@example.org", "192.0.2.2")
+
+
+def test_no_email_address_is_remembered(clock: ManualClock):
+    limits = _limits(clock)
+    _ask(limits, "ada@example.org", "192.0.2.1")
+    assert all(len(key) == 64 for key in limits._by_email._held)
 
 
 def test_the_nearer_of_two_limits_is_reported(storage: Storage, clock: ManualClock):

@@ -12,7 +12,7 @@ from storage import Storage
 from tests.clock import ManualClock
 from tests.fake_engine import FakeEngine
 
-_UNLIMITED = RateLimitSettings(10**6, 10**6, 10**6)
+_UNLIMITED = RateLimitSettings(address_per_minute=10**6, account_per_minute=10**6, failures_per_minute=10**6)
 _PAST = "from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z"
 
 Read = dict[str, tuple[int, str]]
