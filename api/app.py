@@ -152,10 +152,7 @@ def create_app(
         UsageResource(storage, access),
         CouponsResource(storage, access, rates),
     )
-    provider = PaymentProvider.of(payments or PaymentSettings(), settings.url)
-    _add_payments(
-        routes, CheckoutResource(storage, access, rates, provider), PaymentEventsResource(storage, rates, provider)
-    )
+    _add_payments(routes, storage, access, rates, PaymentProvider.of(payments or PaymentSettings(), settings.url))
 
     routes.add(f"{_V0}/openapi.json", OpenApiResource(routes, settings.url))
     _add_docs(routes, ErrorPagesResource(routes))
@@ -227,9 +224,11 @@ def _add_billing(routes: Routes, billing: BillingResource, usage: UsageResource,
     routes.add(f"{_V0}/billing/coupon/redeem/{{org}}", coupons, "redeem")
 
 
-def _add_payments(routes: Routes, checkout: CheckoutResource, events: PaymentEventsResource) -> None:
-    routes.add(f"{_V0}/billing/checkout/{{org}}", checkout)
-    routes.add(f"{_V0}/billing/webhook", events)
+def _add_payments(
+    routes: Routes, storage: Storage, access: Access, rates: RateLimits, provider: PaymentProvider | None
+) -> None:
+    routes.add(f"{_V0}/billing/checkout/{{org}}", CheckoutResource(storage, access, rates, provider))
+    routes.add(f"{_V0}/billing/webhook", PaymentEventsResource(storage, rates, provider))
     routes.add_page("/billing/paid", CheckoutPageResource.paid())
     routes.add_page("/billing/canceled", CheckoutPageResource.canceled())
 

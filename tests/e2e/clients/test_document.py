@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.daemon import Client, Daemon
+from tests.payment_provider import SECRET_KEY, WEBHOOK_SECRET, LocalProvider
 
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 PIPELINES = "/api/v0/organizations/{org}/pipelines"
@@ -17,14 +19,18 @@ UNLIMITED = str(10**6)
 
 
 @pytest.fixture(scope="module")
-def settings() -> dict[str, str]:
-    return {
-        "CI_DAEMON_POOL_PARKED": "0",
-        "CI_DAEMON_POOL_MAX_VMS": "1",
-        "CI_DAEMON_RATE_LIMITS_ADDRESS_PER_MINUTE": UNLIMITED,
-        "CI_DAEMON_RATE_LIMITS_ACCOUNT_PER_MINUTE": UNLIMITED,
-        "CI_DAEMON_RATE_LIMITS_FAILURES_PER_MINUTE": UNLIMITED,
-    }
+def settings() -> Iterator[dict[str, str]]:
+    with LocalProvider.serving() as provider:
+        yield {
+            "CI_DAEMON_PAYMENTS_SECRET_KEY": SECRET_KEY,
+            "CI_DAEMON_PAYMENTS_WEBHOOK_SECRET": WEBHOOK_SECRET,
+            "CI_DAEMON_PAYMENTS_API_BASE": provider.url,
+            "CI_DAEMON_POOL_PARKED": "0",
+            "CI_DAEMON_POOL_MAX_VMS": "1",
+            "CI_DAEMON_RATE_LIMITS_ADDRESS_PER_MINUTE": UNLIMITED,
+            "CI_DAEMON_RATE_LIMITS_ACCOUNT_PER_MINUTE": UNLIMITED,
+            "CI_DAEMON_RATE_LIMITS_FAILURES_PER_MINUTE": UNLIMITED,
+        }
 
 
 @pytest.fixture
