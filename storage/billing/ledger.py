@@ -80,6 +80,7 @@ class Ledger:
             .where(JobRow.id == slot("job_id")),
             tuple,
         )
+        self._verification = LedgerVerification(database)
 
     def append(
         self,
@@ -120,7 +121,7 @@ class Ledger:
 
     def verify(self) -> list[Discrepancy]:
         """Compare balances, jobs, holds and payments with their entries; [] if all agree."""
-        return LedgerVerification(self._database).discrepancies()
+        return self._verification.discrepancies()
 
     def debit_job(self, job_id: int) -> None:
         """Append the one debit of a job that just ended, inside the caller's transaction.

@@ -23,18 +23,18 @@ class LedgerVerification:
     """Queries for what the ledger contradicts; each finds nothing in a sound ledger."""
 
     def __init__(self, database: Database) -> None:
-        self._queries = (
-            Query(database, _unbalanced(), _describe_balance),
-            Query(database, _wrong_job_debits(), _describe_job),
-            Query(database, _wrong_hold_debits(), _describe_hold),
-            Query(database, _wrong_topups(), _describe_topup),
-            Query(database, _stray_topups(), _describe_stray),
-            Query(database, _wrong_refunds(), _describe_refund),
-        )
+        self._unbalanced = Query(database, _unbalanced(), _describe_balance)
+        self._wrong_job_debits = Query(database, _wrong_job_debits(), _describe_job)
+        self._wrong_hold_debits = Query(database, _wrong_hold_debits(), _describe_hold)
+        self._wrong_topups = Query(database, _wrong_topups(), _describe_topup)
+        self._stray_topups = Query(database, _stray_topups(), _describe_stray)
+        self._wrong_refunds = Query(database, _wrong_refunds(), _describe_refund)
 
     def discrepancies(self) -> list[Discrepancy]:
         """Return what was found."""
-        return [found for query in self._queries for found in query.all()]
+        debits = self._wrong_job_debits.all() + self._wrong_hold_debits.all()
+        payments = self._wrong_topups.all() + self._stray_topups.all() + self._wrong_refunds.all()
+        return self._unbalanced.all() + debits + payments
 
 
 def _unbalanced() -> peewee.Query:

@@ -12,6 +12,7 @@ from storage import AuditEntry
 from tests.api.conformity import conformity
 from tests.contract.reference import ENDPOINTS, Endpoint
 from tests.contract.scene import Scene, make_scene
+from tests.payment_provider import LocalProvider
 
 _OPERATIONS = {
     f"{method.upper()} {path}": operation["operationId"]
@@ -21,6 +22,7 @@ _OPERATIONS = {
 CHANGES = [ENDPOINTS[request] for request in _OPERATIONS if not request.startswith("GET ")]
 READS = [endpoint for endpoint in ENDPOINTS.values() if endpoint.method == "GET"]
 FOR_THE_GUEST = {"/api/v0/invites/accept", "/api/v0/user"}
+BY_THE_PROVIDER = {"/api/v0/billing/webhook"}
 
 
 def succeed(scene: Scene, endpoint: Endpoint) -> testing.Result:
@@ -45,17 +47,23 @@ def secrets_in(sent: object) -> list[str]:
     return [sent] if isinstance(sent, str) and len(sent) > 12 else []
 
 
+@pytest.fixture(scope="module")
+def provider() -> Iterator[LocalProvider]:
+    with LocalProvider.serving() as provider:
+        yield provider
+
+
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    storage, scene = make_scene(tmp_path / "state")
+def scene(tmp_path: Path, provider: LocalProvider) -> Iterator[Scene]:
+    storage, scene = make_scene(tmp_path / "state", provider)
     yield scene
     storage.close()
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+def seen(tmp_path_factory: pytest.TempPathFactory, provider: LocalProvider) -> Iterator[Scene]:
     """A scene for tests that only read."""
-    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state")
+    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state", provider)
     yield scene
     storage.close()
 
@@ -68,8 +76,11 @@ def test_it_leaves_an_entry(scene: Scene, endpoint: Endpoint):
     entry = newest(scene)
     assert entry.id > before
     who = scene.guest.email if endpoint.path in FOR_THE_GUEST else scene.owner.email
+    effect = ""
+    if endpoint.path in BY_THE_PROVIDER:
+        who, effect = "payment provider", f"{answered.json['effect']}, "
     assert (entry.actor, entry.action, entry.origin) == (who, _OPERATIONS[endpoint.request], "127.0.0.1")
-    assert entry.note == f"request {answered.headers['x-request-id']}"
+    assert entry.note == f"{effect}request {answered.headers['x-request-id']}"
     if "{org}" in endpoint.path:
         assert entry.organization == scene.owner.org
         assert entry.subject.startswith(scene.owner.org)
