@@ -52,11 +52,12 @@ from api.resources.organizations import OrganizationsResource
 from api.resources.payments import CheckoutResource, PaymentEventsResource
 from api.resources.pipelines import PipelinesResource
 from api.resources.secrets import SecretsResource
-from api.resources.sessions import LogoutResource
+from api.resources.sessions import LogoutResource, SessionsResource
 from api.resources.usage import UsageResource
 from api.resources.user import CurrentUserResource
 from api.service_metrics import metrics_registry
 from api.settings import RateLimitSettings
+from api.sign_in.sessions import SessionStart
 from api.signing import Signer
 from storage import Clock, Storage, SystemClock
 
@@ -111,15 +112,15 @@ def create_app(
     _add_meta(routes, HealthResource(engine), MetricsResource(registry, rates, settings.metrics_token))
     routes.add(f"{_V0}/user", CurrentUserResource(storage, engine, access, rates))
     _add_api_tokens(routes, ApiTokensResource(storage, access, rates, clock))
-    routes.add(f"{_V0}/auth/logout", LogoutResource(access, rates))
-    _add_cli_login(routes, CliLoginResource(storage, access, rates))
+    _add_sessions(routes, LogoutResource(access, rates), SessionsResource(storage, access, rates))
+    sessions = SessionStart(storage, ClientAddresses(settings.trusted_proxies))
+    _add_cli_login(routes, CliLoginResource(storage, access, rates, sessions))
     mails = Mails(storage, settings.url)
-    invites = InvitesResource(storage, access, rates, mails, rate_limits.invites_per_day)
     _add_organizations(
         routes,
         OrganizationsResource(storage, access, pager, rate_limits.organizations_per_account),
         MembersResource(storage, access),
-        invites,
+        InvitesResource(storage, access, rates, mails, rate_limits.invites_per_day),
     )
 
     pipelines = PipelinesResource(storage, access, pager)
@@ -177,6 +178,12 @@ def _add_meta(routes: Routes, health: HealthResource, metrics: MetricsResource) 
 def _add_api_tokens(routes: Routes, api_tokens: ApiTokensResource) -> None:
     routes.add(f"{_V0}/user/api-tokens", api_tokens, "list")
     routes.add(f"{_V0}/user/api-tokens/{{id}}", api_tokens)
+
+
+def _add_sessions(routes: Routes, logout: LogoutResource, sessions: SessionsResource) -> None:
+    routes.add(f"{_V0}/auth/logout", logout)
+    routes.add(f"{_V0}/user/sessions", sessions, "list")
+    routes.add(f"{_V0}/user/sessions/{{id}}", sessions)
 
 
 def _add_cli_login(routes: Routes, cli_login: CliLoginResource) -> None:

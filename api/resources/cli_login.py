@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits
+    from api.sign_in.sessions import SessionStart
     from storage import Caller, Storage
 
 __all__ = [
@@ -102,8 +103,9 @@ _NEW_CODE = Answer(200, "The code.", CliCodeResponse)
 class CliLoginResource:
     """``/api/v0/auth/cli/…`` and ``/api/v2/auth/cli/…``."""
 
-    def __init__(self, storage: Storage, access: Access, limits: RateLimits) -> None:
+    def __init__(self, storage: Storage, access: Access, limits: RateLimits, sessions: SessionStart) -> None:
         self._storage = storage
+        self._sessions = sessions
         self._access = access
         self._limits = limits
 
@@ -142,7 +144,9 @@ class CliLoginResource:
         """
         self._limits.limit_address(req, resp)
         body = read_optional_body(req, CliClaimRequest)
-        self._respond_with_token(req, resp, self._storage.cli_logins.claim(body.nonce or ""))
+        self._respond_with_token(
+            req, resp, self._storage.cli_logins.claim(body.nonce or "", self._sessions.origin(req))
+        )
 
     @operation("cliClaimV2", _SESSION, body=CliClaimV2Request, errors=_CLAIM_ERRORS, security="public", counted=False)
     def on_post_claim_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -151,7 +155,8 @@ class CliLoginResource:
         Ask once a second until the person has signed in.
         """
         self._limits.limit_address(req, resp)
-        self._respond_with_token(req, resp, self._storage.cli_logins.claim(read_body(req, CliClaimV2Request).nonce))
+        body = read_body(req, CliClaimV2Request)
+        self._respond_with_token(req, resp, self._storage.cli_logins.claim(body.nonce, self._sessions.origin(req)))
 
     @operation("cliCode", _NEW_CODE, errors=_SESSION_ERRORS)
     def on_post_code(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -179,7 +184,9 @@ class CliLoginResource:
         """
         self._limits.limit_address(req, resp)
         body = read_optional_body(req, CliRedeemRequest)
-        self._respond_with_token(req, resp, self._storage.cli_logins.redeem(body.code or ""))
+        self._respond_with_token(
+            req, resp, self._storage.cli_logins.redeem(body.code or "", self._sessions.origin(req))
+        )
 
     @operation("cliRedeemV2", _SESSION, body=CliRedeemV2Request, errors=_CLAIM_ERRORS, security="public", counted=False)
     def on_post_redeem_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -188,7 +195,8 @@ class CliLoginResource:
         Case, spaces and dashes in the code are ignored.
         """
         self._limits.limit_address(req, resp)
-        self._respond_with_token(req, resp, self._storage.cli_logins.redeem(read_body(req, CliRedeemV2Request).code))
+        body = read_body(req, CliRedeemV2Request)
+        self._respond_with_token(req, resp, self._storage.cli_logins.redeem(body.code, self._sessions.origin(req)))
 
     def _signed_in(self, req: falcon.Request, resp: falcon.Response) -> Caller:
         self._limits.limit_address(req, resp)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -64,7 +65,7 @@ class Client:
         self.url = url.rstrip("/")
         self._http = httpx.Client(
             base_url=self.url,
-            headers={"Authorization": f"Bearer {token}"},
+            headers={"Authorization": f"Bearer {token}", "User-Agent": f"ci-daemon/{version('ci-daemon')}"},
             timeout=_TIMEOUT,
             # Requests to this machine bypass the environment's proxy.
             trust_env=urlsplit(url).hostname not in {"127.0.0.1", "::1", "localhost"},

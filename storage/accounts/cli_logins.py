@@ -19,6 +19,7 @@ from storage.records import CliLoginKind
 if TYPE_CHECKING:
     from storage.accounts.tokens import Tokens
     from storage.database.connection import Database
+    from storage.records import SessionOrigin
 
 __all__ = ["CliLogins"]
 
@@ -49,9 +50,9 @@ class CliLogins:
         """Offer a session as `offer` does, for a nonce of which only the SHA-256 is known."""
         self._offer(CliLoginKind.NONCE, nonce_hash, user_id)
 
-    def claim(self, nonce: str) -> str | None:
+    def claim(self, nonce: str, origin: SessionOrigin | None = None) -> str | None:
         """Return the token of a new session; None if the nonce has no offer, or an expired one."""
-        return self._taken(CliLoginKind.NONCE, hashed(nonce))
+        return self._taken(CliLoginKind.NONCE, hashed(nonce), origin)
 
     def issue_code(self, user_id: int) -> str:
         """Return a code that gives one session of the user, within 300 s."""
@@ -59,12 +60,12 @@ class CliLogins:
         self._offer(CliLoginKind.CODE, hashed(code), user_id)
         return code
 
-    def redeem(self, code: str) -> str | None:
+    def redeem(self, code: str, origin: SessionOrigin | None = None) -> str | None:
         """Return the token of a new session; None if the code is unknown, used or expired.
 
         Case, spaces and dashes are ignored, because a person typed the code.
         """
-        return self._taken(CliLoginKind.CODE, hashed(_IGNORED.sub("", code).upper()))
+        return self._taken(CliLoginKind.CODE, hashed(_IGNORED.sub("", code).upper()), origin)
 
     def _offer(self, kind: CliLoginKind, secret_hash: bytes, user_id: int) -> None:
         with self._database.write():
@@ -72,7 +73,7 @@ class CliLogins:
             self._forget.run(now=now)
             self._replace.run(kind=kind, hash=secret_hash, user_id=user_id, expires_at=now + _LIFETIMES[kind])
 
-    def _taken(self, kind: CliLoginKind, secret_hash: bytes) -> str | None:
+    def _taken(self, kind: CliLoginKind, secret_hash: bytes, origin: SessionOrigin | None) -> str | None:
         """Take an offer and create its session; None if there is none.
 
         A poll that finds none only reads, and so blocks no writer.
@@ -83,5 +84,5 @@ class CliLogins:
             user_id = self._take.one(kind=kind, hash=secret_hash, now=self._database.now())
             if user_id is None:
                 return None
-            _, token = self._tokens.create_session(user_id, "handed to a command line")
+            _, token = self._tokens.create_session(user_id, "handed to a command line", origin)
             return token

@@ -14,13 +14,14 @@ from storage.accounts.users import USER_COLUMNS
 from storage.database.instants import DAY, SECOND, to_micros
 from storage.database.statements import Columns, Query, Write, insert_into, slot, written
 from storage.errors import DatabaseUnavailable
-from storage.models import OrganizationRow, TokenRow, UserRow
+from storage.models import CliLoginRow, OrganizationRow, TokenRow, UserRow
 from storage.records import Caller, Token, TokenKind
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from storage.database.connection import Database
+    from storage.records import SessionOrigin
 
 __all__ = ["Tokens", "hashed"]
 
@@ -28,6 +29,7 @@ _PREFIX = "ci_"
 _TOKEN_BYTES = 32
 _LAST_USED_INTERVAL = 60 * SECOND
 _SESSION = 30 * DAY
+_MOST_LISTED = 500
 _KEPT_AFTER_END = 30 * DAY
 """Time for which a token is kept after its end, so that its owner can still log out with it."""
 
@@ -62,6 +64,13 @@ class Tokens:
         self._by_id = Query(database, tokens.where(TokenRow.id == slot("id")), _TOKEN)
         self._of_user = Query(database, tokens.where(of_user, standing).order_by(TokenRow.id), _TOKEN)
         self._api_keys = Query(database, tokens.where(of_user, standing, api_key).order_by(TokenRow.id.desc()), _TOKEN)
+        session = TokenRow.kind == TokenKind.SESSION
+        running = standing & (TokenRow.expires_at > slot("now"))
+        self._sessions = Query(
+            database,
+            tokens.where(of_user, session, running).order_by(TokenRow.id.desc()).limit(_MOST_LISTED),
+            _TOKEN,
+        )
         self._insert = Write(database, insert_into(TokenRow, "last_used_at", "revoked_at"))
         self._use = Write(
             database,
@@ -75,6 +84,12 @@ class Tokens:
         self._revoke = Write(database, revoking.where(hashing))
         self._revoke_named = Write(database, revoking.where(named, standing))
         self._revoke_api_key = Write(database, revoking.where(named, standing, of_user, api_key))
+        self._end_session = Write(database, revoking.where(named, running, of_user, session))
+        self._end_sessions = Write(
+            database,
+            revoking.where(of_user, running, session, TokenRow.id != slot("but")),
+        )
+        self._withdraw_offers = Write(database, CliLoginRow.delete().where(CliLoginRow.user == slot("user_id")))
         over_since = peewee.fn.COALESCE(TokenRow.revoked_at, TokenRow.expires_at)
         self._forget = Write(database, TokenRow.delete().where(over_since <= slot("before")))
 
@@ -84,11 +99,12 @@ class Tokens:
         until = None if expires_at is None else to_micros(expires_at)
         return self._create(TokenKind.API_KEY, token, user_id, description, until)
 
-    def create_session(self, user_id: int, description: str) -> tuple[Token, str]:
+    def create_session(self, user_id: int, description: str, origin: SessionOrigin | None = None) -> tuple[Token, str]:
         """Add a session of 30 days; return its record and the token, which cannot be read again."""
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
         with self._database.write():
             until = self._database.now() + _SESSION
-            return self._create(TokenKind.SESSION, secrets.token_urlsafe(_TOKEN_BYTES), user_id, description, until)
+            return self._create(TokenKind.SESSION, token, user_id, description, until, origin)
 
     def caller(self, token: str) -> Caller | None:
         """Return the caller that a token belongs to; None if it is unknown, revoked or expired.
@@ -114,6 +130,24 @@ class Tokens:
         """Return a user's API keys that are not revoked, newest first."""
         return self._api_keys.all(user_id=user_id)
 
+    def sessions(self, user_id: int) -> list[Token]:
+        """Return a user's sessions that have not ended, newest first, 500 at most."""
+        return self._sessions.all(user_id=user_id, now=self._database.now())
+
+    def end_session(self, user_id: int, uuid: str) -> bool:
+        """End a user's session by UUID; False if the user has no such session."""
+        with self._database.write():
+            return self._end_session.run(user_id=user_id, uuid=uuid, now=self._database.now()) == 1
+
+    def end_sessions(self, user_id: int, but: int | None = None) -> int:
+        """End a user's sessions except the token ``but``, in the caller's transaction; return their number.
+
+        Sessions that were offered to command lines cannot be taken any more.
+        """
+        with self._database.write():
+            self._withdraw_offers.run(user_id=user_id)
+            return self._end_sessions.run(user_id=user_id, but=but or 0, now=self._database.now())
+
     def revoke(self, token: str) -> bool:
         """Revoke a token that its owner presents, if it is not revoked already; False if it is unknown."""
         with self._database.write():
@@ -130,7 +164,13 @@ class Tokens:
             return self._revoke_named.run(uuid=uuid, now=self._database.now()) == 1
 
     def _create(
-        self, kind: TokenKind, token: str, user_id: int, description: str, expires_at: int | None
+        self,
+        kind: TokenKind,
+        token: str,
+        user_id: int,
+        description: str,
+        expires_at: int | None,
+        origin: SessionOrigin | None = None,
     ) -> tuple[Token, str]:
         with self._database.write():
             now = self._database.now()
@@ -143,6 +183,8 @@ class Tokens:
                 description=description,
                 created_at=now,
                 expires_at=expires_at,
+                address=None if origin is None else origin.address,
+                agent=None if origin is None else origin.agent,
             )
             return written(self._by_id.one(id=token_id)), token
 

@@ -17,6 +17,7 @@ __all__ = [
     "Member",
     "Organization",
     "Role",
+    "SessionOrigin",
     "SignInLink",
     "SignInLinkKind",
     "SignUpMode",
@@ -142,8 +143,16 @@ class SignUpPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionOrigin:
+    """The client's address, and the name of its program, when a session began."""
+
+    address: str
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
 class Token:
-    """A bearer token, without its secret."""
+    """A bearer token, without its secret; ``address`` and ``agent`` are those of a session's origin."""
 
     id: int
     uuid: str
@@ -152,6 +161,8 @@ class Token:
     created_at: datetime
     expires_at: datetime | None
     last_used_at: datetime | None
+    address: str | None
+    agent: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,8 @@ class Scene:
 
     def id_for(self, endpoint: Endpoint) -> str:
         """Return the value of ``{id}`` in the endpoint's path."""
-        kind = next((kind for kind in ("api-tokens", "invites", "artifacts") if f"/{kind}/" in endpoint.path), "none")
+        kinds = ("api-tokens", "sessions", "invites", "artifacts")
+        kind = next((kind for kind in kinds if f"/{kind}/" in endpoint.path), "none")
         return self.named[kind]
 
 
@@ -100,6 +101,7 @@ def make_scene(directory: Path, provider: LocalProvider) -> tuple[Storage, Scene
     for scope in (owner.path, pipeline.path):
         owner.client.simulate_put(f"{scope}/secrets/TOKEN", json={"value": "nobody-reads"})
     key, _ = storage.tokens.create_api_key(owner.user.id, "to be revoked")
+    session, _ = storage.tokens.create_session(owner.user.id, "to be ended")
     invite = owner.client.simulate_post(f"{owner.path}/invites", json={"email": guest.email, "role": "member"}).json
     named = {
         "org": owner.org,
@@ -111,6 +113,7 @@ def make_scene(directory: Path, provider: LocalProvider) -> tuple[Storage, Scene
         "code": "build_not_found",
         "none": "",
         "api-tokens": key.uuid,
+        "sessions": session.uuid,
         "invites": invite["id"],
         "invite_token": invite["token"],
         "artifacts": build.get("/artifacts").json["data"][0]["id"],

@@ -27,7 +27,12 @@ NOUNS = {
     "user_id": "member_not_found",
     "code": "route_not_found",
 }
-IDS = {"api-tokens": "api_token_not_found", "invites": "invite_not_found", "artifacts": "artifact_not_found"}
+IDS = {
+    "api-tokens": "api_token_not_found",
+    "sessions": "session_not_found",
+    "invites": "invite_not_found",
+    "artifacts": "artifact_not_found",
+}
 NAMED_BY_CALLERS = {"name"}
 ELSEWHERE = {
     "GET /api/v0/internal/builds/{build_id}/source.tar.gz",

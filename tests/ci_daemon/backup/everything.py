@@ -39,6 +39,7 @@ from storage import (
     RequestKey,
     Role,
     SecretScope,
+    SessionOrigin,
     SessionReport,
     Shape,
     SignUpPolicy,
@@ -69,7 +70,7 @@ class Everything:
         storage = Storage.create(directory, clock)
         owner = storage.users.create("ann@example.org", "Ann")
         acme = storage.organizations.create("Acme", "https://acme.example.org", owner.id)
-        _, token = storage.tokens.create_session(owner.id, "tests")
+        _, token = storage.tokens.create_session(owner.id, "tests", SessionOrigin("192.0.2.7", "curl"))
         pipeline = storage.pipelines.create(acme.id, NewPipeline("web", "Web", "https://example.org/web.git", "main"))
         made = cls(storage, clock, token, pipeline)
         made._people(owner.id)
