@@ -43,6 +43,10 @@ class Service:
         body = json.dumps({"branch": "main", "commit": "0" * 40, **fields})
         return f"{self.builds}/{self._answer('POST', self.builds, body)['number']}"
 
+    def secret(self, name: str, value: str) -> None:
+        """Set a secret of the pipeline."""
+        self._answer("PUT", f"{self.builds.removesuffix('/builds')}/secrets/{name}", json.dumps({"value": value}))
+
     def finish(self, build: str, seconds: float) -> None:
         """Wait until a build has passed. Raises RuntimeError if it ends otherwise, or not in time."""
         deadline = time.monotonic() + seconds

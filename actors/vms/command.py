@@ -157,19 +157,30 @@ class CommandOutput:
         opened, self._supervisor = self._supervisor, None
         with opened or _ask(self._connection, "follow", self.offset) as supervisor:
             supervisor.wait_without_limit()
+            pieces: list[bytes] = []
             while True:
                 word, _, size = supervisor.read_line().partition(b" ")
                 match word:
                     case b"output":
-                        for chunk in supervisor.read_block(int(size)):
-                            self.offset += len(chunk)
-                            yield chunk
+                        for piece in supervisor.read_block(int(size)):
+                            pieces.append(piece)
+                            if not supervisor.at_hand:
+                                yield self._joined(pieces)
                     case b"result":
+                        if pieces:
+                            yield self._joined(pieces)
                         self.exited = parse_result(b"".join(supervisor.read_block(int(size))))
                         return
                     case _:
                         message = "no command was started in this VM"
                         raise CommandNotStarted(message)
+
+    def _joined(self, pieces: list[bytes]) -> bytes:
+        """Return the pieces as one chunk, and empty the list."""
+        chunk = b"".join(pieces)
+        pieces.clear()
+        self.offset += len(chunk)
+        return chunk
 
     def close(self) -> None:
         """Hang up, if it is not iterated over."""

@@ -1,6 +1,6 @@
 """Writing an attempt's log so that log and index agree after a crash at any byte.
 
-Bytes go to the log first, their record to the index after. Readers ignore bytes without a record, and the next writer
+Bytes go to the log first, their records to the index after. Readers ignore bytes without a record, and the next writer
 cuts them off. No record ends inside a masked secret or what may be the start of one, so that the next writer masks the
 same bytes.
 """
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["LogWriter"]
 
 _RECORD_BYTES = 64 * 1024
+_MAX_PIECES = os.sysconf("SC_IOV_MAX")
 _CONTINUATION = range(0x80, 0xC0)
 _LEADS = {2: range(0xC2, 0xE0), 3: range(0xE0, 0xF0), 4: range(0xF0, 0xF5)}
 
@@ -77,12 +78,17 @@ class LogWriter:
         """
         with self._lock:
             data, self._pending = self._pending + data, b""
-            self._pending = data[self._append_output(data, more=True) :]
+            batch = self._batch()
+            consumed = self._add_output(batch, data, more=True)
+            self._append(batch)
+            self._pending = data[consumed:]
 
     def notice(self, text: str) -> None:
         """Append a notice of the service, masked, on a line of its own."""
         with self._lock:
-            self._append_notice(text)
+            batch = self._batch()
+            self._add_notice(batch, text)
+            self._append(batch)
 
     def end(self) -> None:
         """Append the pending bytes, because no more output comes, and close the files. Idempotent.
@@ -93,11 +99,13 @@ class LogWriter:
             if self._log < 0:
                 return
             pending, self._pending = self._pending, b""
+            batch = self._batch()
             try:
                 if self._stored + len(pending) > self._limit:
-                    self._drop(len(pending))
+                    self._drop(batch, len(pending))
                 else:
-                    self._append_output(pending, more=False)
+                    self._add_output(batch, pending, more=False)
+                self._append(batch)
             finally:
                 self._close()
 
@@ -116,58 +124,85 @@ class LogWriter:
         os.close(self._index)
         self._log = self._index = -1
 
-    def _append_output(self, data: bytes, *, more: bool) -> int:
-        """Append output; return how many bytes were consumed. The rest waits if ``more`` comes."""
+    def _batch(self) -> _Batch:
+        return _Batch(self._size, self._stored, to_micros(self._clock.now()) * 1000)
+
+    def _add_output(self, batch: _Batch, data: bytes, *, more: bool) -> int:
+        """Add output; return how many bytes were consumed. The rest waits if ``more`` comes."""
         done = 0
         while done < len(data):
             chunk = data[done : done + self._chunk]
             follows = more or done + len(chunk) < len(data)
             whole = len(chunk) - _incomplete_tail(chunk) if follows else len(chunk)
-            room = max(0, self._room - self._size)
+            room = max(0, self._room - batch.end)
             masked, consumed = self._masker.mask(chunk[:whole], more=follows) if room else (chunk, len(chunk))
             if not consumed:
                 break
             if len(masked) > room:
                 # The record consumes no output, so that the next writer meets the limit too.
-                self._append(masked[:room], LogKind.OUTPUT, 0)
-                self._drop(len(data) - done)
+                batch.add(masked[:room], LogKind.OUTPUT, 0)
+                self._drop(batch, len(data) - done)
                 return len(data)
-            self._append(masked, LogKind.OUTPUT, consumed)
+            batch.add(masked, LogKind.OUTPUT, consumed)
             done += consumed
         return done
 
-    def _drop(self, output_bytes: int) -> None:
-        """Count dropped output, and append the notice of the limit once."""
-        self._stored += output_bytes
+    def _drop(self, batch: _Batch, output_bytes: int) -> None:
+        """Count dropped output, and add the notice of the limit once."""
+        batch.output_end += output_bytes
         if not self._limit_noted:
-            self._limit_noted = True
-            self._append_notice(f"The log reached its limit of {self._limit} bytes: further output is not kept.")
+            batch.limit_noted = True
+            self._add_notice(batch, f"The log reached its limit of {self._limit} bytes: further output is not kept.")
 
-    def _append_notice(self, text: str) -> None:
-        fresh_line = self._size == 0 or os.pread(self._log, 1, self._size - 1) == b"\n"
+    def _add_notice(self, batch: _Batch, text: str) -> None:
+        if batch.data:
+            fresh_line = batch.data[-1].endswith(b"\n")
+        else:
+            fresh_line = self._size == 0 or os.pread(self._log, 1, self._size - 1) == b"\n"
         line = text if fresh_line else "\n" + text
-        self._append(self._masker.masked(line).encode() + b"\n", LogKind.NOTICE, 0)
+        batch.add(self._masker.masked(line).encode() + b"\n", LogKind.NOTICE, 0)
 
-    def _append(self, data: bytes, kind: LogKind, output_bytes: int) -> None:
-        if not data:
-            return
-        record = LogRecord(
-            end=self._size + len(data),
-            output_end=self._stored + output_bytes,
-            time_ns=to_micros(self._clock.now()) * 1000,
-            kind=kind,
-        )
-        _write_at(self._log, data, self._size)
-        _write_at(self._index, record.pack(), record_offset(self._records))
-        self._records += 1
-        self._size = record.end
-        self._stored = record.output_end
+    def _append(self, batch: _Batch) -> None:
+        """Write a batch, the log with one call and the index with another: each lets other threads run first."""
+        if batch.data:
+            _write_at(self._log, batch.data, self._size)
+            _write_at(self._index, batch.records, record_offset(self._records))
+        self._records += len(batch.records)
+        self._size = batch.end
+        self._stored = batch.output_end
+        self._limit_noted = self._limit_noted or batch.limit_noted
 
 
-def _write_at(file: int, data: bytes, offset: int) -> None:
+class _Batch:
+    """Records to append together: nothing of the writer changes unless all of them are written."""
+
+    def __init__(self, end: int, output_end: int, time_ns: int) -> None:
+        self.end = end
+        self.output_end = output_end
+        self.limit_noted = False
+        self.data: list[bytes] = []
+        self.records: list[bytes] = []
+        self._time_ns = time_ns
+
+    def add(self, data: bytes, kind: LogKind, output_bytes: int) -> None:
+        """Add a record, unless it is empty."""
+        if data:
+            self.end += len(data)
+            self.output_end += output_bytes
+            self.data.append(data)
+            self.records.append(LogRecord(self.end, self.output_end, self._time_ns, kind).pack())
+
+
+def _write_at(file: int, pieces: list[bytes], offset: int) -> None:
     written = 0
-    while written < len(data):
-        written += os.pwrite(file, data[written:], offset + written)
+    for start in range(0, len(pieces), _MAX_PIECES):
+        some = pieces[start : start + _MAX_PIECES]
+        end = written + sum(map(len, some))
+        done = written + os.pwritev(file, some, offset + written)
+        while done < end:
+            rest = b"".join(some)[done - end :]
+            done += os.pwrite(file, rest, offset + done)
+        written = end
 
 
 def _last_whole(log: int, index: int) -> tuple[int, LogRecord]:

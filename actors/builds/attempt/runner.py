@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["AttemptRunner", "Prepared"]
 
 _FLOOD_BYTES = 1 << 14
-_FLOOD_PAUSE = 0.004
-"""More chunks follow one of that size at once; the pause lets them be stored and announced together."""
+_FLOOD_PAUSE = 0.001
+"""After a chunk of that size more follows at once; the pause lets it be stored and announced together."""
 
 
 @dataclass(frozen=True, slots=True)

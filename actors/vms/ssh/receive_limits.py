@@ -1,10 +1,11 @@
-"""Bounds on what a VM may send over SSH.
+"""Bounds on what a VM may send over SSH, and buffers for it that copy little.
 
 Paramiko accepts data without limit, and what a job's programs print comes through it.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from paramiko import SSHException
@@ -26,13 +27,15 @@ _MAX_PACKET_BYTES = 1 << 18
 class BoundedSocket:
     """A socket for paramiko that refuses large packets and peers that do not speak SSH.
 
-    Paramiko asks for each packet as a whole. Raises SSHException for a packet of more than 256 KiB, and unless the
-    first line is an SSH greeting of at most 255 bytes.
+    Paramiko asks for a packet's head and then for its rest. Each call of a socket lets another thread run first, so
+    what has arrived is received at once, for many packets. Raises SSHException for a packet of more than 256 KiB, and
+    unless the first line is an SSH greeting of at most 255 bytes.
     """
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
         self._greeting = b""
+        self._received = memoryview(b"")
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a socket otherwise
         return getattr(self._socket, name)
@@ -42,7 +45,9 @@ class BoundedSocket:
         if size > _MAX_PACKET_BYTES:
             message = f"it sent a packet of {size} bytes, which is too large"
             raise SSHException(message)
-        data = self._socket.recv(size)
+        if not self._received:
+            self._received = memoryview(self._socket.recv(_MAX_PACKET_BYTES))
+        data, self._received = bytes(self._received[:size]), self._received[size:]
         if b"\n" not in self._greeting:
             self._greeting += data
             line = self._greeting.partition(b"\n")[0]
@@ -61,12 +66,53 @@ def limit_unread(channel: paramiko.Channel) -> None:
 class _BoundedBuffer(BufferedPipe):  # type: ignore[type-arg] # generic only in typeshed
     """The unread data of a channel. Past its size it raises SSHException, which ends the connection."""
 
+    _buffer: _Pieces
+
     def __init__(self, size: int) -> None:
         super().__init__()
         self._size = size
+        self._buffer = _Pieces()
 
     def feed(self, data: bytes | str) -> None:
         if len(self) + len(data) > self._size:
             message = "it sent more than was requested"
             raise SSHException(message)
         super().feed(data)
+
+    def _buffer_frombytes(self, data: bytes) -> None:
+        self._buffer.append(data)
+
+    def _buffer_tobytes(self, limit: int | None = None) -> bytes:
+        return self._buffer.first(len(self._buffer) if limit is None else limit)
+
+
+class _Pieces:
+    """Bytes in the pieces in which they came, joined as they are read. An array would move what is left."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes] = deque()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __delitem__(self, beginning: slice) -> None:
+        """Delete the first bytes, as ``del pieces[:size]``, or all, as ``del pieces[:]``."""
+        left = self._size if beginning.stop is None else min(beginning.stop, self._size)
+        self._size -= left
+        while left:
+            piece = self._pieces.popleft()
+            if len(piece) > left:
+                self._pieces.appendleft(piece[left:])
+            left -= min(left, len(piece))
+
+    def append(self, piece: bytes) -> None:
+        """Add a piece at the end."""
+        if piece:
+            self._pieces.append(piece)
+            self._size += len(piece)
+
+    def first(self, size: int) -> bytes:
+        """Return the first ``size`` bytes, without deleting them."""
+        joined = b"".join(self._pieces)
+        return joined if size >= len(joined) else joined[:size]

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["Transport", "VmSocket"]
 
 _KIND = "direct-streamlocal@openssh.com"
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 21
+"""All that a channel holds unread."""
+
 _LINE_BYTES = 1 << 12
 
 
@@ -71,6 +73,7 @@ class VmSocket:
         self._channel = channel
         self._deadline: Deadline | None = deadline
         self._received = b""
+        self._at = 0
 
     def __enter__(self) -> Self:
         return self
@@ -90,20 +93,28 @@ class VmSocket:
 
     def read_line(self) -> bytes:
         """Return the next line, without its end."""
-        while b"\n" not in self._received:
-            if len(self._received) > _LINE_BYTES:
+        while (end := self._received.find(b"\n", self._at)) < 0:
+            if self.at_hand > _LINE_BYTES:
                 raise _lost()
-            self._received += self._receive(_LINE_BYTES)
-        line, _, self._received = self._received.partition(b"\n")
+            self._received, self._at = self._received[self._at :] + self._receive(), 0
+        line = self._received[self._at : end]
+        self._at = end + 1
         return line
 
     def read_block(self, size: int) -> Iterator[bytes]:
         """Yield the next ``size`` bytes, in chunks as they come."""
         while size:
-            chunk = self._received[:size] if self._received else self._receive(min(size, _CHUNK_BYTES))
-            self._received = self._received[size:]
+            if not self.at_hand:
+                self._received, self._at = self._receive(), 0
+            chunk = self._received[self._at : self._at + size]
+            self._at += len(chunk)
             size -= len(chunk)
             yield chunk
+
+    @property
+    def at_hand(self) -> int:
+        """The number of bytes that have come and were not read: reading those does not wait."""
+        return len(self._received) - self._at
 
     def wait_without_limit(self) -> None:
         """Lift the deadline, for an answer that may take as long as it likes."""
@@ -114,10 +125,10 @@ class VmSocket:
         with suppress(*DISCONNECT_ERRORS):
             self._channel.close()
 
-    def _receive(self, size: int) -> bytes:
+    def _receive(self) -> bytes:
         try:
             self._channel.settimeout(self._deadline.remaining() if self._deadline else None)
-            received = self._channel.recv(size)
+            received = self._channel.recv(_CHUNK_BYTES)
         except TimeoutError as error:
             raise self._late() from error
         except DISCONNECT_ERRORS as error:

@@ -39,6 +39,15 @@ def test_the_leftmost_goes_first_and_of_those_the_longest(patterns: list[bytes],
     assert Masker(patterns).mask(data, more=False) == (_plainly(patterns, data), len(data))
 
 
+WORDS = st.lists(st.sampled_from([b"aaaaaaaa", b"aaaaaaaab", b"bbbbbbbb", b"/", b"%2F", b"+"]), min_size=1, max_size=4)
+SENTENCES = WORDS.map(b"".join)
+
+
+@given(st.lists(SENTENCES, max_size=5), st.lists(SENTENCES, max_size=8).map(b"".join))
+def test_patterns_that_share_words_are_masked(patterns: list[bytes], data: bytes):
+    assert Masker(patterns).mask(data, more=False) == (_plainly(patterns, data), len(data))
+
+
 @given(PATTERNS, OUTPUT, st.lists(st.integers(0, 200), max_size=40))
 def test_however_output_is_cut_up_it_is_masked_the_same(patterns: list[bytes], data: bytes, cuts: list[int]):
     masker = Masker(patterns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
+import fcntl
 import os
 import time
 
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .output import Output
+
+
+_F_SETPIPE_SZ = 1031
+_PIPE_BYTES = 1 << 18
+"""More than a pipe's usual 64 KiB, so that a command that prints much waits less often."""
 
 
 class Command:
@@ -38,6 +44,7 @@ class Command:
         finally:
             os.close(write)
         os.set_blocking(self.pipe, False)
+        _enlarge(self.pipe)
         self.keeper = os.pidfd_open(self._keeper_id)
         self.exit_code: int | None = None
         self._started = uptime()
@@ -109,6 +116,14 @@ class Command:
     def _close_pipe(self) -> None:
         os.close(self.pipe)
         self.pipe = -1
+
+
+def _enlarge(pipe: int) -> None:
+    """Make a pipe larger, unless the user of all VMs has too many large ones."""
+    try:
+        fcntl.fcntl(pipe, _F_SETPIPE_SZ, _PIPE_BYTES)
+    except PermissionError:
+        return
 
 
 def uptime() -> float:
