@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ class Demand:
     def __init__(self) -> None:
         self._taken: deque[float] = deque()
         self._bursts: deque[tuple[float, int]] = deque()  # a burst goes when a later one is as large
+
+    @property
+    def latest(self) -> float:
+        """The instant at which a job last took a VM."""
+        return self._taken[-1] if self._taken else -inf
 
     def note(self, now: float) -> None:
         """Note that a job takes a VM."""

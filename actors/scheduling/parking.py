@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["Parking"]
 
 
+_BEGINNING_SECONDS = 0.03
+"""The time in which the command of a job begins, if the job takes a parked VM."""
+
+
 class _Work(Protocol):
     """Runs a task on a worker thread; the message that it returns comes to the pool."""
 
@@ -101,15 +105,24 @@ class Parking:
         """Let VMs be made again after a failure."""
         self._stock.wake()
 
-    def refill(self) -> None:
-        """Make a missing VM, one after the other, so that parking leaves the other cores to jobs."""
-        if self._stock.making or not self._stock.lacks(self._wanted()):
-            return
+    def refill(self) -> float | None:
+        """Make a missing VM, one after the other, so that parking leaves the other cores to jobs.
+
+        While half of the VMs are left, it waits until the latest job has begun. Returns the seconds to the next try;
+        None if no VM is missing.
+        """
+        wanted = self._wanted()
+        if self._stock.making or not self._stock.lacks(wanted):
+            return None
+        pause = self._demand.latest + _BEGINNING_SECONDS - self._clock.monotonic()
+        if pause > 0 and 2 * self._stock.count >= wanted:
+            return pause
         lease = self._storage.leases.reserve_parked(str(uuid.uuid4()), provider=self._provider.name)
         self._connections.expect(lease.uuid)
         self._stock.begin(lease)
         arguments = self._provider, self._connections, self._clock, self._metrics, lease
         self._work(ParkVm(lease), lambda: park(*arguments))
+        return None
 
     def destroy_excess(self) -> None:
         """Destroy the VMs that are more than wanted. No job waits for that."""

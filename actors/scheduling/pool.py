@@ -192,10 +192,13 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
             return
         due = [soonest, self._end_overdue(waiting)]
         if blocked_by is None:
-            self._parking.refill()
+            due.append(self._in_seconds(self._parking.refill()))
         elif not self._admission.drained:
-            due.append(self._clock.now() + timedelta(seconds=self._timings.disk))
+            due.append(self._in_seconds(self._timings.disk))
         self._set_alarm(min((instant for instant in due if instant is not None), default=None))
+
+    def _in_seconds(self, seconds: float | None) -> datetime | None:
+        return None if seconds is None else self._clock.now() + timedelta(seconds=seconds)
 
     def _set_alarm(self, due: datetime | None) -> None:
         if self._alarm is not None:
