@@ -9,7 +9,7 @@ import os
 
 from .job.root import HOSTNAME
 from .kernel import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, attach_mount, mount, pivot_root, set_hostname, unmount
-from .trees import mount_kernel_files, write_file
+from .trees import mount_devices, mount_processes, mount_system, write_file
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ SUPERVISOR = "/run/ci-daemon/supervisor"
 WORKSPACE = "/run/ci-daemon/workspace"
 JOB_ROOT = "/run/ci-daemon/job"
 """The place at which the job's disk is mounted before it becomes the root of the job's namespaces."""
+
+STAGE = "/run/ci-daemon/stage"
+"""The folder of mounts that wait for the job's disk."""
 
 _SHELL = "/bin/sh"
 _SIZE = "64m"
@@ -64,7 +67,9 @@ def enter_root(spec: dict[str, Any]) -> None:
     pivot_root(".", ".")
     os.fchdir(host)
     os.umask(0)
-    mount_kernel_files()
+    mount_processes("/proc")
+    mount_system("/sys")
+    mount_devices("dev", "/dev")
     mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=666,mode=620,gid=5")
     for folder, mode in (("/run", 755), ("/tmp", 1777)):  # noqa: S108 - the VM's own
         mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"mode={mode},size={_SIZE}")
@@ -82,7 +87,7 @@ def _prepare(host_key: str, authorized_key: str) -> None:
     if not os.access(SSHD, os.X_OK):
         message = f"the base image has no {SSHD}: build it with `ci-daemon image build`"
         raise OSError(message)
-    for folder in (FOLDER, f"{FOLDER}/ssh", COMMAND_FOLDER, JOB_ROOT, WORKSPACE, "/run/sshd"):
+    for folder in (FOLDER, f"{FOLDER}/ssh", COMMAND_FOLDER, JOB_ROOT, STAGE, WORKSPACE, "/run/sshd"):
         os.mkdir(folder, 0o755 if folder == "/run/sshd" else 0o700)
     write_file(f"{FOLDER}/ssh/host_key", host_key, 0o600)
     write_file(f"{FOLDER}/ssh/authorized_keys", f"{authorized_key}\n", 0o600)

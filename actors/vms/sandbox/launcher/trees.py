@@ -16,23 +16,28 @@ _LINKS = {
 }
 
 
-def mount_kernel_files() -> None:
-    """Mount ``/proc``, ``/sys`` and ``/dev``, with the devices of ``dev`` in the working directory.
+def mount_processes(path: str) -> None:
+    """Mount a ``/proc`` of this process's PID namespace. Raises OSError."""
+    mount("proc", path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
-    Raises OSError.
-    """
-    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+
+def mount_system(path: str) -> None:
+    """Mount a ``/sys`` of this process's network namespace, or an empty one where the kernel refuses it."""
     try:
-        mount("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
+        mount("sysfs", path, "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
     except OSError:
-        mount("tmpfs", "/sys", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
-    mount("tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=1m")
+        mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
+
+
+def mount_devices(source: str, path: str) -> None:
+    """Mount a ``/dev`` with the devices of the folder ``source``. Raises OSError."""
+    mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=1m")
     for name in _DEVICES:
-        os.close(os.open(f"/dev/{name}", os.O_CREAT | os.O_WRONLY, 0o666))
-        mount(f"dev/{name}", f"/dev/{name}", flags=MS_BIND)
+        os.close(os.open(f"{path}/{name}", os.O_CREAT | os.O_WRONLY, 0o666))
+        mount(f"{source}/{name}", f"{path}/{name}", flags=MS_BIND)
     for name, target in _LINKS.items():
-        os.symlink(target, f"/dev/{name}")
-    os.mkdir("/dev/pts", 0o755)
+        os.symlink(target, f"{path}/{name}")
+    os.mkdir(f"{path}/pts", 0o755)
 
 
 def make_directory(path: str, mode: int) -> None:

@@ -6,12 +6,13 @@ import os
 import select
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from actors.vms.sandbox.launcher.job import processes
 from actors.vms.sandbox.launcher.job.command import Command
 from actors.vms.sandbox.launcher.job.output import Output
+from actors.vms.sandbox.launcher.job.processes import Processes
 
 Run = Callable[..., Command]
 
@@ -21,23 +22,33 @@ def kept(tmp_path: Path) -> Path:
     return tmp_path / "output"
 
 
+class _Ended:
+    """Processes of a command that has ended; with ``held`` another process can still write."""
+
+    def __init__(self, written: bytes, *, held: bool) -> None:
+        self.output, output = os.pipe()
+        self.keeper = os.posix_spawn("/bin/true", ["true"], {})
+        self.init = os.pidfd_open(self.keeper)
+        os.write(output, written)
+        self.held = os.dup(output) if held else None
+        os.close(output)
+
+    def start(self, _spec: object) -> None:
+        select.select([self.init], [], [])
+
+
 @pytest.fixture
-def run(kept: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Make a command that has written something and ended; ``held``: another process can write, too."""
+def run(kept: Path) -> Iterator[Run]:
+    """Run a command that has written something and ended; ``held``: another process can write, too."""
     opened = [os.open(kept, os.O_RDWR | os.O_CREAT)]
 
     def make(written: bytes, *, held: bool = False) -> Command:
-        def start(_spec: object, _limits: object, _groups: object, output: int) -> tuple[int, int]:
-            os.write(output, written)
-            if held:
-                opened.append(os.dup(output))
-            ended = os.posix_spawn("/bin/true", ["true"], {})
-            pidfd = os.pidfd_open(ended)
-            select.select([pidfd], [], [])
-            return ended, pidfd
-
-        monkeypatch.setattr(processes, "start", start)
-        return Command({"output_limit": 100, "grace": 1.0, "seconds": 60.0}, [], [], Output(opened[0]))
+        processes = _Ended(written, held=held)
+        if processes.held is not None:
+            opened.append(processes.held)
+        return Command(
+            {"output_limit": 100, "grace": 1.0, "seconds": 60.0}, cast("Processes", processes), Output(opened[0])
+        )
 
     yield make
     for each in opened:

@@ -46,7 +46,7 @@ def test_a_vm_whose_init_was_killed_takes_its_network_with_it(host: Host, boot: 
     (helper,) = parts.values()
     until(lambda: not Path(f"/proc/{helper}").exists(), "the end of the program behind the VM's network")
 
-    assert not vm.provider.alive(vm.id)
+    until(lambda: not vm.provider.alive(vm.id), "the end of the VM")
     assert list(vm.provider.list()) == [vm.id]
     vm.provider.destroy(vm.id)
     assert freed(host, vm)

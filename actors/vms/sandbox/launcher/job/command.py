@@ -7,13 +7,12 @@ import fcntl
 import os
 import time
 
-from . import processes
-
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
     from typing import Any
 
     from .output import Output
+    from .processes import Processes
 
 
 _F_SETPIPE_SZ = 1031
@@ -28,24 +27,16 @@ class Command:
     nobody can set.
     """
 
-    def __init__(
-        self, spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: list[int], output: Output
-    ) -> None:
-        """Start it. Raises OSError if its processes cannot be made."""
+    def __init__(self, spec: dict[str, Any], processes: Processes, output: Output) -> None:
+        """Start it. Raises OSError if its processes were killed."""
         self._output = output
         self._limit: int = spec["output_limit"]
         self._grace: float = spec["grace"]
-        self.pipe, write = os.pipe()
-        try:
-            self._keeper_id, self._init = processes.start(spec, limits, groups, write)
-        except BaseException:
-            os.close(self.pipe)
-            raise
-        finally:
-            os.close(write)
+        self._keeper_id, self._init, self.pipe = processes.keeper, processes.init, processes.output
+        self.keeper = os.pidfd_open(self._keeper_id)
         os.set_blocking(self.pipe, False)
         _enlarge(self.pipe)
-        self.keeper = os.pidfd_open(self._keeper_id)
+        processes.start(spec)
         self.exit_code: int | None = None
         self._started = uptime()
         self._ended = 0.0

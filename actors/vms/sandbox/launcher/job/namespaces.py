@@ -1,7 +1,8 @@
-"""The namespaces of a job: made when its disk comes, and shown to sessions of the outer layer."""
+"""The namespaces of a job: made while its disk is mounted, and shown to sessions of the outer layer."""
 
 from __future__ import annotations
 
+import marshal
 import os
 import time
 
@@ -21,7 +22,7 @@ from ..kernel import (
     set_title,
     unshare,
 )
-from ..outer import JOB_ROOT, WORKSPACE
+from ..outer import JOB_ROOT, STAGE, WORKSPACE
 from ..trees import make_directory
 from . import root
 
@@ -32,31 +33,42 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 _ERROR_BYTES = 4096
+_ORDER_BYTES = 4096
 _ID_BYTES = 16
 
 
-def enter(spec: dict[str, Any], disk: int, offline: int) -> None:
-    """Make the job's mount and PID namespaces on the mount of its disk, and their PID 1.
+class Namespaces:
+    """The mount and PID namespaces of a job, and their PID 1, which waits for the disk.
 
-    Raises OSError. This process keeps its own PID namespace: only its children are in the job's. Without a network, the
-    network namespace is ``offline``.
+    This process keeps its own PID namespace: only its children are in the job's.
     """
-    if not spec["network"]:
-        join_descriptor(offline, 0)
-    os.close(offline)
-    unshare(CLONE_NEWNS | CLONE_NEWPID)
-    mount("none", "/", flags=MS_REC | MS_PRIVATE)
-    attach_mount(disk, JOB_ROOT)
-    os.close(disk)
-    done, report = os.pipe()
-    if os.fork() == 0:
-        _run_init(spec, report)
-    os.close(report)
-    answer = os.read(done, _ERROR_BYTES)
-    os.close(done)
-    if answer != b"1":
-        raise OSError(answer.decode() or "the job's namespaces cannot be made")
-    os.chdir("/")
+
+    def __init__(self, offline: int) -> None:
+        """Make them. ``offline`` is a network namespace without a network. Raises OSError."""
+        self._offline = offline
+        unshare(CLONE_NEWNS | CLONE_NEWPID)
+        mount("none", "/", flags=MS_REC | MS_PRIVATE)
+        order, self._order = os.pipe()
+        self._done, report = os.pipe()
+        if os.fork() == 0:
+            os.close(self._order)
+            _run_init(order, report, offline)
+        os.close(order)
+        os.close(report)
+
+    def enter(self, spec: dict[str, Any], disk: int) -> None:
+        """Make the mount of the job's disk the root, also of this process. Raises OSError."""
+        attach_mount(disk, JOB_ROOT)
+        os.close(disk)
+        os.write(self._order, marshal.dumps(spec))
+        if not spec["network"]:
+            join_descriptor(self._offline, 0)
+        answer = os.read(self._done, _ERROR_BYTES)
+        for descriptor in (self._offline, self._order, self._done):
+            os.close(descriptor)
+        if answer != b"1":
+            raise OSError(answer.decode() or "the job's namespaces cannot be made")
+        os.chdir("/")
 
 
 def mount_workspace(session: int) -> bool:
@@ -90,11 +102,17 @@ def open_entrance(door: _socket.socket) -> int:
     return entrance
 
 
-def _run_init(spec: dict[str, Any], report: int) -> NoReturn:
+def _run_init(order: int, report: int, offline: int) -> NoReturn:
     """Be PID 1 of the job's PID namespace, whose orphans the kernel reaps."""
     try:
+        root.stage(STAGE)
         set_title(b"init")
-        root.enter_root(JOB_ROOT, spec["memory_bytes"], spec["resolver"])
+        if not (received := os.read(order, _ORDER_BYTES)):
+            os._exit(1)
+        spec = marshal.loads(received)  # noqa: S302 - from the service itself
+        if not spec["network"]:
+            join_descriptor(offline, 0)
+        root.enter_root(JOB_ROOT, STAGE, spec["memory_bytes"], spec["resolver"])
         os.write(report, b"1")
         close_all_but()
         ignore_children()

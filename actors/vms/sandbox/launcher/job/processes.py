@@ -1,13 +1,15 @@
 """The processes of a job's command: each runs in the job's namespaces, below those of the service.
 
 The keeper is in the job's PID namespace and makes another one for the command. The command's init is PID 1 of that:
-when the command ends, it ends too, and the kernel kills all processes that the command left.
+when the command ends, it ends too, and the kernel kills all processes that the command left. Both are made before the
+command is known, while the service prepares the job.
 """
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
 import _socket
+import marshal
 import os
 import resource
 import struct
@@ -34,62 +36,77 @@ if TYPE_CHECKING:
 
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
 _OOM_SCORE = 1000
-_STARTED = b"started"
+_READY = b"ready"
+_LENGTH = struct.Struct("I")
 _MESSAGE_BYTES = 1024
 _CREDENTIALS = struct.Struct("3i")
 _NOT_STARTED = 127
 
 
-def start(spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: list[int], output: int) -> tuple[int, int]:
-    """Start a command that writes to ``output``; return the keeper's id and a pidfd of the command's init.
+class Processes:
+    """The keeper and the init of a command, which wait for it.
 
-    The keeper exits as the command does; signal N is 128 + N. Raises OSError if the command's init cannot be made. No
-    descriptor is sent: the kernel counts those on their way by the user id that all VMs share.
+    ``keeper`` is the keeper's id and ``init`` a pidfd of the command's init. ``output`` is the end of a pipe from which
+    to read what the command prints. The keeper exits as the command does; signal N is 128 + N.
     """
-    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-    ours.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)  # tells the sender's id as it is here
-    keeper = os.fork()
-    if keeper == 0:
-        ours.close()
-        _keep(spec, limits, groups, output, theirs)
-    theirs.close()
-    message, credentials, _, _ = ours.recvmsg(_MESSAGE_BYTES, _socket.CMSG_SPACE(_CREDENTIALS.size))
-    if message != _STARTED:
-        ours.close()
-        os.waitpid(keeper, 0)
-        raise OSError(message.decode() or "its processes were killed")
-    init = os.pidfd_open(_CREDENTIALS.unpack(credentials[0][2])[0])
-    ours.close()
-    return keeper, init
+
+    def __init__(self, limits: list[tuple[int, int, int]], groups: list[int]) -> None:
+        """Start them. Raises OSError if they cannot be made.
+
+        No descriptor is sent: the kernel counts those on their way by the user id that all VMs share.
+        """
+        self.output, output = os.pipe()
+        self._init, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        self._init.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)  # tells the sender's id as it is here
+        try:
+            self.keeper = os.fork()
+            if self.keeper == 0:
+                self._init.close()
+                os.close(self.output)
+                _keep(limits, groups, output, theirs)
+            theirs.close()
+            message, credentials, _, _ = self._init.recvmsg(_MESSAGE_BYTES, _socket.CMSG_SPACE(_CREDENTIALS.size))
+            if message != _READY:
+                os.waitpid(self.keeper, 0)
+                raise OSError(message.decode() or "its processes were killed")
+            self.init = os.pidfd_open(_CREDENTIALS.unpack(credentials[0][2])[0])
+        except BaseException:
+            self._init.close()
+            os.close(self.output)
+            raise
+        finally:
+            os.close(output)
+
+    def start(self, spec: dict[str, Any]) -> None:
+        """Let init start the command. Raises OSError if they were killed meanwhile."""
+        content = marshal.dumps(spec)
+        self._init.sendall(_LENGTH.pack(len(content)) + content)
+        self._init.close()
 
 
-def _keep(
-    spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: list[int], output: int, report: _socket.socket
-) -> NoReturn:
+def _keep(limits: list[tuple[int, int, int]], groups: list[int], output: int, service: _socket.socket) -> NoReturn:
     try:
         unshare(CLONE_NEWNS | CLONE_NEWPID)
         set_title(b"keeper")  # /proc will soon be that of the new PID namespace
         init = os.fork()
         if init == 0:
-            _run_init(spec, limits, groups, output, report)
+            _run_init(limits, groups, output, service)
         close_all_but()
         os._exit(_exit_code(os.waitpid(init, 0)[1]))
     except OSError as error:
-        report.send(str(error).encode())
+        service.send(str(error).encode())
     finally:
         os._exit(1)
 
 
-def _run_init(
-    spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: list[int], output: int, report: _socket.socket
-) -> NoReturn:
+def _run_init(limits: list[tuple[int, int, int]], groups: list[int], output: int, service: _socket.socket) -> NoReturn:
     """Be PID 1: start the command, reap, pass TERM on to all processes, and exit as the command does."""
     waited = (_signal.SIGCHLD, _signal.SIGTERM)
     try:
-        report.send(_STARTED)
-        report.recv(1)  # until the receiver has a pidfd of this process
         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
         _signal.pthread_sigmask(_signal.SIG_BLOCK, waited)
+        service.send(_READY)
+        spec = _received(service)
         command = os.fork()
         if command == 0:
             _execute(spec, limits, groups, output)
@@ -106,6 +123,23 @@ def _run_init(
                     os._exit(_exit_code(ended[1]))
     finally:
         os._exit(_NOT_STARTED)
+
+
+def _received(service: _socket.socket) -> dict[str, Any]:
+    """Wait for the spec of the command, and return it. Raises EOFError if the service hangs up."""
+    left, content = _LENGTH.size, bytearray()
+    while len(content) < left:
+        if not (piece := service.recv(left - len(content))):
+            raise EOFError
+        content += piece
+    (left,) = _LENGTH.unpack(content)
+    content.clear()
+    while len(content) < left:
+        if not (piece := service.recv(left - len(content))):
+            raise EOFError
+        content += piece
+    spec: dict[str, Any] = marshal.loads(content)  # noqa: S302 - from the service itself
+    return spec
 
 
 def _execute(spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: list[int], output: int) -> NoReturn:

@@ -9,19 +9,34 @@ from __future__ import annotations
 import os
 import stat
 
-from ..kernel import MS_BIND, MS_NODEV, MS_NOSUID, mount, pivot_root, unmount
-from ..trees import make_directory, mount_kernel_files, write_file
+from ..kernel import MS_BIND, MS_MOVE, MS_NODEV, MS_NOSUID, mount, pivot_root, unmount
+from ..trees import make_directory, mount_devices, mount_processes, mount_system, write_file
 
 HOSTNAME = "vm"
 
 _TMP_MODE = 0o1777
+_STAGED = ("proc", "dev")
 _HOSTS = f"127.0.0.1 localhost {HOSTNAME}\n::1 localhost ip6-localhost ip6-loopback\n"
 
 
-def enter_root(disk: str, memory_bytes: int, resolver: str | None) -> None:
-    """Make the job's disk, a mount at ``disk``, the root of this mount namespace. Raises OSError.
+def stage(folder: str) -> None:
+    """Mount in ``folder`` what needs nothing of the job, before its disk comes. Raises OSError.
 
     The terminals are those of the outer layer, so that a shell that enters from there has one.
+    """
+    os.umask(0)
+    for part in _STAGED:
+        os.mkdir(f"{folder}/{part}")
+    mount_processes(f"{folder}/proc")
+    mount_devices("/dev", f"{folder}/dev")
+    mount("/dev/pts", f"{folder}/dev/pts", flags=MS_BIND)
+    os.mkdir(f"{folder}/dev/shm", _TMP_MODE)  # noqa: S108 - the guest's own
+
+
+def enter_root(disk: str, staged: str, memory_bytes: int, resolver: str | None) -> None:
+    """Make the job's disk, a mount at ``disk``, the root of this mount namespace. Raises OSError.
+
+    What is mounted in the folder ``staged`` moves there.
     """
     os.chdir(disk)
     outer = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
@@ -30,9 +45,9 @@ def enter_root(disk: str, memory_bytes: int, resolver: str | None) -> None:
     os.umask(0)
     for path in ("/proc", "/sys", "/dev", "/run", "/tmp", "/workspace"):  # noqa: S108 - the guest's own
         make_directory(path, 0o755)
-    mount_kernel_files()
-    mount("dev/pts", "/dev/pts", flags=MS_BIND)
-    os.mkdir("/dev/shm", _TMP_MODE)  # noqa: S108
+    for part in _STAGED:
+        mount(f"{staged[1:]}/{part}", f"/{part}", flags=MS_MOVE)
+    mount_system("/sys")
     mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=1777,size={memory_bytes // 2}")  # noqa: S108
     mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, f"mode=755,size={memory_bytes // 4}")
     os.mkdir("/run/lock", _TMP_MODE)

@@ -22,6 +22,7 @@ from . import namespaces
 from .command import Command
 from .conversation import Conversation
 from .output import Output
+from .processes import Processes
 from .session import Session
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
@@ -43,18 +44,19 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
         set_title(b"supervisor")
         listener = _socket.socket(fileno=control)
         connection = _socket.socket(fileno=listener._accept()[0])  # type: ignore[attr-defined]  # noqa: SLF001 - see init.py
-        message, rights, _, _ = connection.recvmsg(_SPEC_BYTES, _socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4))
-        spec = marshal.loads(message)  # noqa: S302 - from the service itself
-        disk, log, *groups = (number for _, _, sent in rights for (number,) in struct.iter_unpack("i", sent))
-        os.dup2(log, 2)
-        os.close(log)
         try:
             requests = os.open(REQUESTS, os.O_RDWR | os.O_NONBLOCK)
             service = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
             service.bind(SUPERVISOR)
             service.listen(_BACKLOG)
             output = os.open(f"{COMMAND_FOLDER}/output", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            namespaces.enter(spec, disk, offline)
+            job = namespaces.Namespaces(offline)
+            message, rights, _, _ = connection.recvmsg(_SPEC_BYTES, _socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4))
+            spec = marshal.loads(message)  # noqa: S302 - from the service itself
+            disk, log, *groups = (number for _, _, sent in rights for (number,) in struct.iter_unpack("i", sent))
+            os.dup2(log, 2)
+            os.close(log)
+            job.enter(spec, disk)
             connection.send(b"ready\n")
         except OSError as error:
             connection.send(f"failed {error}\n".encode())
@@ -107,6 +109,7 @@ class _Supervisor:
         self._entrance = entrance
         self._limits = limits
         self._groups = groups
+        self._processes: Processes | None = None
         self._command: Command | None = None
         self._conversations: dict[int, Conversation] = {}
         self._terminating: list[Conversation] = []
@@ -114,6 +117,10 @@ class _Supervisor:
 
     def serve(self) -> NoReturn:
         """Handle requests, output and time-outs for ever."""
+        try:
+            self._processes = Processes(self._limits, self._groups)
+        except OSError:  # there is no room yet: they are made with the command
+            self._processes = None
         while True:
             command = self._command
             poll = select.poll()
@@ -193,7 +200,7 @@ class _Supervisor:
     def _start(self, conversation: Conversation, content: bytes) -> Command | None:
         try:
             spec: dict[str, Any] = marshal.loads(content)  # noqa: S302 - from the service itself
-            return Command(spec, self._limits, self._groups, self._output)
+            return Command(spec, self._processes or Processes(self._limits, self._groups), self._output)
         except (OSError, EOFError, ValueError) as error:  # no room for a process, or the spec was cut
             self._end(conversation, f"failed {error}\n".encode())
             return None
