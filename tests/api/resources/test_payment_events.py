@@ -163,6 +163,25 @@ def test_refunds_at_the_provider_are_debits(world: World, ada: Account, provider
     assert world.storage.ledger.verify() == []
 
 
+def test_refunds_that_come_at_once_add_up(world: World, ada: Account, provider: LocalProvider, session: str):
+    tell(world, "evt_1", COMPLETED, provider.paid(session))
+    told = [("refund.created", refund(f"re_{number}", 50, session)) for number in range(10)]
+    told += [("charge.refunded", charge(50 * number, session)) for number in range(1, 11)]
+    barrier = threading.Barrier(20)
+
+    def at_once(number: int) -> None:
+        barrier.wait(10)
+        tell(world, f"evt_r{number}", *told[number])
+
+    threads = [threading.Thread(target=at_once, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(cents for _, cents, _ in entries(ada)) == 2500 - 500
+    assert world.storage.ledger.verify() == []
+
+
 def test_a_refund_may_come_before_its_payment(world: World, ada: Account, provider: LocalProvider, session: str):
     paid = provider.paid(session)
     assert tell(world, "evt_1", "charge.refunded", charge(2500, session)) == ("noted", False)
