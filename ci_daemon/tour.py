@@ -133,6 +133,10 @@ class Tour:
         token = self.token()
         running = served_by(self.state)
         with nullcontext(running.url) if running and running.url else self.service() as url:
+            # Printed here and not by `submit`: others on this host can read a command line.
+            link = self.call("user", "link", _USER)["link"]
+            sys.stdout.write(f"Sign in as {_USER}, once, within 15 minutes: {link}\n")
+            sys.stdout.flush()
             return self.submit(url, token)
 
     def submit(self, url: str, token: str) -> int:

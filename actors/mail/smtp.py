@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from actors.mail.settings import MailSettings
     from storage import Letter
 
-__all__ = ["MailRefused", "MailServerError", "MailTroubled", "SmtpConnection", "message_of"]
+__all__ = ["MailError", "MailRefused", "MailServerError", "MailTroubled", "SmtpConnection", "message_of"]
 
 _TIMEOUT = 30.0
 _LONGEST_ERROR = 200
@@ -35,11 +35,15 @@ _LONGEST_LINE = 900
 """Bytes, fewer than the 998 of SMTP."""
 
 
-class MailServerError(Exception):
+class MailError(Exception):
+    """No mail was sent; the message says why, and contains no secret."""
+
+
+class MailServerError(MailError):
     """The server cannot be used: it is away, or refuses the connection, the encryption or the log-in."""
 
 
-class MailTroubled(Exception):
+class MailTroubled(MailError):
     """One mail could not be sent now; another attempt may succeed."""
 
     def __init__(self, why: str, *, connected: bool) -> None:
@@ -48,7 +52,7 @@ class MailTroubled(Exception):
         self.connected = connected
 
 
-class MailRefused(Exception):
+class MailRefused(MailError):
     """The server will never accept this mail. The connection is good for others."""
 
 

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actors.mail import MailError, try_mail_server
 from actors.vms.sandbox import BROKER_VARIABLE
 from api import CannotListen, check_listen_address
 from ci_daemon.doctor.check import Check, passed
@@ -15,7 +16,9 @@ from ci_daemon.host.lock import served_by
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["address", "clock_synchronization", "environment", "unit"]
+    from actors.mail import MailSettings
+
+__all__ = ["address", "clock_synchronization", "environment", "mail_server", "unit"]
 
 _SYSTEMD = Path("/run/systemd/system")
 _UNIT = "ci-daemon.service"
@@ -42,6 +45,22 @@ def address(state_dir: Path, listen: str) -> Check:
     except CannotListen as error:
         return Check(name, ok=False, detail=f"the service {error}", needed=False, fixable=False)
     return passed(name, f"the service does not run; {listen} is free")
+
+
+def mail_server(settings: MailSettings) -> Check:
+    """Check that the mail server lets the service in, if one is configured: none is needed."""
+    name = "mail"
+    if not settings.host:
+        detail = (
+            "no mail server is configured ([mail]): `ci-daemon user link EMAIL` prints the links that it would send"
+        )
+        return passed(name, detail)
+    steps: list[str] = []
+    try:
+        try_mail_server(settings, steps.append)
+    except MailError as error:
+        return Check(name, ok=False, detail=str(error), needed=False, fixable=False)
+    return passed(name, "; ".join(steps))
 
 
 def clock_synchronization() -> Iterator[Check]:

@@ -31,9 +31,13 @@ def is_needed(host: Host, release: Release) -> bool:
 
 
 def create(host: Host, release: Release, new_owner: NewOwner) -> dict[str, object]:
-    """Create the first owner and return the user's e-mail, organization and API key. Raises InstallError."""
+    """Create the first owner and return the user's e-mail, organization, API key and link to sign in.
+
+    Raises InstallError.
+    """
     user = host.call(release.command, "user", "add", new_owner.email, "--name", new_owner.name)
     organization = str(user["personal_org_slug"])
     if not settings(host).billing.free:
         host.call(release.command, "ledger", "grant", organization, str(CREDIT_CENTS), "--note", "first credit")
-    return {"email": user["email"], "organization": organization, "token": user["token"]}
+    link = host.call(release.command, "user", "link", new_owner.email)["link"]
+    return {"email": user["email"], "organization": organization, "token": user["token"], "link": link}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -71,6 +72,9 @@ def test_builds_the_example_and_ends_as_the_build_ends_and_again(folder: Path, i
     for name in ("Install", "Lint", "Test", "Report"):
         assert any(line.split()[:2] == [name, "passed"] for line in lines)
     assert "build #1 passed" in first.stdout
+    assert re.search(
+        r"^Sign in as ada@example\.org, .*: http://\S+/login/recover#[\w-]{43}$", first.stdout, re.MULTILINE
+    )
     assert lines[-2].startswith("Start the service again: ")
     assert lines[-1].startswith("Then build a tree of your own: ")
     assert served_by(folder / "state") is None

@@ -11,6 +11,7 @@ from ci_daemon.command.support.lookup import find_user
 from ci_daemon.command.support.person import display_name, email_address
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
+from ci_daemon.host.lock import served_by
 from storage import SoleOwner
 
 if TYPE_CHECKING:
@@ -47,6 +48,30 @@ def add(session: Session, *, email: str, name: str) -> None:
         },
         f"added {added.email}, owner of the organization {added.personal_org_slug}\nAPI key, shown only once: {token}",
     )
+
+
+@user.command()
+@click.argument("email", required=False)
+@click.option("--owner", is_flag=True, help="A link to make one account, whatever [identity] says of sign-ups.")
+@pass_session
+def link(session: Session, *, email: str | None, owner: bool) -> None:
+    """Print a link by which the user EMAIL signs in once, within 15 minutes.
+
+    With --owner and without EMAIL, print a link that makes one account, within a day, such as the first of a service.
+
+    Everybody who has the link can use it: hand it over in private. The audit notes that it was made.
+    """
+    if owner == (email is not None):
+        raise click.UsageError("give the EMAIL of a user, or --owner")
+    server = served_by(session.state_dir)
+    url = (server and server.url) or session.config().http.url
+    with session.storage_without_billing() as storage:
+        if email is None:
+            page, token = "owner", storage.sign_in_links.owner()
+        else:
+            page, token = "recover", storage.sign_in_links.magic_link(find_user(storage, email))
+    address = f"{url}/login/{page}#{token}"
+    session.answer({"email": email, "link": address}, address)
 
 
 @user.command(name="list", reads=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -113,6 +114,7 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
         "disk_low": free < config.pool.low_disk_gb * _GIB,
         "disk_free_bytes": free,
         "disk": {**_data_sizes(storage), "images": _image_bytes(session.state_dir, config)},
+        "mail": {"configured": bool(config.mail.host), **asdict(storage.mail.totals())},
         "errors": [_error_document(each) for each in storage.service_failures.latest(_MAX_ERRORS)],
         "forced": [
             {**_error_document(each), "by": each.forced_by} for each in storage.service_failures.forced(_MAX_ERRORS)
@@ -180,6 +182,7 @@ def _lines(document: Mapping[str, Any], start_command: str) -> Iterator[tuple[st
     overdrawn = document["overdrawn_organizations"]
     owing = f"; {overdrawn} organizations have a negative balance" if overdrawn else ""
     yield "money", f"{document['balances_cents']} cents on all accounts{owing}"
+    yield "mail", _mail(document["mail"])
     yield (
         "errors",
         "the latest failures that the service caused:" if document["errors"] else "no failures that the service caused",
@@ -216,6 +219,15 @@ def _queue(document: Mapping[str, Any]) -> str:
         f", the oldest queued {_relative_time(document['oldest_queued_at'])}" if document["oldest_queued_at"] else ""
     )
     return f"{document['queued_jobs']} jobs wait{since}{drained or ': ' + document['next_job_reason']}"
+
+
+def _mail(mail: Mapping[str, Any]) -> str:
+    waiting = f"{mail['waiting']} mails wait" if mail["waiting"] else "no mail waits"
+    if not mail["configured"]:
+        return f"{waiting}; no mail server is configured ([mail]): `ci-daemon user link EMAIL` prints a link to sign in"
+    failed = f", {mail['deferred']} of them after a failed attempt" if mail["deferred"] else ""
+    lost = f"; {mail['given_up']} were given up in the last 24 hours" if mail["given_up"] else ""
+    return f"{waiting}{failed}{lost}" + (": see `ci-daemon mail queue`" if failed or lost else "")
 
 
 def _error_document(each: ServiceFailure) -> dict[str, object]:

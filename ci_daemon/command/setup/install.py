@@ -150,6 +150,7 @@ def _continue(session: Session, host: Host, new_owner: NewOwner | None) -> None:
         lines += [
             f"{owner['email']} owns the organization {owner['organization']}",
             f"API key, shown only once: {owner['token']}",
+            f"to sign in as {owner['email']}, once, within 15 minutes: {owner['link']}",
             f"build a tree: CI_DAEMON_URL={url} CI_DAEMON_TOKEN=… ci-daemon submit DIR",
         ]
     session.answer(document, "\n".join(lines))

@@ -31,6 +31,8 @@ ELSEWHERE = {
     "submit": "test_submit.py",
     "render": "tests/e2e/builds/test_render.py",
     "debug": "tests/e2e: it is a shell",
+    "mail test": "test_mail.py: it needs a mail server",
+    "mail retry": "test_mail.py: it needs a mail server",
 }
 """Commands that need more than a state directory, and their tests."""
 
@@ -61,6 +63,9 @@ CALLS = """
     retention run --dry-run
     user add bob@example.org --name Bob
     user list
+    user link ada@example.org
+    user link --owner
+    mail queue
     org list
     org create New --owner ada@example.org
     org set acme --weight 2

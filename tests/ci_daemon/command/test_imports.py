@@ -30,6 +30,7 @@ SMALL = {
     "pipeline list ada-example-org": NEVER | RECORDS,
     "build list ada-example-org/web": NEVER | RECORDS,
     "coupon list": NEVER | RECORDS,
+    "mail queue": NEVER | RECORDS,
     "secret list ada-example-org": NEVER | RECORDS,
     "queue": NEVER,
     "lease list": NEVER,
