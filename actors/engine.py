@@ -94,6 +94,11 @@ class Engine:
         self._live_settings.now = settings
         self._composition.addresses.pool.post(ResyncLeases())
 
+    @property
+    def sends_mail(self) -> bool:
+        """True if a mail server is configured."""
+        return bool(self._live_settings.now.mail.host)
+
     def drain(self) -> None:
         """Grant no more leases. Running jobs go on."""
         self._draining.set()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from api.middleware.request_id import RequestIdFilter
     from api.payments.settings import PaymentSettings
     from api.settings import HttpSettings, RateLimitSettings
+    from api.sign_in.relying_party import RelyingParty
     from api.sign_in.settings import IdentitySettings
 else:
     __getattr__ = on_first_use(__name__)
@@ -26,6 +27,7 @@ __all__ = [
     "IdentitySettings",
     "PaymentSettings",
     "RateLimitSettings",
+    "RelyingParty",
     "RequestIdFilter",
     "Server",
     "check_listen_address",

@@ -49,21 +49,29 @@ from api.resources.members import MembersResource
 from api.resources.meta import HealthResource, PingResource
 from api.resources.metrics import MetricsResource
 from api.resources.organizations import OrganizationsResource
+from api.resources.passkey_login import PasskeyLoginResource
+from api.resources.passkey_sign_up import PasskeySignUpResource
+from api.resources.passkeys import PasskeysResource
 from api.resources.payments import CheckoutResource, PaymentEventsResource
 from api.resources.pipelines import PipelinesResource
+from api.resources.recovery import RecoveryResource
 from api.resources.secrets import SecretsResource
 from api.resources.sessions import LogoutResource, SessionsResource
 from api.resources.usage import UsageResource
 from api.resources.user import CurrentUserResource
 from api.service_metrics import metrics_registry
 from api.settings import RateLimitSettings
+from api.sign_in.mail import SignInMail
+from api.sign_in.relying_party import RelyingParty
 from api.sign_in.sessions import SessionStart
+from api.sign_in.settings import IdentitySettings
 from api.signing import Signer
 from storage import Clock, Storage, SystemClock
 
 if TYPE_CHECKING:
     from api.engine import EngineInterface
     from api.settings import HttpSettings
+    from storage import SignUpPolicy
 
 __all__ = ["create_app"]
 
@@ -79,6 +87,7 @@ def create_app(
     engine: EngineInterface,
     settings: HttpSettings,
     *,
+    identity: IdentitySettings | None = None,
     limits: IrSettings | None = None,
     rate_limits: RateLimitSettings | None = None,
     slots: StreamSlots | None = None,
@@ -91,6 +100,7 @@ def create_app(
         storage: The open storage.
         engine: The running builds.
         settings: The section ``[http]``; links in responses begin with its ``url``.
+        identity: The section ``[identity]``; its passkeys fit the address of ``[http]``.
         limits: The limits of a pipeline's IR.
         rate_limits: The section ``[rate_limits]``.
         slots: The server's stream slots, which end when the server closes; new ones by default.
@@ -116,6 +126,10 @@ def create_app(
     sessions = SessionStart(storage, ClientAddresses(settings.trusted_proxies))
     _add_cli_login(routes, CliLoginResource(storage, access, rates, sessions))
     mails = Mails(storage, settings.url)
+    identity = identity or IdentitySettings()
+    party = RelyingParty.of(identity, settings)
+    _add_passkeys(routes, PasskeysResource(storage, engine, party, access, rates))
+    _add_ways_in(routes, storage, identity.sign_up_policy, party, mails, rates, sessions)
     _add_organizations(
         routes,
         OrganizationsResource(storage, access, pager, rate_limits.organizations_per_account),
@@ -129,11 +143,7 @@ def create_app(
 
     creation = BuildCreation(storage, engine, limits or IrSettings(), RenderWait(storage, engine, slots, clock))
     builds = BuildsResource(storage, engine, access, pager, creation)
-    routes.add(f"{_V0}/organizations/{{org}}/builds", builds, "by_repo")
-    routes.add(_BUILDS, builds, "list")
-    routes.add(f"{_BUILDS}/{{number}}", builds)
-    routes.add(f"{_BUILDS}/{{number}}/cancel", builds, "cancel")
-    routes.add(f"{_BUILDS}/{{number}}/log-token", LogTokenResource(access, tokens))
+    _add_builds(routes, builds, LogTokenResource(access, tokens))
 
     routes.add(f"{_V0}/internal/builds/{{build_id}}/source.tar.gz", InternalSourceResource(storage, rates))
     _add_secrets(routes, SecretsResource(storage, access))
@@ -192,6 +202,33 @@ def _add_cli_login(routes: Routes, cli_login: CliLoginResource) -> None:
         routes.add(f"{_V2}/auth/cli/{action}", cli_login, f"{action}_v2")
 
 
+def _add_passkeys(routes: Routes, passkeys: PasskeysResource) -> None:
+    for action in ("options", "finalize"):
+        routes.add(f"{_V0}/auth/passkey/register/{action}", passkeys, action)
+    routes.add(f"{_V0}/user/passkeys", passkeys, "list")
+    routes.add(f"{_V0}/user/passkeys/{{uuid}}", passkeys)
+
+
+def _add_ways_in(
+    routes: Routes,
+    storage: Storage,
+    policy: SignUpPolicy,
+    party: RelyingParty,
+    mails: Mails,
+    rates: RateLimits,
+    sessions: SessionStart,
+) -> None:
+    mail = SignInMail(storage, mails, policy)
+    login = PasskeyLoginResource(storage, party, sessions, rates)
+    sign_up = PasskeySignUpResource(storage, party, policy, mail, sessions, rates)
+    recovery = RecoveryResource(storage, party, mail, sessions, rates)
+    for action in ("options", "finalize"):
+        routes.add(f"{_V0}/auth/passkey/login/{action}", login, action)
+    for action in ("begin", "options", "finalize"):
+        routes.add(f"{_V0}/auth/passkey/signup/{action}", sign_up, action)
+        routes.add(f"{_V0}/auth/recover/{action}", recovery, action)
+
+
 def _add_organizations(
     routes: Routes, organizations: OrganizationsResource, members: MembersResource, invites: InvitesResource
 ) -> None:
@@ -203,6 +240,14 @@ def _add_organizations(
     routes.add(f"{organization}/invites", invites, "list")
     routes.add(f"{organization}/invites/{{id}}", invites)
     routes.add(f"{_V0}/invites/accept", invites, "accept")
+
+
+def _add_builds(routes: Routes, builds: BuildsResource, log_tokens: LogTokenResource) -> None:
+    routes.add(f"{_V0}/organizations/{{org}}/builds", builds, "by_repo")
+    routes.add(_BUILDS, builds, "list")
+    routes.add(f"{_BUILDS}/{{number}}", builds)
+    routes.add(f"{_BUILDS}/{{number}}/cancel", builds, "cancel")
+    routes.add(f"{_BUILDS}/{{number}}/log-token", log_tokens)
 
 
 def _add_logs(routes: Routes, logs: JobLogResource, render_logs: RenderLogResource) -> None:

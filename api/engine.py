@@ -36,6 +36,11 @@ class EngineInterface(Protocol):
         """True if the service takes no new builds because it is about to stop."""
         ...
 
+    @property
+    def sends_mail(self) -> bool:
+        """True if a mail server is configured."""
+        ...
+
     def jobs_added(self, build_id: int) -> None:
         """Announce that a build and its jobs are in the storage. Returns at once."""
         ...

@@ -12,7 +12,7 @@ import pykka
 
 from actors import Engine, EngineSettings
 from actors.vms.sandbox import VmLimits
-from api import Server, create_app
+from api import RelyingParty, Server, create_app
 from ci_daemon.host.dump import dump
 from ci_daemon.host.lock import serving
 from ci_daemon.host.open_files import raise_open_file_limit
@@ -61,6 +61,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
         provider = open_provider(directory, config, images, clock)
         stack.callback(provider.close)
         _warn_of_unenforced_limits(config)
+        _warn_of_unusable_passkeys(config)
         server = Server(config.http)
         settings = server.settings
         engine = Engine(
@@ -87,6 +88,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             storage,
             engine,
             settings,
+            identity=config.identity,
             limits=config.ir,
             rate_limits=config.rate_limits,
             payments=config.payments,
@@ -116,6 +118,12 @@ def _warn_of_unenforced_limits(config: Config) -> None:
     for part in VmLimits.of_host(config.sandbox.processes).describe():
         if not part.enforced:
             _log.warning("the limit of VMs on %s is not enforced: %s; see `ci-daemon doctor`", part.resource, part.how)
+
+
+def _warn_of_unusable_passkeys(config: Config) -> None:
+    warning = RelyingParty.of(config.identity, config.http).warning
+    if warning is not None:
+        _log.warning("nobody can sign in with a passkey: %s", warning)
 
 
 def _signals() -> tuple[threading.Event, threading.Event]:

@@ -23,6 +23,7 @@ class FakeEngine:
         self.clock = clock
         self._changed: dict[str, threading.Event] = {}
         self.draining = False
+        self.sends_mail = True
         self.refusal: Exception | None = None
         self.added = 0
         self.builds_added = threading.Semaphore(0)

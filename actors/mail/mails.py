@@ -41,6 +41,14 @@ class Mails:
         """Write the mail with a link that signs a user in."""
         self._add(to, "magic_link", expires_at, name=shown_name(name), link=f"{self._url}/login/recover#{token}")
 
+    def has_account(self, to: str, token: str, expires_at: datetime) -> None:
+        """Write the mail that an address has an account, with a magic link, to one who wanted to sign up."""
+        self._add(to, "has_account", expires_at, link=f"{self._url}/login/recover#{token}")
+
+    def sign_up_closed(self, to: str, reason: str) -> None:
+        """Write the mail that says why an address may not have an account, to one who wanted to sign up."""
+        self._add(to, "sign_up_closed", None, reason=reason)
+
     def no_account(self, to: str) -> None:
         """Write the mail that says that an address has no account, to one who asked for a link to sign in.
 

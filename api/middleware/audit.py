@@ -89,7 +89,7 @@ class AuditTrail:
 def _outcome(operation: Operation, req: ApiRequest, resp: falcon.Response) -> str | None:
     """Return a prefix for the note; None if there is nothing to note."""
     if resp.status_code < _CLIENT_ERROR:
-        return ""
+        return "" if operation.changes else None
     if resp.context.get("build_number") is not None:
         return "rejected, "
     signs_in = operation.security == "public" and _SIGN_IN_PATH.match(req.uri_template or "") is not None

@@ -233,6 +233,7 @@ def _path_parameters() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
         "build_id": ("UUID of the build.", _UUID),
         "user_id": ("Id of the user.", _UUID),
         "id": ("Id of the record.", _UUID),
+        "uuid": ("Id of the passkey.", _UUID),
         "name": (
             "Name of the secret.",
             {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "examples": ["TOKEN"]},

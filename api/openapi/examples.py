@@ -31,9 +31,11 @@ _BY_NAME: Mapping[str, Any] = MappingProxyType(
         "filename": "hello-1.0.tar.gz",
         "image": "debian:12",
         "email": "ada@example.org",
+        "magic_link_token": "kX2m8Qd0wYvN5s1rJ7tLb3cHf9gEaZ4iUoP6xTqRnMk",
         "message": "Mend the parser",
         "mime_type": "application/gzip",
         "name": "Hello",
+        "nickname": "Laptop",
         "number": 1,
         "path": "dist/hello-1.0.tar.gz",
         "personal_org_slug": "ada-example-org",
@@ -51,6 +53,7 @@ _BY_NAME: Mapping[str, Any] = MappingProxyType(
         "token": "kX2m8Qd0wYvN5s1rJ7tLb3cHf9gEaZ4iUoP6xTqRnMk",
         "url": "https://example.org",
         "value": "hunter2",
+        "verification_token": "kX2m8Qd0wYvN5s1rJ7tLb3cHf9gEaZ4iUoP6xTqRnMk",
     }
 )
 

@@ -61,7 +61,7 @@ class Operation:
     ``security`` is ``bearer`` if a bearer token is required; ``optional`` if public records can be read without one;
     ``log_token`` if a bearer token or a log token is required; ``metrics`` if the configured token is required, except
     on this host; ``public`` if no token is required. If ``counted``, a request without a token uses up the rate limit
-    of its address.
+    of its address. If it ``changes`` something, the audit has it.
     """
 
     id: str
@@ -72,6 +72,7 @@ class Operation:
     parameters: tuple[Parameter, ...]
     security: Security
     counted: bool
+    changes: bool
 
     @property
     def every_error(self) -> tuple[str, ...]:
@@ -91,9 +92,10 @@ def operation(
     parameters: tuple[Parameter, ...] = (),
     security: Security = "bearer",
     counted: bool = True,
+    changes: bool = True,
 ) -> Callable[[Responder], Responder]:
     """Declare what a responder takes and returns."""
-    declared = Operation(id, answers, errors, body, body_required, parameters, security, counted)
+    declared = Operation(id, answers, errors, body, body_required, parameters, security, counted, changes)
 
     def declare(responder: Responder) -> Responder:
         responder.operation = declared  # type: ignore[attr-defined] # functions take attributes

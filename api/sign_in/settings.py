@@ -13,6 +13,7 @@ from storage import SignUpMode, SignUpPolicy, setting
 __all__ = ["IdentitySettings"]
 
 _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]{1,5})?/?", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,21 @@ class IdentitySettings:
     github: GithubSettings = field(default_factory=GithubSettings)
     oidc: Mapping[str, OidcSettings] = setting({}, "The OpenID Connect issuers, each by a name of its own.")
 
+    rp_id: str | None = setting(
+        None,
+        "The domain that passkeys belong to: the host of `http.base_url`, which is the default, or a domain above it.",
+        example="example.org",
+    )
+    rp_name: str = setting("ci-daemon", "The name of the service that authenticators show.")
+    origins: tuple[str, ...] = setting(
+        (),
+        "The origins whose pages may use passkeys, at `rp_id` or below it; by default that of `http.base_url`.",
+    )
+
     def __post_init__(self) -> None:
+        for origin in self.origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise ValueError(f'origins must be origins such as "https://ci.example.org", not "{origin}"')
         for domain in self.signup_domains:
             if not _DOMAIN.fullmatch(domain):
                 raise ValueError(f'signup_domains must be domains such as "example.org", not "{domain}"')

@@ -10,7 +10,7 @@ from actors.mail import MailSettings
 from actors.render import RenderSettings
 from actors.vms.images import ImageSettings
 from actors.vms.sandbox import SandboxSettings
-from api import HttpSettings, IdentitySettings, PaymentSettings, RateLimitSettings
+from api import HttpSettings, IdentitySettings, PaymentSettings, RateLimitSettings, RelyingParty
 from ci_daemon.host.settings import JournalSettings
 from ci_daemon.tracing import TracingSettings
 from storage import BillingSettings
@@ -39,3 +39,6 @@ class Config:
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)
+
+    def __post_init__(self) -> None:
+        RelyingParty.of(self.identity, self.http)  # raises ValueError where the two sections do not fit together

@@ -70,7 +70,7 @@ class Validation:
             try:
                 return replace(settings, **values)
             except ValueError as error:
-                self.errors.append(InvalidSetting(keys, f"{'.'.join(keys)}: {error}"))
+                self.errors.append(InvalidSetting(keys, ": ".join(filter(None, (".".join(keys), str(error))))))
         return settings
 
     def _values(

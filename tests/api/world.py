@@ -9,7 +9,7 @@ from typing import Any
 import falcon
 from falcon import testing
 
-from api import HttpSettings, PaymentSettings, RateLimitSettings, create_app
+from api import HttpSettings, IdentitySettings, PaymentSettings, RateLimitSettings, create_app
 from storage import Build, Job, JobState, LedgerSource, Role, Storage, User
 from tests import records
 from tests.api.conformity import conformity
@@ -47,10 +47,13 @@ class World:
         settings: HttpSettings,
         rate_limits: RateLimitSettings | None = None,
         payments: PaymentSettings | None = None,
+        identity: IdentitySettings | None = None,
     ) -> World:
         """Return a world on a storage, whose responses must conform to the OpenAPI document."""
         engine = FakeEngine(storage, clock)
-        app = create_app(storage, engine, settings, rate_limits=rate_limits, payments=payments, clock=clock)
+        app = create_app(
+            storage, engine, settings, identity=identity, rate_limits=rate_limits, payments=payments, clock=clock
+        )
         app.add_middleware(conformity())
         return cls(storage, engine, clock, app)
 

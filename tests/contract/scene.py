@@ -10,10 +10,12 @@ from typing import Any
 
 from falcon import testing
 
-from api import HttpSettings, RateLimitSettings
+from api import HttpSettings, IdentitySettings, RateLimitSettings
 from storage import BuildState, NewCoupon, Role, Storage
 from tests.api.conformity import conformity
+from tests.api.passkeys import LOGIN, RECOVER, SIGN_UP, with_passkey
 from tests.api.world import Account, BuildPath, World
+from tests.authenticator import Authenticator
 from tests.clock import ManualClock
 from tests.contract.reference import Endpoint
 from tests.payment_provider import LocalProvider, signature
@@ -22,6 +24,7 @@ from tests.state import new_storage
 UNLIMITED = RateLimitSettings(
     address_per_minute=10**6, account_per_minute=10**6, emails_per_minute=10**6, failures_per_minute=10**6
 )
+OPEN = IdentitySettings(signup="open")
 WINDOW = {"from": "2026-01-01T00:00:00Z", "to": "2026-02-01T00:00:00Z"}
 COUPON = "FOR-ALL-OF-US"
 
@@ -39,6 +42,8 @@ class Scene:
     build: BuildPath
     named: dict[str, str]
     examples: dict[str, Any]
+    authenticator: Authenticator
+    """The owner's passkey."""
 
     def ask(self, endpoint: Endpoint, client: testing.TestClient | None = None, **changes: Any) -> testing.Result:
         """Send the endpoint's valid request, with changes; by default from a session of the owner.
@@ -70,6 +75,24 @@ class Scene:
         }
         return {**example, **own.get(endpoint.request, {})}
 
+    def ceremony(self, endpoint: Endpoint) -> dict[str, Any]:
+        """Return the body of a passkey endpoint, with a new link and the answer to a new challenge."""
+        body = self.body(endpoint) or {}
+        links, path = self.world.storage.sign_in_links, endpoint.path.rpartition("/")[0]
+        tokens: dict[str, dict[str, str]] = {
+            SIGN_UP: {"verification_token": links.verification("new@example.org", "New")},
+            RECOVER: {"magic_link_token": links.magic_link(self.owner.user)},
+        }
+        body |= tokens.get(path, {})
+        if "challenge_id" in body:
+            begun = self.owner.signed_in().simulate_post(f"{path}/options", json=body).json
+            body["challenge_id"] = begun["challenge_id"]
+            if path == LOGIN:
+                body["assertion"] = self.authenticator.get(begun["options"])
+            else:
+                body["attestation"] = Authenticator().create(begun["options"])
+        return body
+
     def id_for(self, endpoint: Endpoint) -> str:
         """Return the value of ``{id}`` in the endpoint's path."""
         kinds = ("api-tokens", "sessions", "invites", "artifacts")
@@ -77,12 +100,17 @@ class Scene:
         return self.named[kind]
 
 
+def is_ceremony(endpoint: Endpoint) -> bool:
+    """Tell whether an endpoint is a step to or from an authenticator: see `Scene.ceremony`."""
+    return "/auth/passkey/" in endpoint.path or "/auth/recover/" in endpoint.path
+
+
 def make_scene(directory: Path, provider: LocalProvider) -> tuple[Storage, Scene]:
     """Make a scene in a new storage, which the caller closes."""
     clock = ManualClock()
     storage = new_storage(directory, clock)
     settings = HttpSettings(base_url="https://ci.example.org")
-    world = World.create(storage, clock, settings, UNLIMITED, provider.settings())
+    world = World.create(storage, clock, settings, UNLIMITED, provider.settings(), OPEN)
     owner, admin, member, outsider, guest = (
         world.sign_up(f"{name}@example.org", name.title()) for name in ("owner", "admin", "member", "outsider", "guest")
     )
@@ -103,7 +131,9 @@ def make_scene(directory: Path, provider: LocalProvider) -> tuple[Storage, Scene
     key, _ = storage.tokens.create_api_key(owner.user.id, "to be revoked")
     session, _ = storage.tokens.create_session(owner.user.id, "to be ended")
     invite = owner.client.simulate_post(f"{owner.path}/invites", json={"email": guest.email, "role": "member"}).json
+    authenticator = with_passkey(owner)
     named = {
+        "uuid": storage.passkeys.of_user(owner.user.id)[0].uuid,
         "org": owner.org,
         "pipeline": pipeline.path.rpartition("/")[2],
         "number": "1",
@@ -124,4 +154,4 @@ def make_scene(directory: Path, provider: LocalProvider) -> tuple[Storage, Scene
         for method, operation in methods.items()
         if "requestBody" in operation
     }
-    return storage, Scene(world, owner, admin, member, outsider, guest, build, named, examples)
+    return storage, Scene(world, owner, admin, member, outsider, guest, build, named, examples, authenticator)

@@ -8,7 +8,7 @@ import pytest
 from falcon import testing
 
 from tests.contract.reference import ENDPOINTS, REQUESTS, Endpoint
-from tests.contract.scene import Scene
+from tests.contract.scene import Scene, is_ceremony
 
 TABLE = "Endpoints"
 
@@ -26,6 +26,7 @@ NOUNS = {
     "job_id": "job_not_found",
     "user_id": "member_not_found",
     "code": "route_not_found",
+    "uuid": "passkey_not_found",
 }
 IDS = {
     "api-tokens": "api_token_not_found",
@@ -69,6 +70,9 @@ def test_it_answers(scene: Scene, endpoint: Endpoint):
     elif "cli/redeem" in endpoint.path:
         made = scene.owner.signed_in().simulate_post("/api/v0/auth/cli/code").json
         assert scene.ask(endpoint, json=made).status_code == endpoint.status
+    elif is_ceremony(endpoint):
+        answered = scene.ask(endpoint, json=scene.ceremony(endpoint))
+        assert answered.status_code == endpoint.status, answered.text
     elif endpoint.path in {"/api/v0/invites/accept", "/api/v0/user"}:
         assert scene.ask(endpoint, scene.guest.client).status_code == endpoint.status
     else:

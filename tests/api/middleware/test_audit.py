@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from falcon import testing
 from storage import AuditEntry
 from tests.api.conformity import conformity
 from tests.contract.reference import ENDPOINTS, Endpoint
-from tests.contract.scene import Scene, make_scene
+from tests.contract.scene import Scene, is_ceremony, make_scene
 from tests.payment_provider import LocalProvider
 
 _OPERATIONS = {
@@ -19,9 +20,15 @@ _OPERATIONS = {
     for path, methods in conformity().document["paths"].items()
     for method, operation in methods.items()
 }
-CHANGES = [ENDPOINTS[request] for request in _OPERATIONS if not request.startswith("GET ")]
+ASKS = [endpoint for endpoint in ENDPOINTS.values() if re.search(r"/auth/.*/(begin|options)$", endpoint.path)]
+"""Endpoints that are asked by POST for a mail or a challenge, and change nothing that a person would look for."""
+
+CHANGES = [
+    ENDPOINTS[request] for request in _OPERATIONS if not request.startswith("GET ") and ENDPOINTS[request] not in ASKS
+]
 READS = [endpoint for endpoint in ENDPOINTS.values() if endpoint.method == "GET"]
 FOR_THE_GUEST = {"/api/v0/invites/accept", "/api/v0/user"}
+BY_A_NEW_USER = {"/api/v0/auth/passkey/signup/finalize"}
 BY_THE_PROVIDER = {"/api/v0/billing/webhook"}
 
 
@@ -33,6 +40,8 @@ def succeed(scene: Scene, endpoint: Endpoint) -> testing.Result:
     if "cli/redeem" in endpoint.path:
         made = scene.owner.signed_in().simulate_post("/api/v0/auth/cli/code").json
         return scene.ask(endpoint, scene.world.anonymous, json=made)
+    if is_ceremony(endpoint):
+        return scene.ask(endpoint, json=scene.ceremony(endpoint))
     return scene.ask(endpoint, scene.guest.client if endpoint.path in FOR_THE_GUEST else None)
 
 
@@ -76,6 +85,8 @@ def test_it_leaves_an_entry(scene: Scene, endpoint: Endpoint):
     entry = newest(scene)
     assert entry.id > before
     who = scene.guest.email if endpoint.path in FOR_THE_GUEST else scene.owner.email
+    if endpoint.path in BY_A_NEW_USER:
+        who = "new@example.org"
     effect = ""
     if endpoint.path in BY_THE_PROVIDER:
         who, effect = "payment provider", f"{answered.json['effect']}, "
@@ -94,6 +105,18 @@ def test_reading_leaves_none(seen: Scene, endpoint: Endpoint):
     before = seen.world.storage.audit.last_id()
     assert seen.ask(endpoint).status_code == endpoint.status
     assert seen.world.storage.audit.last_id() == before
+
+
+@pytest.mark.parametrize("endpoint", ASKS, ids=lambda endpoint: endpoint.request)
+def test_asking_leaves_an_entry_only_if_it_is_refused(scene: Scene, endpoint: Endpoint):
+    body = scene.ceremony(endpoint)
+    before = scene.world.storage.audit.last_id()
+    assert scene.ask(endpoint, json=body).status_code == endpoint.status
+    assert scene.world.storage.audit.last_id() == before
+    tokens = {name: "x" * 43 for name in body if name.endswith("token")}
+    if tokens and endpoint.path.endswith("/options"):
+        assert scene.ask(endpoint, json={**body, **tokens}).status_code == 400
+        assert newest(scene).note.startswith("refused, ")
 
 
 def test_it_names_the_row_that_was_made(scene: Scene):

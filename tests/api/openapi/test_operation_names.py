@@ -16,16 +16,6 @@ SCHEMAS: dict[str, list[str]] = NAMES["schemas"]
 NOT_YET = {
     "POST /api/v0/auth/github",
     "POST /api/v0/auth/google",
-    "POST /api/v0/auth/passkey/login/finalize",
-    "POST /api/v0/auth/passkey/login/options",
-    "POST /api/v0/auth/passkey/register/finalize",
-    "POST /api/v0/auth/passkey/register/options",
-    "POST /api/v0/auth/passkey/signup/begin",
-    "POST /api/v0/auth/passkey/signup/finalize",
-    "POST /api/v0/auth/passkey/signup/options",
-    "POST /api/v0/auth/recover/begin",
-    "POST /api/v0/auth/recover/finalize",
-    "POST /api/v0/auth/recover/options",
     "POST /api/v0/integrations/bitbucket/connect",
     "GET /api/v0/organizations/{org}/bitbucket/oauth-url",
     "GET /api/v0/organizations/{org}/bitbucket/workspaces",
@@ -37,8 +27,6 @@ NOT_YET = {
     "GET /api/v0/organizations/{org}/github/installations/{id}/repos",
     "POST /api/v0/organizations/{org}/github/installations/{id}/sync",
     "GET /api/v0/organizations/{org}/repos",
-    "GET /api/v0/user/passkeys",
-    "DELETE /api/v0/user/passkeys/{uuid}",
 }
 """Operations that have a name but are not implemented yet: sign-in, source hosts."""
 

@@ -75,6 +75,14 @@ def test_addresses_that_are_none_are_refused_where_they_stand(tmp_path: Path):
         load(tmp_path, {}, tmp_path / "none")
 
 
+def test_sections_that_do_not_fit_together_are_refused(tmp_path: Path):
+    address = {"CI_DAEMON_HTTP_BASE_URL": "https://ci.example.org"}
+    load(tmp_path, {**address, "CI_DAEMON_IDENTITY_RP_ID": "example.org"}, tmp_path / "none")
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, {**address, "CI_DAEMON_IDENTITY_RP_ID": "example.com"}, tmp_path / "none")
+    assert "identity.rp_id must be the host of http.base_url or a domain above it" in str(raised.value)
+
+
 def test_errors_in_a_table_name_its_key(tmp_path: Path):
     file = tmp_path / "ci-daemon.toml"
     file.write_text('[images.map]\n"python:3" = "debian:13"\n')

@@ -1,0 +1,40 @@
+"""Responses to people who signed in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from api.fields import StoredRecord, Uuid
+
+if TYPE_CHECKING:
+    import storage
+
+__all__ = ["AuthTokenResponse", "TokenResponse", "UserRecord"]
+
+
+class UserRecord(StoredRecord):
+    """A user; ``name`` is null if the person has given none."""
+
+    uuid: Uuid
+    email: str
+    name: str | None
+
+    @classmethod
+    def of(cls, user: storage.User) -> UserRecord:
+        """Return the record of a stored user."""
+        return cls.showing(user, name=user.name or None)
+
+
+class TokenResponse(BaseModel):
+    """A session token, shown only once."""
+
+    token: str
+
+
+class AuthTokenResponse(BaseModel):
+    """A session token, shown only once, and the user who signed in."""
+
+    token: str
+    user: UserRecord
