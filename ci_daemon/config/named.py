@@ -17,7 +17,7 @@ __all__ = ["NAME_RULE", "is_section_name", "named_sections", "section_type"]
 _NAME = re.compile(r"(?=.{1,40}$)[a-z][a-z0-9]*(?:-[a-z0-9]+)*", re.ASCII)
 
 NAME_RULE = "a name of lower-case letters, digits and single hyphens, of at most 40 characters"
-"""What `is_section_name` accepts. A variable's name has an underscore for a hyphen, and so names one section."""
+"""The rule of `is_section_name`. A variable has an underscore for a hyphen, and so names one section."""
 
 
 def is_section_name(name: str) -> bool:

@@ -13,7 +13,7 @@ __all__ = ["Identity", "ProvenIdentity"]
 
 @dataclass(frozen=True, slots=True)
 class ProvenIdentity:
-    """What an identity provider says of a person who signed in there.
+    """A person who signed in at an identity provider, as the provider says.
 
     ``provider`` is the provider's own name, an issuer's URL; ``subject`` is its name for the person, which never goes
     to another one. ``email`` is empty if the provider tells none, and proves nothing unless it is ``verified``.

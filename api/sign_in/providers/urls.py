@@ -33,7 +33,7 @@ def is_loopback_url(text: str) -> bool:
 
 
 def origin_of(text: str) -> str | None:
-    """Return the origin of a URL in normal form, such as ``https://ci.example.org:443``; None if it has none."""
+    """Return the origin of a URL in normal form, as ``https://ci.example.org:443``; None without one."""
     parts = _parts(text)
     if parts is None:
         return None
@@ -42,7 +42,7 @@ def origin_of(text: str) -> str | None:
 
 
 def _parts(text: str) -> SplitResult | None:
-    """Return the parts of an http or https URL; None if it is none, or one that parsers may disagree about."""
+    """Return the parts of an http or https URL; None for others, and where parsers may disagree."""
     if not _PLAIN.fullmatch(text) or _NEVER.search(text):
         return None
     try:

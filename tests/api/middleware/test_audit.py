@@ -21,7 +21,7 @@ _OPERATIONS = {
     for method, operation in methods.items()
 }
 ASKS = [endpoint for endpoint in ENDPOINTS.values() if re.search(r"/auth/.*/(begin|options)$", endpoint.path)]
-"""Endpoints that are asked by POST for a mail or a challenge, and change nothing that a person would look for."""
+"""Endpoints that are asked by POST for a mail or a challenge: nothing that a person would look for."""
 
 CHANGES = [
     ENDPOINTS[request] for request in _OPERATIONS if not request.startswith("GET ") and ENDPOINTS[request] not in ASKS

@@ -12,7 +12,7 @@ from ci_daemon.config.named import named_sections
 
 
 def variables(section: object, prefix: str) -> dict[str, object]:
-    """Return the default of each setting, by environment variable; there is none for sections that are not there."""
+    """Return the default of each setting, by environment variable; sections that are not there have none."""
     found: dict[str, object] = {}
     named = dict(named_sections(section))
     for field in fields(section):  # type: ignore[arg-type]
