@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Images are large and the same in every checkout; set this to share them.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
-.PHONY: run setup test test-crash test-leaks test-system lint types docs bench clean
+.PHONY: run setup test test-browser test-crash test-leaks test-system lint types docs bench clean
 
 run: setup
 	@$(BIN)/python -m ci_daemon.tour $(RUN)
@@ -41,7 +41,7 @@ $(VENV)/.complete: setup.cfg pyproject.toml .ci/venv
 # writes a file of its own next to COVERAGE_FILE for `combine`. Test files start in the order of their names, so that
 # the long ones are not last.
 test: export COVERAGE_FILE := $(CURDIR)/$(RUN)/coverage/data
-test: setup lint types $(TEST_PROGRAMS)/.complete
+test: setup lint types $(TEST_PROGRAMS)/.complete test-browser
 	@rm -rf $(RUN)/coverage && mkdir -p $(RUN)/coverage
 	COVERAGE_PROCESS_START=$(CURDIR)/setup.cfg $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 	@$(BIN)/coverage combine --quiet
@@ -52,6 +52,10 @@ test: setup lint types $(TEST_PROGRAMS)/.complete
 $(TEST_PROGRAMS)/.complete: .ci/unpack
 	@.ci/unpack $(TEST_PROGRAMS) docker-registry busybox-static
 	@touch $@
+
+# Its libraries are many, so that it is installed and not unpacked.
+test-browser:
+	@.ci/install chromium chromium
 
 # Minutes of `kill -9`. It prints the seed of its schedule; CI_DAEMON_CRASH_SEED=… repeats a schedule.
 test-crash: export CRASH_KILLS ?= 200
