@@ -148,7 +148,7 @@ class PasskeysResource:
         self._limits.limit_account(caller, resp)
         try:
             with self._storage.transaction():
-                left = self._storage.passkeys.remove(caller.user.id, uuid, others_suffice=self._engine.sends_mail)
+                left = self._storage.passkeys.remove(caller.user.id, uuid, others_suffice=self._has_other_ways(caller))
                 if left == 0:
                     self._storage.tokens.end_sessions(caller.user.id)
         except LastPasskey as error:
@@ -156,6 +156,10 @@ class PasskeysResource:
         if left is None:
             raise ApiError("passkey_not_found", "you have no passkey with this ID")
         resp.status = 204
+
+    def _has_other_ways(self, caller: Caller) -> bool:
+        """Tell whether the caller can sign in without a passkey: by a magic link or an identity provider."""
+        return self._engine.sends_mail or bool(self._storage.identities.of_user(caller.user.id))
 
     def _signed_in(self, req: falcon.Request, resp: falcon.Response) -> Caller:
         self._limits.limit_address(req, resp)

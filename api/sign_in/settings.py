@@ -36,7 +36,6 @@ class IdentitySettings:
     google: GoogleSettings = field(default_factory=GoogleSettings)
     github: GithubSettings = field(default_factory=GithubSettings)
     oidc: Mapping[str, OidcSettings] = setting({}, "The OpenID Connect issuers, each by a name of its own.")
-
     rp_id: str | None = setting(
         None,
         "The domain that passkeys belong to: the host of `http.base_url`, which is the default, or a domain above it.",

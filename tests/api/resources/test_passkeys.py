@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from storage import ProvenIdentity, SignUpPolicy
 from tests.api.passkeys import LOGIN, REGISTER, Browser, bearing, code, with_passkey
 from tests.api.world import Account, World
 from tests.authenticator import UP, Authenticator, base64url
@@ -114,6 +115,16 @@ def test_without_mail_the_last_passkey_stays(world: World, ada: Account, browser
     refused = browser.client.simulate_delete(f"/api/v0/user/passkeys/{uuid}")
     assert code(refused) == (409, "passkey_last_credential")
     assert browser.login(authenticator).status_code == 200
+
+
+def test_who_signs_in_with_a_provider_needs_no_passkey(world: World, ada: Account, browser: Browser):
+    world.engine.sends_mail = False
+    with_passkey(ada)
+    proven = ProvenIdentity("https://accounts.example.org", "1", ada.email, verified=True, name="Ada")
+    world.storage.identities.sign_in(proven, SignUpPolicy())
+    uuid = world.storage.passkeys.of_user(ada.user.id)[0].uuid
+    assert browser.client.simulate_delete(f"/api/v0/user/passkeys/{uuid}").status_code == 204
+    assert browser.client.simulate_get("/api/v0/user").status_code == 401
 
 
 def test_with_the_last_passkey_all_sessions_end(world: World, ada: Account, browser: Browser):
