@@ -41,7 +41,7 @@ $(VENV)/.complete: setup.cfg pyproject.toml .ci/venv
 # writes a file of its own next to COVERAGE_FILE for `combine`. Test files start in the order of their names, so that
 # the long ones are not last.
 test: export COVERAGE_FILE := $(CURDIR)/$(RUN)/coverage/data
-test: setup lint types $(TEST_PROGRAMS)/.complete test-browser
+test: setup lint types $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider/.complete test-browser
 	@rm -rf $(RUN)/coverage && mkdir -p $(RUN)/coverage
 	COVERAGE_PROCESS_START=$(CURDIR)/setup.cfg $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 	@$(BIN)/coverage combine --quiet
@@ -56,6 +56,11 @@ $(TEST_PROGRAMS)/.complete: .ci/unpack
 # Its libraries are many, so that it is installed and not unpacked.
 test-browser:
 	@.ci/install chromium chromium
+
+# An OpenID Connect issuer to sign in with.
+$(TEST_PROGRAMS)/oidc-provider/.complete: .ci/npm tests/api/sign_in/oidc_provider/package-lock.json $(VENV)/.complete
+	@.ci/npm $(VENV) tests/api/sign_in/oidc_provider $(@D)
+	@touch $@
 
 # Minutes of `kill -9`. It prints the seed of its schedule; CI_DAEMON_CRASH_SEED=… repeats a schedule.
 test-crash: export CRASH_KILLS ?= 200

@@ -42,6 +42,8 @@ from api.resources.builds import BuildsResource
 from api.resources.checkout_pages import CheckoutPageResource
 from api.resources.cli_login import CliLoginResource
 from api.resources.coupons import CouponsResource
+from api.resources.identities import IdentitiesResource
+from api.resources.identity_providers import IdentityProvidersResource
 from api.resources.internal_source import InternalSourceResource
 from api.resources.invites import InvitesResource
 from api.resources.jobs import JobsResource
@@ -62,6 +64,8 @@ from api.resources.user import CurrentUserResource
 from api.service_metrics import metrics_registry
 from api.settings import RateLimitSettings
 from api.sign_in.mail import SignInMail
+from api.sign_in.providers.configured import IdentityProviders
+from api.sign_in.redirect_uris import RedirectUris
 from api.sign_in.relying_party import RelyingParty
 from api.sign_in.sessions import SessionStart
 from api.sign_in.settings import IdentitySettings
@@ -127,6 +131,7 @@ def create_app(
     _add_cli_login(routes, CliLoginResource(storage, access, rates, sessions))
     mails = Mails(storage, settings.url)
     identity = identity or IdentitySettings()
+    _add_identity_providers(routes, storage, settings, identity, access, sessions, rates, clock)
     party = RelyingParty.of(identity, settings)
     _add_passkeys(routes, PasskeysResource(storage, engine, party, access, rates))
     _add_ways_in(routes, storage, identity.sign_up_policy, party, mails, rates, sessions)
@@ -137,10 +142,7 @@ def create_app(
         InvitesResource(storage, access, rates, mails, rate_limits.invites_per_day),
     )
 
-    pipelines = PipelinesResource(storage, access, pager)
-    routes.add(_PIPELINES, pipelines, "list")
-    routes.add(f"{_PIPELINES}/{{pipeline}}", pipelines)
-
+    _add_pipelines(routes, PipelinesResource(storage, access, pager))
     creation = BuildCreation(storage, engine, limits or IrSettings(), RenderWait(storage, engine, slots, clock))
     builds = BuildsResource(storage, engine, access, pager, creation)
     _add_builds(routes, builds, LogTokenResource(access, tokens))
@@ -148,9 +150,7 @@ def create_app(
     routes.add(f"{_V0}/internal/builds/{{build_id}}/source.tar.gz", InternalSourceResource(storage, rates))
     _add_secrets(routes, SecretsResource(storage, access))
 
-    jobs = JobsResource(storage, engine, access)
-    routes.add(_JOBS, jobs, "list")
-    routes.add(f"{_JOBS}/{{job_id}}", jobs)
+    _add_jobs(routes, JobsResource(storage, engine, access))
     ranges = LogRanges(engine, slots, clock)
     _add_logs(routes, JobLogResource(storage, log_access, ranges), RenderLogResource(storage, log_access, ranges))
     routes.add("/v0/jobs/{job_id}/logs", LogEventsResource(storage, engine, log_access, slots, clock))
@@ -229,6 +229,28 @@ def _add_ways_in(
         routes.add(f"{_V0}/auth/recover/{action}", recovery, action)
 
 
+def _add_identity_providers(
+    routes: Routes,
+    storage: Storage,
+    settings: HttpSettings,
+    identity: IdentitySettings,
+    access: Access,
+    sessions: SessionStart,
+    rates: RateLimits,
+    clock: Clock,
+) -> None:
+    known, pages = IdentityProviders(identity, clock), RedirectUris(settings)
+    providers = IdentityProvidersResource(storage, known, pages, identity.sign_up_policy, sessions, rates)
+    identities = IdentitiesResource(storage, known, access, rates)
+    routes.add(f"{_V0}/auth/providers", providers, "list")
+    routes.add(f"{_V0}/auth/google", providers, "google")
+    routes.add(f"{_V2}/auth/google", providers, "google_v2")
+    routes.add(f"{_V0}/auth/github", providers, "github")
+    routes.add(f"{_V0}/auth/oidc/{{provider}}", providers, "oidc")
+    routes.add(f"{_V0}/user/identities", identities, "list")
+    routes.add(f"{_V0}/user/identities/{{id}}", identities)
+
+
 def _add_organizations(
     routes: Routes, organizations: OrganizationsResource, members: MembersResource, invites: InvitesResource
 ) -> None:
@@ -248,6 +270,16 @@ def _add_builds(routes: Routes, builds: BuildsResource, log_tokens: LogTokenReso
     routes.add(f"{_BUILDS}/{{number}}", builds)
     routes.add(f"{_BUILDS}/{{number}}/cancel", builds, "cancel")
     routes.add(f"{_BUILDS}/{{number}}/log-token", log_tokens)
+
+
+def _add_pipelines(routes: Routes, pipelines: PipelinesResource) -> None:
+    routes.add(_PIPELINES, pipelines, "list")
+    routes.add(f"{_PIPELINES}/{{pipeline}}", pipelines)
+
+
+def _add_jobs(routes: Routes, jobs: JobsResource) -> None:
+    routes.add(_JOBS, jobs, "list")
+    routes.add(f"{_JOBS}/{{job_id}}", jobs)
 
 
 def _add_logs(routes: Routes, logs: JobLogResource, render_logs: RenderLogResource) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from api.openapi.operations import Operation, Routes
     from api.request import ApiRequest
     from api.settings import RateLimitSettings
-    from storage import Caller, Clock
+    from storage import Caller, Clock, User
 
 __all__ = ["PublicLimit", "RateLimits"]
 
@@ -52,7 +52,11 @@ class RateLimits:
 
     def limit_account(self, caller: Caller, resp: falcon.Response) -> None:
         """Count a request for its caller. Raises ApiError ``rate_limited``."""
-        _admit(self._by_account.take(caller.user.uuid), "of this account", resp)
+        self.limit_user(caller.user, resp)
+
+    def limit_user(self, user: User, resp: falcon.Response) -> None:
+        """Count a request that signs a user in. Raises ApiError ``rate_limited``."""
+        _admit(self._by_account.take(user.uuid), "of this account", resp)
 
     def limit_email(self, req: falcon.Request, resp: falcon.Response, email: str) -> None:
         """Count a request that names an e-mail address, for that and for the client's address.

@@ -114,7 +114,7 @@ def _with_plain_refs(schema: Any, renamed: Mapping[str, str]) -> Any:  # noqa: A
     Client generators assume that a field with a default is always present.
     """
     if isinstance(schema, dict):
-        wanted = {key: part for key, part in schema.items() if key != "title" and (key, part) != ("default", None)}
+        wanted = {key: part for key, part in schema.items() if not _is_left_out(key, part)}
         kept = {key: _with_plain_refs(part, renamed) for key, part in wanted.items()}
         if "$ref" in kept:
             prefix, _, name = kept["$ref"].rpartition("/")
@@ -123,6 +123,11 @@ def _with_plain_refs(schema: Any, renamed: Mapping[str, str]) -> Any:  # noqa: A
     if isinstance(schema, list):
         return [_with_plain_refs(part, renamed) for part in schema]
     return schema
+
+
+def _is_left_out(key: str, part: object) -> bool:
+    """Tell whether a schema goes without a keyword; a property of that name has a schema."""
+    return (key == "title" and isinstance(part, str)) or (key, part) == ("default", None)
 
 
 def _tag(responder: Callable[..., None]) -> str:
@@ -237,6 +242,10 @@ def _path_parameters() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
         "name": (
             "Name of the secret.",
             {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "examples": ["TOKEN"]},
+        ),
+        "provider": (
+            "Name of the OpenID Connect issuer in the configuration.",
+            {"type": "string", "pattern": "^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$", "maxLength": 40, "examples": ["corp"]},
         ),
         "code": ("Code of the error.", {"type": "string", "enum": sorted(error_catalog())}),
     }

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from api import IdentitySettings
 from tests.contract.reference import LATER, RULES
 from tests.contract.scene import Scene, make_scene
+from tests.identity.everyone import providers_of
 from tests.payment_provider import LocalProvider
 
 _ROWS = "contract_row"
@@ -22,17 +24,25 @@ def provider() -> Iterator[LocalProvider]:
 
 
 @pytest.fixture(scope="session")
-def seen(tmp_path_factory: pytest.TempPathFactory, provider: LocalProvider) -> Iterator[Scene]:
+def identity() -> Iterator[IdentitySettings]:
+    with providers_of("owner@example.org") as identity:
+        yield identity
+
+
+@pytest.fixture(scope="session")
+def seen(
+    tmp_path_factory: pytest.TempPathFactory, provider: LocalProvider, identity: IdentitySettings
+) -> Iterator[Scene]:
     """A scene that no test changes: requests to it only read, or are refused."""
-    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state", provider)
+    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state", provider, identity)
     yield scene
     storage.close()
 
 
 @pytest.fixture
-def scene(tmp_path: Path, provider: LocalProvider) -> Iterator[Scene]:
+def scene(tmp_path: Path, provider: LocalProvider, identity: IdentitySettings) -> Iterator[Scene]:
     """A scene for one test, which may change it."""
-    storage, scene = make_scene(tmp_path / "state", provider)
+    storage, scene = make_scene(tmp_path / "state", provider, identity)
     yield scene
     storage.close()
 

@@ -11,20 +11,20 @@ from typing import Any
 from falcon import testing
 
 from api import HttpSettings, IdentitySettings, RateLimitSettings
-from storage import BuildState, NewCoupon, Role, Storage
+from storage import BuildState, NewCoupon, ProvenIdentity, Role, SignUpPolicy, Storage
 from tests.api.conformity import conformity
 from tests.api.passkeys import LOGIN, RECOVER, SIGN_UP, with_passkey
 from tests.api.world import Account, BuildPath, World
 from tests.authenticator import Authenticator
 from tests.clock import ManualClock
 from tests.contract.reference import Endpoint
+from tests.identity.issuer import BODY
 from tests.payment_provider import LocalProvider, signature
 from tests.state import new_storage
 
 UNLIMITED = RateLimitSettings(
     address_per_minute=10**6, account_per_minute=10**6, emails_per_minute=10**6, failures_per_minute=10**6
 )
-OPEN = IdentitySettings(signup="open")
 WINDOW = {"from": "2026-01-01T00:00:00Z", "to": "2026-02-01T00:00:00Z"}
 COUPON = "FOR-ALL-OF-US"
 
@@ -66,12 +66,17 @@ class Scene:
         example = self.examples.get(endpoint.request)
         if example is None:
             return None
+        signing_in = {**BODY, "owner_token": None}
         own: dict[str, dict[str, Any]] = {
             "POST /api/v0/organizations/{org}/builds": {"repo_name": "Acme/Demo", "source_slug": "ci"},
             "POST /api/v0/billing/coupon/redeem/{org}": {"code": COUPON},
             "PATCH /api/v0/organizations/{org}/members/{user_id}": {"role": "admin"},
             "POST /api/v0/organizations/{org}/invites": {"email": "new@example.org"},
             "POST /api/v0/invites/accept": {"token": self.named["invite_token"]},
+            "POST /api/v0/auth/google": signing_in,
+            "POST /api/v2/auth/google": signing_in,
+            "POST /api/v0/auth/github": signing_in,
+            "POST /api/v0/auth/oidc/{provider}": signing_in,
         }
         return {**example, **own.get(endpoint.request, {})}
 
@@ -95,7 +100,7 @@ class Scene:
 
     def id_for(self, endpoint: Endpoint) -> str:
         """Return the value of ``{id}`` in the endpoint's path."""
-        kinds = ("api-tokens", "sessions", "invites", "artifacts")
+        kinds = ("api-tokens", "sessions", "invites", "artifacts", "identities")
         kind = next((kind for kind in kinds if f"/{kind}/" in endpoint.path), "none")
         return self.named[kind]
 
@@ -105,12 +110,12 @@ def is_ceremony(endpoint: Endpoint) -> bool:
     return "/auth/passkey/" in endpoint.path or "/auth/recover/" in endpoint.path
 
 
-def make_scene(directory: Path, provider: LocalProvider) -> tuple[Storage, Scene]:
+def make_scene(directory: Path, provider: LocalProvider, identity: IdentitySettings) -> tuple[Storage, Scene]:
     """Make a scene in a new storage, which the caller closes."""
     clock = ManualClock()
     storage = new_storage(directory, clock)
     settings = HttpSettings(base_url="https://ci.example.org")
-    world = World.create(storage, clock, settings, UNLIMITED, provider.settings(), OPEN)
+    world = World.create(storage, clock, settings, UNLIMITED, provider.settings(), identity)
     owner, admin, member, outsider, guest = (
         world.sign_up(f"{name}@example.org", name.title()) for name in ("owner", "admin", "member", "outsider", "guest")
     )
@@ -130,6 +135,9 @@ def make_scene(directory: Path, provider: LocalProvider) -> tuple[Storage, Scene
         owner.client.simulate_put(f"{scope}/secrets/TOKEN", json={"value": "nobody-reads"})
     key, _ = storage.tokens.create_api_key(owner.user.id, "to be revoked")
     session, _ = storage.tokens.create_session(owner.user.id, "to be ended")
+    for subject in ("1", "2"):
+        proven = ProvenIdentity("google", subject, owner.email, verified=True, name="")
+        storage.identities.sign_in(proven, SignUpPolicy())
     invite = owner.client.simulate_post(f"{owner.path}/invites", json={"email": guest.email, "role": "member"}).json
     authenticator = with_passkey(owner)
     named = {
@@ -142,6 +150,8 @@ def make_scene(directory: Path, provider: LocalProvider) -> tuple[Storage, Scene
         "name": "TOKEN",
         "code": "build_not_found",
         "none": "",
+        "provider": "corp",
+        "identities": storage.identities.of_user(owner.user.id)[0].uuid,
         "api-tokens": key.uuid,
         "sessions": session.uuid,
         "invites": invite["id"],

@@ -33,8 +33,9 @@ IDS = {
     "sessions": "session_not_found",
     "invites": "invite_not_found",
     "artifacts": "artifact_not_found",
+    "identities": "identity_not_found",
 }
-NAMED_BY_CALLERS = {"name"}
+NAMED_BY_CALLERS = {"name", "provider"}
 ELSEWHERE = {
     "GET /api/v0/internal/builds/{build_id}/source.tar.gz",
     "GET /api/v0/organizations/{org}/pipelines/{pipeline}/builds/{number}/render-log",

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from falcon import testing
 
+from api import IdentitySettings
 from storage import AuditEntry
 from tests.api.conformity import conformity
 from tests.contract.reference import ENDPOINTS, Endpoint
 from tests.contract.scene import Scene, is_ceremony, make_scene
+from tests.identity.everyone import providers_of
 from tests.payment_provider import LocalProvider
 
 _OPERATIONS = {
@@ -62,17 +64,25 @@ def provider() -> Iterator[LocalProvider]:
         yield provider
 
 
+@pytest.fixture(scope="module")
+def identity() -> Iterator[IdentitySettings]:
+    with providers_of("owner@example.org") as identity:
+        yield identity
+
+
 @pytest.fixture
-def scene(tmp_path: Path, provider: LocalProvider) -> Iterator[Scene]:
-    storage, scene = make_scene(tmp_path / "state", provider)
+def scene(tmp_path: Path, provider: LocalProvider, identity: IdentitySettings) -> Iterator[Scene]:
+    storage, scene = make_scene(tmp_path / "state", provider, identity)
     yield scene
     storage.close()
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory, provider: LocalProvider) -> Iterator[Scene]:
+def seen(
+    tmp_path_factory: pytest.TempPathFactory, provider: LocalProvider, identity: IdentitySettings
+) -> Iterator[Scene]:
     """A scene for tests that only read."""
-    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state", provider)
+    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state", provider, identity)
     yield scene
     storage.close()
 

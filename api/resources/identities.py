@@ -1,0 +1,82 @@
+"""The caller's identities at identity providers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BaseModel, Field
+
+from api.bodies import answer
+from api.errors.responses import ApiError
+from api.fields import StoredRecord, Timestamp, Uuid
+from api.openapi.operations import Answer, operation
+from storage import LastIdentity
+
+if TYPE_CHECKING:
+    import falcon
+
+    import storage
+    from api.middleware.authentication import Access
+    from api.middleware.rate_limits import RateLimits
+    from api.sign_in.providers.configured import IdentityProviders
+    from storage import Storage
+
+__all__ = ["IdentitiesResource", "IdentityListResponse", "IdentityRecord"]
+
+
+class IdentityRecord(StoredRecord):
+    """An identity of the caller at a provider: ``google``, ``github``, the name of an issuer, or its URL.
+
+    ``email`` is what the provider told at the last sign-in; it may be another than the account's.
+    """
+
+    id: Uuid
+    provider: Annotated[str, Field(examples=["google"])]
+    email: str
+    created_at: Timestamp
+    last_used_at: Timestamp
+
+    @classmethod
+    def of(cls, identity: storage.Identity, providers: IdentityProviders) -> IdentityRecord:
+        """Return the record of a stored identity."""
+        return cls.showing(identity, id=identity.uuid, provider=providers.name_of(identity.provider))
+
+
+class IdentityListResponse(BaseModel):
+    """The caller's identities, oldest first."""
+
+    identities: list[IdentityRecord]
+
+
+class IdentitiesResource:
+    """``/api/v0/user/identities``. Signing in with a provider adds one."""
+
+    def __init__(self, storage: Storage, providers: IdentityProviders, access: Access, limits: RateLimits) -> None:
+        self._identities = storage.identities
+        self._providers = providers
+        self._access = access
+        self._limits = limits
+
+    @operation("listIdentities", Answer(200, "The identities.", IdentityListResponse))
+    def on_get_list(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List the identities with which the caller signs in at providers."""
+        caller = self._access.caller(req)
+        found = self._identities.of_user(caller.user.id)
+        answer(resp, IdentityListResponse(identities=[IdentityRecord.of(each, self._providers) for each in found]))
+
+    @operation(
+        "deleteIdentity",
+        Answer(204, "Nobody can sign in with it to this account."),
+        errors=("identity_not_found", "identity_last_credential"),
+    )
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:  # noqa: A002 - the path's parameter
+        """Delete an identity; the caller's last way to sign in stays."""
+        self._limits.limit_address(req, resp)
+        caller = self._access.caller(req)
+        self._limits.limit_account(caller, resp)
+        try:
+            if not self._identities.remove(caller.user.id, id):
+                raise ApiError.not_found("identity", id)
+        except LastIdentity as error:
+            raise ApiError("identity_last_credential", str(error)) from None
+        resp.status = 204

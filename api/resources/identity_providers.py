@@ -1,0 +1,249 @@
+"""Sign-in with identity providers (wire-decisions.md, "Sign-in").
+
+The page sends the person to the provider and keeps ``state``; the provider sends the person back to the page with a
+code; the page sends that here. It must compare ``state`` before, so that nobody signs in as somebody else unawares.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import BaseModel, Field, StringConstraints
+
+from api.bodies import answer, read_body
+from api.errors.responses import ApiError
+from api.fields import RequestBody, Text
+from api.openapi.operations import Answer, operation
+from api.sign_in.answers import AuthTokenResponse, UserRecord
+from api.sign_in.providers.configured import TooManyAtOnce
+from api.sign_in.providers.person import CodeExchange, ProviderError
+from api.sign_in.providers.provider import ProofMissing
+from storage import EmailUnproven, SignUpClosed
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import falcon
+
+    from api.middleware.rate_limits import RateLimits
+    from api.sign_in.providers.bounded_http import ProviderConnection
+    from api.sign_in.providers.configured import IdentityProviders
+    from api.sign_in.providers.provider import Provider
+    from api.sign_in.redirect_uris import RedirectUris
+    from api.sign_in.sessions import SessionStart
+    from storage import SignUpPolicy, Storage, User
+
+__all__ = [
+    "AuthGithubRequest",
+    "AuthGoogleRequest",
+    "AuthOidcRequest",
+    "AuthProviderListResponse",
+    "AuthProviderRecord",
+    "IdentityProvidersResource",
+]
+
+_log = logging.getLogger(__name__)
+
+_ERRORS = ("rate_limited", "signup_closed", "oauth_provider_error", "oauth_not_configured")
+
+_VISIBLE = "^[ -~]*[!-~][ -~]*$"
+"""The characters of codes and nonces (RFC 6749, appendix A.11), which are not spaces alone."""
+
+_Code = Annotated[str, StringConstraints(max_length=4096, pattern=_VISIBLE), Field(examples=["4/0AVMBsJhPq1Vt3kzQ"])]
+_RedirectUri = Annotated[
+    str,
+    StringConstraints(max_length=2048, pattern="^[!-~]+$"),
+    Field(examples=["https://ci.example.org/login/callback"]),
+]
+_Verifier = Annotated[
+    str,
+    StringConstraints(pattern="^[A-Za-z0-9._~-]{43,128}$"),
+    Field(examples=["dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"]),
+]
+_Nonce = Annotated[str, StringConstraints(max_length=256, pattern=_VISIBLE), Field(examples=["n-0S6_WzA2Mj"])]
+_OwnerToken = Annotated[Text, Field(examples=["kX2m8Qd0wYvN5s1rJ7tLb3cHf9gEaZ4iUoP6xTqRnMk"])]
+
+
+class _CodeRequest(RequestBody):
+    """``redirect_uri`` is that of the authorize step. ``owner_token`` is that of the owner's first link."""
+
+    code: _Code
+    redirect_uri: _RedirectUri
+    code_verifier: _Verifier | None = None
+    owner_token: _OwnerToken | None = None
+
+
+class AuthGoogleRequest(_CodeRequest):
+    """The body of ``POST /api/v0/auth/google``.
+
+    ``code_verifier`` belongs to the code challenge of the authorize step, if there was one.
+    """
+
+
+class AuthGithubRequest(_CodeRequest):
+    """The body of ``POST /api/v0/auth/github``.
+
+    ``code_verifier`` belongs to the code challenge of the authorize step, if there was one.
+    """
+
+
+class AuthOidcRequest(_CodeRequest):
+    """The body of ``POST /api/v0/auth/oidc/{provider}``.
+
+    ``code_verifier`` must be there if the list of providers says ``pkce``.
+    """
+
+    nonce: _Nonce
+
+
+class AuthProviderRecord(BaseModel):
+    """A way to sign in: what a page needs to send a person to a provider, and where to send the code.
+
+    ``kind`` is ``google``, ``github`` or ``oidc``. With ``pkce``, the page sends a code challenge (S256) on the
+    authorize step and its verifier with the code; with ``nonce``, a nonce at both. ``authorize_url`` is null while the
+    issuer cannot be reached.
+    """
+
+    name: str
+    kind: Annotated[str, Field(json_schema_extra={"enum": ["google", "github", "oidc"]})]
+    title: Annotated[str, Field(examples=["Google"])]
+    authorize_url: Annotated[str | None, Field(examples=["https://accounts.google.com/o/oauth2/v2/auth"])]
+    client_id: Annotated[str, Field(examples=["1234567890-abc.apps.googleusercontent.com"])]
+    scopes: Annotated[list[str], Field(examples=[["openid", "email", "profile"]])]
+    pkce: bool
+    nonce: bool
+    path: Annotated[str, Field(examples=["/api/v0/auth/google"])]
+
+
+class AuthProviderListResponse(BaseModel):
+    """The providers that the service is configured for."""
+
+    providers: list[AuthProviderRecord]
+
+
+_SIGNED_IN = Answer(200, "The session and its user.", AuthTokenResponse)
+
+
+class IdentityProvidersResource:
+    """``/api/v0/auth/providers``, ``/api/v0/auth/google`` and the others."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        providers: IdentityProviders,
+        redirect_uris: RedirectUris,
+        policy: SignUpPolicy,
+        sessions: SessionStart,
+        limits: RateLimits,
+    ) -> None:
+        self._storage = storage
+        self._providers = providers
+        self._redirect_uris = redirect_uris
+        self._policy = policy
+        self._sessions = sessions
+        self._limits = limits
+
+    @operation(
+        "listAuthProviders",
+        Answer(200, "The providers.", AuthProviderListResponse),
+        security="public",
+    )
+    def on_get_list(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List the identity providers that people may sign in with."""
+        records = []
+        if self._providers.all:
+            with self._connection() as connection:
+                records = [_record(each, connection) for each in self._providers.all]
+        answer(resp, AuthProviderListResponse(providers=records))
+
+    @operation("authGoogle", _SIGNED_IN, body=AuthGoogleRequest, errors=_ERRORS, security="public", counted=False)
+    def on_post_google(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Sign in with a code from Google; who has no account gets one, if the service permits it."""
+        self._limits.limit_address(req, resp)
+        self._sign_in(req, resp, self._providers.google, "google", read_body(req, AuthGoogleRequest))
+
+    @operation("authGoogleV2", _SIGNED_IN, body=AuthGoogleRequest, errors=_ERRORS, security="public", counted=False)
+    def on_post_google_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Sign in with a code from Google, as in version 0."""
+        self._limits.limit_address(req, resp)
+        self._sign_in(req, resp, self._providers.google, "google", read_body(req, AuthGoogleRequest))
+
+    @operation("authGithub", _SIGNED_IN, body=AuthGithubRequest, errors=_ERRORS, security="public", counted=False)
+    def on_post_github(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Sign in with a code from GitHub; who has no account gets one, if the service permits it."""
+        self._limits.limit_address(req, resp)
+        self._sign_in(req, resp, self._providers.github, "github", read_body(req, AuthGithubRequest))
+
+    @operation("authOidc", _SIGNED_IN, body=AuthOidcRequest, errors=_ERRORS, security="public", counted=False)
+    def on_post_oidc(self, req: falcon.Request, resp: falcon.Response, provider: str) -> None:
+        """Sign in with a code from an OpenID Connect issuer.
+
+        Who has no account gets one, if the service permits it.
+        """
+        self._limits.limit_address(req, resp)
+        body = read_body(req, AuthOidcRequest)
+        self._sign_in(req, resp, self._providers.oidc.get(provider), f"oidc.{provider}", body, body.nonce)
+
+    def _sign_in(
+        self,
+        req: falcon.Request,
+        resp: falcon.Response,
+        provider: Provider | None,
+        section: str,
+        body: _CodeRequest,
+        nonce: str | None = None,
+    ) -> None:
+        if not self._redirect_uris.accepts(body.redirect_uri):
+            raise ApiError(
+                "invalid_body", "redirect_uri: expected a page of this service or of an origin in `http.cors_origins`"
+            )
+        if provider is None:
+            raise ApiError("oauth_not_configured", f"the configuration has no [identity.{section[:50]}]")
+        exchange = CodeExchange(body.code, body.redirect_uri, body.code_verifier, nonce)
+        user = self._user(provider, exchange, body.owner_token)
+        self._limits.limit_user(user, resp)
+        token = self._sessions.token(req, resp, user, provider.about.title)
+        answer(resp, AuthTokenResponse(token=token, user=UserRecord.of(user)))
+
+    def _user(self, provider: Provider, exchange: CodeExchange, owner_token: str | None) -> User:
+        try:
+            with self._connection() as connection:
+                proven = provider.identify(connection, exchange)
+            return self._storage.identities.sign_in(proven, self._policy, owner_token)
+        except ProofMissing as error:
+            raise ApiError("invalid_body", f"{error.field}: expected a value, because the provider checks it") from None
+        except (ProviderError, EmailUnproven) as error:
+            _log.warning("nobody was signed in with %s: %s", provider.about.title, error)
+            raise ApiError("oauth_provider_error", f"{provider.about.title}: {error}") from None
+        except SignUpClosed as error:
+            raise ApiError("signup_closed", str(error)) from None
+
+    @contextmanager
+    def _connection(self) -> Generator[ProviderConnection]:
+        try:
+            with self._providers.connection() as connection:
+                yield connection
+        except TooManyAtOnce:
+            message = "too many sign-ins wait for identity providers; try again in 1 s"
+            raise ApiError("busy", message, headers={"Retry-After": "1"}) from None
+
+
+def _record(provider: Provider, connection: ProviderConnection) -> AuthProviderRecord:
+    about, step = provider.about, None
+    try:
+        step = provider.authorize_step(connection)
+    except ProviderError as error:
+        _log.warning("nobody can sign in with %s: %s", about.title, error)
+    return AuthProviderRecord(
+        name=about.name,
+        kind=about.kind,
+        title=about.title,
+        authorize_url=None if step is None else step.url,
+        client_id=about.client_id,
+        scopes=list(about.scopes),
+        pkce=step is not None and step.pkce,
+        nonce=about.nonce,
+        path=f"/api/v0/auth/oidc/{about.name}" if about.kind == "oidc" else f"/api/v0/auth/{about.name}",
+    )

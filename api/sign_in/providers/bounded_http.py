@@ -1,0 +1,160 @@
+"""HTTP to identity providers, bounded in time and size: a provider may be away, slow or hostile."""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import httpcore
+import httpx
+import pydantic_core
+
+from api.sign_in.providers.person import ProviderError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterable
+
+__all__ = ["Deadline", "ProviderConnection", "ProviderHttp"]
+
+_TOO_LATE = "the provider does not answer in time"
+_MOST_BYTES = 512 * 2**10
+_HEADERS = {"User-Agent": "ci-daemon", "Accept": "application/json", "Accept-Encoding": "identity"}
+
+
+class Deadline:
+    """The end of the time that a whole sign-in may wait for its provider."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Return the seconds that are left. Raises ProviderError if there are none."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise ProviderError(_TOO_LATE)
+        return left
+
+
+class ProviderHttp:
+    """Opens connections to providers. Safe in any thread."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+
+    def connection(self) -> ProviderConnection:
+        """Return a connection for one sign-in."""
+        return ProviderConnection(Deadline(self._timeout), self._ssl_context)
+
+    @cached_property
+    def _ssl_context(self) -> ssl.SSLContext:
+        """The authorities that are trusted: the usual ones, or those that ``SSL_CERT_FILE`` names."""
+        return httpx.create_ssl_context()
+
+
+class ProviderConnection:
+    """The requests of one sign-in, with one deadline.
+
+    Redirects are not followed, and the proxies of the environment not used.
+    """
+
+    def __init__(self, deadline: Deadline, ssl_context: ssl.SSLContext) -> None:
+        self.deadline = deadline
+        self.session = httpx.Client(transport=_Transport(deadline, ssl_context), headers=_HEADERS, trust_env=False)
+
+    def get_json(self, url: str, bearer: str | None = None) -> object:
+        """Return the JSON document at a URL. Raises ProviderError."""
+        response = self.session.get(url, headers={"Authorization": f"Bearer {bearer}"} if bearer else None)
+        if response.status_code != httpx.codes.OK:
+            raise ProviderError(f"{url} answers {response.status_code}")
+        try:
+            return pydantic_core.from_json(response.content, allow_inf_nan=False)
+        except ValueError:
+            raise ProviderError(f"{url} answers something that is not JSON") from None
+
+    def get_object(self, url: str, bearer: str | None = None) -> dict[str, Any]:
+        """Return the JSON object at a URL. Raises ProviderError."""
+        document = self.get_json(url, bearer)
+        if not isinstance(document, dict):
+            raise ProviderError(f"{url} answers something that is not a JSON object")
+        return document
+
+
+class _Transport(httpx.BaseTransport):
+    """Sends each request over a connection of its own, and reads the whole response."""
+
+    def __init__(self, deadline: Deadline, ssl_context: ssl.SSLContext) -> None:
+        self._backend = _Backend(deadline)
+        self._ssl_context = ssl_context
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        raw = request.url
+        url = httpcore.URL(scheme=raw.raw_scheme, host=raw.raw_host, port=raw.port, target=raw.raw_path)
+        where = f"{raw.scheme}://{raw.host}"
+        try:
+            with (
+                httpcore.ConnectionPool(ssl_context=self._ssl_context, network_backend=self._backend) as pool,
+                pool.stream(request.method, url, headers=request.headers.raw, content=request.read()) as response,
+            ):
+                content = _whole(response.iter_stream(), where)
+        except httpcore.TimeoutException:
+            raise ProviderError(_TOO_LATE) from None
+        except (httpcore.NetworkError, httpcore.ProtocolError, UnicodeError) as error:
+            raise ProviderError(f"{where} cannot be reached: {str(error) or type(error).__name__}") from None
+        headers = httpx.Headers(response.headers)
+        if headers.get("Content-Encoding", "identity") != "identity":
+            raise ProviderError(f"{where} answers in an encoding that was not asked for")
+        return httpx.Response(response.status, headers=headers, content=content, request=request)
+
+
+class _Backend(httpcore.NetworkBackend):
+    """Connections of which every wait ends by a deadline: by itself, each byte would begin the wait anew."""
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._sockets = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        stream = self._sockets.connect_tcp(host, port, self._deadline.left(), local_address, socket_options)
+        return _Stream(stream, self._deadline)
+
+
+class _Stream(httpcore.NetworkStream):
+    def __init__(self, stream: httpcore.NetworkStream, deadline: Deadline) -> None:
+        self._stream = stream
+        self._deadline = deadline
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, self._deadline.left())
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, self._deadline.left())
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        secured = self._stream.start_tls(ssl_context, server_hostname, self._deadline.left())
+        return _Stream(secured, self._deadline)
+
+    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - httpcore's signature
+        return self._stream.get_extra_info(info)
+
+
+def _whole(chunks: Iterable[bytes], where: str) -> bytes:
+    content = bytearray()
+    for chunk in chunks:
+        content += chunk
+        if len(content) > _MOST_BYTES:
+            raise ProviderError(f"{where} answers more than {_MOST_BYTES} bytes")
+    return bytes(content)
