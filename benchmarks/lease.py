@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from actors import PoolSettings
 from actors.vms import CommandSpec, Connection, VmSpec, in_job, start
 from benchmarks.baseline_vm import BaselineVms
 from benchmarks.figures import Benchmark, Figure, interleaved
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["LEASE"]
 
 _ROUNDS = 20
-_PARKED = 4
+_PARKED = PoolSettings().parked
+_SETTLED_SECONDS = 1.0
+"""The time in which the processes end that only making a VM and its connection needs."""
 
 
 def _measure(testbed: Testbed) -> Iterator[Figure]:
@@ -90,6 +94,7 @@ def _memory_of_parked(testbed: Testbed) -> float:
     for name in names:
         testbed.provider.park(name)
     connections = [Connection(testbed.provider.connect(name), SystemClock()) for name in names]
+    time.sleep(_SETTLED_SECONDS)
     took = sum(_memory(_tree(testbed.provider.monitor(name))) for name in names) / _PARKED
     for connection, name in zip(connections, names, strict=True):
         connection.close()

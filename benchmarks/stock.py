@@ -9,6 +9,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from actors import PoolSettings
 from benchmarks.baseline_vm import BaselineVms
 from benchmarks.figures import Benchmark, interleaved
 from benchmarks.service import serving
@@ -28,14 +29,15 @@ if TYPE_CHECKING:
 __all__ = ["STOCK"]
 
 _ROUNDS = 15
+_PARKED = PoolSettings().parked
 _TIMEOUT_SECONDS = 30.0
 
 
 def _measure(testbed: Testbed) -> Iterator[Figure]:
     vms = BaselineVms(testbed)
     with (
-        _serving(testbed, parked=1) as service,
-        closing(Storage.open(testbed.folder / "1" / "state", SystemClock())) as storage,
+        _serving(testbed, parked=_PARKED) as service,
+        closing(Storage.open(testbed.folder / str(_PARKED) / "state", SystemClock())) as storage,
         vms.start(network=False) as running,
     ):
         baseline = partial(_another_sshd, vms, running)
