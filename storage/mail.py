@@ -33,7 +33,9 @@ _DOUBLINGS = 9
 
 _GIVEN_UP_AFTER = 3 * DAY
 _KEPT_AFTER_END = 7 * DAY
-_HOUR = 3600 * SECOND
+_RECENT = 15 * 60 * SECOND
+"""The lifetime of a magic link: an address that gets no other mail now has a link that is still valid."""
+
 _MOST_WAITING = 10_000
 _EXPIRED = "its link expired before it could be sent"
 
@@ -93,7 +95,7 @@ class MailQueue:
         )
         self._insert = Write(database, insert_into(MailRow, "attempts", "last_error", "sent_at", "given_up_at"))
         at_once = MailRow.update({MailRow.next_attempt_at: slot("now")})
-        self._hasten = Write(database, at_once.where(waiting, to_recipient))
+        self._hasten = Write(database, at_once.where(waiting, to_recipient, MailRow.next_attempt_at > slot("now")))
         self._hasten_all = Write(database, at_once.where(waiting))
         ended = {MailRow.content: None, MailRow.next_attempt_at: None}
         self._sent = Write(
@@ -152,20 +154,20 @@ class MailQueue:
             MailRow.delete().where((MailRow.sent_at <= slot("before")) | (MailRow.given_up_at <= slot("before"))),
         )
 
-    def add(self, recipient: str, kind: str, letter: Letter, expires_at: datetime | None, most_an_hour: int) -> bool:
+    def add(self, recipient: str, kind: str, letter: Letter, expires_at: datetime | None, most: int) -> bool:
         """Add a mail, in the caller's transaction if there is one, and make the recipient's earlier ones due.
 
-        False, and no mail, if the recipient had ``most_an_hour`` of this kind in the last hour, so that nobody can fill
-        a stranger's mailbox through the service; or if 10,000 mails wait.
+        False, and no mail, if the recipient had ``most`` of this kind in the last 15 minutes, so that nobody can fill a
+        stranger's mailbox through the service; or if 10,000 mails wait.
         """
         uuid = str(uuid4())
         content = self._vault.seal(json.dumps(asdict(letter)).encode(), _context(uuid))
         with self._database.write():
             now = self._database.now()
             self._forget.run(before=now - _KEPT_AFTER_END)
-            recent = self._count_recent.one(recipient=recipient, kind=kind, since=now - _HOUR) or 0
+            recent = self._count_recent.one(recipient=recipient, kind=kind, since=now - _RECENT) or 0
             waiting, _ = self._count_waiting.one() or (0, 0)
-            if recent >= most_an_hour or waiting >= _MOST_WAITING:
+            if recent >= most or waiting >= _MOST_WAITING:
                 return False
             self._hasten.run(recipient=recipient, now=now)
             self._insert.insert(

@@ -16,8 +16,8 @@ __all__ = ["Mails"]
 
 _log = logging.getLogger(__name__)
 
-_MOST_AN_HOUR = 5
-"""Mails of one kind to one address, so that nobody fills a stranger's mailbox through the service."""
+_MOST = 3
+"""Mails of one kind to one address in 15 minutes, so that nobody can fill a stranger's mailbox."""
 
 
 class Mails:
@@ -71,6 +71,6 @@ class Mails:
 
     def _add(self, to: str, kind: str, expires_at: datetime | None, **values: object) -> None:
         letter = self._letters.write(kind, expires_at=expires_at, **values)
-        if not self._storage.mail.add(to, kind, letter, expires_at, _MOST_AN_HOUR):
-            why = f"it had {_MOST_AN_HOUR} in an hour, or too many mails wait"
+        if not self._storage.mail.add(to, kind, letter, expires_at, _MOST):
+            why = f"it had {_MOST} in 15 minutes, or too many mails wait"
             _log.warning("no mail (%s) is written to %s: %s", kind, to, why)
