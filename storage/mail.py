@@ -94,9 +94,7 @@ class MailQueue:
             first,
         )
         self._insert = Write(database, insert_into(MailRow, "attempts", "last_error", "sent_at", "given_up_at"))
-        at_once = MailRow.update({MailRow.next_attempt_at: slot("now")})
-        self._hasten = Write(database, at_once.where(waiting, to_recipient, MailRow.next_attempt_at > slot("now")))
-        self._hasten_all = Write(database, at_once.where(waiting))
+        self._hasten = Write(database, MailRow.update({MailRow.next_attempt_at: slot("now")}).where(waiting))
         ended = {MailRow.content: None, MailRow.next_attempt_at: None}
         self._sent = Write(
             database,
@@ -155,7 +153,9 @@ class MailQueue:
         )
 
     def add(self, recipient: str, kind: str, letter: Letter, expires_at: datetime | None, most: int) -> bool:
-        """Add a mail, in the caller's transaction if there is one, and make the recipient's earlier ones due.
+        """Add a mail, due at once, in the caller's transaction if there is one.
+
+        The recipient's earlier mails go before it, although they wait for another attempt.
 
         False, and no mail, if the recipient had ``most`` of this kind in the last 15 minutes, so that nobody can fill a
         stranger's mailbox through the service; or if 10,000 mails wait.
@@ -169,7 +169,6 @@ class MailQueue:
             waiting, _ = self._count_waiting.one() or (0, 0)
             if recent >= most or waiting >= _MOST_WAITING:
                 return False
-            self._hasten.run(recipient=recipient, now=now)
             self._insert.insert(
                 uuid=uuid,
                 recipient=recipient,
@@ -236,7 +235,7 @@ class MailQueue:
     def retry(self) -> int:
         """Make every mail that waits due now; return their number."""
         with self._database.write():
-            return self._hasten_all.run(now=self._database.now())
+            return self._hasten.run(now=self._database.now())
 
     def listed(self, limit: int) -> list[Mail]:
         """Return the mails that wait and those given up in the last days, oldest first."""

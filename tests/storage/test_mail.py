@@ -102,7 +102,7 @@ def test_mails_to_one_address_keep_their_order(storage: Storage):
     assert storage.mail.next() is None
 
 
-def test_a_new_mail_hastens_earlier_ones_to_its_address(storage: Storage, clock: ManualClock):
+def test_earlier_mails_to_an_address_go_before_a_new_one(storage: Storage, clock: ManualClock):
     add(storage, kind="invite")
     for _ in range(8):
         storage.mail.defer(head(storage), "450 try later")
@@ -162,3 +162,16 @@ def test_closing_an_account_forgets_its_mail(storage: Storage):
     add(storage)
     storage.accounts.close(user.id)
     assert storage.mail.next() is None
+
+
+def test_an_attempt_counts_for_the_mail_that_was_tried(storage: Storage):
+    """It was not due itself: a later mail to its address was."""
+    add(storage, kind="first")
+    storage.mail.defer(head(storage), "450 try later")
+    add(storage, kind="second")
+    storage.mail.defer(head(storage), "451 no space")
+    assert [(each.attempts, each.last_error) for each in storage.mail.listed(10)] == [
+        (2, "451 no space"),
+        (1, "451 no space"),
+    ]
+    assert not storage.mail.is_due()

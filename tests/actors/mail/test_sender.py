@@ -116,7 +116,7 @@ def test_a_silent_server_is_cut_by_the_next_look(
     assert server.hanging.wait(30)
     clock.advance(121)
     sender.ask(PollStorage())
-    until(lambda: attempts(storage) == [1], "the end of the attempt")
+    until(lambda: attempts(storage) == [1], "the end of the attempt", seconds=20)  # the socket's own end is at 30 s
 
 
 def test_it_stops_while_the_server_is_silent(
