@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qsl
 
 
@@ -42,13 +44,21 @@ class LocalServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self._tls = tls
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.answers: dict[str, Callable[[Asked], Reply]] = {}
         self.slow: set[str] = set()
         self.seen: list[Asked] = []
         self.closing = threading.Event()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Answer on a connection, in the thread that is its own; a failed handshake is not an error here."""
+        with suppress(OSError):
+            if self._tls is not None:
+                request = self._tls.wrap_socket(request, server_side=True)
+            super().finish_request(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -89,9 +99,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def local_server() -> Iterator[LocalServer]:
-    """Serve while the block runs."""
-    with LocalServer() as server:
+def local_server(tls: ssl.SSLContext | None = None) -> Iterator[LocalServer]:
+    """Serve while the block runs, over TLS if there is a context for it."""
+    with LocalServer(tls) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
