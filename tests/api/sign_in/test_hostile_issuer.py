@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -137,6 +138,13 @@ PATHS = ("/.well-known/openid-configuration", "/token", "/jwks", "/me")
 def test_garbage_signs_nobody_in(world: World, issuer: ScriptedIssuer, path: str, reply: Reply):
     issuer.server.answers[path] = lambda _: reply
     refused(world)
+
+
+def test_an_answer_that_is_too_long_is_refused(world: World, issuer: ScriptedIssuer):
+    """Although it is right."""
+    content = json.dumps(issuer.info).encode() + b" " * 2**19
+    issuer.server.answers["/me"] = lambda _: Reply(content)
+    assert "more than" in refused(world)
 
 
 @pytest.mark.parametrize("path", PATHS)
