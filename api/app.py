@@ -38,6 +38,7 @@ from api.request import ApiRequest
 from api.resources.api_tokens import ApiTokensResource
 from api.resources.artifacts import ArtifactsResource
 from api.resources.billing import BillingResource
+from api.resources.build_status import BadgeResource, CctrayResource
 from api.resources.builds import BuildsResource
 from api.resources.checkout_pages import CheckoutPageResource
 from api.resources.cli_login import CliLoginResource
@@ -145,7 +146,13 @@ def create_app(
     _add_pipelines(routes, PipelinesResource(storage, access, pager))
     creation = BuildCreation(storage, engine, limits or IrSettings(), RenderWait(storage, engine, slots, clock))
     builds = BuildsResource(storage, engine, access, pager, creation)
-    _add_builds(routes, builds, LogTokenResource(access, tokens))
+    _add_builds(
+        routes,
+        builds,
+        LogTokenResource(access, tokens),
+        BadgeResource(storage, access),
+        CctrayResource(storage, access, settings.url),
+    )
 
     routes.add(f"{_V0}/internal/builds/{{build_id}}/source.tar.gz", InternalSourceResource(storage, rates))
     _add_secrets(routes, SecretsResource(storage, access))
@@ -264,12 +271,16 @@ def _add_organizations(
     routes.add(f"{_V0}/invites/accept", invites, "accept")
 
 
-def _add_builds(routes: Routes, builds: BuildsResource, log_tokens: LogTokenResource) -> None:
+def _add_builds(
+    routes: Routes, builds: BuildsResource, log_tokens: LogTokenResource, badge: BadgeResource, cctray: CctrayResource
+) -> None:
     routes.add(f"{_V0}/organizations/{{org}}/builds", builds, "by_repo")
     routes.add(_BUILDS, builds, "list")
     routes.add(f"{_BUILDS}/{{number}}", builds)
     routes.add(f"{_BUILDS}/{{number}}/cancel", builds, "cancel")
     routes.add(f"{_BUILDS}/{{number}}/log-token", log_tokens)
+    routes.add("/badges/{org}/{pipeline}.svg", badge)
+    routes.add("/cc.xml", cctray)
 
 
 def _add_pipelines(routes: Routes, pipelines: PipelinesResource) -> None:

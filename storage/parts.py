@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from storage.billing.usage import UsageReport
     from storage.builds.artifacts import Artifacts
     from storage.builds.attempts import Attempts
+    from storage.builds.build_status import BuildStatus
     from storage.builds.builds import Builds
     from storage.builds.cache import Cache
     from storage.builds.declarations import Declarations
@@ -62,6 +63,7 @@ __all__ = [
     "Artifacts",
     "Attempts",
     "Audit",
+    "BuildStatus",
     "Builds",
     "Cache",
     "CliLogins",

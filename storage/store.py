@@ -76,6 +76,7 @@ class Storage:
     declarations = _part(lambda self: parts.Declarations(self._database, self.pipelines))
     idempotency_keys = _part(lambda self: parts.IdempotencyKeys(self._database))
     builds = _part(lambda self: parts.Builds(self._database, self.vault, self.sources, self.idempotency_keys))
+    build_status = _part(lambda self: parts.BuildStatus(self._database))
     accounts = _part(lambda self: parts.Accounts(self._database, self.builds, self.holds, self.passkeys))
     attempts = _part(lambda self: parts.Attempts(self._database))
     secrets = _part(lambda self: parts.Secrets(self._database, self.vault))

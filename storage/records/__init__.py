@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from storage.records.artifacts import Artifact, NewArtifact
     from storage.records.audit import AuditEntry, AuditFilter
+    from storage.records.build_status import PipelineStatus
     from storage.records.builds import Build, BuildState, KeyUse, NewBuild, RequestKey
     from storage.records.cache import CacheEntry, CacheName
     from storage.records.coupons import Coupon, NewCoupon, Redemption
@@ -133,6 +134,7 @@ __all__ = [
     "PaymentState",
     "Pipeline",
     "PipelineChanges",
+    "PipelineStatus",
     "ProvenIdentity",
     "QueuedJob",
     "Redemption",

@@ -1,0 +1,1 @@
+"""The status of pipelines for other programs: badges, and the feed for monitors."""

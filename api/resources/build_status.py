@@ -1,0 +1,101 @@
+"""Badges, and the feed for monitors (wire-decisions.md, "Beyond the reference").
+
+Both are for programs that refetch them, so they may be stored but are revalidated each time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from api.build_status.badge import UNKNOWN_BADGE, badge_of
+from api.build_status.cctray import cctray
+from api.http.etags import answer_unless_known
+from api.openapi.operations import Answer, Parameter, operation
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.middleware.authentication import Access
+    from storage import Storage
+
+__all__ = ["BadgeResource", "CctrayResource"]
+
+_SVG = "image/svg+xml"
+_XML = "application/xml"
+_NOT_MODIFIED = Answer(304, "`If-None-Match` has the current `ETag`.")
+_ETAG = {"ETag": "Changes with the body."}
+_MAX_PROJECTS = 1000
+_BRANCH = Parameter(
+    "branch",
+    "The branch whose latest build is shown; by default the pipeline's default branch.",
+    {"type": "string", "examples": ["main"]},
+)
+
+
+class BadgeResource:
+    """``/badges/{org}/{pipeline}.svg``."""
+
+    def __init__(self, storage: Storage, access: Access) -> None:
+        self._storage = storage
+        self._access = access
+
+    @operation(
+        "getBadge",
+        Answer(200, "The badge.", media_type=_SVG, headers=_ETAG),
+        _NOT_MODIFIED,
+        Answer(404, "A badge that says `unknown`: there is no such pipeline, or you may not read it.", media_type=_SVG),
+        parameters=(_BRANCH,),
+        security="optional",
+    )
+    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
+        """Get the state of a pipeline's latest build as an image.
+
+        Public pipelines need no token.
+        """
+        caller = self._access.optional_caller(req)
+        branch = req.get_param("branch") or None
+        reader = None if caller is None else caller.user.id
+        status = self._storage.build_status.of_branch(org, pipeline, branch, reader)
+        _revalidated(req, resp)
+        # The text comes from people, and the image may be opened as a page.
+        resp.set_header("Content-Security-Policy", "default-src 'none'")
+        if status is None:
+            resp.status = 404
+            resp.content_type = _SVG
+            resp.data = UNKNOWN_BADGE.encode()
+        else:
+            answer_unless_known(req, resp, badge_of(status).encode(), _SVG)
+
+
+class CctrayResource:
+    """``/cc.xml``."""
+
+    def __init__(self, storage: Storage, access: Access, base_url: str) -> None:
+        self._storage = storage
+        self._access = access
+        self._base_url = base_url
+
+    @operation(
+        "getCctray",
+        Answer(200, "The feed.", media_type=_XML, headers=_ETAG),
+        _NOT_MODIFIED,
+        security="optional",
+    )
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Get the status of pipelines on their default branches, in the CCTray format.
+
+        With a token the pipelines of your organizations come first. Public pipelines follow, oldest first. At most
+        1,000 pipelines are listed.
+        """
+        caller = self._access.optional_caller(req)
+        own = [] if caller is None else self._storage.build_status.of_reader(caller.user.id, _MAX_PROJECTS)
+        public = self._storage.build_status.public(_MAX_PROJECTS)
+        statuses = {(each.organization_slug, each.pipeline_slug): each for each in (*own, *public)}
+        _revalidated(req, resp)
+        answer_unless_known(req, resp, cctray(list(statuses.values())[:_MAX_PROJECTS], self._base_url), _XML)
+
+
+def _revalidated(req: falcon.Request, resp: falcon.Response) -> None:
+    """Let caches keep the response, but ask each time; what a token shows stays with its client."""
+    resp.set_header("Cache-Control", "no-cache" if req.auth is None else "private, no-cache")
+    resp.append_header("Vary", "Authorization")
