@@ -41,11 +41,8 @@ _NARROW, _WIDE = 7, 11
 
 _BADGE = """<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" aria-label={title_value}>
 <title>{title}</title>
-<clipPath id="corners"><rect width="{width}" height="20" rx="3"/></clipPath>
-<g clip-path="url(#corners)">
-<rect width="{left}" height="20" fill="{label_colour}"/>
-<rect x="{left}" width="{right}" height="20" fill="{colour}"/>
-</g>
+<rect width="{width}" height="20" rx="3" fill="{label_colour}"/>
+<path d="M{left} 0h{value_end}a3 3 0 0 1 3 3v14a3 3 0 0 1-3 3H{left}z" fill="{colour}"/>
 <g fill="#fff" font-family="{font}" font-size="11">
 <text x="{margin}" y="14" textLength="{label_width}">{label}</text>
 <text x="{value_x}" y="14" textLength="{value_width}">{value}</text>
@@ -89,7 +86,7 @@ def badge(label: str, value: str, colour: str) -> str:
     return _BADGE.format(
         width=left + right,
         left=left,
-        right=right,
+        value_end=right - 3,
         title=escape(title),
         title_value=quoteattr(title),
         label_colour=_LABEL_COLOUR,

@@ -41,9 +41,9 @@ ELSEWHERE = {
     "GET /api/v0/organizations/{org}/pipelines/{pipeline}/builds/{number}/render-log",
     "GET /badges/{org}/{pipeline}.svg",
 }
-"""Endpoints with tests of their own: see the rules in "Pipelines, builds, jobs", "Beyond the reference".
+"""Endpoints that need a build in rendering, or refuse with an image.
 
-They need a build in rendering, or refuse with an image.
+See the rules of "Pipelines, builds, jobs" and "Beyond the reference".
 """
 MALFORMED = ("nothing", "-1", "1e3", "0b9d6f0e-3f0c-4a53-9d0a", "99999999999999999999", "%2e%2e", "a b", "'", "é")
 
