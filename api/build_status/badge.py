@@ -16,7 +16,7 @@ __all__ = ["UNKNOWN_BADGE", "badge", "badge_of"]
 _GREEN, _RED, _YELLOW, _GREY = "#1a7f37", "#cf222e", "#9a6700", "#57606a"
 """Colours on which white text has a contrast of at least 4.5."""
 
-_LABEL_COLOUR = "#444c56"
+_LABEL_COLOUR = "#24292f"
 _FONT = "Verdana,DejaVu Sans,Geneva,sans-serif"
 _LABEL_CHARS = 40
 _MARGIN = 6
