@@ -132,7 +132,12 @@ def create_app(
     _add_cli_login(routes, CliLoginResource(storage, access, rates, sessions))
     mails = Mails(storage, settings.url)
     identity = identity or IdentitySettings()
-    _add_identity_providers(routes, storage, settings, identity, access, sessions, rates, clock)
+    providers, pages = IdentityProviders(identity, clock), RedirectUris(settings)
+    _add_identity_providers(
+        routes,
+        IdentityProvidersResource(storage, providers, pages, identity.sign_up_policy, sessions, rates),
+        IdentitiesResource(storage, engine, providers, access, rates),
+    )
     party = RelyingParty.of(identity, settings)
     _add_passkeys(routes, PasskeysResource(storage, engine, party, access, rates))
     _add_ways_in(routes, storage, identity.sign_up_policy, party, mails, rates, sessions)
@@ -237,18 +242,8 @@ def _add_ways_in(
 
 
 def _add_identity_providers(
-    routes: Routes,
-    storage: Storage,
-    settings: HttpSettings,
-    identity: IdentitySettings,
-    access: Access,
-    sessions: SessionStart,
-    rates: RateLimits,
-    clock: Clock,
+    routes: Routes, providers: IdentityProvidersResource, identities: IdentitiesResource
 ) -> None:
-    known, pages = IdentityProviders(identity, clock), RedirectUris(settings)
-    providers = IdentityProvidersResource(storage, known, pages, identity.sign_up_policy, sessions, rates)
-    identities = IdentitiesResource(storage, known, access, rates)
     routes.add(f"{_V0}/auth/providers", providers, "list")
     routes.add(f"{_V0}/auth/google", providers, "google")
     routes.add(f"{_V2}/auth/google", providers, "google_v2")

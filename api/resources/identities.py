@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import falcon
 
     import storage
+    from api.engine import EngineInterface
     from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits
     from api.sign_in.providers.configured import IdentityProviders
@@ -51,8 +52,16 @@ class IdentityListResponse(BaseModel):
 class IdentitiesResource:
     """``/api/v0/user/identities``. Signing in with a provider adds one."""
 
-    def __init__(self, storage: Storage, providers: IdentityProviders, access: Access, limits: RateLimits) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        engine: EngineInterface,
+        providers: IdentityProviders,
+        access: Access,
+        limits: RateLimits,
+    ) -> None:
         self._identities = storage.identities
+        self._engine = engine
         self._providers = providers
         self._access = access
         self._limits = limits
@@ -60,7 +69,9 @@ class IdentitiesResource:
     @operation("listIdentities", Answer(200, "The identities.", IdentityListResponse))
     def on_get_list(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the identities with which the caller signs in at providers."""
+        self._limits.limit_address(req, resp)
         caller = self._access.caller(req)
+        self._limits.limit_account(caller, resp)
         found = self._identities.of_user(caller.user.id)
         answer(resp, IdentityListResponse(identities=[IdentityRecord.of(each, self._providers) for each in found]))
 
@@ -70,12 +81,16 @@ class IdentitiesResource:
         errors=("identity_not_found", "identity_last_credential"),
     )
     def on_delete(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:  # noqa: A002 - the path's parameter
-        """Delete an identity; the caller's last way to sign in stays."""
+        """Delete an identity.
+
+        The last one is refused if it is the only way to sign in: the account has no passkey, and the service has no
+        mail server for a magic link.
+        """
         self._limits.limit_address(req, resp)
         caller = self._access.caller(req)
         self._limits.limit_account(caller, resp)
         try:
-            if not self._identities.remove(caller.user.id, id):
+            if not self._identities.remove(caller.user.id, id, others_suffice=self._engine.sends_mail):
                 raise ApiError.not_found("identity", id)
         except LastIdentity as error:
             raise ApiError("identity_last_credential", str(error)) from None

@@ -84,15 +84,17 @@ class Identities:
         """Return a user's identities, oldest first."""
         return self._of_user.all(user_id=user_id)
 
-    def remove(self, user_id: int, uuid: str) -> bool:
+    def remove(self, user_id: int, uuid: str, *, others_suffice: bool) -> bool:
         """Remove an identity of a user; False if the user has no such identity.
 
-        Raises LastIdentity if the user has no other identity, and no passkey.
+        Raises LastIdentity if the user has no other identity and no passkey, unless ``others_suffice``: there are ways
+        to sign in that this table does not know.
         """
         with self._database.write():
             identities = self.of_user(user_id)
             if uuid not in {each.uuid for each in identities}:
                 return False
-            if len(identities) == 1 and self._any_passkey.one(user_id=user_id) is None:
+            last = len(identities) == 1 and self._any_passkey.one(user_id=user_id) is None
+            if last and not others_suffice:
                 raise LastIdentity("this identity is your only way to sign in: add another one, or a passkey, first")
             return self._remove.run(user_id=user_id, uuid=uuid) == 1

@@ -124,12 +124,19 @@ def test_the_last_identity_stays(storage: Storage, user: User):
     bea = storage.identities.sign_in(BEA, OPEN)
     storage.identities.sign_in(replace(BEA, provider="github", subject="7"), OPEN)
     first, second = storage.identities.of_user(bea.id)
-    assert not storage.identities.remove(user.id, first.uuid)
-    assert storage.identities.remove(bea.id, first.uuid)
-    assert not storage.identities.remove(bea.id, first.uuid)
+    assert not storage.identities.remove(user.id, first.uuid, others_suffice=False)
+    assert storage.identities.remove(bea.id, first.uuid, others_suffice=False)
+    assert not storage.identities.remove(bea.id, first.uuid, others_suffice=False)
     with pytest.raises(LastIdentity, match="only way to sign in"):
-        storage.identities.remove(bea.id, second.uuid)
+        storage.identities.remove(bea.id, second.uuid, others_suffice=False)
     assert storage.identities.of_user(bea.id) == [second]
+
+
+def test_the_last_identity_goes_where_others_suffice(storage: Storage, user: User):
+    bea = storage.identities.sign_in(BEA, OPEN)
+    (only,) = storage.identities.of_user(bea.id)
+    assert storage.identities.remove(bea.id, only.uuid, others_suffice=True)
+    assert storage.identities.of_user(bea.id) == []
 
 
 def test_one_of_two_identities_stays_when_both_go_at_once(storage: Storage, user: User):
@@ -138,7 +145,7 @@ def test_one_of_two_identities_stays_when_both_go_at_once(storage: Storage, user
 
     def remove(uuid: str) -> bool:
         try:
-            return storage.identities.remove(bea.id, uuid)
+            return storage.identities.remove(bea.id, uuid, others_suffice=False)
         except LastIdentity:
             return False
 
@@ -157,7 +164,7 @@ def with_a_passkey(storage: Storage) -> tuple[User, str, str]:
 
 def test_the_last_identity_may_go_where_a_passkey_is(storage: Storage, user: User):
     bea, passkey, identity = with_a_passkey(storage)
-    assert storage.identities.remove(bea.id, identity)
+    assert storage.identities.remove(bea.id, identity, others_suffice=False)
     with pytest.raises(LastPasskey):
         storage.passkeys.remove(bea.id, passkey, others_suffice=False)
 
@@ -166,14 +173,14 @@ def test_the_last_passkey_may_go_where_an_identity_is(storage: Storage, user: Us
     bea, passkey, identity = with_a_passkey(storage)
     assert storage.passkeys.remove(bea.id, passkey, others_suffice=False) == 0
     with pytest.raises(LastIdentity):
-        storage.identities.remove(bea.id, identity)
+        storage.identities.remove(bea.id, identity, others_suffice=False)
 
 
 def test_one_stays_when_passkey_and_identity_go_at_once(storage: Storage, user: User):
     bea, passkey, identity = with_a_passkey(storage)
     removals = (
         lambda: storage.passkeys.remove(bea.id, passkey, others_suffice=False),
-        lambda: storage.identities.remove(bea.id, identity),
+        lambda: storage.identities.remove(bea.id, identity, others_suffice=False),
     )
     with ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(removal) for removal in removals]:
