@@ -80,6 +80,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         self._supervisors = BuildSupervisors(composition.build_supervisor)
         self._restarts: deque[float] = deque(maxlen=_RESTARTS)
         self._chores: set[_Chore] = set()
+        self._newest_build = 0
 
     def begin(self) -> None:
         """Start the long-lived actors, and a supervisor for every build that was under way.
@@ -87,6 +88,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         Those of builds without a VM are throttled, because there may be any number of them.
         """
         self._addresses.root.hand_over(self.address)
+        self._newest_build = self._storage.builds.newest()
         rendering = {render.build_id for render in self._storage.renders.unfinished()}
         for build_id in self._storage.jobs.builds_with_vms():
             self._supervisors.start(build_id)
@@ -195,12 +197,15 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
                 assert_never(chore)
 
     def _poll_storage(self) -> None:
-        """Read the storage for cancels by `ci-daemon build cancel` and for holds that are over."""
+        """Read the storage for what `ci-daemon build` did in another process, and for holds that are over."""
         self._addresses.pool.post(PollStorage())
         self._addresses.images.post(PollStorage())
         self._addresses.renders.post(PollStorage())
         self._addresses.mail.post(PollStorage())
         self._supervisors.start_throttled()
+        for build_id in self._storage.builds.created_since(self._newest_build):
+            self._newest_build = build_id
+            self._build_created(build_id)
         for build_id in self._storage.builds.to_cancel():
             if not self._supervisors.is_waiting(build_id):
                 self.address.post(CancelBuild(build_id, threading.Event()))

@@ -181,10 +181,10 @@ class JobSettings:
 
 @dataclass(frozen=True, slots=True)
 class RetentionSettings:
-    """Section ``[retention]``: how long logs, artifacts and the audit are kept, and how many GB of files.
+    """Section ``[retention]``: how long files and the audit are kept, and how many GB of files.
 
-    Over budget, the builds that finished first lose their logs or artifacts. Of the audit, only the oldest entries are
-    ever deleted. Builds themselves and the ledger are always kept.
+    Over budget, the builds that finished first lose their logs, artifacts or sources. A build without its source cannot
+    be rebuilt. Of the audit, only the oldest entries are ever deleted. Builds and the ledger are always kept.
     """
 
     logs_days: int = setting(
@@ -196,6 +196,16 @@ class RetentionSettings:
     )
     artifacts_gb: float = setting(
         0.0, "The most GB of artifacts; 0 is no budget.", at_least=0, at_most=_MAX_RETENTION, live=True
+    )
+    sources_days: int = setting(
+        30,
+        "The days that the source archives of finished builds are kept; 0 is for ever.",
+        at_least=0,
+        at_most=_MAX_RETENTION,
+        live=True,
+    )
+    sources_gb: float = setting(
+        10.0, "The most GB of these archives; 0 is no budget.", at_least=0, at_most=_MAX_RETENTION, live=True
     )
     audit_days: int = setting(
         365,

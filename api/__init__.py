@@ -11,7 +11,9 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from api.app import create_app
+    from api.builds.rebuilding import add_rebuild
     from api.errors.catalog import error_catalog
+    from api.errors.responses import ApiError
     from api.http.server import CannotListen, Server, check_listen_address
     from api.middleware.request_id import RequestIdFilter
     from api.payments.settings import PaymentSettings
@@ -22,6 +24,7 @@ else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
+    "ApiError",
     "CannotListen",
     "HttpSettings",
     "IdentitySettings",
@@ -30,6 +33,7 @@ __all__ = [
     "RelyingParty",
     "RequestIdFilter",
     "Server",
+    "add_rebuild",
     "check_listen_address",
     "create_app",
     "error_catalog",

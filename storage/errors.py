@@ -47,6 +47,7 @@ __all__ = [
     "SignUpClosed",
     "SlugTaken",
     "SoleOwner",
+    "SourceGone",
     "StorageClosed",
     "StorageError",
     "TooManyInvites",
@@ -132,6 +133,10 @@ class PipelineBusy(StorageError):
 
 class PipelineGone(StorageError):
     """The pipeline was deleted."""
+
+
+class SourceGone(StorageError):
+    """The source archive of a build is no longer kept, so the build cannot be repeated."""
 
 
 class MemberNotFound(StorageError):

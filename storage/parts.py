@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from storage.files.artifacts import ArtifactFiles
     from storage.files.log_retention import LogRetention
     from storage.files.logs import LogFiles
+    from storage.files.source_retention import SourceRetention
     from storage.files.sources import Sources
     from storage.idempotency import IdempotencyKeys
     from storage.mail import MailQueue
@@ -95,6 +96,7 @@ __all__ = [
     "SignInLinks",
     "SignUps",
     "Snapshots",
+    "SourceRetention",
     "Sources",
     "Switches",
     "Tokens",

@@ -101,6 +101,7 @@ class Storage:
     coupons = _part(lambda self: parts.Coupons(self._database, self.ledger))
     payments = _part(lambda self: parts.Payments(self._database, self.ledger))
     log_retention = _part(lambda self: parts.LogRetention(self._database, self.logs))
+    source_retention = _part(lambda self: parts.SourceRetention(self._database, self.sources))
     traces_sent = _part(lambda self: parts.TracesSent(self._database))
 
     @classmethod

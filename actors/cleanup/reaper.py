@@ -89,30 +89,31 @@ class Reaper:
         self._reap_leases()
 
     def sweep(self) -> None:
-        """Free the disks and sources of finished builds, and what the cache holds beyond its budget."""
+        """Free the disks of finished builds, and what the cache holds beyond its budget."""
         storage = self._storage
         evict(storage, self._provider, self._live_settings.now.cache.max_bytes)
         free_disks(storage, self._provider)
-        for build_uuid in storage.sources.all():
-            if _is_finished(storage, build_uuid):
-                storage.sources.remove(build_uuid)
         finished = {uuid for uuid in storage.sources.manifests() if _is_finished(storage, uuid)}
         for build_uuid in finished - storage.snapshots.builds():
             storage.sources.remove_manifest(build_uuid)
 
     def free_disk_space(self, lacking: int) -> None:
-        """Free cached and unneeded disks and unused images, since the host's disk lacks ``lacking`` bytes."""
+        """Free disks, unused images and the sources of finished builds, since the host's disk lacks bytes."""
         _log.info("the host's disk is short of %.1f GB: removing what is not needed", lacking / _GB)
         evict(self._storage, self._provider, self._live_settings.now.cache.max_bytes, room=lacking)
         self.sweep()
         self._remove_unused_images(_UNUSED_IMAGE_AGE)
+        freed = retention.free_sources(self._storage, lacking)
+        if freed.builds:
+            _log.info("the sources of %d finished builds were removed: they cannot be rebuilt", freed.builds)
 
     def expire(self) -> None:
-        """Remove expired images, logs, artifacts and audit entries, and log and artifact files without a row."""
+        """Remove expired images, files and audit entries, and log and artifact files without a row."""
         self._remove_unused_images()
         storage, now = self._storage, self._clock.now()
         expired = retention.expire(storage, self._live_settings.now.retention, now)
-        for what, total in (("logs", expired.logs), ("artifacts", expired.artifacts)):
+        kinds = ("logs", expired.logs), ("artifacts", expired.artifacts), ("sources", expired.sources)
+        for what, total in kinds:
             if total.builds:
                 _log.info(
                     "the %s of %d expired builds were removed: %d bytes are free", what, total.builds, total.bytes
@@ -174,10 +175,11 @@ class Reaper:
                 storage.snapshots.remove(snapshot.name)
 
     def _reap_sources(self, age: timedelta = _ORPHAN_AGE) -> None:
-        """Remove the source archives without a build that are older than ``age``."""
+        """Remove the source archives that no build keeps and that are older than ``age``."""
         before = self._clock.now() - age
-        for name in self._storage.sources.remove_orphans(before, self._storage.builds.by_uuid):
-            _log.warning("the source archive %s belongs to no build and was removed", name)
+        owners = self._storage.source_retention.owners
+        for name in self._storage.sources.remove_orphans(before, owners, self._storage.builds.by_uuid):
+            _log.warning("the source archive %s is no build's and was removed", name)
 
     def _remove_unused_images(self, unused: timedelta | None = None) -> None:
         """Remove the images that were pulled for jobs and not used for ``unused``, or the configured time."""

@@ -1,4 +1,4 @@
-"""Retention of logs, artifacts and the audit, by age and size (engine.md, "Logs")."""
+"""Retention of logs, artifacts, sources and the audit, by age and size (engine.md, "Logs")."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from actors.settings import RetentionSettings
     from storage import KeptFiles, Retention, Storage
 
-__all__ = ["Expired", "ExpiredTotal", "due", "expire", "preview"]
+__all__ = ["Expired", "ExpiredTotal", "due", "expire", "free_sources", "preview"]
 
 _BATCH = 100
 _DAY = timedelta(days=1)
@@ -45,6 +45,7 @@ class Expired:
 
     logs: ExpiredTotal
     artifacts: ExpiredTotal
+    sources: ExpiredTotal = ExpiredTotal()
     audit: int = 0
 
 
@@ -61,16 +62,24 @@ def due(oldest_first: Iterable[KeptFiles], before: datetime | None, excess: int)
 
 def preview(storage: Storage, settings: RetentionSettings, now: datetime) -> Expired:
     """Return what is due, without removing it."""
-    logs, artifacts = _rules(storage, settings)
     audit = storage.audit.expirable(now - settings.audit_days * _DAY) if settings.audit_days else 0
-    return Expired(ExpiredTotal.of(logs.due(now)), ExpiredTotal.of(artifacts.due(now)), audit)
+    logs, artifacts, sources = (ExpiredTotal.of(rule.due(now)) for rule in _rules(storage, settings))
+    return Expired(logs, artifacts, sources, audit)
 
 
 def expire(storage: Storage, settings: RetentionSettings, now: datetime) -> Expired:
     """Remove what is due, and what an earlier process began to remove."""
-    logs, artifacts = _rules(storage, settings)
     audit = storage.audit.expire(now - settings.audit_days * _DAY) if settings.audit_days else 0
-    return Expired(logs.expire(now), artifacts.expire(now), audit)
+    logs, artifacts, sources = (rule.expire(now) for rule in _rules(storage, settings))
+    return Expired(logs, artifacts, sources, audit)
+
+
+def free_sources(storage: Storage, lacking: int) -> ExpiredTotal:
+    """Remove the sources of the builds that finished first, until ``lacking`` bytes are freed."""
+    storage.source_retention.measure()
+    going = list(due(storage.source_retention.oldest_first(), None, lacking))
+    storage.source_retention.expire(going)
+    return ExpiredTotal.of(going)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +104,12 @@ class _Rule:
         return removed
 
 
-def _rules(storage: Storage, settings: RetentionSettings) -> tuple[_Rule, _Rule]:
-    """Return the rule of each kind, after measuring the logs of builds that finished since the last time."""
+def _rules(storage: Storage, settings: RetentionSettings) -> tuple[_Rule, _Rule, _Rule]:
+    """Return the rule of each kind, after measuring the files of builds that finished since the last time."""
     storage.log_retention.measure()
+    storage.source_retention.measure()
     return (
         _Rule(storage.log_retention, settings.logs_days, settings.logs_gb),
         _Rule(storage.artifact_retention, settings.artifacts_days, settings.artifacts_gb),
+        _Rule(storage.source_retention, settings.sources_days, settings.sources_gb),
     )

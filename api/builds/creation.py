@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors import EngineBusy
-from actors.ir import IrError, IrSettings, load
 from actors.render import RenderFailed
 from api.bodies import check_body
+from api.builds.admission import admit_manual_build, require_credit
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest
+from api.builds.rebuilding import add_planned, no_source, plan_rejection, rebuild_of, source_expired
 from api.engine import refuse_while_draining
 from api.errors.responses import ApiError
 from storage import (
     Build,
-    BuildErrorCode,
     KeyUse,
     KeyUsed,
     NewBuild,
@@ -22,12 +22,14 @@ from storage import (
     Pipeline,
     PipelineGone,
     RequestKey,
+    SourceGone,
     Storage,
 )
 
 if TYPE_CHECKING:
     import falcon
 
+    from actors.ir import IrSettings
     from api.builds.bodies import BuildRequest, RepoIdentity
     from api.builds.render_wait import RenderWait
     from api.engine import EngineInterface
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
     from api.middleware.idempotency import Submission
 
 __all__ = ["BuildCreation"]
-
-_NO_SOURCE = "no source to render from: give pipeline_ir, source_b64 or source_url"
 
 
 class BuildCreation:
@@ -53,8 +53,7 @@ class BuildCreation:
     ) -> Build:
         """Return the build that a request creates, or the one that an earlier request with its key created.
 
-        A caller's build is manual whatever its ``source`` says. Builds that the service triggers itself do not come
-        through here, so ``allow_manual`` does not apply to them.
+        Builds that the service triggers itself do not come through here, so ``allow_manual`` does not apply to them.
 
         If the body has no ``pipeline_ir``, the call waits until the build is rendered.
 
@@ -68,16 +67,26 @@ class BuildCreation:
         if key is not None and (use := self._storage.idempotency_keys.find(key)) is not None:
             return self._repeat(req, use)
         refuse_while_draining(self._engine)
-        self._refuse_archived(pipeline)
-        if not pipeline.allow_manual:
-            raise ApiError(
-                "pipeline_manual_disabled",
-                f'the pipeline "{pipeline.slug}" accepts no manual builds; set its allow_manual to true',
-            )
-        self._require_credit(pipeline.organization_id)
+        admit_manual_build(self._storage, pipeline)
         body = check_body(submission.document, model)
         try:
             return self._plan(req, pipeline, body, key)
+        except KeyUsed as used:
+            return self._repeat(req, used.use)
+
+    def rebuild(self, req: falcon.Request, pipeline: Pipeline, build: Build, key: RequestKey | None) -> Build:
+        """Return a new build that repeats another one, or the one that its key has created.
+
+        Raises as `create` does, and ApiError ``source_expired``.
+        """
+        if key is not None and (use := self._storage.idempotency_keys.find(key)) is not None:
+            return self._repeat(req, use)
+        refuse_while_draining(self._engine)
+        admit_manual_build(self._storage, pipeline)
+        try:
+            return self._create(req, pipeline, *rebuild_of(self._storage, build, "api", key))
+        except SourceGone:
+            raise source_expired(build) from None
         except KeyUsed as used:
             return self._repeat(req, used.use)
 
@@ -90,7 +99,7 @@ class BuildCreation:
         if not _needs_render(submission.document):
             raise ApiError("pipeline_not_found", unknown)
         refuse_while_draining(self._engine)
-        self._require_credit(organization.id)
+        require_credit(self._storage, organization.id)
         body = check_body(submission.document, CreateRepoBuildRequest)
         slot = self._renders.slot_for_new_build()
         try:
@@ -122,29 +131,11 @@ class BuildCreation:
         if self._storage.renders.pending(build.id):
             return self._wait_for_render(req, build, self._renders.slot())
         if use.rejected:
-            raise _rejection(build)
+            raise plan_rejection(build)
         return build
 
-    def _refuse_archived(self, pipeline: Pipeline) -> None:
-        if self._storage.declarations.archived(pipeline.id):
-            message = f'the repository of the pipeline "{pipeline.slug}" no longer declares it, so it accepts no builds'
-            raise ApiError("pipeline_not_found", message)
-
-    def _require_credit(self, organization_id: int) -> None:
-        """Raise ApiError ``billing_insufficient_balance`` if credit is required and there is none."""
-        if not self._storage.billing.require_credit:
-            return
-        balance = self._storage.ledger.balance(organization_id)
-        organization = self._storage.organizations.by_id(organization_id)
-        if balance <= 0 and organization is not None:
-            raise ApiError(
-                "billing_insufficient_balance",
-                f"the balance is {balance} cents, and this service requires credit: redeem a coupon, or have the"
-                f" operator run `ci-daemon ledger grant {organization.slug} CENTS`",
-            )
-
     def _plan(self, req: falcon.Request, pipeline: Pipeline, body: BuildRequest, key: RequestKey | None) -> Build:
-        """Plan and store a build, and announce it to the engine."""
+        """Create the build that a body describes."""
         by_slug = body if isinstance(body, CreateBuildRequest) else None
         new = NewBuild(
             branch=body.branch,
@@ -158,22 +149,21 @@ class BuildCreation:
             key=key,
             debug=bool(body.debug),
         )
-        if body.pipeline_ir is None or not body.pipeline_ir.strip():
-            return self._render(req, pipeline, new, by_slug.source_url if by_slug else None)
-        try:
-            planned = load(body.pipeline_ir, self._limits)
-        except IrError as error:
-            raise self._rejected(pipeline, new, error.code, error.message) from None
-        new = replace(new, timeout_seconds=planned.timeout_seconds)
-        build = self._storage.builds.create(pipeline, new, planned.jobs)
+        return self._create(req, pipeline, new, by_slug.source_url if by_slug else None)
+
+    def _create(self, req: falcon.Request, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
+        """Store a build, and announce it to the engine; if it has no pipeline, it is rendered first."""
+        if new.pipeline_ir is None or not new.pipeline_ir.strip():
+            return self._render(req, pipeline, new, source_url)
+        build = add_planned(self._storage, self._limits, pipeline, new)
         self._engine.jobs_added(build.id)
         return build
 
     def _render(self, req: falcon.Request, pipeline: Pipeline, new: NewBuild, source_url: str | None) -> Build:
         """Store a build without jobs, start its render and wait for the end."""
-        url = None if new.source_archive is not None else source_url
-        if new.source_archive is None and not url:
-            raise self._rejected(pipeline, new, BuildErrorCode.RENDER_FAILED, _NO_SOURCE)
+        url = None if new.has_source else source_url
+        if not new.has_source and not url:
+            raise no_source(self._storage, pipeline, new)
         slot = self._renders.slot_for_new_build()
         try:
             build = self._storage.renders.begin(pipeline, replace(new, pipeline_ir=None), url)
@@ -188,16 +178,8 @@ class BuildCreation:
         build = self._renders.wait_for_render(req, build, slot)
         render = self._storage.renders.get(build.id)
         if render is not None and render.rejected:
-            raise _rejection(build)
+            raise plan_rejection(build)
         return build
-
-    def _rejected(self, pipeline: Pipeline, new: NewBuild, code: BuildErrorCode, message: str) -> ApiError:
-        return _rejection(self._storage.builds.create_rejected(pipeline, new, code, message))
-
-
-def _rejection(build: Build) -> ApiError:
-    """Return the error that a rejected build stands for."""
-    return ApiError("build_plan_rejected", f"{build.error_code}: {build.error_message}", build_number=build.number)
 
 
 def _needs_render(document: object) -> bool:

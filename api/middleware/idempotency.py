@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from api.middleware.authentication import Membership
 
-__all__ = ["KEY_ERRORS", "KEY_PARAMETERS", "Submission"]
+__all__ = ["KEY_ERRORS", "KEY_PARAMETERS", "Submission", "key_of"]
 
 _HEADER = "Idempotency-Key"
 _MAX_LENGTH = 255
@@ -50,15 +50,30 @@ class Submission:
 
         Raises ApiError ``invalid_idempotency_key``, and as `body_bytes` and `parse_json` do.
         """
-        name = req.get_header(_HEADER)
-        try:
-            name = None if name is None else _NAME.validate_python(name)
-        except ValidationError:
-            raise ApiError("invalid_idempotency_key", f"{_HEADER}: expected 1 to {_MAX_LENGTH} characters") from None
+        name = _key_name(req)
         body = body_bytes(req)
-        key = None
-        if name is not None:
-            request = hashlib.sha256(req.path.encode() + b"\0")
-            request.update(body)
-            key = RequestKey(member.caller.user.id, member.organization.id, name, request.digest())
-        return cls(parse_json(body), key)
+        return cls(parse_json(body), _key(req, member, name, body))
+
+
+def key_of(req: falcon.Request, member: Membership) -> RequestKey | None:
+    """Return the idempotency key of a request whose body is ignored.
+
+    Raises ApiError ``invalid_idempotency_key``.
+    """
+    return _key(req, member, _key_name(req), b"")
+
+
+def _key_name(req: falcon.Request) -> str | None:
+    name = req.get_header(_HEADER)
+    try:
+        return None if name is None else _NAME.validate_python(name)
+    except ValidationError:
+        raise ApiError("invalid_idempotency_key", f"{_HEADER}: expected 1 to {_MAX_LENGTH} characters") from None
+
+
+def _key(req: falcon.Request, member: Membership, name: str | None, body: bytes) -> RequestKey | None:
+    if name is None:
+        return None
+    request = hashlib.sha256(req.path.encode() + b"\0")
+    request.update(body)
+    return RequestKey(member.caller.user.id, member.organization.id, name, request.digest())

@@ -1,4 +1,4 @@
-"""Builds of a pipeline: list, create, read, cancel."""
+"""Builds of a pipeline: list, create, read, cancel, rebuild."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from api.bodies import answer, check_body
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RepoIdentity
 from api.errors.responses import ApiError
 from api.fields import StoredRecord, Timestamp, Uuid
-from api.middleware.idempotency import KEY_ERRORS, KEY_PARAMETERS, Submission
+from api.middleware.idempotency import KEY_ERRORS, KEY_PARAMETERS, Submission, key_of
 from api.openapi.operations import Answer, operation
 from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
 from storage import BuildState, Storage
@@ -38,10 +38,19 @@ _CREATION_ERRORS = (
     "build_plan_rejected",
     "draining",
 )
+_REBUILD_ERRORS = (
+    *_BUILD_ERRORS,
+    *KEY_ERRORS,
+    "pipeline_manual_disabled",
+    "billing_insufficient_balance",
+    "build_plan_rejected",
+    "source_expired",
+    "draining",
+)
 
 
 class BuildRecord(StoredRecord):
-    """A build; ``id`` is its external id."""
+    """A build; ``id`` is its external id. ``rebuild_of`` is the number of the build that it repeats."""
 
     id: Uuid
     number: int
@@ -57,6 +66,7 @@ class BuildRecord(StoredRecord):
     finished_at: Timestamp | None
     error_code: str | None
     error_message: str | None
+    rebuild_of: int | None
 
     @classmethod
     def of(cls, build: storage.Build) -> BuildRecord:
@@ -146,3 +156,15 @@ class BuildsResource:
                 raise ApiError("busy", str(error), headers={"Retry-After": "1"}) from None
             build = self._storage.builds.get(build.id) or build
         answer(resp, BuildRecord.of(build))
+
+    @operation("rebuildBuild", _CREATED, errors=_REBUILD_ERRORS, parameters=KEY_PARAMETERS)
+    def on_post_rebuild(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
+        """Build it again: the same source, pipeline and environment as a new build; any member can.
+
+        Branch, commit and message are the same too. The source archive of a finished build is kept for a while; after
+        that the response is 410. If the build was never rendered, its source is rendered again, and the response comes
+        when that is done.
+        """
+        member, found = self._access.pipeline(req, org, pipeline)
+        build = self._access.build(req, org, pipeline, number)
+        answer(resp, BuildRecord.of(self._creation.rebuild(req, found, build, key_of(req, member))), status=201)

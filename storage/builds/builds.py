@@ -23,7 +23,7 @@ from storage.database.statements import (
     slot,
     written,
 )
-from storage.errors import PipelineGone
+from storage.errors import PipelineGone, SourceGone
 from storage.models import BuildRow, JobRow, OrganizationRow, PipelineRow
 from storage.records import Build, BuildState, JobState, NewBuild, NewJob, Page, Pipeline
 
@@ -102,6 +102,13 @@ class Builds:
             tuple,
         )
         self._env = Query(database, BuildRow.select(BuildRow.env).where(this), lambda row: row[0])
+        self._pipeline_ir: Query[str | None] = Query(
+            database, BuildRow.select(BuildRow.pipeline_ir).where(this), lambda row: row[0]
+        )
+        self._created_since = Query(
+            database, BuildRow.select(BuildRow.id).where(BuildRow.id > slot("id")).order_by(BuildRow.id), first
+        )
+        self._newest = Query(database, BuildRow.select(peewee.fn.COALESCE(peewee.fn.MAX(BuildRow.id), 0)), first)
         self._next_number = Query(
             database,
             PipelineRow.update({PipelineRow.build_count: PipelineRow.build_count + 1})
@@ -112,7 +119,14 @@ class Builds:
         self._insert = Write(
             database,
             insert_into(
-                BuildRow, "started_at", "log_bytes", "logs_expired_at", "artifact_bytes", "artifacts_expired_at"
+                BuildRow,
+                "started_at",
+                "log_bytes",
+                "logs_expired_at",
+                "artifact_bytes",
+                "artifacts_expired_at",
+                "source_bytes",
+                "source_expired_at",
             ),
         )
         self._move = Write(
@@ -165,6 +179,8 @@ class Builds:
         uuid = str(uuid4())
         if new.source_archive is not None:
             self._sources.store(uuid, new.source_archive)
+        elif new.source_of is not None:
+            self._link_source(new.source_of, uuid)
         try:
             with self._database.write():
                 now = self._database.now()
@@ -178,7 +194,7 @@ class Builds:
                     "number": number,
                     "state": state,
                     "cancel_requested": False,
-                    "has_source": new.source_archive is not None,
+                    "has_source": new.has_source,
                     "created_at": now,
                     "scheduled_at": now,
                     "finished_at": now if state.terminal else None,
@@ -195,6 +211,12 @@ class Builds:
         except BaseException:
             self._sources.remove(uuid)
             raise
+
+    def _link_source(self, of: str, uuid: str) -> None:
+        try:
+            self._sources.link(of, uuid)
+        except FileNotFoundError:
+            raise SourceGone("the source archive of this build is no longer kept") from None
 
     def get(self, build_id: int) -> Build | None:
         """Return a build by row id."""
@@ -240,6 +262,18 @@ class Builds:
             return {}
         env: dict[str, str] = json.loads(self._vault.open(sealed))
         return env
+
+    def pipeline_ir(self, build_id: int) -> str | None:
+        """Return the pipeline that a build came with or was rendered to; None if there is none."""
+        return self._pipeline_ir.one(id=build_id)
+
+    def created_since(self, build_id: int) -> list[int]:
+        """Return the ids of the builds that were created after another one, in this process or another."""
+        return self._created_since.all(id=build_id)
+
+    def newest(self) -> int:
+        """Return the id of the newest build; 0 if there is none."""
+        return self._newest.one() or 0
 
     def move(
         self,

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from storage.database.connection import Database
 
-__all__ = ["BATCH", "KeptFiles", "Retention"]
+__all__ = ["KeptFiles", "MeasuredRetention", "Retention"]
 
-BATCH = 500
+_BATCH = 500
 """Most builds per statement or transaction, so that a million builds do not block other writers."""
 
 
@@ -56,12 +56,12 @@ class Retention(ABC):
             database,
             builds.where(has_some, not_expired, place > peewee.Tuple(slot("finished_at"), slot("id")))
             .order_by(BuildRow.finished_at, BuildRow.id)
-            .limit(BATCH),
+            .limit(_BATCH),
             kept,
         )
         self._expired = Query(
             database,
-            builds.where(has_some, expired_at.is_null(is_null=False)).order_by(BuildRow.id).limit(BATCH),
+            builds.where(has_some, expired_at.is_null(is_null=False)).order_by(BuildRow.id).limit(_BATCH),
             kept,
         )
         self._expire = Write(database, BuildRow.update({expired_at: slot("now")}).where(this, not_expired))
@@ -102,3 +102,38 @@ class Retention(ABC):
         with self._database.write():
             for each in batch:
                 self._forget.run(id=each.build_id)
+
+
+class MeasuredRetention(Retention):
+    """Retention of files that are measured on disk once, after their build's end. Safe in any thread."""
+
+    def __init__(
+        self,
+        database: Database,
+        size: peewee.Field[Any],
+        expired_at: peewee.Field[Any],
+        *has_files: peewee.Expression,
+    ) -> None:
+        """Set the columns, and the conditions of a build that may have such files."""
+        super().__init__(database, size, expired_at)
+        self._to_measure = Query(
+            database,
+            BuildRow.select(BuildRow.uuid)
+            .where(*has_files, BuildRow.finished_at.is_null(is_null=False), size.is_null(), expired_at.is_null())
+            .order_by(BuildRow.id)
+            .limit(_BATCH),
+            lambda row: str(row[0]),
+        )
+        self._note = Write(database, BuildRow.update({size: slot("bytes")}).where(BuildRow.uuid == slot("uuid")))
+
+    def measure(self) -> None:
+        """Note the size of the files of every build that finished since the last call."""
+        while batch := self._to_measure.all():
+            taken = {uuid: self._bytes_of(uuid) for uuid in batch}
+            with self._database.write():
+                for uuid, size in taken.items():
+                    self._note.run(uuid=uuid, bytes=size)
+
+    @abstractmethod
+    def _bytes_of(self, build_uuid: str) -> int:
+        """Return the size of a build's files on disk; 0 if it has none."""

@@ -11,7 +11,7 @@ from storage.errors import DatabaseUnavailable
 from storage.files.kinds import SOURCES, FileKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable
     from datetime import datetime
     from pathlib import Path
 
@@ -26,6 +26,8 @@ ARCHIVE = FileKind(
     "SELECT uuid FROM builds WHERE finished_at IS NULL AND has_source = 1",
     always=True,
 )
+"""Backups leave out the archives of finished builds, which only a rebuild needs."""
+
 PARTIAL = FileKind(SOURCES, "{build}.partial")
 MANIFEST = FileKind(SOURCES, f"{{build}}{_MANIFEST}")
 """Without rows: it is useful only with disks, which backups leave out."""
@@ -69,6 +71,21 @@ class Sources:
                 raise DatabaseUnavailable(f"the source archive cannot be written now: {error.strerror}") from error
             raise
 
+    def link(self, from_uuid: str, to_uuid: str) -> None:
+        """Give a new build the archive of another one, as a hard link. Raises FileNotFoundError.
+
+        Its time is made new first, because a file that is old and has no build yet is an orphan.
+        """
+        archive = self.path(from_uuid)
+        os.utime(archive)
+        os.link(archive, self.path(to_uuid))
+
+    def bytes_of(self, build_uuid: str) -> int:
+        """Return the size of a build's archive; 0 if it has none."""
+        with suppress(FileNotFoundError):
+            return self.path(build_uuid).stat().st_size
+        return 0
+
     def all(self) -> list[str]:
         """Return the UUIDs of the builds that have an archive."""
         return self._builds_with(_SUFFIX)
@@ -77,15 +94,22 @@ class Sources:
         """Return the UUIDs of the builds whose archive has a manifest."""
         return self._builds_with(_MANIFEST)
 
-    def remove_orphans(self, before: datetime, build: Callable[[str], object | None]) -> list[str]:
-        """Remove files older than an instant for which ``build`` finds no build; return their names.
+    def remove_orphans(
+        self, before: datetime, owners: Callable[[], Container[str]], build: Callable[[str], object | None]
+    ) -> list[str]:
+        """Remove files older than an instant that no build needs; return their names.
 
-        A newer file may be about to get its build, which is written after it.
+        An archive stays if its build is one of ``owners``, which is called once the files are listed; a manifest, if
+        ``build`` finds its build. A newer file may be about to get its build, which is written after it.
         """
         removed = []
-        for path in self._directory.iterdir():
-            build_uuid = path.name.removesuffix(_SUFFIX).removesuffix(_MANIFEST)
-            if build_uuid != path.name and build(build_uuid) is not None:
+        paths = list(self._directory.iterdir())
+        kept = owners()
+        for path in paths:
+            archived, of_manifest = path.name.removesuffix(_SUFFIX), path.name.removesuffix(_MANIFEST)
+            if archived != path.name and archived in kept:
+                continue
+            if of_manifest != path.name and build(of_manifest) is not None:
                 continue
             with suppress(FileNotFoundError):
                 if path.stat().st_mtime < before.timestamp():

@@ -22,6 +22,7 @@ class BuildRow(Row, table="builds", record=Build, joined=("organization_id", "or
     log_bytes = peewee.IntegerField(null=True)
     artifact_bytes = peewee.IntegerField(null=True)
     artifacts_expired_at = InstantField(null=True)
+    source_bytes = peewee.IntegerField(null=True)
 
 
 class JobRow(Row, table="jobs", record=Job, joined=("depends_on",)):

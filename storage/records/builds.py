@@ -58,7 +58,10 @@ class KeyUse:
 
 @dataclass(frozen=True, slots=True)
 class NewBuild:
-    """A build to create, as its caller describes it."""
+    """A build to create, as its caller describes it.
+
+    ``rebuild_of`` is the number of the build that it repeats; ``source_of`` is that build's UUID if it has an archive.
+    """
 
     branch: str
     commit: str
@@ -71,13 +74,21 @@ class NewBuild:
     source_sha256: str = ""
     key: RequestKey | None = None
     debug: bool = False
+    rebuild_of: int | None = None
+    source_of: str | None = None
+
+    @property
+    def has_source(self) -> bool:
+        """True if it has a source archive, its own or that of the build that it repeats."""
+        return self.source_archive is not None or self.source_of is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
     """One run of a pipeline. ``external_id`` is the ``id`` of the wire; ``uuid`` is the stable build id.
 
-    With ``debug`` the VMs of its failed jobs are held. ``recorded_at`` is when its end was written.
+    With ``debug`` the VMs of its failed jobs are held. ``recorded_at`` is when its end was written. ``rebuild_of`` is
+    the number of the build that it repeats.
     """
 
     id: int
@@ -106,6 +117,8 @@ class Build:
     logs_expired_at: datetime | None
     debug: bool
     recorded_at: datetime | None
+    rebuild_of: int | None
+    source_expired_at: datetime | None
 
     @property
     def name(self) -> str:

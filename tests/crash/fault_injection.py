@@ -79,7 +79,6 @@ POINTS: dict[str, tuple[Any, str]] = {
     "snapshots.add": (Snapshots, "add"),
     "snapshots.remove": (Snapshots, "remove"),
     "workspace.update": (vms, "update_workspace"),
-    "sources.remove": (Sources, "remove"),
     "sources.store": (Sources, "store"),
 }
 """The functions that make the service's state changes: each one's owner and name."""

@@ -86,8 +86,10 @@ def check_host(run: CrashRun) -> None:
     run.daemon.command("cache", "clear")
     assert traces(state) == {}
     sandbox = state / "sandbox" / "trees"
-    places = (*(sandbox / tree for tree in ("snapshots", "trash/snapshots")), state / "sources")
+    places = (sandbox / tree for tree in ("snapshots", "trash/snapshots"))
     assert [path for place in places for path in place.iterdir()] == []
+    archives = {run.storage.sources.path(uuid) for uuid in run.storage.source_retention.owners()}
+    assert set((state / "sources").iterdir()) == archives
     assert {path.name for path in (state / "logs").iterdir()} <= {build.uuid for build in run.builds()}
 
 
@@ -185,7 +187,7 @@ def _named(run: CrashRun) -> dict[str, set[str]]:
     return {
         "vms": {lease.uuid for lease in run.storage.leases.live()},
         "snapshots": {snapshot.name for snapshot in run.storage.snapshots.all()},
-        "sources": set(),
+        "sources": run.storage.source_retention.owners(),
     }
 
 

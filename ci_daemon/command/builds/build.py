@@ -1,4 +1,4 @@
-"""`ci-daemon build`: list, show and end builds, as the owner of the host."""
+"""`ci-daemon build`: list, show, repeat and end builds, as the owner of the host."""
 
 from __future__ import annotations
 
@@ -85,6 +85,28 @@ def cancel(session: Session, *, name: str) -> None:
     session.answer(_document(found), f"build {name} {when}")
 
 
+@build.command()
+@click.argument("name", metavar="ORG/PIPELINE/NUMBER")
+@pass_session
+def rebuild(session: Session, *, name: str) -> None:
+    """Build a build's source, pipeline and environment again, as a new build.
+
+    A running service begins within a second, a stopped one when it starts. The source of a finished build is kept for a
+    while ([retention]).
+    """
+    # Only here, because the imports for planning take longer than all others of these commands.
+    from api import ApiError, add_rebuild  # noqa: PLC0415
+
+    with session.storage() as storage:
+        try:
+            new = add_rebuild(storage, session.config().ir, find_build(storage, name), "cli")
+        except ApiError as error:
+            raise Failure(f"build {name} cannot be built again: {error.message}") from None
+    runs = served_by(session.state_dir) is not None
+    when = "" if runs else f" when the service runs: start it with {session.start_command}"
+    session.answer(_document(new), f"build {new.name} repeats {name}{when}")
+
+
 @build.command(name="force-finish")
 @click.argument("name", metavar="ORG/PIPELINE/NUMBER")
 @click.option(
@@ -146,6 +168,7 @@ def _document(each: Build) -> dict[str, object]:
         "branch": each.branch,
         "commit": each.commit,
         "cancel_requested": each.cancel_requested,
+        "rebuild_of": each.rebuild_of,
         "created_at": timestamp(each.created_at),
         "started_at": _timestamp(each.started_at),
         "finished_at": _timestamp(each.finished_at),

@@ -132,6 +132,7 @@ def _data_sizes(storage: Storage) -> dict[str, int]:
         "database": storage.database_bytes(),
         "logs": storage.log_retention.bytes(),
         "artifacts": storage.artifact_retention.bytes(),
+        "sources": storage.source_retention.bytes(),
         "disks": forest.bytes(each.name for each in snapshots),
         "cache": forest.bytes(each.snapshot for each in storage.cache.entries(None, None)),
     }

@@ -1,4 +1,4 @@
-"""`ci-daemon retention`: delete logs, artifacts and audit entries by age and size."""
+"""`ci-daemon retention`: delete logs, artifacts, sources and audit entries by age and size."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _MB = 10**6
 
 @click.group(cls=Group)
 def retention() -> None:
-    """Retention of the logs and artifacts of finished builds, and of the audit."""
+    """Retention of the logs, artifacts and sources of finished builds, and of the audit."""
 
 
 @retention.command()
 @click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 @pass_session
 def run(session: Session, *, dry_run: bool) -> None:
-    """Remove logs, artifacts and entries of the audit that are older than the section [retention] allows.
+    """Remove files and entries of the audit that are older than the section [retention] allows.
 
-    Logs and artifacts over its budgets are removed too.
+    Files are logs, artifacts and sources. Those over its budgets are removed too.
 
     The service does this every hour. It may run at the same time.
     """
@@ -39,9 +39,10 @@ def run(session: Session, *, dry_run: bool) -> None:
     kinds = (
         _total_text("logs", expired.logs),
         _total_text("artifacts", expired.artifacts),
+        _total_text("sources", expired.sources),
         f"{expired.audit} entries of the audit",
     )
-    text = f"{verb} {kinds[0]}, {kinds[1]} and {kinds[2]}"
+    text = f"{verb} {', '.join(kinds[:-1])} and {kinds[-1]}"
     session.answer({"dry_run": dry_run, **asdict(expired)}, text)
 
 

@@ -81,6 +81,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "build force-finish": "End a build by hand, as a last resort.",
         "build list": "List a pipeline's builds.",
         "build logs": "Show the logs of a build's jobs.",
+        "build rebuild": "Build a build again, as a new one.",
         "build show": "Show a build and its jobs.",
         "debug": "Open a shell in a job's VM.",
         "secret delete": "Delete a secret.",

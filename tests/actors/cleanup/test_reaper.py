@@ -250,12 +250,26 @@ def test_sources_of_builds_that_were_never_made_go_at_the_start(living: Living):
     living.stays()
 
 
-def test_a_source_of_a_build_that_is_over(living: Living):
+def test_a_source_that_its_finished_build_does_not_keep(living: Living):
     over = living.host.build(one("true"))
     living.storage.sources.store(over.uuid, b"an archive")
     living.host.finish(over)
     until(lambda: len(living.storage.leases.live()) == 1, "the end of its lease")
-    living.reap()
+    living.reap_later()
+    living.stays()
+
+
+def test_sources_of_finished_builds_expire_or_make_room(living: Living):
+    kept, going = (living.host.build(one("true"), source_archive=b"archive") for _ in range(2))
+    for build in (kept, going):
+        living.host.finish(build)
+    until(lambda: len(living.storage.leases.live()) == 1, "the end of their leases")
+    living.reap_later()
+    assert living.storage.source_retention.owners() == {living.build.uuid, kept.uuid, going.uuid}
+    assert set(living.storage.sources.all()) == {living.build.uuid, kept.uuid, going.uuid}
+    living.host.reaper().free_disk_space(1)
+    assert len(living.storage.sources.all()) == 2
+    living.host.reaper(LaterClock(timedelta(days=31))).expire()
     living.stays()
 
 

@@ -29,6 +29,7 @@ def test_a_build_is_created_scheduled_and_set_going(world: World, pipeline: Pipe
         "finished_at": None,
         "error_code": None,
         "error_message": None,
+        "rebuild_of": None,
     }
     assert world.engine.added == 1
 

@@ -112,8 +112,6 @@ class Everything:
         now = self.storage.builds.get(build.id)
         assert now is not None
         assert self.storage.builds.move(build.id, now.state, to, **error)
-        if to.terminal:
-            self.storage.sources.remove(build.uuid)
 
     def run(self, *, artifacts: int = 1) -> Build:
         """Run a build to its end, with output, artifacts and a debit."""
@@ -251,8 +249,11 @@ class Everything:
         storage.queue.await_image("alpine:3", "alpine:3")
         storage.builds.create_rejected(self.pipeline, NewBuild("main", "c0ffee"), "invalid_ir", "no steps")
         expired = self.run()
+        again = NewBuild("main", "c0ffee", rebuild_of=expired.number, source_of=expired.uuid)
+        storage.builds.create(self.pipeline, again, [new_job()])
         storage.log_retention.measure()
-        for retention in (storage.log_retention, storage.artifact_retention):
+        storage.source_retention.measure()
+        for retention in (storage.log_retention, storage.artifact_retention, storage.source_retention):
             retention.expire(kept for kept in retention.oldest_first() if kept.build_id == expired.id)
 
     def _take(self, build: Build, state: JobState, lease: Lease) -> None:

@@ -19,6 +19,7 @@ from ci_daemon.command.support.catalog import HEADINGS
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.session import Session
 from storage import AuditEntry, NewBuild, NewPipeline, Storage, SystemClock
+from tests.e2e.pipelines import one
 from tests.records import new_job
 from tests.registry import entry, layer, registry, small_system
 from tests.state import new_storage
@@ -87,6 +88,7 @@ CALLS = """
     build list acme/web
     build show acme/web/1
     build logs acme/web/1
+    build rebuild acme/web/1
     build cancel acme/web/1
     build force-finish acme/web/1 --state canceled --note stuck
     secret set acme TOKEN
@@ -162,7 +164,7 @@ def state(tmp_path: Path) -> Path:
     ada = with_storage.users.create("ada@example.org", "Ada")
     acme = with_storage.organizations.create("Acme", "", ada.id)
     pipeline = with_storage.pipelines.create(acme.id, NewPipeline("web", "Web", "https://example.org/web.git", "main"))
-    with_storage.builds.create(pipeline, NewBuild("main", "c0ffee"), [new_job()])
+    with_storage.builds.create(pipeline, NewBuild("main", "c0ffee", pipeline_ir=one("true")), [new_job()])
     (tmp_path / "token").write_text(with_storage.tokens.create_api_key(ada.id, "for the test")[0].uuid)
     with_storage.close()
     return tmp_path / "state"

@@ -80,7 +80,10 @@ def test_builds_of_a_backup_continue_where_it_is_restored(
         assert render_log(on(other, each)) == render_log(each) != ""
         assert on(other, each).record() == each.record()
     assert other.json("ledger", "verify") == []
-    assert not list((other.state / "sources").iterdir())
+    (source,) = (other.state / "sources").glob("*.tar.gz")
+    assert source.stem.removesuffix(".tar") == other.json("build", "show", f"{client.org}/running/1")["build_id"]
+    rebuild = on(other, printing).client.request("POST", f"{printing.path}/rebuild")
+    assert (rebuild.status_code, rebuild.json()["error"]["code"]) == (410, "source_expired")
 
     assert build.states()["first"] == "running"
     assert build.log("first") == "began\n"

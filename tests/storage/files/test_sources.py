@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -41,5 +42,28 @@ def test_a_manifest_without_a_build_is_an_orphan_also_when_half(tmp_path: Path):
     for name in ("b.manifest", "gone.manifest", "b.manifest.0123.partial", "b.partial"):
         (tmp_path / name).touch()
     later = datetime.now(UTC) + timedelta(hours=1)
-    removed = sources.remove_orphans(later, lambda build: "a build" if build == "b" else None)
+    removed = sources.remove_orphans(later, set, lambda build: "a build" if build == "b" else None)
     assert sorted(removed) == ["b.manifest.0123.partial", "b.partial", "gone.manifest"]
+
+
+def test_an_archive_goes_if_it_is_old_and_no_build_keeps_it(tmp_path: Path):
+    sources = Sources(tmp_path)
+    for build in ("kept", "expired", "new"):
+        sources.store(build, b"archive")
+    for build in ("kept", "expired"):
+        os.utime(sources.path(build), (0, 0))
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    assert sources.remove_orphans(hour_ago, lambda: {"kept"}, lambda _: "a build") == ["expired.tar.gz"]
+    assert sources.all() == ["kept", "new"]
+
+
+def test_a_linked_archive_is_new_and_outlives_the_first(tmp_path: Path):
+    sources = Sources(tmp_path)
+    sources.store("first", b"archive")
+    os.utime(sources.path("first"), (0, 0))
+    sources.link("first", "second")
+    assert sources.remove_orphans(datetime.now(UTC) - timedelta(hours=1), set, lambda _: None) == []
+    sources.remove("first")
+    assert sources.path("second").read_bytes() == b"archive"
+    with pytest.raises(FileNotFoundError):
+        sources.link("first", "third")

@@ -1,0 +1,43 @@
+"""Admission of builds that callers make (wire-decisions.md, "Pipelines, builds, jobs")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from api.errors.responses import ApiError
+
+if TYPE_CHECKING:
+    from storage import Pipeline, Storage
+
+__all__ = ["admit_manual_build", "require_credit"]
+
+
+def admit_manual_build(storage: Storage, pipeline: Pipeline) -> None:
+    """Raise ApiError if a pipeline accepts no build of a caller.
+
+    Such a build is manual whatever its ``source`` says. The error is
+    ``pipeline_not_found``, ``pipeline_manual_disabled`` or ``billing_insufficient_balance``.
+    """
+    if storage.declarations.archived(pipeline.id):
+        message = f'the repository of the pipeline "{pipeline.slug}" no longer declares it, so it accepts no builds'
+        raise ApiError("pipeline_not_found", message)
+    if not pipeline.allow_manual:
+        raise ApiError(
+            "pipeline_manual_disabled",
+            f'the pipeline "{pipeline.slug}" accepts no manual builds; set its allow_manual to true',
+        )
+    require_credit(storage, pipeline.organization_id)
+
+
+def require_credit(storage: Storage, organization_id: int) -> None:
+    """Raise ApiError ``billing_insufficient_balance`` if credit is required and there is none."""
+    if not storage.billing.require_credit:
+        return
+    balance = storage.ledger.balance(organization_id)
+    organization = storage.organizations.by_id(organization_id)
+    if balance <= 0 and organization is not None:
+        raise ApiError(
+            "billing_insufficient_balance",
+            f"the balance is {balance} cents, and this service requires credit: redeem a coupon, or have the"
+            f" operator run `ci-daemon ledger grant {organization.slug} CENTS`",
+        )

@@ -1,0 +1,87 @@
+"""Rebuilds: builds that repeat others (wire-decisions.md, "Beyond the reference")."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from actors.ir import IrError, IrSettings, load
+from api.builds.admission import admit_manual_build
+from api.errors.responses import ApiError
+from storage import BuildErrorCode, NewBuild, PipelineGone, SourceGone
+
+if TYPE_CHECKING:
+    from storage import Build, Pipeline, RequestKey, Storage
+
+__all__ = ["add_planned", "add_rebuild", "no_source", "plan_rejection", "rebuild_of", "source_expired"]
+
+_NO_SOURCE = "no source to render from: give pipeline_ir, source_b64 or source_url"
+
+
+def rebuild_of(
+    storage: Storage, build: Build, source: str, key: RequestKey | None = None
+) -> tuple[NewBuild, str | None]:
+    """Return a build to create that repeats another one, and the URL of a source not fetched yet.
+
+    The VMs of its failed jobs are not held, whatever the first build asked for. Raises ApiError ``source_expired``.
+    """
+    if build.has_source and build.source_expired_at is not None:
+        raise source_expired(build)
+    render = storage.renders.get(build.id)
+    new = NewBuild(
+        branch=build.branch or "",
+        commit=build.commit or "",
+        message=build.message,
+        source=source,
+        env=storage.builds.env(build.id),
+        pipeline_ir=storage.builds.pipeline_ir(build.id),
+        source_sha256=build.source_sha256,
+        key=key,
+        rebuild_of=build.number,
+        source_of=build.uuid if build.has_source else None,
+    )
+    return new, None if build.has_source or render is None else render.source_url
+
+
+def add_rebuild(storage: Storage, limits: IrSettings, build: Build, source: str) -> Build:
+    """Add a build that repeats another one, for the service to render and run.
+
+    Raises ApiError and PipelineGone.
+    """
+    pipeline = storage.pipelines.by_id(build.pipeline_id)
+    if pipeline is None:
+        raise PipelineGone(f'the pipeline "{build.pipeline_slug}" was deleted: no build is created')
+    admit_manual_build(storage, pipeline)
+    new, source_url = rebuild_of(storage, build, source)
+    try:
+        if new.pipeline_ir:
+            return add_planned(storage, limits, pipeline, new)
+        if not new.has_source and not source_url:
+            raise no_source(storage, pipeline, new)
+        return storage.renders.begin(pipeline, new, source_url)
+    except SourceGone:
+        raise source_expired(build) from None
+
+
+def add_planned(storage: Storage, limits: IrSettings, pipeline: Pipeline, new: NewBuild) -> Build:
+    """Plan and add a build that has a pipeline; a failed one if it is invalid. Raises ApiError."""
+    try:
+        planned = load(new.pipeline_ir or "", limits)
+    except IrError as error:
+        raise plan_rejection(storage.builds.create_rejected(pipeline, new, error.code, error.message)) from None
+    return storage.builds.create(pipeline, replace(new, timeout_seconds=planned.timeout_seconds), planned.jobs)
+
+
+def no_source(storage: Storage, pipeline: Pipeline, new: NewBuild) -> ApiError:
+    """Add a failed build that has neither pipeline nor source; return its rejection."""
+    return plan_rejection(storage.builds.create_rejected(pipeline, new, BuildErrorCode.RENDER_FAILED, _NO_SOURCE))
+
+
+def plan_rejection(build: Build) -> ApiError:
+    """Return the error that a rejected build stands for."""
+    return ApiError("build_plan_rejected", f"{build.error_code}: {build.error_message}", build_number=build.number)
+
+
+def source_expired(build: Build) -> ApiError:
+    """Return the error that a build's source archive is gone."""
+    return ApiError("source_expired", f"the source of build {build.number} is no longer kept; create a new build")
