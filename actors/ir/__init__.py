@@ -14,7 +14,19 @@ if TYPE_CHECKING:
     from actors.ir.errors import IrError
     from actors.ir.planning import load, parse, plan
     from actors.ir.settings import IrSettings
+    from actors.ir.triggers import PullRequestEvent, PushEvent, skips_builds, wants
 else:
     __getattr__ = on_first_use(__name__)
 
-__all__ = ["IrError", "IrSettings", "Plan", "load", "parse", "plan"]
+__all__ = [
+    "IrError",
+    "IrSettings",
+    "Plan",
+    "PullRequestEvent",
+    "PushEvent",
+    "load",
+    "parse",
+    "plan",
+    "skips_builds",
+    "wants",
+]

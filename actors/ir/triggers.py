@@ -1,0 +1,86 @@
+"""Triggers: the events for which a pipeline is built (pipeline-ir.md, "Rendering", last paragraph). Pure.
+
+Triggers come from the repository, so they may be anything that JSON can say; one that is malformed wants nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["PullRequestEvent", "PushEvent", "glob_matches", "skips_builds", "wants"]
+
+_DEFAULT_TYPES = ("opened", "synchronize", "reopened")
+_SKIP_MARKS = ("[skip ci]", "[ci skip]")
+
+
+@dataclass(frozen=True, slots=True)
+class PushEvent:
+    """A push to a branch or a tag, by its name without ``refs/heads/`` or ``refs/tags/``."""
+
+    name: str
+    is_tag: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequestEvent:
+    """A change of a pull request: its target branch, and the type of the change, such as ``opened``."""
+
+    target: str
+    type: str
+
+
+def wants(triggers: Iterable[object], event: PushEvent | PullRequestEvent) -> bool:
+    """Tell whether one of a pipeline's triggers wants an event."""
+    return any(_one_wants(trigger, event) for trigger in triggers)
+
+
+def skips_builds(message: str) -> bool:
+    """Tell whether a commit's message says ``[skip ci]`` or ``[ci skip]``, in any case, anywhere."""
+    text = message.casefold()
+    return any(mark in text for mark in _SKIP_MARKS)
+
+
+def glob_matches(glob: str, name: str) -> bool:
+    """Tell whether a glob matches a whole name: ``*`` is any characters, ``?`` is one, all else is literal.
+
+    Takes at most as many steps as the product of the lengths, because globs come from strangers.
+    """
+    at = start = 0
+    star: int | None = None
+    position = 0
+    while position < len(name):
+        if at < len(glob) and glob[at] == "*":
+            star, start = at, position
+            at += 1
+        elif at < len(glob) and glob[at] in ("?", name[position]):
+            at += 1
+            position += 1
+        elif star is not None:
+            start += 1
+            at, position = star + 1, start
+        else:
+            return False
+    return all(character == "*" for character in glob[at:])
+
+
+def _one_wants(trigger: object, event: PushEvent | PullRequestEvent) -> bool:
+    match event, trigger:
+        case PushEvent(name, is_tag), {"event": "push", **rest}:
+            globs = rest.get("tags" if is_tag else "branches")
+            if globs is None:
+                return rest.get("branches" if is_tag else "tags") is None
+            return _any_matches(globs, name)
+        case PullRequestEvent(target, kind), {"event": "pull_request", **rest}:
+            types, branches = rest.get("types", _DEFAULT_TYPES), rest.get("branches")
+            wanted = isinstance(types, list | tuple) and kind in types
+            return wanted and (branches is None or _any_matches(branches, target))
+        case _:
+            return False
+
+
+def _any_matches(globs: object, name: str) -> bool:
+    return isinstance(globs, list | tuple) and any(isinstance(each, str) and glob_matches(each, name) for each in globs)

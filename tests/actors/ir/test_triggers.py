@@ -1,0 +1,92 @@
+"""Triggers of pipelines: the events that they want."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import harmont as hm
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.ir import PullRequestEvent, PushEvent, skips_builds, wants
+from actors.ir.triggers import glob_matches
+
+NAMES = st.text("ab/*?.[", max_size=8)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def as_regex(glob: str) -> str:
+    return "".join({"*": ".*", "?": "."}.get(each, re.escape(each)) for each in glob)
+
+
+@given(NAMES, NAMES)
+def test_a_glob_matches_like_its_regular_expression(glob: str, name: str):
+    assert glob_matches(glob, name) == (re.fullmatch(as_regex(glob), name, re.DOTALL) is not None)
+
+
+def test_a_hostile_glob_takes_no_time():
+    began = time.process_time()
+    assert not glob_matches("*a" * 120 + "b", "a" * 255)
+    assert time.process_time() - began < 1
+
+
+@given(NAMES.filter(bool))
+def test_a_branch_trigger_never_matches_a_tag(name: str):
+    triggers = [hm.push(branch="*").to_dict()]
+    assert wants(triggers, PushEvent(name))
+    assert not wants(triggers, PushEvent(name, is_tag=True))
+
+
+@given(NAMES, st.booleans())
+def test_an_empty_list_never_matches(name: str, is_tag: bool):
+    assert not wants([{"event": "push", "branches": [], "tags": []}], PushEvent(name, is_tag))
+    assert not wants([{"event": "pull_request", "branches": [], "types": ["opened"]}], PullRequestEvent(name, "opened"))
+
+
+def test_a_push_trigger_without_names_wants_every_push():
+    assert wants([{"event": "push"}], PushEvent("main"))
+    assert wants([{"event": "push"}], PushEvent("v1", is_tag=True))
+
+
+@pytest.mark.parametrize(
+    ("event", "wanted"),
+    [
+        (PushEvent("main"), True),
+        (PushEvent("release/1.0"), True),
+        (PushEvent("release"), False),
+        (PushEvent("v1.2", is_tag=True), True),
+        (PushEvent("v1.2"), False),
+        (PullRequestEvent("main", "opened"), True),
+        (PullRequestEvent("main", "closed"), False),
+        (PullRequestEvent("feature", "opened"), False),
+    ],
+)
+def test_triggers_of_the_dsl(event: PushEvent | PullRequestEvent, wanted: bool):
+    triggers = (hm.push(branch=["main", "release/*"]), hm.push(tag="v?.*"), hm.pull_request(branches="main"))
+    assert wants([each.to_dict() for each in triggers], event) == wanted
+
+
+@given(st.lists(JSON | st.fixed_dictionaries({"event": st.just("push"), "branches": JSON, "tags": JSON}), max_size=4))
+def test_malformed_triggers_are_no_error(triggers: list[object]):
+    assert wants(triggers, PushEvent("main")) in {True, False}
+    assert wants(triggers, PullRequestEvent("main", "opened")) in {True, False}
+
+
+@pytest.mark.parametrize(
+    ("message", "skips"),
+    [
+        ("Fix typo [skip ci]", True),
+        ("Fix typo\n\nOnly words.\n[CI Skip]\n", True),
+        ("Fix [ skip ci ]", False),
+        ("Skip CI for drafts", False),
+        ("", False),
+    ],
+)
+def test_a_commit_message_may_skip_builds(message: str, skips: bool):
+    assert skips_builds(message) == skips
