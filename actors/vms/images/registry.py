@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from actors.vms.images.pull_bounds import megabytes
-from actors.vms.images.watched_process import run
 from actors.vms.provider import VmError
 from actors.vms.sandbox.programs import ENVIRONMENT
 from actors.vms.sandbox.userns import run_mapped
+from actors.vms.watched_process import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

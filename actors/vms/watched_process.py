@@ -1,4 +1,4 @@
-"""Programs that make an image: watched while they run, killed with the thread that waits for them."""
+"""Programs of the host: watched while they run, killed with the thread that waits for them."""
 
 from __future__ import annotations
 
