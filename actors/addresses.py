@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import pykka
 
 if TYPE_CHECKING:
-    from actors.messages import ImagePullerMessage, LeasePoolMessage, MailSenderMessage, RenderPoolMessage, RootMessage
+    from actors.messages import (
+        ImagePullerMessage,
+        LeasePoolMessage,
+        MailSenderMessage,
+        RenderPoolMessage,
+        RepositoryWatcherMessage,
+        RootMessage,
+    )
 
 __all__ = ["Address", "Addresses"]
 
@@ -61,3 +68,4 @@ class Addresses:
     images: Address[ImagePullerMessage] = field(default_factory=Address)
     renders: Address[RenderPoolMessage] = field(default_factory=Address)
     mail: Address[MailSenderMessage] = field(default_factory=Address)
+    repositories: Address[RepositoryWatcherMessage] = field(default_factory=Address)

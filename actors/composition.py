@@ -22,6 +22,9 @@ from actors.metrics import EngineMetrics
 from actors.render.pool import RenderPool
 from actors.render.recording import RenderRecorder
 from actors.render.rendering import Rendering
+from actors.repositories import MIRRORS
+from actors.repositories.pushes import PushBuilds
+from actors.repositories.watcher import RepositoryWatcher
 from actors.scheduling.image_puller import ImagePuller
 from actors.scheduling.parked_vms import ParkedConnections
 from actors.scheduling.pending_reason import PendingReasons
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
         LeasePoolMessage,
         MailSenderMessage,
         RenderPoolMessage,
+        RepositoryWatcherMessage,
     )
     from actors.timings import Timings
     from actors.vms import Images, Provider
@@ -176,6 +180,29 @@ class Composition:
             clock=self.clock,
             live_settings=self.live_settings,
             metrics=self.metrics,
+            timings=self.timings,
+        )
+
+    def repository_watcher(self) -> Address[RepositoryWatcherMessage]:
+        """Start a repository watcher."""
+        mirrors = self.storage.directory / MIRRORS
+        pushes = PushBuilds(
+            storage=self.storage,
+            provider=self.provider,
+            images=self.images,
+            clock=self.clock,
+            live_settings=self.live_settings,
+            root=self.addresses.root,
+            mirrors=mirrors,
+        )
+        return spawn(
+            RepositoryWatcher,
+            timer=self.timer,
+            root=self.addresses.root,
+            storage=self.storage,
+            live_settings=self.live_settings,
+            pushes=pushes,
+            mirrors=mirrors,
             timings=self.timings,
         )
 

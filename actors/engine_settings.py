@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from actors.ir import IrSettings
     from actors.mail import MailSettings
     from actors.render.settings import RenderSettings
+    from actors.repositories.settings import RepositorySettings
     from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
 
 __all__ = ["EngineSettings", "LiveSettings"]
@@ -29,6 +30,7 @@ class EngineSettings:
     render: RenderSettings
     ir: IrSettings
     mail: MailSettings
+    repositories: RepositorySettings
     base_url: str
     api_address: tuple[str, int]
 

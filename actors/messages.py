@@ -39,6 +39,7 @@ __all__ = [
     "Refill",
     "Released",
     "RenderPoolMessage",
+    "RepositoryWatcherMessage",
     "Reschedule",
     "ResyncLeases",
     "RootMessage",
@@ -224,6 +225,9 @@ class ImagesAwaited:
 
 MailSenderMessage = PollStorage
 """The messages of the mail sender."""
+
+RepositoryWatcherMessage = PollStorage
+"""The messages of the repository watcher."""
 
 ImagePullerMessage = ImagesAwaited | PollStorage
 """The messages of the image puller."""

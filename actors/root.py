@@ -29,6 +29,7 @@ from actors.messages import (
     RootMessage,
 )
 from actors.render.pool import RenderPool
+from actors.repositories.watcher import RepositoryWatcher
 from actors.scheduling.image_puller import ImagePuller
 from actors.scheduling.pool import LeasePool
 from actors.supervision import Supervised
@@ -103,12 +104,14 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         self._start_pool()
         self._addresses.renders.hand_over(self._composition.render_pool())
         self._addresses.mail.hand_over(self._composition.mail_sender())
+        self._addresses.repositories.hand_over(self._composition.repository_watcher())
         self.address.post(Reap())
         self.address.post(Expire())
         self.address.post(PollStorage())
 
     def teardown(self) -> None:
         """Stop the others, last started first. VMs and their commands run on."""
+        self._addresses.repositories.stop()
         self._addresses.mail.stop()
         self._addresses.renders.stop()
         self._addresses.pool.stop()
@@ -202,6 +205,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         self._addresses.images.post(PollStorage())
         self._addresses.renders.post(PollStorage())
         self._addresses.mail.post(PollStorage())
+        self._addresses.repositories.post(PollStorage())
         self._supervisors.start_throttled()
         for build_id in self._storage.builds.created_since(self._newest_build):
             self._newest_build = build_id
@@ -253,6 +257,9 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         elif self._addresses.mail.urn == urn:
             self._count_restart(MailSender, transient=transient)
             self._addresses.mail.hand_over(self._composition.mail_sender())
+        elif self._addresses.repositories.urn == urn:
+            self._count_restart(RepositoryWatcher, transient=transient)
+            self._addresses.repositories.hand_over(self._composition.repository_watcher())
         elif (build_id := self._supervisors.build_of(urn)) is not None:
             self._replace_supervisor(build_id, transient=transient)
 

@@ -78,6 +78,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
                 render=config.render,
                 ir=config.ir,
                 mail=config.mail,
+                repositories=config.repositories,
                 base_url=settings.url,
                 api_address=server.local_address,
             ),

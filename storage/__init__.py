@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from storage.audit import append_to_audit
     from storage.billing.prices import MICRO_CENTS, cost_cents
     from storage.billing.settings import BillingSettings
+    from storage.builds.repo_names import repo_name
     from storage.builds.service_failures import ServiceFailure
     from storage.database.clock import Clock, SystemClock
     from storage.database.copying import FrozenDatabase, check_database, frozen, up_to_date
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         PasskeyTaken,
         PipelineBusy,
         PipelineGone,
+        RepositoryConnected,
         RoleInsufficient,
         SchemaTooNew,
         SealBroken,
@@ -135,6 +137,7 @@ if TYPE_CHECKING:
         RefundTotal,
         Render,
         Rendered,
+        Repository,
         RequestKey,
         Role,
         Secret,
@@ -268,6 +271,8 @@ __all__ = [
     "RefundTotal",
     "Render",
     "Rendered",
+    "Repository",
+    "RepositoryConnected",
     "RequestKey",
     "Retention",
     "Role",
@@ -312,6 +317,7 @@ __all__ = [
     "frozen",
     "new_handle",
     "on_first_use",
+    "repo_name",
     "required_setting",
     "schema_of_release",
     "setting",

@@ -39,6 +39,7 @@ __all__ = [
     "NotInitialized",
     "PipelineBusy",
     "PipelineGone",
+    "RepositoryConnected",
     "RoleInsufficient",
     "SchemaTooNew",
     "SealBroken",
@@ -254,6 +255,10 @@ class CouponExpired(StorageError):
 
 class CouponExhausted(StorageError):
     """The coupon has been redeemed as often as it allows."""
+
+
+class RepositoryConnected(StorageError):
+    """The organization has connected this repository already."""
 
 
 class TooManyOrganizations(StorageError):

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from storage.files.sources import Sources
     from storage.idempotency import IdempotencyKeys
     from storage.mail import MailQueue
+    from storage.repositories import Repositories
     from storage.switches import Switches
     from storage.traces import TracesSent
 else:
@@ -90,6 +91,7 @@ __all__ = [
     "Pipelines",
     "Queue",
     "Renders",
+    "Repositories",
     "RunnerTokens",
     "Secrets",
     "ServiceFailures",

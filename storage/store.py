@@ -87,6 +87,7 @@ class Storage:
     jobs = _part(lambda self: parts.Jobs(self._database, self.attempts, self._meter, self.ledger, self.holds))
     leases = _part(lambda self: parts.Leases(self._database, self.jobs, self.attempts, self._meter))
     renders = _part(lambda self: parts.Renders(self._database, self.builds, self.leases))
+    repositories = _part(lambda self: parts.Repositories(self._database))
     runner_tokens = _part(lambda self: parts.RunnerTokens(self._database))
     queue = _part(lambda self: parts.Queue(self._database))
     switches = _part(lambda self: parts.Switches(self._database))

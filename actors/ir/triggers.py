@@ -1,4 +1,4 @@
-"""Triggers: the events for which a pipeline is built (pipeline-ir.md, "Rendering", last paragraph). Pure.
+"""Triggers: the events for which a pipeline is built (pipeline-ir.md, "Rendering"). Pure.
 
 Triggers come from the repository, so they may be anything that JSON can say; one that is malformed wants nothing.
 """
@@ -45,7 +45,7 @@ def skips_builds(message: str) -> bool:
 
 
 def glob_matches(glob: str, name: str) -> bool:
-    """Tell whether a glob matches a whole name: ``*`` is any characters, ``?`` is one, all else is literal.
+    """Tell whether a glob matches a whole name. ``*`` is any characters, ``?`` is one, else literal.
 
     Takes at most as many steps as the product of the lengths, because globs come from strangers.
     """

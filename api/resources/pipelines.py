@@ -9,7 +9,6 @@ from pydantic import ConfigDict
 
 import storage
 from api.bodies import answer, read_body
-from api.builds.repositories import repo_name
 from api.errors.responses import ApiError
 from api.fields import LongText, RequestBody, RequiredText, StoredRecord, Text, Timestamp
 from api.openapi.operations import Answer, operation
@@ -21,6 +20,7 @@ from storage import (
     SlugTaken,
     Storage,
     Visibility,
+    repo_name,
     slugify,
 )
 

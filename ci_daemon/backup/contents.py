@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actors.repositories import MIRRORS
 from ci_daemon.backup.manifest import CONFIGURATION
 from ci_daemon.host.lock import LOCK
 from ci_daemon.providers import IMAGES, VMS
@@ -23,7 +24,7 @@ FROM_BACKUP = f"{CONFIGURATION}.from-backup"
 
 _SAVED = frozenset({DATABASE, KEY, CONFIGURATION})
 _EXCLUDED = frozenset(
-    {f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK, IMAGES, VMS, SCRATCH, STAGING, FROM_BACKUP, "lost+found"}
+    {f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK, IMAGES, VMS, MIRRORS, SCRATCH, STAGING, FROM_BACKUP, "lost+found"}
 )
 """Names at the top of the directory. The copy of the database includes its write-ahead log."""
 

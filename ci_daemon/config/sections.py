@@ -8,6 +8,7 @@ from actors import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, R
 from actors.ir import IrSettings
 from actors.mail import MailSettings
 from actors.render import RenderSettings
+from actors.repositories import RepositorySettings
 from actors.vms.images import ImageSettings
 from actors.vms.sandbox import SandboxSettings
 from api import HttpSettings, IdentitySettings, PaymentSettings, RateLimitSettings, RelyingParty
@@ -36,6 +37,7 @@ class Config:
     pool: PoolSettings = field(default_factory=PoolSettings)
     rate_limits: RateLimitSettings = field(default_factory=RateLimitSettings)
     render: RenderSettings = field(default_factory=RenderSettings)
+    repositories: RepositorySettings = field(default_factory=RepositorySettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)

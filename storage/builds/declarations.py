@@ -64,6 +64,15 @@ class Declarations:
         """Return a pipeline's current or last declaration; None if it was never declared."""
         return self._get.one(pipeline_id=pipeline_id)
 
+    def of_repository(self, organization_id: int, repo_name: str) -> list[tuple[Pipeline, Declaration]]:
+        """Return the pipelines that a repository declares, without archived ones, and how it does."""
+        found = []
+        for pipeline_id, _ in self._of_repository.all(organization_id=organization_id, repo_name=repo_name):
+            declaration, pipeline = self.get(pipeline_id), self._pipelines.by_id(pipeline_id)
+            if declaration is not None and declaration.archived_at is None and pipeline is not None:
+                found.append((pipeline, declaration))
+        return found
+
     def archived(self, pipeline_id: int) -> bool:
         """Tell whether a pipeline's repository has dropped it."""
         declaration = self.get(pipeline_id)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from storage.models.passkeys import PasskeyChallengeRow, PasskeyHandleRow, PasskeyRow
     from storage.models.payments import PaymentEventRow, PaymentRefundRow, PaymentRow, PaymentTotalRow
     from storage.models.renders import DeclarationRow, RenderedRow, RenderRow, RunnerTokenRow
+    from storage.models.repositories import RepositoryHeadRow, RepositoryRow
     from storage.models.secrets import SecretRow
     from storage.models.switches import SwitchRow
     from storage.models.traces import TracesSentRow
@@ -67,6 +68,8 @@ __all__ = [
     "RedemptionRow",
     "RenderRow",
     "RenderedRow",
+    "RepositoryHeadRow",
+    "RepositoryRow",
     "RunnerTokenRow",
     "SecretRow",
     "SignInLinkRow",

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     )
     from storage.records.pipelines import Declaration, NewPipeline, Pipeline, PipelineChanges, Visibility
     from storage.records.renders import Render, Rendered
+    from storage.records.repositories import Repository, RepositoryHead
     from storage.records.secrets import Secret, SecretScope
     from storage.records.usage import BuildUsage, DayUsage, LeaseUsage, Usage, UsedBy
 else:
@@ -142,6 +143,8 @@ __all__ = [
     "RefundTotal",
     "Render",
     "Rendered",
+    "Repository",
+    "RepositoryHead",
     "RequestKey",
     "Role",
     "Secret",

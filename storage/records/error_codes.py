@@ -37,6 +37,7 @@ class BuildErrorCode(StrEnum):
     """The reasons why a build failed, other than its jobs (pipeline-ir.md, "Validation")."""
 
     BAD_VERSION = "bad_version"
+    BILLING_INSUFFICIENT_BALANCE = "billing_insufficient_balance"
     CYCLE = "cycle"
     DUPLICATE_KEY = "duplicate_key"
     INTERNAL_ERROR = "internal_error"

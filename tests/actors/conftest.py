@@ -25,6 +25,7 @@ from actors.ir import IrSettings, load
 from actors.mail import MailSettings
 from actors.messages import Reschedule
 from actors.render import RenderSettings
+from actors.repositories import RepositorySettings
 from actors.timings import Timings
 from actors.vms import Images, ImageSettings, ImageStore, Provider, SandboxProvider
 from actors.vms.images.image import Image
@@ -48,6 +49,7 @@ def settings_with(pool: PoolSettings, jobs: JobSettings) -> EngineSettings:
         render=RenderSettings(),
         ir=IrSettings(),
         mail=MailSettings(),
+        repositories=RepositorySettings(),
         base_url="http://ci.example.org",
         api_address=("127.0.0.1", 9),
     )

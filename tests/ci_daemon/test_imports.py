@@ -27,6 +27,7 @@ ROOMS = {
     "actors.ir",
     "actors.mail",
     "actors.render",
+    "actors.repositories",
     "actors.scheduling",
     "actors.vms",
     "actors.vms.images",

@@ -347,6 +347,10 @@ class Everything:
         storage.declarations.register(acme, "acme/web", "ci", "main", declared)
         storage.declarations.register(acme, "acme/web", "dropped", "main", declared)
         storage.declarations.follow(acme, "acme/web", {"ci": declared})
+        connected = storage.repositories.connect(acme, "https://example.org/acme/web.git", "acme/web", 60)
+        storage.repositories.record_heads(connected, {"refs/heads/main": "c0ffee"})
+        storage.repositories.checked(connected, "main")
+        storage.repositories.failed(connected, "no route to host")
         gone = storage.pipelines.create(acme, NewPipeline("gone", "Gone", "r", "main"))
         storage.pipelines.delete(gone.id)
 

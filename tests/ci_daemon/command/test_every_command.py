@@ -85,6 +85,9 @@ CALLS = """
     ledger verify
     pipeline list acme
     pipeline set acme web --fail-fast
+    repo connect {repository} --org acme
+    repo list
+    repo remove {repository} --org acme
     build list acme/web
     build show acme/web/1
     build logs acme/web/1
@@ -190,7 +193,10 @@ def test_json_is_one_document(
             "token": (tmp_path / "token").read_text(),
             "backup": str(tmp_path / "backup"),
             "restored": str(tmp_path / "restored"),
+            "repository": str(tmp_path / "acme" / "web.git"),
         }
+        (tmp_path / "acme" / "web.git").mkdir(parents=True)
+        (tmp_path / "acme" / "web.git" / "HEAD").write_text("ref: refs/heads/main\n")
         (tmp_path / "root.tar").write_bytes(layer(entry("bin/sh")))
         for line in CALLS.strip().split("\n"):
             name = next(name for name in COMMANDS if f"{line.strip()} ".startswith((f"{name} ", f"{OTHER} {name} ")))

@@ -36,6 +36,8 @@ READS_ALL = {
     "snapshots._builds": "snapshots are few: the manifests that they need are kept, as the rest is removed",
     "snapshots._unneeded": "snapshots are few: they go with their builds, or the cache holds them",
     "cache._entries": "the list has no bounds",
+    "repositories._all": "the list has no bounds",
+    "repositories._hasten_all": "every one, at the start",
 }
 IN_AN_INDEX_OF_FEW = (
     "builds_unfinished",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.builds.repositories import repo_name
+from storage import repo_name
 
 
 @pytest.mark.parametrize(

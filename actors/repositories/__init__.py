@@ -1,0 +1,17 @@
+"""Repositories whose pushes are built: their mirrors, and the way from a push to its builds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage import on_first_use
+
+if TYPE_CHECKING:
+    from actors.repositories.settings import RepositorySettings
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = ["MIRRORS", "RepositorySettings"]
+
+MIRRORS = "mirrors"
+"""The folder of the state directory. Backups leave it out: it is fetched again."""

@@ -1,0 +1,118 @@
+"""The bare mirror of a repository: one for each, fetched when the repository is checked."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actors.repositories.git import Git, GitError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actors.repositories.settings import RepositorySettings
+    from storage import Repository
+
+__all__ = ["Commit", "Heads", "Mirror"]
+
+_FORMAT = "%(objectname) %(objecttype) %(*objectname) %(*objecttype) %(refname)"
+_REF = re.compile(r"ref: (refs/heads/\S+)\tHEAD")
+_MAX_NAME = 255
+_MAX_MESSAGE = 10_000
+_QUICK = 60.0
+_NO_ATTRIBUTES = "* -export-ignore -export-subst -filter -ident -working-tree-encoding\n"
+"""Attributes that win over those of a commit: all its files are packed, as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The commits of a repository's branches and tags, by full name, and its default branch."""
+
+    commits: dict[str, str]
+    default_branch: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit's message and the address of its author."""
+
+    message: str
+    author: str
+
+
+class Mirror:
+    """The mirror of one repository. It blocks, and belongs to one thread at a time.
+
+    Nothing of the repository is checked out: its files go from git's objects into an archive.
+    """
+
+    def __init__(self, mirrors: Path, repository: Repository, settings: RepositorySettings) -> None:
+        self.folder = mirrors / repository.uuid
+        self.path = self.folder / "mirror.git"
+        self._url = repository.url
+        self._seconds = settings.fetch_timeout
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.git = Git(self.folder, repository.url, int(settings.max_mirror_gb * 2**30), lambda: _size(self.folder))
+
+    def fetch(self) -> Heads:
+        """Bring the mirror up to date; return its heads. Raises GitError.
+
+        A mirror that git cannot use, such as after a crash, is made anew.
+        """
+        if not (self.path / "complete").exists():
+            shutil.rmtree(self.path, ignore_errors=True)
+            self.git.run("init", "--quiet", "--bare", "--template=", str(self.path), at=self.folder, seconds=_QUICK)
+            (self.path / "info").mkdir(exist_ok=True)
+            (self.path / "info" / "attributes").write_text(_NO_ATTRIBUTES)
+            (self.path / "complete").touch()
+        refs = [f"+refs/{each}/*:refs/{each}/*" for each in ("heads", "tags")]
+        options = ("--quiet", "--prune", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--force")
+        try:
+            self._run("fetch", *options, "--", self._url, *refs, fetches=True)
+        except GitError:
+            if _size(self.folder) > self.git.max_bytes:
+                shutil.rmtree(self.path, ignore_errors=True)  # its partial packs would only grow
+            raise
+        return Heads(self._commits(), self._default_branch())
+
+    def commit(self, commit: str) -> Commit:
+        """Return a commit's message and author. Raises GitError."""
+        text = self._run("show", "--no-patch", "--no-show-signature", "--format=%ae%x00%B", "--end-of-options", commit)
+        author, _, message = text.decode(errors="replace").partition("\0")
+        return Commit(message.strip()[:_MAX_MESSAGE], author[:_MAX_NAME])
+
+    def remove(self) -> None:
+        """Delete the mirror."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _run(self, *arguments: str, fetches: bool = False) -> bytes:
+        return self.git.run(*arguments, at=self.path, seconds=self._seconds, fetches=fetches)
+
+    def _commits(self) -> dict[str, str]:
+        """Return the commit of each branch and tag; tags of other objects and unusable names are left out."""
+        commits = {}
+        for line in self._run("for-each-ref", f"--format={_FORMAT}", "refs/heads", "refs/tags").splitlines():
+            with suppress(UnicodeDecodeError):
+                sha, kind, tagged, tagged_kind, ref = line.decode().split(" ", 4)
+                commit = sha if kind == "commit" else tagged if tagged_kind == "commit" else None
+                if commit is not None and len(ref) <= _MAX_NAME:
+                    commits[ref] = commit
+        return commits
+
+    def _default_branch(self) -> str | None:
+        """Return the branch that the repository's HEAD names."""
+        found = _REF.search(self._run("ls-remote", "--symref", "--", self._url, "HEAD").decode(errors="replace"))
+        return found[1].removeprefix("refs/heads/") if found else None
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            with suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(parent, name)).st_blocks * 512  # noqa: PTH118 - called five times a second
+    return total

@@ -1,0 +1,193 @@
+"""From a push to the builds of what its commit declares (wire-decisions.md, "Source hosts")."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actors.ir import IrError, PushEvent, load, skips_builds, wants
+from actors.messages import BuildCreated
+from actors.render.discovery import discover
+from actors.render.envelope import RenderFailed
+from actors.repositories.mirror import Mirror
+from actors.repositories.packing import pack_commit
+from storage import BuildErrorCode, NewBuild, slugify
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actors import vms
+    from actors.addresses import Address
+    from actors.engine_settings import LiveSettings
+    from actors.render.envelope import DeclaredPipeline, Envelope
+    from storage import Clock, Pipeline, Repository, Storage
+
+__all__ = ["PushBuilds"]
+
+_log = logging.getLogger(__name__)
+
+_BRANCH, _TAG = "refs/heads/", "refs/tags/"
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A pipeline to build, or why it cannot be."""
+
+    pipeline: Pipeline
+    definition: str | None = None
+    failure: str | None = None
+
+
+class PushBuilds:
+    """Compares a repository's heads with those looked at last, and builds what was pushed meanwhile.
+
+    It blocks: it fetches, and renders in a VM. One thread at a time may check a repository.
+    """
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        provider: vms.Provider,
+        images: vms.Images,
+        clock: Clock,
+        live_settings: LiveSettings,
+        root: Address[BuildCreated],
+        mirrors: Path,
+    ) -> None:
+        self._storage = storage
+        self._provider = provider
+        self._images = images
+        self._clock = clock
+        self._live_settings = live_settings
+        self._root = root
+        self._mirrors = mirrors
+
+    def check(self, repository: Repository) -> None:
+        """Fetch a repository and build its pushes, once each. Raises GitError and VmError.
+
+        At the first check nothing is built: what was there before the repository was connected is no push.
+        """
+        mirror = Mirror(self._mirrors, repository, self._live_settings.now.repositories)
+        heads, repositories = mirror.fetch(), self._storage.repositories
+        known = repositories.heads(repository.id)
+        if repository.checked_at is None and not known:
+            repositories.record_heads(repository, heads.commits)
+        else:
+            for ref in sorted(known.keys() - heads.commits.keys()):
+                repositories.move_head(repository, ref, known[ref], None)
+            for ref, commit in sorted(heads.commits.items()):
+                if known.get(ref) != commit:
+                    self._build(mirror, repository, ref, known.get(ref), commit, heads.default_branch)
+        repositories.checked(repository, heads.default_branch)
+
+    def _build(
+        self, mirror: Mirror, repository: Repository, ref: str, old: str | None, commit: str, default_branch: str | None
+    ) -> None:
+        """Build a head's new commit and note that, in one transaction."""
+        pushed = mirror.commit(commit)
+        if skips_builds(pushed.message):
+            self._storage.repositories.move_head(repository, ref, old, commit)
+            return
+        is_tag = ref.startswith(_TAG)
+        name = ref.removeprefix(_TAG if is_tag else _BRANCH)
+        archive = pack_commit(mirror, ref, commit, self._live_settings.now.repositories)
+        env = {"CI_TAG": name} if is_tag else {}
+        new = NewBuild(name, commit, pushed.message, source="webhook", env=env, source_archive=archive)
+        event = PushEvent(name, is_tag)
+        follow = not is_tag and name == default_branch
+        try:
+            envelope: Envelope | RenderFailed = self._declared(repository, archive)
+        except RenderFailed as failure:
+            envelope = failure
+        build_ids = []
+        with self._storage.transaction():
+            if not self._storage.repositories.move_head(repository, ref, old, commit):
+                return
+            if isinstance(envelope, RenderFailed):
+                wanted = self._undeclared(repository, event, str(envelope))
+            else:
+                wanted = self._wanted(repository, event, envelope, default_branch or name, follow=follow)
+            for each in wanted:
+                build_ids += self._create(each, new)
+        for build_id in build_ids:
+            self._root.post(BuildCreated(build_id))
+        _log.info("%s of %s is at %s: %d builds", ref, repository.url, commit, len(wanted))
+
+    def _declared(self, repository: Repository, archive: bytes) -> Envelope:
+        """Return the pipelines that a commit declares. Raises RenderFailed and VmError."""
+        organization = self._storage.organizations.by_id(repository.organization_id)
+        return discover(
+            self._storage,
+            self._provider,
+            self._images,
+            self._clock,
+            self._live_settings.now,
+            organization="" if organization is None else organization.slug,
+            slug=slugify(repository.repo_name) or "pipeline",
+            archive=archive,
+        )
+
+    def _wanted(
+        self, repository: Repository, event: PushEvent, envelope: Envelope, default_branch: str, *, follow: bool
+    ) -> list[_Wanted]:
+        """Return the pipelines whose triggers want a push; those that are not known yet are registered."""
+        organization_id, repo_name = repository.organization_id, repository.repo_name
+        if follow:
+            declared = {each.slug: each.declaration for each in envelope.pipelines}
+            self._storage.declarations.follow(organization_id, repo_name, declared)
+        wanted = []
+        for each in envelope.pipelines:
+            if wants(each.triggers, event):
+                pipeline = self._storage.pipelines.by_source(organization_id, repo_name, each.slug)
+                if pipeline is None and self._live_settings.now.render.register:
+                    pipeline = self._storage.declarations.register(
+                        organization_id, repo_name, each.slug, default_branch, each.declaration
+                    )
+                if pipeline is not None:
+                    wanted.append(_with_definition(pipeline, each))
+        return wanted
+
+    def _undeclared(self, repository: Repository, event: PushEvent, failure: str) -> list[_Wanted]:
+        """Return the known pipelines whose last declaration wants a push that cannot be rendered."""
+        known = self._storage.declarations.of_repository(repository.organization_id, repository.repo_name)
+        return [_Wanted(pipeline, failure=failure) for pipeline, declared in known if wants(declared.triggers, event)]
+
+    def _create(self, wanted: _Wanted, new: NewBuild) -> list[int]:
+        """Store a build; return its id if it has jobs."""
+        builds, pipeline = self._storage.builds, wanted.pipeline
+        without_source = NewBuild(new.branch, new.commit, new.message, source=new.source)
+        if not self._has_credit(pipeline.organization_id):
+            why = "the organization has no credit, and this service requires it: add some, then push again or rebuild"
+            builds.create_rejected(pipeline, without_source, BuildErrorCode.BILLING_INSUFFICIENT_BALANCE, why)
+        elif wanted.definition is None:
+            builds.create_rejected(pipeline, without_source, BuildErrorCode.RENDER_FAILED, wanted.failure or "")
+        else:
+            try:
+                planned = load(wanted.definition, self._live_settings.now.ir)
+            except IrError as error:
+                builds.create_rejected(pipeline, without_source, error.code, error.message)
+            else:
+                planned_build = NewBuild(
+                    new.branch,
+                    new.commit,
+                    new.message,
+                    source=new.source,
+                    env=new.env,
+                    pipeline_ir=wanted.definition,
+                    timeout_seconds=planned.timeout_seconds,
+                    source_archive=new.source_archive,
+                )
+                return [builds.create(pipeline, planned_build, planned.jobs).id]
+        return []
+
+    def _has_credit(self, organization_id: int) -> bool:
+        return not self._storage.billing.require_credit or self._storage.ledger.balance(organization_id) > 0
+
+
+def _with_definition(pipeline: Pipeline, declared: DeclaredPipeline) -> _Wanted:
+    try:
+        return _Wanted(pipeline, definition=declared.pipeline_ir)
+    except RenderFailed as failure:
+        return _Wanted(pipeline, failure=str(failure))

@@ -1,0 +1,26 @@
+"""The configuration section of connected repositories, with its defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage import setting
+
+__all__ = ["RepositorySettings"]
+
+_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class RepositorySettings:
+    """Section ``[repositories]``: repositories whose pushes are built.
+
+    Each has a mirror in the state directory, which backups leave out.
+    """
+
+    depth: int = setting(
+        50, "The commits of history that a job finds in `.git`.", at_least=1, at_most=100_000, live=True
+    )
+    max_source_mb: int = setting(256, "The most MB of a commit's files and history.", at_least=1, live=True)
+    max_mirror_gb: float = setting(4.0, "The most GB of a mirror.", above=0, live=True)
+    fetch_timeout: float = setting(600.0, "The most seconds to fetch a repository.", above=0, at_most=_DAY, live=True)

@@ -1,0 +1,115 @@
+"""The repository watcher: looks for pushes to repositories (wire-decisions.md, "Source hosts")."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+from actors.messages import PollStorage, RepositoryWatcherMessage
+from actors.render.envelope import RenderFailed
+from actors.repositories.git import GitError
+from actors.scheduling.admission import admission_block
+from actors.supervision import Supervised
+from actors.vms import VmError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actors.addresses import Address
+    from actors.engine_settings import LiveSettings
+    from actors.messages import RootMessage
+    from actors.repositories.pushes import PushBuilds
+    from actors.timer import Timer
+    from actors.timings import Timings
+    from storage import Repository, Storage
+
+__all__ = ["RepositoryWatcher"]
+
+_AT_ONCE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """Work on a worker thread: check one repository."""
+
+    repository: Repository
+
+    def __str__(self) -> str:
+        return f"check {self.repository.url}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """Worker: the check of this repository has ended."""
+
+    repository_id: int
+
+
+class RepositoryWatcher(Supervised[RepositoryWatcherMessage | _Checked, _Check]):
+    """Checks each repository when it is due, two at once, and none twice at a time.
+
+    All of them are due at the start, so that what was pushed while the service was away is built.
+    """
+
+    def __init__(
+        self,
+        *,
+        timer: Timer,
+        root: Address[RootMessage],
+        storage: Storage,
+        live_settings: LiveSettings,
+        pushes: PushBuilds,
+        mirrors: Path,
+        timings: Timings,
+    ) -> None:
+        super().__init__(timer, root, timings.retry)
+        self._storage = storage
+        self._live_settings = live_settings
+        self._pushes = pushes
+        self._mirrors = mirrors
+        self._checking: set[int] = set()
+
+    def begin(self) -> None:
+        """Make every repository due, and delete mirrors without a repository."""
+        self._storage.repositories.hasten_all()
+        known = {each.uuid for each in self._storage.repositories.all()}
+        for folder in self._mirrors.iterdir() if self._mirrors.exists() else ():
+            if folder.name not in known:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def handle(self, message: RepositoryWatcherMessage | _Checked) -> None:
+        """Start the checks that are due, while VMs are granted: a push is rendered in one."""
+        match message:
+            case PollStorage():
+                self._poll()
+            case _Checked(repository_id):
+                self._checking.discard(repository_id)
+            case _:
+                assert_never(message)
+
+    def on_task_error(self, task: _Check, error: Exception) -> None:
+        """Log the error; the repository is checked again after a pause."""
+        super().on_task_error(task, error)
+        self._checking.discard(task.repository.id)
+        self._storage.repositories.failed(task.repository, "an internal error, see `ci-daemon logs`")
+
+    def _poll(self) -> None:
+        free = _AT_ONCE - len(self._checking)
+        if free <= 0 or admission_block(self._storage, self._live_settings.now.pool.low_disk_gb) is not None:
+            return
+        due = self._storage.repositories.due(_AT_ONCE + free)
+        for repository in [each for each in due if each.id not in self._checking][:free]:
+            self._checking.add(repository.id)
+            self._start(repository)
+
+    def _start(self, repository: Repository) -> None:
+        def run() -> _Checked:
+            try:
+                self._pushes.check(repository)
+            except (GitError, VmError, RenderFailed) as error:
+                self.log.warning("%s cannot be checked: %s", repository.url, error)
+                self._storage.repositories.failed(repository, str(error))
+            return _Checked(repository.id)
+
+        self.work(_Check(repository), run)

@@ -1,0 +1,176 @@
+"""Mirrors of real repositories, also of hostile ones, and the archives of their commits."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from actors.repositories.git import GitError
+from actors.repositories.mirror import Mirror
+from actors.repositories.packing import pack_commit
+from actors.repositories.settings import RepositorySettings
+from actors.vms.source.archive import write_manifest
+from storage import Repository
+from tests.git_repository import GitRepository
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+MAIN = "refs/heads/main"
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> GitRepository:
+    return GitRepository(tmp_path / "remote")
+
+
+def mirror_of(tmp_path: Path, url: str, **settings: float) -> Mirror:
+    repository = Repository(1, "a-uuid", 1, url, "acme/web", 60, None, NOW, NOW, None, 0, None)
+    return Mirror(tmp_path / "mirrors", repository, RepositorySettings(**settings))
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, remote: GitRepository) -> Mirror:
+    return mirror_of(tmp_path, str(remote.bare))
+
+
+def unpacked(archive: bytes, into: Path) -> GitRepository:
+    """Unpack an archive as a job would; return a repository in whose folder git runs."""
+    found = GitRepository.__new__(GitRepository)
+    found.__dict__ |= {"path": into, "_environ": {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}}
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        tar.extractall(into, filter="data")
+    return found
+
+
+def test_a_mirror_follows_branches_tags_and_rewritten_history(remote: GitRepository, mirror: Mirror):
+    assert mirror.fetch().commits == {}
+    first = remote.commit("One", a="1")
+    remote.git("tag", "--annotate", "v1", "--message", "The first")
+    remote.git("tag", "tree", "HEAD^{tree}")
+    remote.push("main", "v1", "tree", "main:gone")
+    heads = mirror.fetch()
+    assert heads.commits == {MAIN: first, "refs/heads/gone": first, "refs/tags/v1": first}
+    assert heads.default_branch == "main"
+    remote.git("commit", "--quiet", "--amend", "--message", "Two")
+    remote.push("--force", "main", ":gone", ":v1")
+    assert mirror.fetch().commits == {MAIN: remote.git("rev-parse", "HEAD")}
+
+
+def test_git_works_in_the_source_of_a_commit(remote: GitRepository, mirror: Mirror, tmp_path: Path):
+    for number in range(5):
+        commit = remote.commit(f"Commit {number}", folder__a=str(number), run="#!/bin/sh\n")
+        if number == 3:
+            remote.git("tag", "--annotate", "v1.3", "--message", "A release")
+    (remote.path / "run").chmod(0o755)
+    (remote.path / "link").symlink_to("folder/a")
+    commit = remote.commit("A link [brackets]")
+    remote.push("main", "v1.3")
+    mirror.fetch()
+    archive = pack_commit(mirror, MAIN, commit, RepositorySettings(depth=4))
+    assert archive == pack_commit(mirror, MAIN, commit, RepositorySettings(depth=4))
+    source = unpacked(archive, tmp_path / "workspace")
+    assert source.git("describe") == f"v1.3-2-g{commit[:7]}"
+    assert source.git("log", "--format=%s").split("\n")[0] == "A link [brackets]"
+    assert source.git("rev-list", "--count", "HEAD") == "4"
+    assert source.git("status", "--porcelain", "--branch") == "## main"
+    assert source.git("rev-parse", "origin/main", "HEAD") == f"{commit}\n{commit}"
+    of_tag = unpacked(
+        pack_commit(mirror, "refs/tags/v1.3", remote.git("rev-parse", "HEAD~1"), RepositorySettings()), tmp_path / "tag"
+    )
+    assert of_tag.git("describe") == "v1.3-1-g" + of_tag.git("rev-parse", "HEAD")[:7]
+
+
+def test_attributes_of_a_commit_leave_no_file_out(remote: GitRepository, mirror: Mirror, tmp_path: Path):
+    commit = remote.commit(a="$Format:%H$\n", b="b", **{".gitattributes": "a export-subst\nb export-ignore\n"})
+    remote.push()
+    mirror.fetch()
+    source = unpacked(pack_commit(mirror, MAIN, commit, RepositorySettings()), tmp_path / "workspace")
+    assert (source.path / "a").read_text() == "$Format:%H$\n"
+    assert (source.path / "b").exists()
+
+
+def test_hooks_and_settings_of_the_repository_do_not_run(remote: GitRepository, mirror: Mirror, tmp_path: Path):
+    ran = tmp_path / "ran"
+    commit = remote.commit(a="1")
+    remote.push()
+    script = tmp_path / "script"
+    script.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    script.chmod(0o755)
+    for name in ("post-checkout", "reference-transaction", "pre-auto-gc", "post-index-change"):
+        (remote.bare / "hooks" / name).write_text(script.read_text())
+        (remote.bare / "hooks" / name).chmod(0o755)
+    for key in ("core.fsmonitor", "uploadpack.packObjectsHook", "core.sshCommand", "core.alternateRefsCommand"):
+        subprocess.run(("git", "-C", remote.bare, "config", key, script), check=True)
+    mirror.fetch()
+    assert pack_commit(mirror, MAIN, commit, RepositorySettings())
+    assert not ran.exists()
+
+
+def test_a_link_in_a_commit_touches_nothing_on_the_host(remote: GitRepository, mirror: Mirror, tmp_path: Path):
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    (remote.path / "out").symlink_to(victim)
+    modules = '[submodule "../../x"]\n\tpath = x\n\turl = https://example.org/x.git\n'
+    remote.path.joinpath("x").write_text("file")
+    commit = remote.commit("Hostile", a__b="1")
+    remote.push()
+    mirror.fetch()
+    archive = tmp_path / "source.tar.gz"
+    archive.write_bytes(pack_commit(mirror, MAIN, commit, RepositorySettings()))
+    assert victim.read_text() == "untouched"
+    with pytest.raises(Exception, match="a link that leads out of it"):
+        write_manifest(archive, tmp_path / "manifest", 2**20)
+    (remote.path / ".gitmodules").write_text(modules)
+    remote.commit("Hostile submodule")
+    remote.push()
+    with pytest.raises(GitError, match="gitmodules"):
+        mirror.fetch()
+
+
+def test_a_commit_with_a_git_folder_is_refused(remote: GitRepository, mirror: Mirror):
+    blob = remote.git("hash-object", "-w", "--stdin", data=b"[core]\n\tfsmonitor = touch /tmp/pwned\n")
+    inner = remote.git("mktree", data=f"100644 blob {blob}\tconfig\n".encode())
+    tree = remote.git("mktree", data=f"040000 tree {inner}\t.git\n".encode())
+    remote.push(f"{remote.git('commit-tree', tree, '-m', 'Hostile')}:{MAIN}")
+    with pytest.raises(GitError, match="hasDotgit"):
+        mirror.fetch()
+
+
+def test_refs_with_hostile_names_are_names(remote: GitRepository, mirror: Mirror, tmp_path: Path):
+    commit = remote.commit(a="1")
+    names = ["--upload-pack=touch", "$(touch,x)", "ü", "a;b", "x" * 200]
+    remote.push(*(f"{commit}:refs/heads/{name}" for name in names))
+    assert mirror.fetch().commits.keys() == {f"refs/heads/{name}" for name in names}
+    source = unpacked(pack_commit(mirror, f"refs/heads/{names[0]}", commit, RepositorySettings()), tmp_path / "source")
+    assert source.git("symbolic-ref", "HEAD") == f"refs/heads/{names[0]}"
+
+
+def test_a_repository_over_its_limit_is_given_up(remote: GitRepository, tmp_path: Path):
+    remote.commit(a="a", large="".join(f"{number * 7919 % 999_983}\n" for number in range(100_000)))
+    remote.push()
+    mirror = mirror_of(tmp_path, str(remote.bare), max_mirror_gb=1e-6)
+    with pytest.raises(GitError, match=r"raise repositories\.max_mirror_gb"):
+        mirror.fetch()
+    assert not mirror.path.exists()
+    with pytest.raises(GitError, match="took more than 0 s"):
+        mirror_of(tmp_path, str(remote.bare), fetch_timeout=1e-9).fetch()
+
+
+@pytest.mark.parametrize(
+    "url", ["ext::sh -c touch% /tmp/x", "ssh://localhost/x.git", "file:///etc", "http://127.0.0.1/x"]
+)
+def test_other_protocols_are_closed(tmp_path: Path, url: str):
+    with pytest.raises(GitError, match="not allowed"):
+        mirror_of(tmp_path, url).fetch()
+
+
+def test_a_mirror_that_was_lost_is_made_anew(remote: GitRepository, mirror: Mirror):
+    commit = remote.commit(a="1")
+    remote.push()
+    mirror.fetch()
+    mirror.remove()
+    assert mirror_of(mirror.folder.parent.parent, str(remote.bare)).fetch().commits == {MAIN: commit}

@@ -1,0 +1,126 @@
+"""Pushes to a real repository on the host: which of them are built, and what their jobs see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.daemon import Build, Client, Daemon
+from tests.git_repository import GitRepository
+from tests.waiting import until
+
+PIPELINE = """
+import harmont as hm
+
+@hm.pipeline("ci", triggers=[hm.push(branch=["main", "feature/*"]), hm.push(tag="v*")])
+def ci():
+    look = "echo $CI_BRANCH $CI_COMMIT tag=$CI_TAG; git describe; git log --format=%s; git status --short"
+    return hm.sh(look, label="look")
+"""
+PAGE = "pipelines/acme-web-ci/builds"
+
+
+@pytest.fixture
+def repository(daemon: Daemon, client: Client, tmp_path: Path) -> Iterator[GitRepository]:
+    """A repository with a tag that was connected after its first commits."""
+    made = GitRepository(tmp_path)
+    made.commit("Begin", **{".hm__pipeline.py": PIPELINE})
+    made.git("tag", "--annotate", "v0", "--message", "The start")
+    made.push("main", "v0", "main:other")
+    daemon.command("repo", "connect", str(made.bare), "--org", client.org, "--poll", "1")
+    until(lambda: connection(daemon, made)["checked_at"], "the first look", 30)
+    yield made
+    daemon.command("repo", "remove", str(made.bare), "--org", client.org)
+
+
+def connection(daemon: Daemon, repository: GitRepository) -> Any:
+    return next(each for each in daemon.json("repo", "list") if each["url"] == str(repository.bare))
+
+
+def checked(daemon: Daemon, repository: GitRepository) -> None:
+    """Wait for the end of a look at the repository that begins from now on, the second that ends."""
+    for _ in range(2):
+        before = connection(daemon, repository)["checked_at"]
+        until(lambda before=before: connection(daemon, repository)["checked_at"] != before, "a look", 60)
+
+
+def builds(client: Client) -> list[Any]:
+    """Return the builds of the repository's pipeline, oldest first; none while there is no pipeline."""
+    response = client.request("GET", PAGE)
+    return response.json()["data"][::-1] if response.status_code == 200 else []
+
+
+def built(client: Client, number: int) -> Build:
+    until(lambda: len(builds(client)) >= number, f"build {number}", 90)
+    return Build(client, f"{PAGE}/{number}")
+
+
+def test_a_push_makes_a_build_of_the_pushed_commit(daemon: Daemon, client: Client, repository: GitRepository):
+    assert builds(client) == []
+    commit = repository.commit("Add a file\n\nWith a body.", a="1")
+    repository.push("main")
+    record = built(client, 1).finish(90)
+    assert (record["state"], record["branch"], record["commit"]) == ("passed", "main", commit)
+    assert (record["source"], record["message"]) == ("webhook", "Add a file\n\nWith a body.")
+    log = built(client, 1).log("look")
+    assert f"main {commit} tag=\n" in log
+    assert f"v0-1-g{commit[:7]}\nAdd a file\nBegin\n" in log
+
+    repository.git("tag", "v1")
+    repository.push("v1")
+    assert built(client, 2).finish(90)["state"] == "passed"
+    assert f"v1 {commit} tag=v1\n" in built(client, 2).log("look")
+
+
+def test_only_pushes_that_a_trigger_wants_are_built(daemon: Daemon, client: Client, repository: GitRepository):
+    repository.commit("Fix [skip ci]", a="1")
+    repository.push("main")
+    repository.commit("Unwanted", a="2")
+    repository.push("HEAD:wip", ":other")
+    checked(daemon, repository)
+    assert builds(client) == []
+    rewritten = [repository.commit("Try", a="3")]
+    repository.push("HEAD:feature/x")
+    built(client, 1)
+    repository.git("commit", "--quiet", "--amend", "--message", "Try again")
+    rewritten.append(repository.git("rev-parse", "HEAD"))
+    repository.push("--force", "HEAD:feature/x")
+    built(client, 2)
+    repository.push(":feature/x")
+    checked(daemon, repository)
+    assert [each["commit"] for each in builds(client)] == rewritten
+    assert [each["branch"] for each in builds(client)] == ["feature/x"] * 2
+
+
+def test_pushes_while_the_daemon_is_away_are_built_once(daemon: Daemon, client: Client, repository: GitRepository):
+    assert daemon.stop() == 0
+    repository.commit("While it is away", a="1")
+    repository.push("main")
+    daemon.start()
+    assert built(client, 1).finish(90)["state"] == "passed"
+    daemon.kill()
+    daemon.start()
+    checked(daemon, repository)
+    assert len(builds(client)) == 1
+
+
+def test_a_push_that_cannot_be_rendered_is_a_failed_build(daemon: Daemon, client: Client, repository: GitRepository):
+    repository.commit("Good", a="1")
+    repository.push("main")
+    built(client, 1)
+    repository.commit("Bad", **{".hm__pipeline.py": "oops"})
+    repository.push("main")
+    record = built(client, 2).record()
+    assert (record["state"], record["error_code"]) == ("failed", "render_failed")
+    assert "NameError" in record["error_message"]
+
+
+def test_a_repository_that_is_gone_says_so(daemon: Daemon, client: Client, repository: GitRepository):
+    away = repository.bare.rename(repository.bare.with_name("away.git"))
+    until(lambda: connection(daemon, repository)["last_error"], "an error", 30)
+    assert "git fetch failed" in connection(daemon, repository)["last_error"]
+    away.rename(repository.bare)
+    until(lambda: connection(daemon, repository)["last_error"] is None, "a look that works", 60)

@@ -1,0 +1,70 @@
+"""Connected repositories: when each is checked, and the heads that were built."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage import Repository, RepositoryConnected, Storage
+from tests.clock import ManualClock
+from tests.records import Owner, new_owner
+
+URL = "https://example.org/acme/web.git"
+MAIN = "refs/heads/main"
+
+
+@pytest.fixture
+def owner(storage: Storage) -> Owner:
+    return new_owner(storage)
+
+
+@pytest.fixture
+def repository(storage: Storage, owner: Owner) -> Repository:
+    return storage.repositories.connect(owner.organization.id, URL, "acme/web", 60)
+
+
+def test_a_repository_is_connected_once(storage: Storage, owner: Owner, repository: Repository):
+    with pytest.raises(RepositoryConnected, match="repo list"):
+        storage.repositories.connect(owner.organization.id, URL, "acme/web", 60)
+    other = new_owner(storage, "bob@example.org")
+    assert storage.repositories.connect(other.organization.id, URL, "acme/web", 60).url == URL
+    storage.repositories.remove(repository)
+    assert [each.organization_id for each in storage.repositories.all()] == [other.organization.id]
+
+
+def test_a_head_moves_only_from_where_it_was(storage: Storage, repository: Repository):
+    storage.repositories.record_heads(repository, {MAIN: "a"})
+    assert not storage.repositories.move_head(repository, MAIN, None, "b")
+    assert storage.repositories.move_head(repository, MAIN, "a", "b")
+    assert not storage.repositories.move_head(repository, MAIN, "a", "b")
+    assert storage.repositories.move_head(repository, "refs/tags/v1", None, "b")
+    assert storage.repositories.move_head(repository, MAIN, "b", None)
+    assert storage.repositories.heads(repository.id) == {"refs/tags/v1": "b"}
+    storage.repositories.remove(repository)
+    assert not storage.repositories.move_head(repository, MAIN, None, "c")
+    assert storage.repositories.heads(repository.id) == {}
+
+
+def test_a_failing_repository_is_checked_ever_more_rarely(storage: Storage, repository: Repository, clock: ManualClock):
+    pauses = []
+    for _ in range(8):
+        (due,) = storage.repositories.due(10)
+        storage.repositories.failed(due, "no route to host")
+        failed = storage.repositories.get(repository.id)
+        assert failed is not None
+        assert failed.last_error == "no route to host"
+        pauses.append((failed.next_check_at - clock.now()).total_seconds())
+        assert storage.repositories.due(10) == []
+        clock.advance(pauses[-1])
+    assert pauses == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+    storage.repositories.checked(repository, "main")
+    well = storage.repositories.get(repository.id)
+    assert well is not None
+    assert (well.failures, well.last_error, well.default_branch) == (0, None, "main")
+    storage.repositories.hasten_all()
+    assert [each.id for each in storage.repositories.due(10)] == [repository.id]
+
+
+def test_a_closed_organization_has_no_repositories(storage: Storage, owner: Owner, repository: Repository):
+    storage.accounts.close(owner.user.id)
+    assert storage.repositories.due(10) == storage.repositories.all() == []
+    assert not storage.repositories.move_head(repository, MAIN, None, "a")
