@@ -10,6 +10,8 @@ from actors.ir import IrSettings
 from actors.mail import Mails
 from api.builds.creation import BuildCreation
 from api.builds.render_wait import RenderWait
+from api.console.pages import ErrorsAsPages
+from api.console.routes import add_console
 from api.errors.pages import ErrorPagesResource
 from api.errors.responses import ErrorHandlers
 from api.http.client_addresses import ClientAddresses
@@ -28,7 +30,7 @@ from api.middleware.head import Head
 from api.middleware.headers import Headers
 from api.middleware.rate_limits import PublicLimit, RateLimits
 from api.middleware.request_metrics import RequestMetrics
-from api.openapi.docs import ReferenceResource, RootResource, StaticFilesResource
+from api.openapi.docs import ReferenceResource, reference_files
 from api.openapi.document import OpenApiResource
 from api.openapi.operations import Routes
 from api.paging import Pager
@@ -140,7 +142,18 @@ def create_app(
     )
     party = RelyingParty.of(identity, settings)
     _add_passkeys(routes, PasskeysResource(storage, engine, party, access, rates))
-    _add_ways_in(routes, storage, identity.sign_up_policy, party, mails, rates, sessions)
+    mail = SignInMail(storage, mails, identity.sign_up_policy)
+    _add_ways_in(routes, storage, identity.sign_up_policy, party, mail, rates, sessions)
+    console = add_console(
+        routes,
+        storage=storage,
+        engine=engine,
+        access=access,
+        rates=rates,
+        party=party,
+        policy=identity.sign_up_policy,
+        mail=mail,
+    )
     _add_organizations(
         routes,
         OrganizationsResource(storage, access, pager, rate_limits.organizations_per_account),
@@ -184,7 +197,7 @@ def create_app(
     app.req_options.strip_url_path_trailing_slash = True
     audit = AuditTrail(storage, routes, ClientAddresses(settings.trusted_proxies))
     first = AccessLog(), RequestMetrics(registry), Headers(), Cors(settings.cors_origins), Head(), audit
-    for middleware in (*first, PublicLimit(rates, routes)):
+    for middleware in (*first, ErrorsAsPages(console), PublicLimit(rates, routes)):
         app.add_middleware(middleware)
     ErrorHandlers(settings.url).install(app)
     routes.install(app)
@@ -226,11 +239,10 @@ def _add_ways_in(
     storage: Storage,
     policy: SignUpPolicy,
     party: RelyingParty,
-    mails: Mails,
+    mail: SignInMail,
     rates: RateLimits,
     sessions: SessionStart,
 ) -> None:
-    mail = SignInMail(storage, mails, policy)
     login = PasskeyLoginResource(storage, party, sessions, rates)
     sign_up = PasskeySignUpResource(storage, party, policy, mail, sessions, rates)
     recovery = RecoveryResource(storage, party, mail, sessions, rates)
@@ -325,8 +337,7 @@ def _add_payments(
 
 
 def _add_docs(routes: Routes, error_pages: ErrorPagesResource) -> None:
-    routes.add_page("/", RootResource())
     routes.add("/docs", ReferenceResource())
-    routes.add_page("/docs/static/{file}", StaticFilesResource())
+    routes.add_page("/docs/static/{file}", reference_files())
     routes.add("/docs/errors", error_pages, "list")
     routes.add("/docs/errors/{code}", error_pages)

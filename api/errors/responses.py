@@ -99,6 +99,7 @@ class ErrorHandlers:
         app.add_error_handler(ApiError, self._refused)
 
     def _refused(self, req: ApiRequest, resp: falcon.Response, error: ApiError, _params: dict[str, Any]) -> None:
+        resp.context.error = error
         resp.context.build_number = error.build_number
         resp.status = error.problem.status
         resp.set_headers(dict(error.headers))

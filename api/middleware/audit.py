@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import falcon
 
     from api.http.client_addresses import ClientAddresses
-    from api.openapi.operations import Operation, Routes
+    from api.openapi.operations import Endpoint, Operation, Routes
     from api.request import ApiRequest
     from storage import Storage
 
@@ -38,7 +38,8 @@ _RATE_LIMITED = 429
 class AuditTrail:
     """Middleware that writes an audit entry for each request that changed something.
 
-    It finds the operation by route and method, and `Routes` accepts no responder without one. The entry is written
+    It finds the operation by route and method, and `Routes` accepts no responder that changes something without one: a
+    page's form has the operation that it performs. The entry is written
     after the change and before the response is sent. It contains values of the path and the new row's name; no token,
     query or body.
     """
@@ -62,11 +63,11 @@ class AuditTrail:
         req_succeeded: bool,  # noqa: FBT001 - falcon's signature
     ) -> None:
         """Write the entry."""
-        if req.method not in _CHANGING or req.uri_template is None:
+        endpoint = None if req.uri_template is None else self._routes.endpoint(req.uri_template, req.method)
+        if endpoint is None or endpoint.method.upper() not in _CHANGING:
             return
-        operation = self._routes.operation(req.uri_template, req.method)
-        if operation is not None and (outcome := _outcome(operation, req, resp)) is not None:
-            self._write(req, resp, operation, outcome)
+        if (outcome := _outcome(endpoint, resp)) is not None:
+            self._write(req, resp, endpoint.operation, outcome)
 
     def _write(self, req: ApiRequest, resp: falcon.Response, operation: Operation, outcome: str) -> None:
         named: dict[str, str] = req.context.get("named") or {}
@@ -86,13 +87,14 @@ class AuditTrail:
             _log.exception("a change was made but could not be written to the audit", extra=change)
 
 
-def _outcome(operation: Operation, req: ApiRequest, resp: falcon.Response) -> str | None:
+def _outcome(endpoint: Endpoint, resp: falcon.Response) -> str | None:
     """Return a prefix for the note; None if there is nothing to note."""
+    operation = endpoint.operation
     if resp.status_code < _CLIENT_ERROR:
         return "" if operation.changes else None
     if resp.context.get("build_number") is not None:
         return "rejected, "
-    signs_in = operation.security == "public" and _SIGN_IN_PATH.match(req.uri_template or "") is not None
+    signs_in = operation.security == "public" and _SIGN_IN_PATH.match(endpoint.path) is not None
     return "refused, " if signs_in and operation.id not in _POLLS and resp.status_code != _RATE_LIMITED else None
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from api.request import ApiRequest
 
-__all__ = ["Answer", "Endpoint", "Operation", "Parameter", "Routes", "operation"]
+__all__ = ["Answer", "Endpoint", "Operation", "Parameter", "Routes", "operation", "performs"]
 
 _METHODS = ("get", "put", "post", "delete", "patch")
 _ALWAYS = ("malformed_request", "headers_too_large", "internal_error", "busy")
@@ -104,6 +104,16 @@ def operation(
     return declare
 
 
+def performs(operation_id: str) -> Callable[[Responder], Responder]:
+    """Declare the operation that a page's form performs: to audit and limits it is that one."""
+
+    def declare(responder: Responder) -> Responder:
+        responder.performs = operation_id  # type: ignore[attr-defined] # functions take attributes
+        return responder
+
+    return declare
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """A path and a method, in lower case, with the responder to both and its declaration."""
@@ -120,6 +130,8 @@ class Routes:
     def __init__(self) -> None:
         self._routes: list[tuple[str, object, str | None]] = []
         self._endpoints: dict[tuple[str, str], Endpoint] = {}
+        self._by_id: dict[str, Endpoint] = {}
+        self._performed: dict[tuple[str, str], str] = {}
 
     def add(self, path: str, resource: object, suffix: str | None = None) -> None:
         """Route ``path`` to ``resource``: to its responders that end in ``suffix``, if one is given.
@@ -131,28 +143,45 @@ class Routes:
             declared = getattr(responder, "operation", None)
             if not isinstance(declared, Operation):
                 raise TypeError(f"{responder.__qualname__} needs @operation: without, it is not documented or audited")
-            self._endpoints[path, method] = Endpoint(path, method, responder, declared)
+            endpoint = Endpoint(path, method, responder, declared)
+            self._endpoints[path, method] = self._by_id[declared.id] = endpoint
         self._routes.append((path, resource, suffix))
 
-    def add_page(self, path: str, resource: object) -> None:
-        """Route ``path`` to a page or its parts, which are not in the document.
+    def add_page(self, path: str, resource: object, suffix: str | None = None) -> None:
+        """Route ``path`` to a page, its form or its parts, which are not in the document.
 
         Raises:
-            TypeError: The resource answers other methods than GET.
+            TypeError: A responder to another method than GET does not say what it `performs`.
         """
-        for method, responder in _responders(resource):
-            if method != "get":
-                raise TypeError(f"{responder.__qualname__} is not part of a page: it needs @operation and Routes.add")
-        self._routes.append((path, resource, None))
+        for method, responder in _responders(resource, suffix):
+            performed = getattr(responder, "performs", None)
+            if isinstance(performed, str):
+                self._performed[path, method] = performed
+            elif method != "get":
+                raise TypeError(f"{responder.__qualname__} needs @performs, or @operation and Routes.add")
+        self._routes.append((path, resource, suffix))
 
     def install(self, app: falcon.App[ApiRequest, falcon.Response]) -> None:
-        """Add every route to the app."""
+        """Add every route to the app.
+
+        Raises:
+            TypeError: A form performs an operation that there is not.
+        """
+        for (path, _), performed in self._performed.items():
+            if performed not in self._by_id:
+                raise TypeError(f"{path} performs {performed}, which is no operation")
         for path, resource, suffix in self._routes:
             app.add_route(path, resource, **({"suffix": suffix} if suffix else {}))
 
+    def endpoint(self, path: str, method: str) -> Endpoint | None:
+        """Return the endpoint of a path and a method, or the one that a form performs; None for pages."""
+        key = path, method.lower()
+        performed = self._performed.get(key)
+        return self._endpoints.get(key) if performed is None else self._by_id[performed]
+
     def operation(self, path: str, method: str) -> Operation | None:
         """Return the declaration of a path's responder to a method; None if there is none."""
-        endpoint = self._endpoints.get((path, method.lower()))
+        endpoint = self.endpoint(path, method)
         return None if endpoint is None else endpoint.operation
 
     @property

@@ -1,0 +1,58 @@
+"""The paths of the console."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from api.console.account import AccountForms, AccountPage, RootPage
+from api.console.cookies import Cookies
+from api.console.login import LinkPage, LoginPage, MailForms, SessionCookieResource
+from api.console.pages import Pages
+from api.http.static_files import CSS, JAVASCRIPT, StaticFile, StaticFilesResource
+
+if TYPE_CHECKING:
+    from api.engine import EngineInterface
+    from api.middleware.authentication import Access
+    from api.middleware.rate_limits import RateLimits
+    from api.openapi.operations import Routes
+    from api.sign_in.mail import SignInMail
+    from api.sign_in.relying_party import RelyingParty
+    from storage import SignUpPolicy, Storage
+
+__all__ = ["add_console"]
+
+
+def add_console(
+    routes: Routes,
+    *,
+    storage: Storage,
+    engine: EngineInterface,
+    access: Access,
+    rates: RateLimits,
+    party: RelyingParty,
+    policy: SignUpPolicy,
+    mail: SignInMail,
+) -> Pages:
+    """Route every page of the console; return what writes them."""
+    pages, cookies = Pages(), Cookies(storage)
+    routes.add_page("/", RootPage(cookies))
+    routes.add_page("/login", LoginPage(pages, cookies, party, policy, engine))
+    for kind in ("verify", "recover", "owner"):
+        routes.add_page(f"/login/{kind}", LinkPage(pages, party, kind))
+    mails = MailForms(pages, cookies, mail, rates)
+    routes.add_page("/login/recover/begin", mails, "recover")
+    routes.add_page("/login/sign-up", mails, "sign_up")
+    routes.add_page("/login/sent", mails, "sent")
+    routes.add_page("/login/session", SessionCookieResource(cookies, access, rates))
+
+    routes.add_page("/account", AccountPage(storage, pages, cookies))
+    forms = AccountForms(storage, pages, cookies, rates)
+    routes.add_page("/account/sign-out", forms, "sign_out")
+    routes.add_page("/account/profile", forms, "profile")
+    routes.add_page("/account/sessions/{id}/end", forms, "end_session")
+    routes.add_page("/account/api-keys", forms, "api_key")
+    routes.add_page("/account/api-keys/{id}/revoke", forms, "revoke_api_key")
+
+    files = StaticFile("console.css", CSS), StaticFile("passkeys.js", JAVASCRIPT)
+    routes.add_page("/console/static/{file}", StaticFilesResource("api.console", *files))
+    return pages

@@ -1,0 +1,74 @@
+"""Every page of the console: its policy, its errors, and texts of others on it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.api.console.browser import Browser
+from tests.api.world import Account, World
+
+POLICY = {
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "connect-src 'self'",
+    "img-src 'self'",
+    "form-action 'self'",
+    "frame-ancestors 'none'",
+    "base-uri 'none'",
+}
+PAGES = ("/login", "/login/verify", "/login/recover", "/login/owner", "/login/sent", "/account")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_strict_and_complete(world: World, ada: Account, page: str):
+    browser = Browser(world) if page.startswith("/login") else Browser.of(ada)
+    shown = browser.get(page)
+    assert shown.status_code == 200
+    assert set(shown.headers["Content-Security-Policy"].split("; ")) == POLICY
+    assert shown.headers["Cache-Control"] == "no-store"
+    assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son[a-z]+=", shown.text)
+    assert shown.text.count("<h1>") == 1
+    for identifier in re.findall(r'<input id="([^"]+)"', shown.text):
+        assert f'<label for="{identifier}">' in shown.text
+    for link in re.findall(r'(?:src|href)="(\.[^"#]+)', shown.text):
+        assert browser.get(f"/{link.replace('../', '').removeprefix('./')}").status_code in {200, 303}, link
+
+
+def test_an_error_of_a_page_is_a_page(ada: Account):
+    shown = Browser.of(ada).get("/account/profile")
+    assert shown.status_code == 405
+    assert "<h1>Method Not Allowed</h1>" in shown.text
+    assert shown.headers["X-Request-Id"] in shown.text
+    assert set(shown.headers["Content-Security-Policy"].split("; ")) == POLICY
+
+
+def test_an_error_of_the_api_stays_json(world: World):
+    assert world.anonymous.simulate_get("/api/v0/user").json["error"]["code"] == "unauthorized"
+    assert world.anonymous.simulate_get("/nowhere").json["error"]["code"] == "route_not_found"
+
+
+def test_hostile_texts_are_text(ada: Account):
+    hostile = '"><script>alert(1)</script>'
+    browser = Browser.of(ada)
+    browser.send("/account", "account/profile", name=hostile)
+    made = browser.send("/account", "account/api-keys", description=hostile)
+    ada.world.storage.tokens.create_session(ada.user.id, hostile)
+    shown = browser.get("/account").text
+    assert "<script>" not in shown + made.text
+    assert shown.count("&lt;script&gt;") >= 3
+    assert "&lt;script&gt;" in made.text
+    assert ada.user.name == hostile
+    refused = browser.send("/account", "account/profile", name="")
+    assert refused.status_code == 422
+
+
+def test_static_files_have_tags(world: World):
+    script = "/console/static/passkeys.js"
+    first = world.anonymous.simulate_get(script)
+    assert first.headers["Content-Type"] == "text/javascript; charset=utf-8"
+    again = world.anonymous.simulate_get(script, headers={"If-None-Match": first.headers["ETag"]})
+    assert again.status_code == 304
+    assert world.anonymous.simulate_get("/console/static/..%2fpages.py").status_code == 404

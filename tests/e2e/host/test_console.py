@@ -1,0 +1,119 @@
+"""The console in a real browser, against the real daemon."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from storage import Storage, SystemClock
+from tests.e2e.browser import Person, chromium
+from tests.e2e.daemon import Daemon
+
+
+@pytest.fixture(scope="module")
+def settings() -> dict[str, str]:
+    return {"CI_DAEMON_POOL_PARKED": "0"}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def url(daemon: Daemon) -> str:
+    return daemon.url.replace("127.0.0.1", "localhost")
+
+
+def owners_link(daemon: Daemon, url: str) -> str:
+    with closing(Storage.open(daemon.state, SystemClock())) as storage:
+        return f"{url}/login/owner#{storage.sign_in_links.owner()}"
+
+
+def sign_in(page: Page, url: str) -> None:
+    page.goto(url)
+    page.get_by_role("button", name="Sign in with a passkey").click()
+    expect(page.get_by_role("heading", name="Account", exact=True)).to_be_visible()
+
+
+def test_an_owner_signs_up_signs_in_and_ends_sessions(daemon: Daemon, browser: Browser, url: str):
+    person = Person.at(browser, url)
+    page = person.page
+    faults: list[str] = []
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    link = owners_link(daemon, url)
+
+    page.goto(link)
+    expect(page.get_by_role("button", name="Make a passkey")).to_be_enabled()
+    assert page.url == f"{url}/login/owner", "the token has left the address bar"
+    page.get_by_label("Name").fill("Olga")
+    page.get_by_label("E-mail address").fill("olga@example.org")
+    page.get_by_role("button", name="Make a passkey").click()
+    expect(page.get_by_role("heading", name="Account", exact=True)).to_be_visible()
+    (cookie,) = page.context.cookies(url)
+    assert (cookie["name"], cookie["httpOnly"], cookie["secure"]) == ("__Host-session", True, True)
+    assert page.evaluate("[document.cookie, localStorage.length, sessionStorage.length]") == ["", 0, 0]
+
+    page.get_by_label("What the new key is for").fill("robot")
+    page.get_by_role("button", name="Make an API key").click()
+    key = page.get_by_label("robot").input_value()
+    assert httpx.get(f"{url}/api/v0/user", headers={"Authorization": f"Bearer {key}"}).status_code == 200
+    page.get_by_role("link", name="Done").click()
+
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in", exact=True)).to_be_visible()
+    page.goto(f"{url}/account")
+    assert page.url == f"{url}/login?next=/account"
+    sign_in(page, page.url)
+
+    second = Person.at(browser, url)
+    second.plug(person.passkeys()[0] | {"signCount": person.passkeys()[0]["signCount"] + 10})
+    sign_in(second.page, f"{url}/login")
+    page.reload()
+    page.get_by_role("button", name=re.compile("End the session")).first.click()
+    expect(page.get_by_role("button", name=re.compile("End the session"))).to_have_count(0)
+    second.page.reload()
+    expect(second.page.get_by_role("heading", name="Sign in", exact=True)).to_be_visible()
+
+    assert faults == []
+    actions = [entry["action"] for entry in daemon.json("audit", "--limit", "100")]
+    for performed in ("passkeySignupFinalize", "createApiToken", "logout", "passkeyLoginFinalize", "endSession"):
+        assert performed in actions
+
+
+def test_a_used_link_says_so_in_words(daemon: Daemon, browser: Browser, url: str):
+    page = Person.at(browser, url).page
+    page.goto(f"{url}/login/recover#unknown")
+    page.get_by_role("button", name="Make a passkey").click()
+    expect(page.get_by_role("alert").filter(has_text="unknown, used or expired")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("alert").filter(has_text="has no link any more")).to_be_visible()
+
+
+def test_a_browser_without_the_passkey_is_refused(browser: Browser, url: str):
+    page = Person.at(browser, url).page
+    page.goto(f"{url}/login")
+    page.get_by_role("button", name="Sign in with a passkey").click()
+    expect(page.get_by_role("alert").filter(has_text="no passkey for this service")).to_be_visible()
+
+
+def test_at_another_address_the_page_leads_to_the_right_one(daemon: Daemon, browser: Browser, url: str):
+    page = browser.new_context().new_page()
+    page.goto(f"{daemon.url}/login/recover#abc")
+    expect(page.get_by_role("button", name="Make a passkey")).to_be_disabled()
+    page.get_by_role("link", name=url).click()
+    expect(page.get_by_role("button", name="Make a passkey")).to_be_enabled()
+    assert page.url == f"{url}/login/recover"
+
+
+def test_without_scripts_the_pages_say_what_needs_them(browser: Browser, url: str):
+    page = browser.new_context(java_script_enabled=False).new_page()
+    page.goto(f"{url}/login")
+    expect(page.get_by_text("Passkeys need JavaScript")).to_be_visible()
