@@ -68,7 +68,6 @@ from api.service_metrics import metrics_registry
 from api.settings import RateLimitSettings
 from api.sign_in.mail import SignInMail
 from api.sign_in.providers.configured import IdentityProviders
-from api.sign_in.redirect_uris import RedirectUris
 from api.sign_in.relying_party import RelyingParty
 from api.sign_in.sessions import SessionStart
 from api.sign_in.settings import IdentitySettings
@@ -134,10 +133,10 @@ def create_app(
     _add_cli_login(routes, CliLoginResource(storage, access, rates, sessions))
     mails = Mails(storage, settings.url)
     identity = identity or IdentitySettings()
-    providers, pages = IdentityProviders(identity, clock), RedirectUris(settings)
+    providers = IdentityProviders(identity, clock)
     _add_identity_providers(
         routes,
-        IdentityProvidersResource(storage, providers, pages, identity.sign_up_policy, sessions, rates),
+        IdentityProvidersResource(storage, providers, identity.sign_up_policy, sessions, rates),
         IdentitiesResource(storage, engine, providers, access, rates),
     )
     party = RelyingParty.of(identity, settings)

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from api.sign_in.providers.bounded_http import ProviderConnection
     from api.sign_in.providers.configured import IdentityProviders
     from api.sign_in.providers.provider import Provider
-    from api.sign_in.redirect_uris import RedirectUris
     from api.sign_in.sessions import SessionStart
     from storage import SignUpPolicy, Storage, User
 
@@ -67,7 +66,10 @@ _OwnerToken = Annotated[Text, Field(examples=["kX2m8Qd0wYvN5s1rJ7tLb3cHf9gEaZ4iU
 
 
 class _CodeRequest(RequestBody):
-    """``redirect_uri`` is that of the authorize step. ``owner_token`` is that of the owner's first link."""
+    """``redirect_uri`` is that of the authorize step; the provider knows which are this service's.
+
+    ``owner_token`` is that of the owner's first link.
+    """
 
     code: _Code
     redirect_uri: _RedirectUri
@@ -133,14 +135,12 @@ class IdentityProvidersResource:
         self,
         storage: Storage,
         providers: IdentityProviders,
-        redirect_uris: RedirectUris,
         policy: SignUpPolicy,
         sessions: SessionStart,
         limits: RateLimits,
     ) -> None:
         self._storage = storage
         self._providers = providers
-        self._redirect_uris = redirect_uris
         self._policy = policy
         self._sessions = sessions
         self._limits = limits
@@ -195,10 +195,6 @@ class IdentityProvidersResource:
         body: _CodeRequest,
         nonce: str | None = None,
     ) -> None:
-        if not self._redirect_uris.accepts(body.redirect_uri):
-            raise ApiError(
-                "invalid_body", "redirect_uri: expected a page of this service or of an origin in `http.cors_origins`"
-            )
         if provider is None:
             raise ApiError("oauth_not_configured", f"the configuration has no [identity.{section[:50]}]")
         exchange = CodeExchange(body.code, body.redirect_uri, body.code_verifier, nonce)

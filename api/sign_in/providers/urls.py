@@ -1,4 +1,4 @@
-"""URLs that the service calls, and those to which a person comes back. Pure."""
+"""URLs that the service calls. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
-__all__ = ["is_loopback_url", "is_secure_url", "origin_of"]
+__all__ = ["is_loopback_url", "is_secure_url"]
 
 _PLAIN = re.compile(r"https?://[!-~]+", re.ASCII | re.IGNORECASE)
 _NEVER = re.compile(r"[\\\"<>^`{|}@]")
 """Characters that parsers disagree about; "@" would put a name before the host."""
 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", re.ASCII)
-_PORTS = {"http": 80, "https": 443}
 
 
 def is_secure_url(text: str) -> bool:
@@ -30,15 +29,6 @@ def is_loopback_url(text: str) -> bool:
     """Tell whether a URL names this host's own loopback."""
     parts = _parts(text)
     return parts is not None and _is_loopback(parts)
-
-
-def origin_of(text: str) -> str | None:
-    """Return the origin of a URL in normal form, as ``https://ci.example.org:443``; None without one."""
-    parts = _parts(text)
-    if parts is None:
-        return None
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return f"{parts.scheme}://{host}:{parts.port or _PORTS[parts.scheme]}"
 
 
 def _parts(text: str) -> SplitResult | None:
