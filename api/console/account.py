@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.bodies import check_body
-from api.console.forms import FORM_TOKEN, read_form
 from api.console.pages import Page, redirect
 from api.errors.responses import ApiError
 from api.openapi.operations import performs
@@ -13,14 +12,11 @@ from api.resources.api_tokens import ApiTokenCreateRequest, ApiTokenRecord
 from api.resources.user import UserUpdateRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import falcon
 
     from api.console.cookies import Cookies
     from api.console.pages import Pages
-    from api.middleware.rate_limits import RateLimits
-    from storage import Caller, Storage
+    from storage import Storage
 
 __all__ = ["AccountForms", "AccountPage", "RootPage"]
 
@@ -65,23 +61,22 @@ class AccountPage(Page):
 class AccountForms(Page):
     """The forms of ``/account``. Each has the limits and the checks of the operation that it performs."""
 
-    def __init__(self, storage: Storage, pages: Pages, cookies: Cookies, limits: RateLimits) -> None:
+    def __init__(self, storage: Storage, pages: Pages, cookies: Cookies) -> None:
         self._storage = storage
         self._pages = pages
         self._cookies = cookies
-        self._limits = limits
 
     @performs("logout")
     def on_post_sign_out(self, req: falcon.Request, resp: falcon.Response) -> None:
         """End this session."""
-        self._form(req, resp)
+        self._cookies.form(req, resp)
         self._cookies.end_session(req, resp)
         redirect(req, resp, "login")
 
     @performs("updateCurrentUser")
     def on_post_profile(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Change the person's name."""
-        caller, form = self._form(req, resp)
+        caller, form = self._cookies.form(req, resp)
         body = check_body({"name": form.get("name", "")}, UserUpdateRequest)
         self._storage.users.rename(caller.user.id, body.name)
         redirect(req, resp, "account")
@@ -89,7 +84,7 @@ class AccountForms(Page):
     @performs("endSession")
     def on_post_end_session(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:  # noqa: A002 - as in the API
         """End a session, on another device."""
-        caller, _ = self._form(req, resp)
+        caller, _ = self._cookies.form(req, resp)
         if not self._storage.tokens.end_session(caller.user.id, id):
             raise ApiError("session_not_found", "this session has ended already")
         redirect(req, resp, "account#sessions")
@@ -97,7 +92,7 @@ class AccountForms(Page):
     @performs("createApiToken")
     def on_post_api_key(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Make an API key and show it: in this response alone, so there is no redirect to a page that has it."""
-        caller, form = self._form(req, resp)
+        caller, form = self._cookies.form(req, resp)
         body = check_body({"description": form.get("description", "")}, ApiTokenCreateRequest)
         key, token = self._storage.tokens.create_api_key(caller.user.id, body.description)
         resp.context.record = ApiTokenRecord.of(key)
@@ -106,15 +101,7 @@ class AccountForms(Page):
     @performs("revokeApiToken")
     def on_post_revoke_api_key(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:  # noqa: A002 - as in the API
         """Revoke an API key."""
-        caller, _ = self._form(req, resp)
+        caller, _ = self._cookies.form(req, resp)
         if not self._storage.tokens.revoke_api_key(caller.user.id, id):
             raise ApiError("api_token_not_found", "this API key is revoked already")
         redirect(req, resp, "account#api-keys")
-
-    def _form(self, req: falcon.Request, resp: falcon.Response) -> tuple[Caller, Mapping[str, str]]:
-        """Return the caller and the fields. Raises ApiError if another site made the form."""
-        self._limits.limit_address(req, resp)
-        form = read_form(req)
-        caller = self._cookies.check_form(req, form.get(FORM_TOKEN, ""))
-        self._limits.limit_account(caller, resp)
-        return caller, form

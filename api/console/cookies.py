@@ -7,12 +7,16 @@ import hmac
 import secrets
 from typing import TYPE_CHECKING
 
+from api.console.forms import FORM_TOKEN, read_form
 from api.errors.responses import ApiError
 from storage import TokenKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import falcon
 
+    from api.middleware.rate_limits import RateLimits
     from storage import Caller, Storage
 
 __all__ = ["SESSION", "VISIT", "Cookies"]
@@ -30,7 +34,8 @@ class Cookies:
     this service know, because a browser sends cookies with forms of other sites too.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, limits: RateLimits) -> None:
+        self._limits = limits
         self._storage = storage
         self._key = storage.vault.derive(b"form tokens of the console")
 
@@ -68,19 +73,32 @@ class Cookies:
             _set(resp, VISIT, secret)
         return self._sign(VISIT, secret)
 
-    def check_form(self, req: falcon.Request, token: str) -> Caller:
-        """Return the caller who sent a form. Raises ApiError ``unauthorized`` or ``form_refused``."""
+    def form(self, req: falcon.Request, resp: falcon.Response) -> tuple[Caller, Mapping[str, str]]:
+        """Return who sent a form, and its fields.
+
+        Raises ApiError ``unauthorized``, ``form_refused``, ``rate_limited``, or as `read_form` does.
+        """
+        self._limits.limit_address(req, resp)
+        fields = read_form(req)
         caller = self.caller(req)
         if caller is None:
             raise ApiError.unauthorized(_OVER)
-        self._check(SESSION, req, token)
-        return caller
+        self._check(SESSION, req, fields)
+        self._limits.limit_account(caller, resp)
+        return caller, fields
 
-    def check_visitors_form(self, req: falcon.Request, token: str) -> None:
-        """Check a form of a page that anybody may see. Raises ApiError ``form_refused``."""
-        self._check(VISIT, req, token)
+    def visitors_form(self, req: falcon.Request, resp: falcon.Response) -> Mapping[str, str]:
+        """Return the fields of a form of a page that anybody may see.
 
-    def _check(self, cookie: str, req: falcon.Request, token: str) -> None:
+        Raises ApiError ``form_refused``, ``rate_limited``, or as `read_form` does.
+        """
+        self._limits.limit_address(req, resp)
+        fields = read_form(req)
+        self._check(VISIT, req, fields)
+        return fields
+
+    def _check(self, cookie: str, req: falcon.Request, fields: Mapping[str, str]) -> None:
+        token = fields.get(FORM_TOKEN, "")
         secret = req.cookies.get(cookie)
         if not secret or not hmac.compare_digest(self._sign(cookie, secret).encode(), token.encode()):
             raise ApiError("form_refused", "this form was not made for your browser, or you signed in since it was")

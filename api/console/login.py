@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.bodies import check_body
-from api.console.forms import FORM_TOKEN, local_path, read_form
+from api.console.forms import local_path
 from api.console.pages import Page, redirect
 from api.middleware.authentication import bearer_token
 from api.openapi.operations import performs
@@ -86,9 +86,7 @@ class MailForms(Page):
     @performs("recoverBegin")
     def on_post_recover(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Send a magic link."""
-        self._limits.limit_address(req, resp)
-        form = read_form(req)
-        self._cookies.check_visitors_form(req, form.get(FORM_TOKEN, ""))
+        form = self._cookies.visitors_form(req, resp)
         body = check_body({"email": form.get("email", "")}, RecoverBeginRequest)
         self._limits.limit_email(req, resp, body.email)
         self._mail.recovery(body.email)
@@ -97,9 +95,7 @@ class MailForms(Page):
     @performs("passkeySignupBegin")
     def on_post_sign_up(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Send a link that proves an e-mail address."""
-        self._limits.limit_address(req, resp)
-        form = read_form(req)
-        self._cookies.check_visitors_form(req, form.get(FORM_TOKEN, ""))
+        form = self._cookies.visitors_form(req, resp)
         fields = {"email": form.get("email", ""), "name": form.get("name", "")}
         body = check_body(fields, PasskeySignupBeginRequest)
         self._limits.limit_email(req, resp, body.email)

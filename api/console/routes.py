@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.console.account import AccountForms, AccountPage, RootPage
+from api.console.cli_login import CliLoginPage
 from api.console.cookies import Cookies
 from api.console.login import LinkPage, LoginPage, MailForms, SessionCookieResource
 from api.console.pages import Pages
@@ -34,7 +35,7 @@ def add_console(
     mail: SignInMail,
 ) -> Pages:
     """Route every page of the console; return what writes them."""
-    pages, cookies = Pages(), Cookies(storage)
+    pages, cookies = Pages(), Cookies(storage, rates)
     routes.add_page("/", RootPage(cookies))
     routes.add_page("/login", LoginPage(pages, cookies, party, policy, engine))
     for kind in ("verify", "recover", "owner"):
@@ -46,12 +47,17 @@ def add_console(
     routes.add_page("/login/session", SessionCookieResource(cookies, access, rates))
 
     routes.add_page("/account", AccountPage(storage, pages, cookies))
-    forms = AccountForms(storage, pages, cookies, rates)
+    forms = AccountForms(storage, pages, cookies)
     routes.add_page("/account/sign-out", forms, "sign_out")
     routes.add_page("/account/profile", forms, "profile")
     routes.add_page("/account/sessions/{id}/end", forms, "end_session")
     routes.add_page("/account/api-keys", forms, "api_key")
     routes.add_page("/account/api-keys/{id}/revoke", forms, "revoke_api_key")
+
+    cli_login = CliLoginPage(storage, pages, cookies)
+    routes.add_page("/cli-login", cli_login)
+    for path, suffix in (("transfer", "transfer"), ("transfer-v2", "transfer_v2"), ("code", "code"), ("done", "done")):
+        routes.add_page(f"/cli-login/{path}", cli_login, suffix)
 
     files = StaticFile("console.css", CSS), StaticFile("passkeys.js", JAVASCRIPT)
     routes.add_page("/console/static/{file}", StaticFilesResource("api.console", *files))

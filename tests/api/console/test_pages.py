@@ -19,7 +19,8 @@ POLICY = {
     "frame-ancestors 'none'",
     "base-uri 'none'",
 }
-PAGES = ("/login", "/login/verify", "/login/recover", "/login/owner", "/login/sent", "/account")
+LOGIN = ("/login", "/login/verify", "/login/recover", "/login/owner", "/login/sent")
+PAGES = (*LOGIN, "/account", "/cli-login", "/cli-login/done")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,0 +1,74 @@
+"""The page on which a person hands a session to a command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from api.bodies import check_body
+from api.console.pages import Page, redirect
+from api.openapi.operations import performs
+from api.resources.cli_login import CliTransferRequest, CliTransferV2Request
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.console.cookies import Cookies
+    from api.console.pages import Pages
+    from storage import Storage
+
+__all__ = ["CliLoginPage"]
+
+
+class CliLoginPage(Page):
+    """``/cli-login`` and its forms.
+
+    A command line opens it with ``nonce_hash``, or ``nonce`` in version 0. Without one the page gives a code to type.
+    """
+
+    def __init__(self, storage: Storage, pages: Pages, cookies: Cookies) -> None:
+        self._storage = storage
+        self._pages = pages
+        self._cookies = cookies
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Ask whether a command line may sign in; nothing happens before the person says so."""
+        caller = self._cookies.caller(req)
+        if caller is None:
+            redirect(req, resp, f"login?{urlencode({'next': f'/cli-login?{req.query_string}'})}")
+            return
+        self._pages.show(
+            req,
+            resp,
+            "cli_login",
+            form_token=self._cookies.form_token(req),
+            user=caller.user,
+            nonce_hash=req.get_param("nonce_hash"),
+            nonce=req.get_param("nonce"),
+        )
+
+    @performs("cliTransferV2")
+    def on_post_transfer_v2(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Let the command line claim a session by the hash of its nonce."""
+        caller, form = self._cookies.form(req, resp)
+        body = check_body({"nonce_hash": form.get("nonce_hash", "")}, CliTransferV2Request)
+        self._storage.cli_logins.offer_hashed(caller.user.id, bytes.fromhex(body.nonce_hash))
+        redirect(req, resp, "cli-login/done")
+
+    @performs("cliTransfer")
+    def on_post_transfer(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Let the command line claim a session by its nonce."""
+        caller, form = self._cookies.form(req, resp)
+        body = check_body({"nonce": form.get("nonce", "")}, CliTransferRequest)
+        self._storage.cli_logins.offer(caller.user.id, body.nonce)
+        redirect(req, resp, "cli-login/done")
+
+    @performs("cliCode")
+    def on_post_code(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Show a code to type, in this response alone."""
+        caller, _ = self._cookies.form(req, resp)
+        self._pages.show(req, resp, "cli_code", code=self._storage.cli_logins.issue_code(caller.user.id))
+
+    def on_get_done(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Say that the command line is signed in."""
+        self._pages.show(req, resp, "cli_done")
