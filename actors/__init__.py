@@ -11,6 +11,7 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.builds.attempt.environment import job_environment
+    from actors.builds.repeating import repetition
     from actors.engine import Engine, EngineBusy
     from actors.engine_settings import EngineSettings
     from actors.log_context import LogContextFilter
@@ -31,4 +32,5 @@ __all__ = [
     "RetentionSettings",
     "doing",
     "job_environment",
+    "repetition",
 ]

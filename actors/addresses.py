@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         RenderPoolMessage,
         RepositoryWatcherMessage,
         RootMessage,
+        ScheduleRunnerMessage,
     )
 
 __all__ = ["Address", "Addresses"]
@@ -69,3 +70,4 @@ class Addresses:
     renders: Address[RenderPoolMessage] = field(default_factory=Address)
     mail: Address[MailSenderMessage] = field(default_factory=Address)
     repositories: Address[RepositoryWatcherMessage] = field(default_factory=Address)
+    schedules: Address[ScheduleRunnerMessage] = field(default_factory=Address)

@@ -25,6 +25,7 @@ from actors.render.rendering import Rendering
 from actors.repositories import MIRRORS
 from actors.repositories.pushes import PushBuilds
 from actors.repositories.watcher import RepositoryWatcher
+from actors.schedules.runner import ScheduleRunner
 from actors.scheduling.image_puller import ImagePuller
 from actors.scheduling.parked_vms import ParkedConnections
 from actors.scheduling.pending_reason import PendingReasons
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         MailSenderMessage,
         RenderPoolMessage,
         RepositoryWatcherMessage,
+        ScheduleRunnerMessage,
     )
     from actors.timings import Timings
     from actors.vms import Images, Provider
@@ -203,6 +205,18 @@ class Composition:
             live_settings=self.live_settings,
             pushes=pushes,
             mirrors=mirrors,
+            timings=self.timings,
+        )
+
+    def schedule_runner(self) -> Address[ScheduleRunnerMessage]:
+        """Start a schedule runner."""
+        return spawn(
+            ScheduleRunner,
+            timer=self.timer,
+            root=self.addresses.root,
+            storage=self.storage,
+            clock=self.clock,
+            live_settings=self.live_settings,
             timings=self.timings,
         )
 

@@ -104,6 +104,7 @@ class Engine:
         self._draining.set()
         self._composition.addresses.pool.post(Drain())
         self._composition.addresses.renders.post(Drain())
+        self._composition.addresses.schedules.post(Drain())
 
     def stop(self) -> None:
         """Stop the actors, last started first. VMs and their commands run on for the next process."""

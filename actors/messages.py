@@ -43,6 +43,7 @@ __all__ = [
     "Reschedule",
     "ResyncLeases",
     "RootMessage",
+    "ScheduleRunnerMessage",
     "TakeParked",
 ]
 
@@ -228,6 +229,9 @@ MailSenderMessage = PollStorage
 
 RepositoryWatcherMessage = PollStorage
 """The messages of the repository watcher."""
+
+ScheduleRunnerMessage = PollStorage | Drain
+"""The messages of the schedule runner."""
 
 ImagePullerMessage = ImagesAwaited | PollStorage
 """The messages of the image puller."""

@@ -30,6 +30,7 @@ from actors.messages import (
 )
 from actors.render.pool import RenderPool
 from actors.repositories.watcher import RepositoryWatcher
+from actors.schedules.runner import ScheduleRunner
 from actors.scheduling.image_puller import ImagePuller
 from actors.scheduling.pool import LeasePool
 from actors.supervision import Supervised
@@ -105,12 +106,14 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         self._addresses.renders.hand_over(self._composition.render_pool())
         self._addresses.mail.hand_over(self._composition.mail_sender())
         self._addresses.repositories.hand_over(self._composition.repository_watcher())
+        self._addresses.schedules.hand_over(self._composition.schedule_runner())
         self.address.post(Reap())
         self.address.post(Expire())
         self.address.post(PollStorage())
 
     def teardown(self) -> None:
         """Stop the others, last started first. VMs and their commands run on."""
+        self._addresses.schedules.stop()
         self._addresses.repositories.stop()
         self._addresses.mail.stop()
         self._addresses.renders.stop()
@@ -206,6 +209,7 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         self._addresses.renders.post(PollStorage())
         self._addresses.mail.post(PollStorage())
         self._addresses.repositories.post(PollStorage())
+        self._addresses.schedules.post(PollStorage())
         self._supervisors.start_throttled()
         for build_id in self._storage.builds.created_since(self._newest_build):
             self._newest_build = build_id
@@ -260,6 +264,9 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         elif self._addresses.repositories.urn == urn:
             self._count_restart(RepositoryWatcher, transient=transient)
             self._addresses.repositories.hand_over(self._composition.repository_watcher())
+        elif self._addresses.schedules.urn == urn:
+            self._count_restart(ScheduleRunner, transient=transient)
+            self._addresses.schedules.hand_over(self._composition.schedule_runner())
         elif (build_id := self._supervisors.build_of(urn)) is not None:
             self._replace_supervisor(build_id, transient=transient)
 

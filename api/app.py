@@ -60,6 +60,7 @@ from api.resources.passkeys import PasskeysResource
 from api.resources.payments import CheckoutResource, PaymentEventsResource
 from api.resources.pipelines import PipelinesResource
 from api.resources.recovery import RecoveryResource
+from api.resources.schedules import SchedulesResource
 from api.resources.secrets import SecretsResource
 from api.resources.sessions import LogoutResource, SessionsResource
 from api.resources.usage import UsageResource
@@ -160,7 +161,7 @@ def create_app(
         InvitesResource(storage, access, rates, mails, rate_limits.invites_per_day),
     )
 
-    _add_pipelines(routes, PipelinesResource(storage, access, pager))
+    _add_pipelines(routes, PipelinesResource(storage, access, pager), SchedulesResource(storage, access, pager, clock))
     creation = BuildCreation(storage, engine, limits or IrSettings(), RenderWait(storage, engine, slots, clock))
     builds = BuildsResource(storage, engine, access, pager, creation)
     _add_builds(
@@ -290,9 +291,11 @@ def _add_builds(
     routes.add("/cc.xml", cctray)
 
 
-def _add_pipelines(routes: Routes, pipelines: PipelinesResource) -> None:
+def _add_pipelines(routes: Routes, pipelines: PipelinesResource, schedules: SchedulesResource) -> None:
     routes.add(_PIPELINES, pipelines, "list")
     routes.add(f"{_PIPELINES}/{{pipeline}}", pipelines)
+    routes.add(f"{_PIPELINES}/{{pipeline}}/schedules", schedules, "list")
+    routes.add(f"{_PIPELINES}/{{pipeline}}/schedules/{{id}}", schedules)
 
 
 def _add_jobs(routes: Routes, jobs: JobsResource) -> None:

@@ -53,6 +53,8 @@ __all__ = [
     "StorageError",
     "TooManyInvites",
     "TooManyOrganizations",
+    "TooManyPasskeys",
+    "TooManySchedules",
     "UsageTooLong",
 ]
 
@@ -259,6 +261,10 @@ class CouponExhausted(StorageError):
 
 class RepositoryConnected(StorageError):
     """The organization has connected this repository already."""
+
+
+class TooManySchedules(StorageError):
+    """The pipeline has the maximum number of schedules."""
 
 
 class TooManyOrganizations(StorageError):

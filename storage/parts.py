@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from storage.builds.queue import Queue
     from storage.builds.renders import Renders
     from storage.builds.runner_tokens import RunnerTokens
+    from storage.builds.schedules import Schedules
     from storage.builds.secrets import Secrets
     from storage.builds.service_failures import ServiceFailures
     from storage.builds.snapshots import Snapshots
@@ -93,6 +94,7 @@ __all__ = [
     "Renders",
     "Repositories",
     "RunnerTokens",
+    "Schedules",
     "Secrets",
     "ServiceFailures",
     "SignInLinks",

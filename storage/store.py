@@ -79,6 +79,7 @@ class Storage:
     build_status = _part(lambda self: parts.BuildStatus(self._database))
     accounts = _part(lambda self: parts.Accounts(self._database, self.builds, self.holds, self.passkeys))
     attempts = _part(lambda self: parts.Attempts(self._database))
+    schedules = _part(lambda self: parts.Schedules(self._database, self.pipelines))
     secrets = _part(lambda self: parts.Secrets(self._database, self.vault))
     _artifact_files = _part(lambda self: parts.ArtifactFiles(self.directory / ARTIFACTS))
     artifacts = _part(lambda self: parts.Artifacts(self._database, self._artifact_files, self.attempts))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from actors import repetition
 from actors.ir import IrError, IrSettings, load
 from api.builds.admission import admit_manual_build
 from api.errors.responses import ApiError
-from storage import BuildErrorCode, NewBuild, PipelineGone, SourceGone
+from storage import BuildErrorCode, PipelineGone, SourceGone
 
 if TYPE_CHECKING:
-    from storage import Build, Pipeline, RequestKey, Storage
+    from storage import Build, NewBuild, Pipeline, RequestKey, Storage
 
 __all__ = ["add_planned", "add_rebuild", "no_source", "plan_rejection", "rebuild_of", "source_expired"]
 
@@ -25,22 +26,10 @@ def rebuild_of(
 
     The VMs of its failed jobs are not held, whatever the first build asked for. Raises ApiError ``source_expired``.
     """
-    if build.has_source and build.source_expired_at is not None:
-        raise source_expired(build)
-    render = storage.renders.get(build.id)
-    new = NewBuild(
-        branch=build.branch or "",
-        commit=build.commit or "",
-        message=build.message,
-        source=source,
-        env=storage.builds.env(build.id),
-        pipeline_ir=storage.builds.pipeline_ir(build.id),
-        source_sha256=build.source_sha256,
-        key=key,
-        rebuild_of=build.number,
-        source_of=build.uuid if build.has_source else None,
-    )
-    return new, None if build.has_source or render is None else render.source_url
+    try:
+        return repetition(storage, build, source, key)
+    except SourceGone:
+        raise source_expired(build) from None
 
 
 def add_rebuild(storage: Storage, limits: IrSettings, build: Build, source: str) -> Build:

@@ -19,6 +19,7 @@ from storage.models import (
     MembershipRow,
     OrganizationRow,
     PipelineRow,
+    ScheduleRow,
     SignInLinkRow,
     TokenRow,
     UserRow,
@@ -71,6 +72,10 @@ class Accounts:
                 PipelineRow.organization == slot("organization_id"), PipelineRow.deleted_at.is_null()
             ),
         )
+        pipelines = PipelineRow.select(PipelineRow.id).where(
+            PipelineRow.organization == slot("organization_id"), PipelineRow.deleted_at.is_null()
+        )
+        self._forget_schedules = Write(database, ScheduleRow.delete().where(ScheduleRow.pipeline << pipelines))
         self._close_organization = Write(
             database,
             OrganizationRow.update({OrganizationRow.closed_at: slot("now")}).where(
@@ -107,6 +112,7 @@ class Accounts:
             for organization_id in closed:
                 self._close_organization.run(organization_id=organization_id, now=now)
                 self._hide.run(organization_id=organization_id)
+                self._forget_schedules.run(organization_id=organization_id)
                 self._holds.forget(organization_id=organization_id)
             canceled = [build.id for build in self._builds.unfinished() if build.organization_id in closed]
             for build_id in canceled:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import peewee
@@ -76,6 +76,18 @@ class Builds:
             builds.where(of_pipeline, BuildRow.number < slot("after"))
             .order_by(BuildRow.number.desc())
             .limit(slot("limit")),
+            _BUILD,
+        )
+        of_branch: Any = BuildRow.alias()
+        newest_of_branch = (
+            of_branch.select(of_branch.id)
+            .where(of_branch.pipeline == slot("pipeline_id"), of_branch.branch == slot("branch"))
+            .order_by(of_branch.number.desc())
+            .limit(1)
+        )
+        self._latest = Query(
+            database,
+            builds.where(BuildRow.id == newest_of_branch),
             _BUILD,
         )
         self._unfinished = Query(database, builds.where(unfinished).order_by(BuildRow.id), _BUILD)
@@ -238,6 +250,10 @@ class Builds:
         """Return a pipeline's builds past the key ``after``, newest first."""
         older_than = NEWEST if after is None else after
         return self._page.page(limit, lambda build: build.number, pipeline_id=pipeline_id, after=older_than)
+
+    def latest(self, pipeline_id: int, branch: str) -> Build | None:
+        """Return a pipeline's newest build of a branch."""
+        return self._latest.one(pipeline_id=pipeline_id, branch=branch)
 
     def unfinished(self) -> list[Build]:
         """Return every build that is not terminal, oldest first."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from storage.models.payments import PaymentEventRow, PaymentRefundRow, PaymentRow, PaymentTotalRow
     from storage.models.renders import DeclarationRow, RenderedRow, RenderRow, RunnerTokenRow
     from storage.models.repositories import RepositoryHeadRow, RepositoryRow
+    from storage.models.schedules import ScheduleRow
     from storage.models.secrets import SecretRow
     from storage.models.switches import SwitchRow
     from storage.models.traces import TracesSentRow
@@ -71,6 +72,7 @@ __all__ = [
     "RepositoryHeadRow",
     "RepositoryRow",
     "RunnerTokenRow",
+    "ScheduleRow",
     "SecretRow",
     "SignInLinkRow",
     "SnapshotRow",

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from storage.records.pipelines import Declaration, NewPipeline, Pipeline, PipelineChanges, Visibility
     from storage.records.renders import Render, Rendered
     from storage.records.repositories import Repository, RepositoryHead
+    from storage.records.schedules import NewSchedule, Schedule, ScheduleChanges
     from storage.records.secrets import Secret, SecretScope
     from storage.records.usage import BuildUsage, DayUsage, LeaseUsage, Usage, UsedBy
 else:
@@ -123,6 +124,7 @@ __all__ = [
     "NewPasskey",
     "NewPaymentEvent",
     "NewPipeline",
+    "NewSchedule",
     "Organization",
     "Outcome",
     "Page",
@@ -147,6 +149,8 @@ __all__ = [
     "RepositoryHead",
     "RequestKey",
     "Role",
+    "Schedule",
+    "ScheduleChanges",
     "Secret",
     "SecretScope",
     "SessionOrigin",

@@ -28,6 +28,7 @@ ROOMS = {
     "actors.mail",
     "actors.render",
     "actors.repositories",
+    "actors.schedules",
     "actors.scheduling",
     "actors.vms",
     "actors.vms.images",

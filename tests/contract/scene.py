@@ -100,7 +100,7 @@ class Scene:
 
     def id_for(self, endpoint: Endpoint) -> str:
         """Return the value of ``{id}`` in the endpoint's path."""
-        kinds = ("api-tokens", "sessions", "invites", "artifacts", "identities")
+        kinds = ("api-tokens", "sessions", "invites", "artifacts", "identities", "schedules")
         kind = next((kind for kind in kinds if f"/{kind}/" in endpoint.path), "none")
         return self.named[kind]
 
@@ -139,6 +139,7 @@ def make_scene(directory: Path, provider: LocalProvider, identity: IdentitySetti
         proven = ProvenIdentity("google", subject, owner.email, verified=True, name="")
         storage.identities.sign_in(proven, SignUpPolicy())
     invite = owner.client.simulate_post(f"{owner.path}/invites", json={"email": guest.email, "role": "member"}).json
+    schedule = owner.client.simulate_post(f"{pipeline.path}/schedules", json={"cron": "30 4 * * *"}).json
     authenticator = with_passkey(owner)
     named = {
         "uuid": storage.passkeys.of_user(owner.user.id)[0].uuid,
@@ -155,6 +156,7 @@ def make_scene(directory: Path, provider: LocalProvider, identity: IdentitySetti
         "api-tokens": key.uuid,
         "sessions": session.uuid,
         "invites": invite["id"],
+        "schedules": schedule["id"],
         "invite_token": invite["token"],
         "artifacts": build.get("/artifacts").json["data"][0]["id"],
     }

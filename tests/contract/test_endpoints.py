@@ -32,6 +32,7 @@ IDS = {
     "api-tokens": "api_token_not_found",
     "sessions": "session_not_found",
     "invites": "invite_not_found",
+    "schedules": "schedule_not_found",
     "artifacts": "artifact_not_found",
     "identities": "identity_not_found",
 }

@@ -28,6 +28,7 @@ from storage import (
     NewPasskey,
     NewPaymentEvent,
     NewPipeline,
+    NewSchedule,
     Outcome,
     PasskeyPurpose,
     PaymentState,
@@ -351,6 +352,10 @@ class Everything:
         storage.repositories.record_heads(connected, {"refs/heads/main": "c0ffee"})
         storage.repositories.checked(connected, "main")
         storage.repositories.failed(connected, "no route to host")
+        nightly = NewSchedule("30 4 * * *", "Europe/Berlin", "main", self.clock.now() + DAY)
+        schedule = storage.schedules.create(self.pipeline.id, nightly)
+        storage.schedules.built(schedule.id, 1)
+        storage.schedules.failed(schedule.id, "there is no build of the branch")
         gone = storage.pipelines.create(acme, NewPipeline("gone", "Gone", "r", "main"))
         storage.pipelines.delete(gone.id)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import json
+import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +19,7 @@ from ci_daemon import command
 from ci_daemon.command.support.catalog import HEADINGS
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.session import Session
-from storage import AuditEntry, NewBuild, NewPipeline, Storage, SystemClock
+from storage import AuditEntry, NewBuild, NewPipeline, NewSchedule, Storage, SystemClock
 from tests.e2e.pipelines import one
 from tests.records import new_job
 from tests.registry import entry, layer, registry, small_system
@@ -88,6 +89,10 @@ CALLS = """
     repo connect {repository} --org acme
     repo list
     repo remove {repository} --org acme
+    schedule add acme web '30 4 * * *'
+    schedule set {schedule} --disable
+    schedule list acme web
+    schedule remove {schedule}
     build list acme/web
     build show acme/web/1
     build logs acme/web/1
@@ -169,6 +174,8 @@ def state(tmp_path: Path) -> Path:
     pipeline = with_storage.pipelines.create(acme.id, NewPipeline("web", "Web", "https://example.org/web.git", "main"))
     with_storage.builds.create(pipeline, NewBuild("main", "c0ffee", pipeline_ir=one("true")), [new_job()])
     (tmp_path / "token").write_text(with_storage.tokens.create_api_key(ada.id, "for the test")[0].uuid)
+    schedule = with_storage.schedules.create(pipeline.id, NewSchedule("0 5 * * *", "UTC", "main", None))
+    (tmp_path / "schedule").write_text(schedule.uuid)
     with_storage.close()
     return tmp_path / "state"
 
@@ -191,6 +198,7 @@ def test_json_is_one_document(
             "reference": served.add("base:1", *layers),
             "tar": str(tmp_path / "root.tar"),
             "token": (tmp_path / "token").read_text(),
+            "schedule": (tmp_path / "schedule").read_text(),
             "backup": str(tmp_path / "backup"),
             "restored": str(tmp_path / "restored"),
             "repository": str(tmp_path / "acme" / "web.git"),
@@ -200,7 +208,7 @@ def test_json_is_one_document(
         (tmp_path / "root.tar").write_bytes(layer(entry("bin/sh")))
         for line in CALLS.strip().split("\n"):
             name = next(name for name in COMMANDS if f"{line.strip()} ".startswith((f"{name} ", f"{OTHER} {name} ")))
-            arguments = line.format(**words).split()
+            arguments = shlex.split(line.format(**words))
             monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"hidden")))
             before = entries(state)
             code = command.main(["--state-dir", str(state), *arguments, "--json"])

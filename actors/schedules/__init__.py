@@ -1,0 +1,15 @@
+"""Schedules: when pipelines are built by the clock, and the actor that builds them then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage import on_first_use
+
+if TYPE_CHECKING:
+    from actors.schedules.changes import changed_schedule, new_schedule
+    from actors.schedules.times import ScheduleInvalid, ScheduleTimes
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = ["ScheduleInvalid", "ScheduleTimes", "changed_schedule", "new_schedule"]

@@ -1,0 +1,67 @@
+"""The build that a schedule makes: its branch's latest one again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from actors.builds.repeating import repetition
+from actors.ir import IrError, load
+from storage import SealBroken, SourceGone
+
+if TYPE_CHECKING:
+    from actors.ir import IrSettings
+    from storage import Build, Pipeline, Schedule, Storage
+
+__all__ = ["NothingBuilt", "add_scheduled_build"]
+
+_SOURCE = "schedule"
+
+
+class NothingBuilt(Exception):
+    """A schedule cannot make a build now; the message says why, and what to do."""
+
+
+def add_scheduled_build(storage: Storage, limits: IrSettings, schedule: Schedule) -> Build:
+    """Add the build of a schedule. Raises NothingBuilt.
+
+    A schedule has at most one unfinished build, so that slow builds do not pile up.
+    """
+    pipeline = _buildable(storage, schedule)
+    latest = storage.builds.latest(pipeline.id, schedule.branch)
+    if latest is None:
+        raise NothingBuilt(f'there is no build of the branch "{schedule.branch}" to repeat: create one')
+    try:
+        return _repeat(storage, limits, pipeline, latest)
+    except SourceGone as error:
+        raise NothingBuilt(str(error)) from None
+    except SealBroken:
+        raise NothingBuilt(f"the environment of build {latest.number} cannot be read: create another build") from None
+
+
+def _buildable(storage: Storage, schedule: Schedule) -> Pipeline:
+    """Return the schedule's pipeline, if it may be built now. Raises NothingBuilt."""
+    pipeline = storage.pipelines.by_id(schedule.pipeline_id)
+    if pipeline is None or storage.declarations.archived(pipeline.id):
+        raise NothingBuilt("the repository no longer declares the pipeline, so it is not built")
+    if storage.billing.require_credit and storage.ledger.balance(pipeline.organization_id) <= 0:
+        raise NothingBuilt("the organization has no credit, and this service requires it")
+    number = schedule.last_build_number
+    last = None if number is None else storage.builds.by_number(pipeline.id, number)
+    if last is not None and not last.state.terminal:
+        raise NothingBuilt(f"build {last.number} of this schedule has not ended yet")
+    return pipeline
+
+
+def _repeat(storage: Storage, limits: IrSettings, pipeline: Pipeline, build: Build) -> Build:
+    """Add a build that repeats another one. Raises NothingBuilt, SourceGone and SealBroken."""
+    new, source_url = repetition(storage, build, _SOURCE)
+    if not new.pipeline_ir:
+        if not new.has_source and not source_url:
+            raise NothingBuilt(f"build {build.number} has neither pipeline nor source: create another one")
+        return storage.renders.begin(pipeline, new, source_url)
+    try:
+        planned = load(new.pipeline_ir, limits)
+    except IrError as error:
+        return storage.builds.create_rejected(pipeline, new, error.code, error.message)
+    return storage.builds.create(pipeline, replace(new, timeout_seconds=planned.timeout_seconds), planned.jobs)

@@ -1,0 +1,157 @@
+"""The schedule runner: builds pipelines when their schedules are due."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, assert_never
+
+from actors.messages import BuildCreated, Drain, PollStorage, ScheduleRunnerMessage
+from actors.schedules.repeating import NothingBuilt, add_scheduled_build
+from actors.schedules.times import ScheduleInvalid, ScheduleTimes
+from actors.supervision import Supervised
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from actors.addresses import Address
+    from actors.engine_settings import LiveSettings
+    from actors.messages import RootMessage
+    from actors.timer import Timer
+    from actors.timings import Timings
+    from storage import Build, Clock, Schedule, Storage
+
+__all__ = ["ScheduleRunner"]
+
+_AT_ONCE = 10
+_STEP = timedelta(hours=1)
+"""A clock that goes back by more was wrong before: no schedule waits until that time comes again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fire:
+    """Work on a worker thread: make the build of a schedule that is due."""
+
+    schedule: Schedule
+
+    def __str__(self) -> str:
+        return f"schedule {self.schedule.uuid}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Fired:
+    """Worker: this schedule was moved on."""
+
+    schedule_id: int
+
+
+class ScheduleRunner(Supervised[ScheduleRunnerMessage | _Fired, _Fire]):
+    """Makes the builds of schedules that are due, once however late it is.
+
+    A schedule's next time and its build are one transaction, so that a successor, in this process or the next, makes
+    each build once.
+    """
+
+    def __init__(
+        self,
+        *,
+        timer: Timer,
+        root: Address[RootMessage],
+        storage: Storage,
+        clock: Clock,
+        live_settings: LiveSettings,
+        timings: Timings,
+    ) -> None:
+        super().__init__(timer, root, timings.retry)
+        self._root = root
+        self._storage = storage
+        self._clock = clock
+        self._live_settings = live_settings
+        self._firing: set[int] = set()
+        self._draining = False
+        self._seen = clock.now()
+
+    def begin(self) -> None:
+        """Correct the schedules of a clock that was ahead."""
+        self._correct()
+
+    def handle(self, message: ScheduleRunnerMessage | _Fired) -> None:
+        """Fire what is due."""
+        match message:
+            case PollStorage():
+                self._follow_clock()
+                self._fire_due()
+            case Drain():
+                self._draining = True
+            case _Fired(schedule_id):
+                self._firing.discard(schedule_id)
+                self._fire_due()
+            case _:
+                assert_never(message)
+
+    def on_task_error(self, task: _Fire, error: Exception) -> None:
+        """Log the error; the schedule goes on with its next time."""
+        super().on_task_error(task, error)
+        self._firing.discard(task.schedule.id)
+        self._skip(task.schedule, "an internal error, see `ci-daemon logs`")
+
+    def _fire_due(self) -> None:
+        if self._draining:
+            return
+        for schedule in self._storage.schedules.due(_AT_ONCE + len(self._firing)):
+            if schedule.id not in self._firing and len(self._firing) < _AT_ONCE:
+                self._firing.add(schedule.id)
+                self._start(schedule)
+
+    def _start(self, schedule: Schedule) -> None:
+        def run() -> _Fired:
+            self._fire(schedule)
+            return _Fired(schedule.id)
+
+        self.work(_Fire(schedule), run)
+
+    def _fire(self, schedule: Schedule) -> None:
+        """Make a schedule's build and move it on, or note why there is none."""
+        try:
+            with self._storage.transaction():
+                build = self._build(schedule)
+        except NothingBuilt as why:
+            self._skip(schedule, str(why))
+            return
+        if build is not None:
+            self._root.post(BuildCreated(build.id))
+
+    def _build(self, schedule: Schedule) -> Build | None:
+        """Add the build, in the caller's transaction; None if the schedule was changed or deleted meanwhile."""
+        if not self._storage.schedules.take(schedule, self._next(schedule)):
+            return None
+        build = add_scheduled_build(self._storage, self._live_settings.now.ir, schedule)
+        self._storage.schedules.built(schedule.id, build.number)
+        return build
+
+    def _skip(self, schedule: Schedule, why: str) -> None:
+        self.log.warning("schedule %s made no build: %s", schedule.uuid, why)
+        with self._storage.transaction():
+            if self._storage.schedules.take(schedule, self._next(schedule)):
+                self._storage.schedules.failed(schedule.id, why)
+
+    def _next(self, schedule: Schedule) -> datetime | None:
+        """Return a schedule's first time from now; None, which disables it, if there is none any more."""
+        try:
+            return ScheduleTimes(schedule.cron, schedule.timezone).after(self._clock.now())
+        except ScheduleInvalid as error:
+            self.log.warning("schedule %s is disabled: %s: %s", schedule.uuid, error.field, error)
+            return None
+
+    def _follow_clock(self) -> None:
+        """Notice that the clock was set back."""
+        before, self._seen = self._seen, self._clock.now()
+        if before - self._seen > _STEP:
+            self._correct()
+
+    def _correct(self) -> None:
+        """Move schedules to their next time from now if they wait for a much later one."""
+        for schedule in self._storage.schedules.later(self._clock.now() + _STEP):
+            soon = self._next(schedule)
+            if soon is None or schedule.next_at is None or schedule.next_at - soon > _STEP:
+                self._storage.schedules.take(schedule, soon)

@@ -1,0 +1,137 @@
+"""Schedules: the times at which pipelines are built."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import peewee
+
+from storage.database.instants import to_micros
+from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot, written
+from storage.errors import PipelineGone, TooManySchedules
+from storage.models import ScheduleRow
+from storage.records import NewSchedule, Page, Schedule, ScheduleChanges
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from typing import Unpack
+
+    from storage.builds.pipelines import Pipelines
+    from storage.database.connection import Database
+
+__all__ = ["Schedules"]
+
+_SCHEDULE = Columns.of(Schedule, ScheduleRow)
+_NEW: Slots[NewSchedule] = Slots(NewSchedule, ScheduleRow)
+_CHANGED: Slots[Schedule] = Slots(Schedule, ScheduleRow)
+_CHANGEABLE = tuple(ScheduleChanges.__annotations__)
+_MOST = 20
+
+
+class Schedules:
+    """The schedules of pipelines, which go with their pipeline. Safe in any thread."""
+
+    def __init__(self, database: Database, pipelines: Pipelines) -> None:
+        self._database = database
+        self._pipelines = pipelines
+        this, of_pipeline = ScheduleRow.id == slot("id"), ScheduleRow.pipeline == slot("pipeline_id")
+        schedules = ScheduleRow.select(*_SCHEDULE.selected)
+        enabled = ScheduleRow.next_at.is_null(is_null=False)
+        self._get = Query(database, schedules.where(this), _SCHEDULE)
+        self._by_uuid = Query(database, schedules.where(ScheduleRow.uuid == slot("uuid")), _SCHEDULE)
+        self._page = Query(
+            database,
+            schedules.where(of_pipeline, ScheduleRow.id > slot("after")).order_by(ScheduleRow.id).limit(slot("limit")),
+            _SCHEDULE,
+        )
+        self._count = Query(database, ScheduleRow.select(peewee.fn.COUNT(peewee.SQL("*"))).where(of_pipeline), first)
+        self._due = Query(
+            database,
+            schedules.where(enabled, ScheduleRow.next_at <= slot("now"))
+            .order_by(ScheduleRow.next_at)
+            .limit(slot("limit")),
+            _SCHEDULE,
+        )
+        self._later = Query(database, schedules.where(enabled, ScheduleRow.next_at > slot("after")), _SCHEDULE)
+        self._insert = Write(database, insert_into(ScheduleRow, "last_build_number", "last_error"))
+        self._update = Write(
+            database,
+            ScheduleRow.update(
+                {getattr(ScheduleRow, name): slot(name) for name in _CHANGEABLE} | {ScheduleRow.last_error: None}
+            ).where(this),
+        )
+        self._take = Write(
+            database,
+            ScheduleRow.update({ScheduleRow.next_at: slot("next_at")}).where(this, ScheduleRow.next_at == slot("due")),
+        )
+        self._note = Write(
+            database,
+            ScheduleRow.update(
+                {
+                    ScheduleRow.last_build_number: peewee.fn.COALESCE(slot("number"), ScheduleRow.last_build_number),
+                    ScheduleRow.last_error: slot("why"),
+                }
+            ).where(this),
+        )
+        self._remove = Write(database, ScheduleRow.delete().where(this))
+
+    def create(self, pipeline_id: int, new: NewSchedule) -> Schedule:
+        """Add a schedule to a pipeline. Raises TooManySchedules and PipelineGone."""
+        with self._database.write():
+            if self._pipelines.by_id(pipeline_id) is None:
+                raise PipelineGone("the pipeline was deleted: it gets no schedule")
+            if (self._count.one(pipeline_id=pipeline_id) or 0) >= _MOST:
+                raise TooManySchedules(f"the pipeline has {_MOST} schedules already: change or delete one of them")
+            schedule_id = self._insert.insert(
+                uuid=str(uuid4()), pipeline_id=pipeline_id, created_at=self._database.now(), **_NEW(new)
+            )
+            return written(self._get.one(id=schedule_id))
+
+    def update(self, schedule_id: int, **changes: Unpack[ScheduleChanges]) -> Schedule | None:
+        """Change the given fields and forget the last error; None if the schedule was deleted."""
+        with self._database.write():
+            schedule = self._get.one(id=schedule_id)
+            if schedule is None:
+                return None
+            values = _CHANGED(replace(schedule, **changes))
+            self._update.run(id=schedule_id, **{name: values[name] for name in _CHANGEABLE})
+            return self._get.one(id=schedule_id)
+
+    def remove(self, schedule_id: int) -> bool:
+        """Delete a schedule; False if it is gone already."""
+        with self._database.write():
+            return self._remove.run(id=schedule_id) == 1
+
+    def by_uuid(self, uuid: str) -> Schedule | None:
+        """Return a schedule by UUID."""
+        return self._by_uuid.one(uuid=uuid)
+
+    def page(self, pipeline_id: int, limit: int, after: int | None) -> Page[Schedule]:
+        """Return a pipeline's schedules past the key ``after``, oldest first."""
+        return self._page.page(limit, lambda each: each.id, pipeline_id=pipeline_id, after=after or 0)
+
+    def due(self, limit: int) -> list[Schedule]:
+        """Return schedules whose time has come, the one that waits longest first."""
+        return self._due.all(now=self._database.now(), limit=limit)
+
+    def later(self, moment: datetime) -> list[Schedule]:
+        """Return the schedules whose next time is after a moment."""
+        return self._later.all(after=to_micros(moment))
+
+    def take(self, schedule: Schedule, next_at: datetime | None) -> bool:
+        """Move a schedule on to its next time; False, and no change, if it was moved or changed meanwhile."""
+        due, later = (None if each is None else to_micros(each) for each in (schedule.next_at, next_at))
+        with self._database.write():
+            return self._take.run(id=schedule.id, due=due, next_at=later) == 1
+
+    def built(self, schedule_id: int, number: int) -> None:
+        """Note the build that a schedule made."""
+        with self._database.write():
+            self._note.run(id=schedule_id, number=number, why=None)
+
+    def failed(self, schedule_id: int, why: str) -> None:
+        """Note why a schedule built nothing."""
+        with self._database.write():
+            self._note.run(id=schedule_id, number=None, why=why)

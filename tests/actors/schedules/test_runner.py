@@ -1,0 +1,351 @@
+"""The schedule runner on a clock that the tests move; and one whole service whose schedule builds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pykka
+import pytest
+
+from actors import JobSettings, PoolSettings
+from actors.addresses import Address
+from actors.engine_settings import LiveSettings
+from actors.messages import Drain, PollStorage
+from actors.schedules import new_schedule
+from actors.schedules.runner import ScheduleRunner
+from actors.supervision import spawn
+from actors.timer import Timer
+from actors.timings import Timings
+from storage import Build, BuildState, NewBuild, NewPipeline, NewSchedule, Pipeline, Schedule
+from tests.actors.conftest import Host, settings_with
+from tests.clock import ManualClock
+from tests.e2e.pipelines import one
+from tests.records import new_owner
+from tests.state import new_storage
+from tests.waiting import until
+
+HELLO = one("echo hello")
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+class World:
+    """A storage with a pipeline, and one schedule runner at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        self.clock = ManualClock(START)
+        self.storage = new_storage(directory / "state", self.clock)
+        self.organization = new_owner(self.storage).organization
+        self.pipeline = self.add_pipeline("demo")
+
+    def add_pipeline(self, slug: str) -> Pipeline:
+        return self.storage.pipelines.create(self.organization.id, NewPipeline(slug, slug, "r", "main"))
+
+    def build(self, state: BuildState | None = BuildState.PASSED, **fields: Any) -> Build:
+        """Add a build of the pipeline, which ended in a state."""
+        new = NewBuild(**{"branch": "main", "commit": "c0ffee", "pipeline_ir": HELLO, **fields})
+        build = self.storage.builds.create_unplanned(self.pipeline, new)
+        if state is not None:
+            self.storage.builds.move(build.id, BuildState.SCHEDULED, state)
+        return build
+
+    def schedule(self, cron: str = "0 * * * *", pipeline: Pipeline | None = None, **fields: Any) -> Schedule:
+        new = new_schedule(cron, fields.pop("timezone", None), "main", self.clock.now())
+        return self.storage.schedules.create((pipeline or self.pipeline).id, replace(new, **fields))
+
+    def now(self, schedule: Schedule) -> Schedule:
+        """Return a schedule as it is now."""
+        found = self.storage.schedules.by_uuid(schedule.uuid)
+        assert found is not None
+        return found
+
+    def builds(self, pipeline: Pipeline | None = None) -> list[Build]:
+        """Return the builds of schedules, oldest first."""
+        rows = self.storage.builds.page((pipeline or self.pipeline).id, 100, None).rows
+        return [build for build in reversed(rows) if build.source == "schedule"]
+
+    @contextmanager
+    def runner(self) -> Iterator[Address[Any]]:
+        timer = Timer(self.clock)
+        address = spawn(
+            ScheduleRunner,
+            timer=timer,
+            root=Address(),
+            storage=self.storage,
+            clock=self.clock,
+            live_settings=LiveSettings(settings_with(PoolSettings(), JobSettings())),
+            timings=Timings(),
+        )
+        try:
+            yield address
+        finally:
+            address.stop()
+
+    def poll(self, address: Address[Any]) -> None:
+        """Let a runner look, and wait until nothing is due any more."""
+        address.ask(PollStorage())
+        until(lambda: not self.storage.schedules.due(1), "nothing is due")
+
+    def end(self, build: Build) -> None:
+        self.storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.PASSED)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.storage.close()
+    assert pykka.ActorRegistry.get_all() == []
+
+
+def test_a_schedule_builds_when_it_is_due_and_not_before(world: World):
+    world.build(commit="old")
+    latest = world.build(commit="new", env={"A": "b"}, message="hello", source_archive=b"an archive")
+    world.build(branch="other")
+    schedule = world.schedule()
+    with world.runner() as runner:
+        world.clock.advance(minutes=55)
+        world.poll(runner)
+        assert world.builds() == []
+        world.clock.advance(minutes=1)
+        world.poll(runner)
+    (build,) = world.builds()
+    moved = world.now(schedule)
+    assert (build.branch, build.commit, build.message, build.rebuild_of) == ("main", "new", "hello", latest.number)
+    assert world.storage.builds.env(build.id) == {"A": "b"}
+    assert world.storage.sources.path(build.uuid).read_bytes() == b"an archive"
+    assert [job.step_key for job in world.storage.jobs.of_build(build.id)] == ["only"]
+    assert (moved.last_build_number, moved.last_error) == (build.number, None)
+    assert moved.next_at == datetime(2026, 1, 2, 5, tzinfo=UTC)
+
+
+def test_times_missed_while_the_service_was_away_run_once(world: World):
+    world.build()
+    schedule = world.schedule("*/5 * * * *")
+    world.clock.advance(days=3)
+    for _ in range(2):
+        with world.runner() as runner:
+            world.poll(runner)
+    assert len(world.builds()) == 1
+    assert world.now(schedule).next_at == world.clock.now().replace(minute=5, second=0)
+
+
+def test_a_schedule_that_is_disabled_builds_nothing(world: World):
+    world.build()
+    world.schedule(next_at=None)
+    with world.runner() as runner:
+        world.clock.advance(days=1)
+        world.poll(runner)
+    assert world.builds() == []
+
+
+def test_a_build_that_has_not_ended_is_not_joined_by_another(world: World):
+    world.build()
+    schedule = world.schedule()
+    with world.runner() as runner:
+        world.clock.advance(hours=1)
+        world.poll(runner)
+        (build,) = world.builds()
+        world.clock.advance(hours=1)
+        world.poll(runner)
+        waiting = world.now(schedule)
+        assert waiting.last_error == f"build {build.number} of this schedule has not ended yet"
+        assert (waiting.last_build_number, waiting.next_at) == (build.number, datetime(2026, 1, 2, 6, tzinfo=UTC))
+        world.end(build)
+        world.clock.advance(hours=1)
+        world.poll(runner)
+    assert len(world.builds()) == 2
+    assert world.now(schedule).last_error is None
+
+
+def test_a_clock_that_goes_forward_runs_once(world: World):
+    world.build()
+    world.schedule()
+    with world.runner() as runner:
+        world.poll(runner)
+        world.clock.advance(days=4000)
+        world.poll(runner)
+    assert len(world.builds()) == 1
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_clock_that_was_years_ahead_stops_no_schedule(world: World, restart: bool):
+    world.build()
+    schedule = world.schedule()
+    world.schedule("0 0 1 1 *")
+    with world.runner() as runner:
+        world.clock.advance(days=4000)
+        world.poll(runner)
+        world.clock.advance(days=-4000)
+        if not restart:
+            runner.ask(PollStorage())
+    if restart:
+        with world.runner() as runner:
+            runner.ask(PollStorage())
+    assert world.now(schedule).next_at == datetime(2026, 1, 2, 4, tzinfo=UTC)
+
+
+def test_a_clock_that_is_set_back_a_little_runs_nothing_twice(world: World):
+    world.build()
+    schedule = world.schedule("0 * * * *")
+    with world.runner() as runner:
+        world.clock.advance(minutes=56)
+        world.poll(runner)
+        for build in world.builds():
+            world.end(build)
+        world.clock.advance(minutes=-10)
+        world.poll(runner)
+        world.clock.advance(minutes=20)
+        world.poll(runner)
+    assert len(world.builds()) == 1
+    assert world.now(schedule).next_at == datetime(2026, 1, 2, 5, tzinfo=UTC)
+
+
+def nothing(world: World) -> str:
+    return 'there is no build of the branch "main" to repeat: create one'
+
+
+def gone(world: World) -> str:
+    build = world.build(source_archive=b"an archive")
+    retention = world.storage.source_retention
+    retention.measure()
+    retention.expire(retention.oldest_first())
+    return f"the source of build {build.number} is no longer kept; create a new build"
+
+
+def neither(world: World) -> str:
+    return f"build {world.build(pipeline_ir=None).number} has neither pipeline nor source: create another one"
+
+
+def poor(world: World) -> str:
+    world.build()
+    world.storage.billing = replace(world.storage.billing, require_credit=True)
+    return "the organization has no credit, and this service requires it"
+
+
+@pytest.mark.parametrize("reason", [nothing, gone, neither, poor])
+def test_why_nothing_was_built_is_noted(world: World, reason: Any):
+    why = reason(world)
+    schedule = world.schedule()
+    with world.runner() as runner:
+        world.clock.advance(hours=1)
+        world.poll(runner)
+    assert world.builds() == []
+    assert world.now(schedule).last_error == why
+    assert world.now(schedule).next_at == datetime(2026, 1, 2, 5, tzinfo=UTC)
+
+
+def test_a_pipeline_that_is_closed_to_callers_is_built(world: World):
+    world.build()
+    world.storage.pipelines.update(world.pipeline.id, allow_manual=False)
+    world.schedule()
+    with world.runner() as runner:
+        world.clock.advance(hours=1)
+        world.poll(runner)
+    assert len(world.builds()) == 1
+
+
+def test_a_source_that_was_not_planned_is_rendered_again(world: World):
+    world.build(pipeline_ir=None, source_archive=b"an archive")
+    world.schedule()
+    with world.runner() as runner:
+        world.clock.advance(hours=1)
+        world.poll(runner)
+    (build,) = world.builds()
+    assert world.storage.renders.pending(build.id)
+
+
+def test_a_plan_that_is_refused_now_is_a_failed_build(world: World):
+    world.build(pipeline_ir="{}")
+    world.schedule()
+    with world.runner() as runner:
+        world.clock.advance(hours=1)
+        world.poll(runner)
+    (build,) = world.builds()
+    assert build.state is BuildState.FAILED
+    assert build.error_code == "bad_version"
+
+
+def test_one_schedule_that_cannot_be_read_holds_up_no_other(world: World):
+    """A zone that an upgrade removed disables its schedule; a damaged environment is noted."""
+    world.build()
+    lost = world.schedule(timezone="Europe/Berlin")
+    world.storage.schedules.update(lost.id, timezone="Mars/Olympus")
+    other = world.add_pipeline("other")
+    world.storage.builds.create_rejected(other, NewBuild("main", "c", pipeline_ir=HELLO), "invalid_ir", "no")
+    good = world.schedule(pipeline=other)
+    with world.runner() as runner:
+        world.clock.advance(hours=1)
+        world.poll(runner)
+    assert world.now(lost).next_at is None
+    assert world.now(good).last_build_number == 2
+
+
+def test_a_hundred_that_are_due_at_once_are_all_built(world: World):
+    world.build()
+    pipelines = [world.add_pipeline(f"p{n}") for n in range(25)]
+    for pipeline in pipelines:
+        build = NewBuild("main", "c", pipeline_ir=HELLO)
+        world.storage.builds.create_unplanned(pipeline, build)
+        for _ in range(4):
+            world.schedule(pipeline=pipeline)
+    with world.runner() as runner:
+        world.clock.advance(hours=1)
+        world.poll(runner)
+    assert [len(world.builds(pipeline)) for pipeline in pipelines] == [4] * 25
+
+
+def test_a_service_that_is_about_to_stop_leaves_them_to_the_next(world: World):
+    world.build()
+    world.schedule()
+    with world.runner() as runner:
+        runner.ask(Drain())
+        world.clock.advance(hours=1)
+        runner.ask(PollStorage())
+    assert world.builds() == []
+    with world.runner() as runner:
+        world.poll(runner)
+    assert len(world.builds()) == 1
+
+
+def test_two_runners_build_once(world: World):
+    """As if the service was started while its predecessor still ended."""
+    world.build()
+    world.schedule()
+    with world.runner() as first, world.runner() as second:
+        world.clock.advance(hours=1)
+        first.post(PollStorage())
+        second.post(PollStorage())
+        until(world.builds, "a build")
+    assert len(world.builds()) == 1
+
+
+def test_a_deleted_pipeline_takes_its_schedules_along(world: World):
+    world.build()
+    schedule = world.schedule()
+    world.storage.pipelines.delete(world.pipeline.id)
+    assert world.storage.schedules.by_uuid(schedule.uuid) is None
+
+
+def test_a_schedule_runs_a_build_to_its_end(host: Host):
+    """In a running service, for a row that another process adds."""
+    first = host.build(HELLO)
+    assert host.finish(first).state == "passed"
+    past = host.clock.now() - timedelta(minutes=1)
+    new = NewSchedule("0 0 1 1 *", "UTC", "main", past)
+    schedule = host.storage.schedules.create(host.pipeline.id, new)
+
+    build = until(lambda: host.storage.builds.by_number(host.pipeline.id, first.number + 1), "the schedule's build")
+
+    assert host.finish(build).state == "passed"
+    assert host.log(build) == b"hello\n"
+    assert build.source == "schedule"
+    found = host.storage.schedules.by_uuid(schedule.uuid)
+    assert found is not None
+    assert found.last_build_number == build.number
+    assert found.next_at is not None
+    assert found.next_at > host.clock.now()
