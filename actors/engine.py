@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from actors.composition import Composition
 from actors.engine_settings import EngineSettings, LiveSettings
-from actors.messages import BuildCreated, CancelBuild, Drain, Reschedule, ResyncLeases
+from actors.messages import BuildCreated, CancelBuild, Drain, PollStorage, Reschedule, ResyncLeases
 from actors.metrics import EngineGauges
 from actors.render.discovery import discover
 from actors.root import RootSupervisor
@@ -121,6 +121,10 @@ class Engine:
         build = self._composition.storage.builds.get(build_id)
         if build is not None and not self._composition.recorder.plan_from_cache(build):
             self._composition.addresses.renders.post(Reschedule())
+
+    def deliveries_added(self) -> None:
+        """Announce that pushes were reported. Returns at once."""
+        self._composition.addresses.repositories.post(PollStorage())
 
     def renders_wait(self) -> str | None:
         """Return why no build is rendered at present; None if builds are."""

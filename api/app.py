@@ -65,6 +65,7 @@ from api.resources.secrets import SecretsResource
 from api.resources.sessions import LogoutResource, SessionsResource
 from api.resources.usage import UsageResource
 from api.resources.user import CurrentUserResource
+from api.resources.webhooks import GitWebhookResource
 from api.service_metrics import metrics_registry
 from api.settings import RateLimitSettings
 from api.sign_in.mail import SignInMail
@@ -172,7 +173,7 @@ def create_app(
         CctrayResource(storage, access, settings.url),
     )
 
-    routes.add(f"{_V0}/internal/builds/{{build_id}}/source.tar.gz", InternalSourceResource(storage, rates))
+    _add_sources(routes, InternalSourceResource(storage, rates), GitWebhookResource(storage, engine, rates))
     _add_secrets(routes, SecretsResource(storage, access))
 
     _add_jobs(routes, JobsResource(storage, engine, access))
@@ -289,6 +290,11 @@ def _add_builds(
     routes.add(f"{_BUILDS}/{{number}}/log-token", log_tokens)
     routes.add("/badges/{org}/{pipeline}.svg", badge)
     routes.add("/cc.xml", cctray)
+
+
+def _add_sources(routes: Routes, internal: InternalSourceResource, git: GitWebhookResource) -> None:
+    routes.add(f"{_V0}/internal/builds/{{build_id}}/source.tar.gz", internal)
+    routes.add("/webhooks/git", git)
 
 
 def _add_pipelines(routes: Routes, pipelines: PipelinesResource, schedules: SchedulesResource) -> None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from storage.builds.secrets import Secrets
     from storage.builds.service_failures import ServiceFailures
     from storage.builds.snapshots import Snapshots
+    from storage.deliveries import Deliveries
     from storage.files.all_kinds import FILE_KINDS
     from storage.files.artifact_retention import ArtifactRetention
     from storage.files.artifacts import ArtifactFiles
@@ -72,6 +73,7 @@ __all__ = [
     "CliLogins",
     "Coupons",
     "Declarations",
+    "Deliveries",
     "ForceFinish",
     "Holds",
     "IdempotencyKeys",

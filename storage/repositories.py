@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from storage.accounts.tokens import hashed
 from storage.database.instants import SECOND
 from storage.database.statements import Columns, Query, Write, insert_into, slot, written
 from storage.errors import RepositoryConnected
@@ -22,6 +24,7 @@ _REPOSITORY = Columns.of(Repository, RepositoryRow)
 _HEAD = Columns.of(RepositoryHead, RepositoryHeadRow)
 _LONGEST_PAUSE = 3600 * SECOND
 _DOUBLINGS = 6
+_TOKEN_BYTES = 32
 
 
 class Repositories:
@@ -52,7 +55,8 @@ class Repositories:
             _REPOSITORY,
         )
         self._insert = Write(
-            database, insert_into(RepositoryRow, "default_branch", "checked_at", "failures", "last_error")
+            database,
+            insert_into(RepositoryRow, "default_branch", "checked_at", "failures", "last_error", "token_hash"),
         )
         self._remove = Write(database, RepositoryRow.delete().where(this))
         self._checked = Write(
@@ -77,6 +81,9 @@ class Repositories:
                 }
             ).where(this),
         )
+        self._hasten = Write(database, RepositoryRow.update({RepositoryRow.next_check_at: slot("now")}).where(this))
+        self._by_token = Query(database, repositories.where(RepositoryRow.token_hash == slot("hash")), _REPOSITORY)
+        self._set_token = Write(database, RepositoryRow.update({RepositoryRow.token_hash: slot("hash")}).where(this))
         self._hasten_all = Write(database, RepositoryRow.update({RepositoryRow.next_check_at: slot("now")}))
         self._heads = Query(
             database,
@@ -124,6 +131,22 @@ class Repositories:
         """Remove a repository and its heads. Its pipelines and builds stay."""
         with self._database.write():
             self._remove.run(id=repository.id)
+
+    def mint_token(self, repository: Repository) -> str:
+        """Return a new token with which the repository's host reports pushes; an earlier one is dead."""
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        with self._database.write():
+            self._set_token.run(id=repository.id, hash=hashed(token))
+        return token
+
+    def by_token(self, token: str) -> Repository | None:
+        """Return the repository of a token; None if the token is invalid."""
+        return self._by_token.one(hash=hashed(token))
+
+    def hasten(self, repository_id: int) -> None:
+        """Let a repository be checked at once."""
+        with self._database.write():
+            self._hasten.run(id=repository_id, now=self._database.now())
 
     def hasten_all(self) -> None:
         """Let every repository be checked at once, as at the start of the service."""

@@ -26,6 +26,7 @@ class FakeEngine:
         self.sends_mail = True
         self.refusal: Exception | None = None
         self.added = 0
+        self.deliveries = 0
         self.builds_added = threading.Semaphore(0)
         self.readers_added = threading.Semaphore(0)
         self.canceled: list[int] = []
@@ -49,6 +50,9 @@ class FakeEngine:
         self.rendering.append(build_id)
         if self.rendered is not None:
             self.rendered(build_id)
+
+    def deliveries_added(self) -> None:
+        self.deliveries += 1
 
     def renders_wait(self) -> str | None:
         return self.renders_blocked

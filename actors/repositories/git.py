@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["Git", "GitError"]
+__all__ = ["Git", "GitError", "TooLarge"]
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MAX_OUTPUT = 64 << 20
@@ -50,6 +50,10 @@ _SETTINGS = """\
 
 class GitError(Exception):
     """git failed, took too long or fetched too much; the message says what to do."""
+
+
+class TooLarge(GitError):
+    """A commit has more than the limit; another attempt would not help."""
 
 
 class Git:
@@ -103,7 +107,7 @@ class Git:
             if time.monotonic() > deadline:
                 raise GitError(f"git {arguments[0]} took more than {seconds:.0f} s and was ended")
             if path.stat().st_size > max_bytes:
-                raise GitError(f"the commit has more than {max_bytes >> 20} MB: raise repositories.max_source_mb")
+                raise TooLarge(f"the commit has more than {max_bytes >> 20} MB: raise repositories.max_source_mb")
 
         with path.open("wb") as out:
             result = run(("git", *arguments), cwd=at, environment=self._environment(""), check=check, stdout=out)

@@ -85,6 +85,14 @@ class Mirror:
         author, _, message = text.decode(errors="replace").partition("\0")
         return Commit(message.strip()[:_MAX_MESSAGE], author[:_MAX_NAME])
 
+    def has(self, commit: str) -> bool:
+        """Tell whether the mirror has a commit of this name. Raises GitError only if git is missing."""
+        try:
+            self._run("cat-file", "-e", f"{commit}^{{commit}}")
+        except GitError:
+            return False
+        return True
+
     def remove(self) -> None:
         """Delete the mirror."""
         shutil.rmtree(self.folder, ignore_errors=True)

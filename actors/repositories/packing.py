@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.repositories.git import GitError
+from actors.repositories.git import TooLarge
 
 if TYPE_CHECKING:
     from actors.repositories.mirror import Mirror
@@ -21,7 +21,7 @@ _HEADS = "refs/heads/"
 
 
 def pack_commit(mirror: Mirror, ref: str, commit: str, settings: RepositorySettings) -> bytes:
-    """Return the gzipped tar of a commit of the mirror, the same bytes each time. Raises GitError.
+    """Return the gzipped tar of a commit of the mirror, always the same. Raises GitError and TooLarge.
 
     Its ``.git`` has the last ``depth`` commits and their tags. It is on the branch that was pushed; for a tag on none.
     """
@@ -40,7 +40,7 @@ def pack_commit(mirror: Mirror, ref: str, commit: str, settings: RepositorySetti
             _add_files(tar, files)
             _add_history(tar, history)
         if buffer.tell() > limit:
-            raise GitError(f"the commit has more than {settings.max_source_mb} MB: raise repositories.max_source_mb")
+            raise TooLarge(f"the commit has more than {settings.max_source_mb} MB: raise repositories.max_source_mb")
         return buffer.getvalue()
 
 

@@ -10,8 +10,10 @@ from actors.ir import IrError, PushEvent, load, skips_builds, wants
 from actors.messages import BuildCreated
 from actors.render.discovery import discover
 from actors.render.envelope import RenderFailed
+from actors.repositories.git import TooLarge
 from actors.repositories.mirror import Mirror
 from actors.repositories.packing import pack_commit
+from actors.repositories.pushed_refs import pushed_refs
 from storage import BuildErrorCode, NewBuild, slugify
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
     from actors.addresses import Address
     from actors.engine_settings import LiveSettings
     from actors.render.envelope import DeclaredPipeline, Envelope
-    from storage import Clock, Pipeline, Repository, Storage
+    from actors.repositories.mirror import Heads
+    from storage import Clock, Delivery, Pipeline, Repository, Storage
 
 __all__ = ["PushBuilds"]
 
@@ -70,7 +73,12 @@ class PushBuilds:
         At the first check nothing is built: what was there before the repository was connected is no push.
         """
         mirror = Mirror(self._mirrors, repository, self._live_settings.now.repositories)
-        heads, repositories = mirror.fetch(), self._storage.repositories
+        repositories, deliveries = self._storage.repositories, self._storage.deliveries
+        before = deliveries.pending(repository.id)
+        heads = mirror.fetch()
+        # Those that came meanwhile tell the order of what was fetched. They wait on, as they may be of later pushes.
+        for delivery in deliveries.pending(repository.id):
+            self._build_delivered(mirror, repository, delivery, heads)
         known = repositories.heads(repository.id)
         if repository.checked_at is None and not known:
             repositories.record_heads(repository, heads.commits)
@@ -80,7 +88,22 @@ class PushBuilds:
             for ref, commit in sorted(heads.commits.items()):
                 if known.get(ref) != commit:
                     self._build(mirror, repository, ref, known.get(ref), commit, heads.default_branch)
-        repositories.checked(repository, heads.default_branch)
+        with self._storage.transaction():
+            repositories.checked(repository, heads.default_branch)
+            deliveries.processed(repository.id, before)
+
+    def _build_delivered(self, mirror: Mirror, repository: Repository, delivery: Delivery, heads: Heads) -> None:
+        """Build the pushes of a delivery whose heads have moved on since, in the order of the pushes.
+
+        The last one is found by the heads, also without a delivery, and so is one that says what is not true.
+        """
+        known = self._storage.repositories.heads(repository.id)
+        for pushed in pushed_refs(delivery.body):
+            ref, new, now = pushed.ref, pushed.new, heads.commits.get(pushed.ref)
+            if not ref.startswith(_BRANCH) or known.get(ref) != pushed.old or now is None or new is None:
+                continue
+            if new != now and mirror.has(new):
+                self._build(mirror, repository, ref, pushed.old, new, heads.default_branch)
 
     def _build(
         self, mirror: Mirror, repository: Repository, ref: str, old: str | None, commit: str, default_branch: str | None
@@ -92,15 +115,18 @@ class PushBuilds:
             return
         is_tag = ref.startswith(_TAG)
         name = ref.removeprefix(_TAG if is_tag else _BRANCH)
-        archive = pack_commit(mirror, ref, commit, self._live_settings.now.repositories)
-        env = {"CI_TAG": name} if is_tag else {}
-        new = NewBuild(name, commit, pushed.message, source="webhook", env=env, source_archive=archive)
         event = PushEvent(name, is_tag)
         follow = not is_tag and name == default_branch
+        archive = None
         try:
+            archive = pack_commit(mirror, ref, commit, self._live_settings.now.repositories)
             envelope: Envelope | RenderFailed = self._declared(repository, archive)
+        except TooLarge as error:
+            envelope = RenderFailed.exited("source fetch", 1, str(error))
         except RenderFailed as failure:
             envelope = failure
+        env = {"CI_TAG": name} if is_tag else {}
+        new = NewBuild(name, commit, pushed.message, source="webhook", env=env, source_archive=archive)
         build_ids = []
         with self._storage.transaction():
             if not self._storage.repositories.move_head(repository, ref, old, commit):

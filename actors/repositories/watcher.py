@@ -40,13 +40,21 @@ class _Check:
 
 
 @dataclass(frozen=True, slots=True)
+class _Sweep:
+    """Work on a worker thread: delete mirrors without a repository."""
+
+    def __str__(self) -> str:
+        return "delete mirrors"
+
+
+@dataclass(frozen=True, slots=True)
 class _Checked:
     """Worker: the check of this repository has ended."""
 
     repository_id: int
 
 
-class RepositoryWatcher(Supervised[RepositoryWatcherMessage | _Checked, _Check]):
+class RepositoryWatcher(Supervised[RepositoryWatcherMessage | _Checked, _Check | _Sweep]):
     """Checks each repository when it is due, two at once, and none twice at a time.
 
     All of them are due at the start, so that what was pushed while the service was away is built.
@@ -73,10 +81,7 @@ class RepositoryWatcher(Supervised[RepositoryWatcherMessage | _Checked, _Check])
     def begin(self) -> None:
         """Make every repository due, and delete mirrors without a repository."""
         self._storage.repositories.hasten_all()
-        known = {each.uuid for each in self._storage.repositories.all()}
-        for folder in self._mirrors.iterdir() if self._mirrors.exists() else ():
-            if folder.name not in known:
-                shutil.rmtree(folder, ignore_errors=True)
+        self.work(_Sweep(), self._sweep)
 
     def handle(self, message: RepositoryWatcherMessage | _Checked) -> None:
         """Start the checks that are due, while VMs are granted: a push is rendered in one."""
@@ -88,11 +93,20 @@ class RepositoryWatcher(Supervised[RepositoryWatcherMessage | _Checked, _Check])
             case _:
                 assert_never(message)
 
-    def on_task_error(self, task: _Check, error: Exception) -> None:
+    def on_task_error(self, task: _Check | _Sweep, error: Exception) -> None:
         """Log the error; the repository is checked again after a pause."""
         super().on_task_error(task, error)
+        if isinstance(task, _Sweep):
+            return
         self._checking.discard(task.repository.id)
         self._storage.repositories.failed(task.repository, "an internal error, see `ci-daemon logs`")
+
+    def _sweep(self) -> None:
+        found = tuple(self._mirrors.iterdir()) if self._mirrors.exists() else ()
+        known = {each.uuid for each in self._storage.repositories.all()}
+        for folder in found:
+            if folder.name not in known:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _poll(self) -> None:
         free = _AT_ONCE - len(self._checking)
@@ -110,6 +124,7 @@ class RepositoryWatcher(Supervised[RepositoryWatcherMessage | _Checked, _Check])
             except (GitError, VmError, RenderFailed) as error:
                 self.log.warning("%s cannot be checked: %s", repository.url, error)
                 self._storage.repositories.failed(repository, str(error))
+                self._storage.deliveries.failed(repository.id, str(error))
             return _Checked(repository.id)
 
         self.work(_Check(repository), run)

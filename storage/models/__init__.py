@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from storage.models.builds import AttemptRow, BuildRow, EdgeRow, JobRow
     from storage.models.cache import CacheRow
     from storage.models.coupons import CouponRow, RedemptionRow
+    from storage.models.deliveries import DeliveryRow
     from storage.models.holds import HoldRow
     from storage.models.idempotency import KeyRow
     from storage.models.identities import IdentityRow
@@ -47,6 +48,7 @@ __all__ = [
     "CliLoginRow",
     "CouponRow",
     "DeclarationRow",
+    "DeliveryRow",
     "EdgeRow",
     "HoldRow",
     "IdentityRow",

@@ -15,6 +15,7 @@ class RepositoryRow(Row, table="repositories", record=Repository):
     """A git repository of an organization."""
 
     organization = peewee.ForeignKeyField(OrganizationRow)
+    token_hash = peewee.BlobField(null=True)
 
 
 class RepositoryHeadRow(Row, table="repository_heads", record=RepositoryHead, key=("repository", "ref")):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from storage.records.builds import Build, BuildState, KeyUse, NewBuild, RequestKey
     from storage.records.cache import CacheEntry, CacheName
     from storage.records.coupons import Coupon, NewCoupon, Redemption
+    from storage.records.deliveries import Delivery
     from storage.records.error_codes import BuildErrorCode, JobErrorCode
     from storage.records.holds import Hold, HoldEnd
     from storage.records.identities import Identity, ProvenIdentity
@@ -93,6 +94,7 @@ __all__ = [
     "Coupon",
     "DayUsage",
     "Declaration",
+    "Delivery",
     "Dependency",
     "Discrepancy",
     "Edge",

@@ -72,6 +72,7 @@ STATUSES = {
     "billing_unconfigured": 503,
     "billing_provider_error": 502,
     "webhook_signature_invalid": 400,
+    "delivery_id_invalid": 400,
     "coupon_not_found": 404,
     "coupon_expired": 422,
     "coupon_exhausted": 422,

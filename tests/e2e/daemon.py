@@ -34,7 +34,7 @@ class Daemon:
         self.url = ""
         self._prefix = prefix
         alone = {"CI_DAEMON_IMAGES_ON_DEMAND": "false"}  # no test reaches a public registry
-        self.environ = {**os.environ, **alone, **settings, "CI_DAEMON_HTTP_LISTEN": "127.0.0.1:0"}
+        self.environ = {**os.environ, "CI_DAEMON_HTTP_LISTEN": "127.0.0.1:0", **alone, **settings}
         self.environ.pop("COVERAGE_PROCESS_START", None)
         self._process: subprocess.Popen[bytes] | None = None
         self._already = 0

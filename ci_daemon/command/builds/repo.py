@@ -13,6 +13,7 @@ from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.lookup import find_organization
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
+from ci_daemon.push_hook import install_hook, remove_hook
 from storage import RepositoryConnected, repo_name
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def connect(session: Session, *, url: str, org: str, name: str | None, poll: int
     """Build what is pushed from now on to a git repository: an https URL, or a path on this host.
 
     Each pushed branch or tag is built by the pipelines that its own commit declares, if their triggers want it. The
-    service's user must be able to read a path.
+    service's user must be able to read a path. There a post-receive hook is installed, if there is none and that user
+    may write it, so that pushes are reported at once.
     """
     address = _address(url)
     known_as = name or _default_name(address)
@@ -59,7 +61,11 @@ def connect(session: Session, *, url: str, org: str, name: str | None, poll: int
         except RepositoryConnected as error:
             raise Failure(str(error)) from None
         document = _document(storage, connected)
-    session.answer(document, f"pushes to {address} are built for {org}; `ci-daemon repo list` shows how that goes")
+        hooked = False
+        if connected.is_path:
+            hooked = install_hook(Path(address), session.config().http.url, storage.repositories.mint_token(connected))
+    how = "its hook reports them at once" if hooked else f"the service looks every {poll} s"
+    session.answer(document | {"hook": hooked}, f"pushes to {address} are built for {org}: {how}")
 
 
 @repo.command(name="list", reads=True)
@@ -86,6 +92,8 @@ def remove(session: Session, *, url: str, org: str) -> None:
             raise Failure(f"{url} is not connected to {org}: `ci-daemon repo list` shows what is")
         document = _document(storage, found)
         storage.repositories.remove(found)
+    if found.is_path:
+        remove_hook(Path(found.url), session.config().http.url)
     shutil.rmtree(session.state_dir / MIRRORS / found.uuid, ignore_errors=True)
     session.answer(document, f"pushes to {found.url} are no longer built for {org}")
 

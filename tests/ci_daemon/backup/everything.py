@@ -351,6 +351,11 @@ class Everything:
         connected = storage.repositories.connect(acme, "https://example.org/acme/web.git", "acme/web", 60)
         storage.repositories.record_heads(connected, {"refs/heads/main": "c0ffee"})
         storage.repositories.checked(connected, "main")
+        storage.repositories.mint_token(connected)
+        for delivery_id in ("processed", "waiting"):
+            storage.deliveries.receive("git", delivery_id, connected, b"a body")
+        storage.deliveries.failed(connected.id, "no route to host")
+        storage.deliveries.processed(connected.id, storage.deliveries.pending(connected.id)[:1])
         storage.repositories.failed(connected, "no route to host")
         nightly = NewSchedule("30 4 * * *", "Europe/Berlin", "main", self.clock.now() + DAY)
         schedule = storage.schedules.create(self.pipeline.id, nightly)

@@ -88,6 +88,9 @@ CALLS = """
     pipeline set acme web --fail-fast
     repo connect {repository} --org acme
     repo list
+    webhook list
+    webhook show {delivery}
+    webhook redeliver {delivery}
     repo remove {repository} --org acme
     schedule add acme web '30 4 * * *'
     schedule set {schedule} --disable
@@ -173,6 +176,9 @@ def state(tmp_path: Path) -> Path:
     acme = with_storage.organizations.create("Acme", "", ada.id)
     pipeline = with_storage.pipelines.create(acme.id, NewPipeline("web", "Web", "https://example.org/web.git", "main"))
     with_storage.builds.create(pipeline, NewBuild("main", "c0ffee", pipeline_ir=one("true")), [new_job()])
+    connected = with_storage.repositories.connect(acme.id, "https://example.org/acme/web.git", "acme/web", 60)
+    with_storage.deliveries.receive("git", "1", connected, b"")
+    (tmp_path / "delivery").write_text(with_storage.deliveries.latest(1)[0].uuid)
     (tmp_path / "token").write_text(with_storage.tokens.create_api_key(ada.id, "for the test")[0].uuid)
     schedule = with_storage.schedules.create(pipeline.id, NewSchedule("0 5 * * *", "UTC", "main", None))
     (tmp_path / "schedule").write_text(schedule.uuid)
@@ -199,6 +205,7 @@ def test_json_is_one_document(
             "tar": str(tmp_path / "root.tar"),
             "token": (tmp_path / "token").read_text(),
             "schedule": (tmp_path / "schedule").read_text(),
+            "delivery": (tmp_path / "delivery").read_text(),
             "backup": str(tmp_path / "backup"),
             "restored": str(tmp_path / "restored"),
             "repository": str(tmp_path / "acme" / "web.git"),

@@ -36,6 +36,7 @@ READS_ALL = {
     "snapshots._builds": "snapshots are few: the manifests that they need are kept, as the rest is removed",
     "snapshots._unneeded": "snapshots are few: they go with their builds, or the cache holds them",
     "cache._entries": "the list has no bounds",
+    "deliveries._latest": "the newest by row id, as many as asked for",
     "repositories._all": "the list has no bounds",
     "repositories._hasten_all": "every one, at the start",
 }

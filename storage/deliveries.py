@@ -1,0 +1,111 @@
+"""Deliveries: reports of pushes by the hosts of repositories (wire-decisions.md, "Source hosts")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from storage.database.instants import DAY
+from storage.database.statements import Columns, Query, Write, insert_into, slot
+from storage.models import DeliveryRow
+from storage.records import Delivery
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from storage.database.connection import Database
+    from storage.records import Repository
+    from storage.repositories import Repositories
+
+__all__ = ["Deliveries"]
+
+_DELIVERY = Columns.of(Delivery, DeliveryRow)
+_KEPT = 7 * DAY
+
+
+class Deliveries:
+    """The deliveries of the last seven days. Safe in any thread.
+
+    Each is stored before it is answered, once, and processed when its repository is checked, in the order of arrival.
+    """
+
+    def __init__(self, database: Database, repositories: Repositories) -> None:
+        self._database = database
+        self._repositories = repositories
+        deliveries = DeliveryRow.select(*_DELIVERY.selected)
+        this = DeliveryRow.id == slot("id")
+        waiting = DeliveryRow.processed_at.is_null()
+        of_repository = DeliveryRow.repository == slot("repository_id")
+        same = (DeliveryRow.provider == slot("provider"), DeliveryRow.delivery_id == slot("delivery_id"))
+        self._known = Query(database, deliveries.where(*same), _DELIVERY)
+        self._by_uuid = Query(database, deliveries.where(DeliveryRow.uuid == slot("uuid")), _DELIVERY)
+        self._pending = Query(database, deliveries.where(of_repository, waiting).order_by(DeliveryRow.id), _DELIVERY)
+        self._latest = Query(database, deliveries.order_by(DeliveryRow.id.desc()).limit(slot("limit")), _DELIVERY)
+        self._insert = Write(database, insert_into(DeliveryRow, "attempts", "processed_at", "last_error"))
+        self._processed = Write(
+            database,
+            DeliveryRow.update(
+                {
+                    DeliveryRow.processed_at: slot("now"),
+                    DeliveryRow.attempts: DeliveryRow.attempts + 1,
+                    DeliveryRow.last_error: None,
+                }
+            ).where(this),
+        )
+        self._failed = Write(
+            database,
+            DeliveryRow.update(
+                {DeliveryRow.attempts: DeliveryRow.attempts + 1, DeliveryRow.last_error: slot("why")}
+            ).where(of_repository, waiting),
+        )
+        self._again = Write(database, DeliveryRow.update({DeliveryRow.processed_at: None}).where(this))
+        self._forget = Write(database, DeliveryRow.delete().where(DeliveryRow.received_at <= slot("before")))
+
+    def receive(self, provider: str, delivery_id: str, repository: Repository, body: bytes) -> bool:
+        """Store a delivery and make its repository due; False, and nothing else, if it came before."""
+        with self._database.write():
+            now = self._database.now()
+            self._forget.run(before=now - _KEPT)
+            if self._known.one(provider=provider, delivery_id=delivery_id) is not None:
+                return False
+            self._insert.run(
+                uuid=str(uuid4()),
+                provider=provider,
+                delivery_id=delivery_id,
+                repository_id=repository.id,
+                body=body,
+                received_at=now,
+            )
+            self._repositories.hasten(repository.id)
+            return True
+
+    def pending(self, repository_id: int) -> list[Delivery]:
+        """Return the deliveries of a repository that wait, in the order of arrival."""
+        return self._pending.all(repository_id=repository_id)
+
+    def processed(self, repository_id: int, deliveries: Iterable[Delivery]) -> None:
+        """Note that deliveries were processed; if others came meanwhile, their repository is due again."""
+        with self._database.write():
+            for each in deliveries:
+                self._processed.run(id=each.id, now=self._database.now())
+            if self.pending(repository_id):
+                self._repositories.hasten(repository_id)
+
+    def failed(self, repository_id: int, why: str) -> None:
+        """Note why the deliveries of a repository wait for its next check."""
+        with self._database.write():
+            self._failed.run(repository_id=repository_id, why=why)
+
+    def latest(self, limit: int) -> list[Delivery]:
+        """Return the latest deliveries, newest first."""
+        return self._latest.all(limit=limit)
+
+    def find(self, uuid: str) -> Delivery | None:
+        """Return a delivery by UUID."""
+        return self._by_uuid.one(uuid=uuid)
+
+    def redeliver(self, delivery: Delivery) -> None:
+        """Let a delivery be processed again, as if it had come just now. What was built is not built again."""
+        with self._database.write():
+            self._again.run(id=delivery.id)
+            self._repositories.hasten(delivery.repository_id)
