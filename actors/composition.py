@@ -34,6 +34,8 @@ from actors.supervision import spawn
 from actors.timer import Timer
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from actors.addresses import Address
     from actors.builds.attempt.assignment import Assignment
     from actors.builds.job_messages import JobMessage
@@ -120,6 +122,22 @@ class Composition:
             watchers=self.watchers,
         )
 
+    @property
+    def _mirrors(self) -> Path:
+        return self.storage.directory / MIRRORS
+
+    @cached_property
+    def _pushes(self) -> PushBuilds:
+        return PushBuilds(
+            storage=self.storage,
+            provider=self.provider,
+            images=self.images,
+            clock=self.clock,
+            live_settings=self.live_settings,
+            root=self.addresses.root,
+            mirrors=self._mirrors,
+        )
+
     def lease_pool(self) -> Address[LeasePoolMessage]:
         """Start a lease pool."""
         return spawn(
@@ -187,24 +205,14 @@ class Composition:
 
     def repository_watcher(self) -> Address[RepositoryWatcherMessage]:
         """Start a repository watcher."""
-        mirrors = self.storage.directory / MIRRORS
-        pushes = PushBuilds(
-            storage=self.storage,
-            provider=self.provider,
-            images=self.images,
-            clock=self.clock,
-            live_settings=self.live_settings,
-            root=self.addresses.root,
-            mirrors=mirrors,
-        )
         return spawn(
             RepositoryWatcher,
             timer=self.timer,
             root=self.addresses.root,
             storage=self.storage,
             live_settings=self.live_settings,
-            pushes=pushes,
-            mirrors=mirrors,
+            pushes=self._pushes,
+            mirrors=self._mirrors,
             timings=self.timings,
         )
 
@@ -215,6 +223,7 @@ class Composition:
             timer=self.timer,
             root=self.addresses.root,
             storage=self.storage,
+            pushes=self._pushes,
             clock=self.clock,
             live_settings=self.live_settings,
             timings=self.timings,

@@ -6,6 +6,8 @@ import secrets
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import peewee
+
 from storage.accounts.tokens import hashed
 from storage.database.instants import SECOND
 from storage.database.statements import Columns, Query, Write, insert_into, slot, written
@@ -45,6 +47,14 @@ class Repositories:
         self._by_url = Query(
             database,
             repositories.where(RepositoryRow.organization == slot("organization_id"), RepositoryRow.url == slot("url")),
+            _REPOSITORY,
+        )
+        self._by_name = Query(
+            database,
+            repositories.where(
+                RepositoryRow.organization == slot("organization_id"),
+                peewee.fn.LOWER(RepositoryRow.repo_name) == peewee.fn.LOWER(slot("repo_name")),
+            ).limit(1),
             _REPOSITORY,
         )
         self._due = Query(
@@ -118,6 +128,10 @@ class Repositories:
     def find(self, organization_id: int, url: str) -> Repository | None:
         """Return an organization's repository by URL or path."""
         return self._by_url.one(organization_id=organization_id, url=url)
+
+    def by_name(self, organization_id: int, repo_name: str) -> Repository | None:
+        """Return an organization's repository by ``owner/repo``. Case is ignored."""
+        return self._by_name.one(organization_id=organization_id, repo_name=repo_name)
 
     def all(self) -> list[Repository]:
         """Return every repository, oldest first."""

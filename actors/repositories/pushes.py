@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from actors.ir import IrError, PushEvent, load, skips_builds, wants
 from actors.messages import BuildCreated
 from actors.render.discovery import discover
 from actors.render.envelope import RenderFailed
-from actors.repositories.git import TooLarge
+from actors.repositories.git import GitError, TooLarge
 from actors.repositories.mirror import Mirror
 from actors.repositories.packing import pack_commit
 from actors.repositories.pushed_refs import pushed_refs
@@ -45,7 +46,7 @@ class _Wanted:
 class PushBuilds:
     """Compares a repository's heads with those looked at last, and builds what was pushed meanwhile.
 
-    It blocks: it fetches, and renders in a VM. One thread at a time may check a repository.
+    It blocks: it fetches, and renders in a VM. A second thread waits while one uses the same mirror.
     """
 
     def __init__(
@@ -66,12 +67,41 @@ class PushBuilds:
         self._live_settings = live_settings
         self._root = root
         self._mirrors = mirrors
+        self._locks: dict[int, threading.Lock] = {}
 
     def check(self, repository: Repository) -> None:
         """Fetch a repository and build its pushes, once each. Raises GitError and VmError.
 
         At the first check nothing is built: what was there before the repository was connected is no push.
         """
+        with self._lock(repository):
+            self._check(repository)
+
+    def head_build(self, repository: Repository, source_slug: str, branch: str, source: str) -> NewBuild:
+        """Return a build of the head of a branch, with the pipeline that this commit declares.
+
+        Raises GitError, RenderFailed and VmError.
+        """
+        settings, ref = self._live_settings.now.repositories, f"{_BRANCH}{branch}"
+        with self._lock(repository):
+            mirror = Mirror(self._mirrors, repository, settings)
+            commit = mirror.fetch().commits.get(ref)
+            if commit is None:
+                raise GitError(f'{repository.url} has no branch "{branch}"')
+            message = mirror.commit(commit).message
+            archive = pack_commit(mirror, ref, commit, settings)
+        declared = self._declared(repository, archive).find(source_slug)
+        if declared is None:
+            missing = f'the commit {commit} of {repository.url} declares no pipeline "{source_slug}"'
+            raise RenderFailed(missing)
+        return NewBuild(
+            branch, commit, message, source=source, pipeline_ir=declared.pipeline_ir, source_archive=archive
+        )
+
+    def _lock(self, repository: Repository) -> threading.Lock:
+        return self._locks.setdefault(repository.id, threading.Lock())
+
+    def _check(self, repository: Repository) -> None:
         mirror = Mirror(self._mirrors, repository, self._live_settings.now.repositories)
         repositories, deliveries = self._storage.repositories, self._storage.deliveries
         before = deliveries.pending(repository.id)

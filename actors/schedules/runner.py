@@ -7,8 +7,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, assert_never
 
 from actors.messages import BuildCreated, Drain, PollStorage, ScheduleRunnerMessage
-from actors.schedules.repeating import NothingBuilt, add_scheduled_build
+from actors.schedules.building import NothingBuilt, add_scheduled_build, head_build
 from actors.schedules.times import ScheduleInvalid, ScheduleTimes
+from actors.scheduling.admission import admission_block
 from actors.supervision import Supervised
 
 if TYPE_CHECKING:
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
     from actors.addresses import Address
     from actors.engine_settings import LiveSettings
     from actors.messages import RootMessage
+    from actors.repositories.pushes import PushBuilds
     from actors.timer import Timer
     from actors.timings import Timings
-    from storage import Build, Clock, Schedule, Storage
+    from storage import Build, Clock, NewBuild, Schedule, Storage
 
 __all__ = ["ScheduleRunner"]
 
-_AT_ONCE = 10
+_AT_ONCE = 4
 _STEP = timedelta(hours=1)
 """A clock that goes back by more was wrong before: no schedule waits until that time comes again."""
 
@@ -46,7 +48,7 @@ class _Fired:
 
 
 class ScheduleRunner(Supervised[ScheduleRunnerMessage | _Fired, _Fire]):
-    """Makes the builds of schedules that are due, once however late it is.
+    """Makes the builds of schedules that are due, once however late it is, while VMs are granted.
 
     A schedule's next time and its build are one transaction, so that a successor, in this process or the next, makes
     each build once.
@@ -58,6 +60,7 @@ class ScheduleRunner(Supervised[ScheduleRunnerMessage | _Fired, _Fire]):
         timer: Timer,
         root: Address[RootMessage],
         storage: Storage,
+        pushes: PushBuilds,
         clock: Clock,
         live_settings: LiveSettings,
         timings: Timings,
@@ -65,6 +68,7 @@ class ScheduleRunner(Supervised[ScheduleRunnerMessage | _Fired, _Fire]):
         super().__init__(timer, root, timings.retry)
         self._root = root
         self._storage = storage
+        self._pushes = pushes
         self._clock = clock
         self._live_settings = live_settings
         self._firing: set[int] = set()
@@ -98,7 +102,10 @@ class ScheduleRunner(Supervised[ScheduleRunnerMessage | _Fired, _Fire]):
     def _fire_due(self) -> None:
         if self._draining:
             return
-        for schedule in self._storage.schedules.due(_AT_ONCE + len(self._firing)):
+        due = self._storage.schedules.due(_AT_ONCE + len(self._firing))
+        if not due or admission_block(self._storage, self._live_settings.now.pool.low_disk_gb) is not None:
+            return
+        for schedule in due:
             if schedule.id not in self._firing and len(self._firing) < _AT_ONCE:
                 self._firing.add(schedule.id)
                 self._start(schedule)
@@ -113,19 +120,20 @@ class ScheduleRunner(Supervised[ScheduleRunnerMessage | _Fired, _Fire]):
     def _fire(self, schedule: Schedule) -> None:
         """Make a schedule's build and move it on, or note why there is none."""
         try:
+            head = head_build(self._storage, self._pushes, schedule)
             with self._storage.transaction():
-                build = self._build(schedule)
+                build = self._build(schedule, head)
         except NothingBuilt as why:
             self._skip(schedule, str(why))
             return
         if build is not None:
             self._root.post(BuildCreated(build.id))
 
-    def _build(self, schedule: Schedule) -> Build | None:
+    def _build(self, schedule: Schedule, head: NewBuild | None) -> Build | None:
         """Add the build, in the caller's transaction; None if the schedule was changed or deleted meanwhile."""
         if not self._storage.schedules.take(schedule, self._next(schedule)):
             return None
-        build = add_scheduled_build(self._storage, self._live_settings.now.ir, schedule)
+        build = add_scheduled_build(self._storage, self._live_settings.now.ir, schedule, head)
         self._storage.schedules.built(schedule.id, build.number)
         return build
 

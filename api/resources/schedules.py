@@ -133,7 +133,8 @@ class SchedulesResource:
     def on_post_list(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str) -> None:
         """Build a branch of the pipeline at certain times; needs the role admin.
 
-        Each time repeats the latest build of the branch: its source, its pipeline and its environment.
+        If the pipeline's repository is connected, each time builds the head of the branch. Otherwise it repeats the
+        latest build of the branch: its source, its pipeline and its environment.
         """
         member, found = self._access.pipeline(req, org, pipeline)
         member.require(Role.ADMIN)

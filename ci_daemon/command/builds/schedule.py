@@ -51,8 +51,8 @@ def list_schedules(session: Session, *, org: str, pipeline: str) -> None:
 def add(session: Session, *, org: str, pipeline: str, cron: str, timezone: str | None, branch: str | None) -> None:
     """Build PIPELINE of the organization ORG at the times of CRON, as in "30 4 * * 1-5".
 
-    The time zone is UTC by default, the branch the pipeline's default branch. Each time repeats the branch's latest
-    build.
+    The time zone is UTC by default, the branch the pipeline's default branch. Each time builds the head of the branch
+    in a connected repository, or else repeats the branch's latest build.
     """
     with session.storage_without_billing() as storage:
         found = find_pipeline(storage, org, pipeline)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,17 @@ from actors import JobSettings, PoolSettings
 from actors.addresses import Address
 from actors.engine_settings import LiveSettings
 from actors.messages import Drain, PollStorage
+from actors.repositories.pushes import PushBuilds
 from actors.schedules import new_schedule
 from actors.schedules.runner import ScheduleRunner
 from actors.supervision import spawn
 from actors.timer import Timer
 from actors.timings import Timings
 from storage import Build, BuildState, NewBuild, NewPipeline, NewSchedule, Pipeline, Schedule
-from tests.actors.conftest import Host, settings_with
+from tests.actors.conftest import Host, images_in_memory, settings_with
 from tests.clock import ManualClock
 from tests.e2e.pipelines import one
+from tests.memory.provider import MemoryProvider
 from tests.records import new_owner
 from tests.state import new_storage
 from tests.waiting import until
@@ -38,6 +41,8 @@ class World:
 
     def __init__(self, directory: Path) -> None:
         self.clock = ManualClock(START)
+        self.directory = directory
+        self.names = count()
         self.storage = new_storage(directory / "state", self.clock)
         self.organization = new_owner(self.storage).organization
         self.pipeline = self.add_pipeline("demo")
@@ -71,13 +76,25 @@ class World:
     @contextmanager
     def runner(self) -> Iterator[Address[Any]]:
         timer = Timer(self.clock)
+        live_settings = LiveSettings(settings_with(PoolSettings(), JobSettings()))
+        images = images_in_memory(self.directory / str(next(self.names)))
+        pushes = PushBuilds(
+            storage=self.storage,
+            provider=MemoryProvider(images),
+            images=images,
+            clock=self.clock,
+            live_settings=live_settings,
+            root=Address(),
+            mirrors=self.directory / "mirrors",
+        )
         address = spawn(
             ScheduleRunner,
             timer=timer,
             root=Address(),
             storage=self.storage,
             clock=self.clock,
-            live_settings=LiveSettings(settings_with(PoolSettings(), JobSettings())),
+            pushes=pushes,
+            live_settings=live_settings,
             timings=Timings(),
         )
         try:
@@ -308,6 +325,20 @@ def test_a_service_that_is_about_to_stop_leaves_them_to_the_next(world: World):
         runner.ask(PollStorage())
     assert world.builds() == []
     with world.runner() as runner:
+        world.poll(runner)
+    assert len(world.builds()) == 1
+
+
+def test_a_drained_host_builds_once_it_is_resumed(world: World):
+    world.build()
+    world.schedule()
+    world.storage.switches.drain()
+    with world.runner() as runner:
+        for _ in range(3):
+            world.clock.advance(hours=1)
+            runner.ask(PollStorage())
+        assert len(world.storage.schedules.due(1)) == 1
+        world.storage.switches.resume()
         world.poll(runner)
     assert len(world.builds()) == 1
 

@@ -1,4 +1,4 @@
-"""The build that a schedule makes: its branch's latest one again."""
+"""The build that a schedule makes: the head of its branch, or its branch's latest build again."""
 
 from __future__ import annotations
 
@@ -7,27 +7,50 @@ from typing import TYPE_CHECKING
 
 from actors.builds.repeating import repetition
 from actors.ir import IrError, load
+from actors.render.envelope import RenderFailed
+from actors.repositories.git import GitError
+from actors.vms import VmError
 from storage import SealBroken, SourceGone
 
 if TYPE_CHECKING:
     from actors.ir import IrSettings
-    from storage import Build, Pipeline, Schedule, Storage
+    from actors.repositories.pushes import PushBuilds
+    from storage import Build, NewBuild, Pipeline, Schedule, Storage
 
-__all__ = ["NothingBuilt", "add_scheduled_build"]
+__all__ = ["NothingBuilt", "add_scheduled_build", "head_build"]
 
-_SOURCE = "schedule"
+_SCHEDULE = "schedule"
 
 
 class NothingBuilt(Exception):
     """A schedule cannot make a build now; the message says why, and what to do."""
 
 
-def add_scheduled_build(storage: Storage, limits: IrSettings, schedule: Schedule) -> Build:
-    """Add the build of a schedule. Raises NothingBuilt.
+def head_build(storage: Storage, pushes: PushBuilds, schedule: Schedule) -> NewBuild | None:
+    """Return the build of a branch's head; None if the pipeline's repository is not connected.
+
+    It blocks: it fetches, and renders in a VM. Raises NothingBuilt.
+    """
+    pipeline = _buildable(storage, schedule)
+    if pipeline.repo_name is None or pipeline.source_slug is None:
+        return None
+    repository = storage.repositories.by_name(pipeline.organization_id, pipeline.repo_name)
+    if repository is None:
+        return None
+    try:
+        return pushes.head_build(repository, pipeline.source_slug, schedule.branch, _SCHEDULE)
+    except (GitError, RenderFailed, VmError) as error:
+        raise NothingBuilt(str(error)) from error
+
+
+def add_scheduled_build(storage: Storage, limits: IrSettings, schedule: Schedule, head: NewBuild | None) -> Build:
+    """Add the build of a schedule: of its branch's head if that is known. Raises NothingBuilt.
 
     A schedule has at most one unfinished build, so that slow builds do not pile up.
     """
     pipeline = _buildable(storage, schedule)
+    if head is not None:
+        return _planned(storage, limits, pipeline, head)
     latest = storage.builds.latest(pipeline.id, schedule.branch)
     if latest is None:
         raise NothingBuilt(f'there is no build of the branch "{schedule.branch}" to repeat: create one')
@@ -55,13 +78,17 @@ def _buildable(storage: Storage, schedule: Schedule) -> Pipeline:
 
 def _repeat(storage: Storage, limits: IrSettings, pipeline: Pipeline, build: Build) -> Build:
     """Add a build that repeats another one. Raises NothingBuilt, SourceGone and SealBroken."""
-    new, source_url = repetition(storage, build, _SOURCE)
+    new, source_url = repetition(storage, build, _SCHEDULE)
     if not new.pipeline_ir:
         if not new.has_source and not source_url:
             raise NothingBuilt(f"build {build.number} has neither pipeline nor source: create another one")
         return storage.renders.begin(pipeline, new, source_url)
+    return _planned(storage, limits, pipeline, new)
+
+
+def _planned(storage: Storage, limits: IrSettings, pipeline: Pipeline, new: NewBuild) -> Build:
     try:
-        planned = load(new.pipeline_ir, limits)
+        planned = load(new.pipeline_ir or "", limits)
     except IrError as error:
         return storage.builds.create_rejected(pipeline, new, error.code, error.message)
     return storage.builds.create(pipeline, replace(new, timeout_seconds=planned.timeout_seconds), planned.jobs)
