@@ -29,8 +29,9 @@ def settings() -> dict[str, str]:
 
 
 def leases(daemon: Daemon) -> dict[str | None, Any]:
-    """Return the live leases by job id; None is the key of a parked VM."""
-    return {lease["job_id"]: lease for lease in daemon.json("lease", "list")}
+    """Return the live leases by job id; None is the key of a parked VM, if it is ready."""
+    live = daemon.json("lease", "list")
+    return {lease["job_id"]: lease for lease in live if lease["job_id"] or lease["state"] == "parked"}
 
 
 def end_vm(daemon: Daemon, lease: Any) -> None:
