@@ -72,6 +72,7 @@ def test_git_works_in_the_source_of_a_commit(remote: GitRepository, mirror: Mirr
     mirror.fetch()
     archive = pack_commit(mirror, MAIN, commit, RepositorySettings(depth=4))
     assert archive == pack_commit(mirror, MAIN, commit, RepositorySettings(depth=4))
+    assert archive[4:8] == bytes(4), "the archive has a time"
     source = unpacked(archive, tmp_path / "workspace")
     assert source.git("describe") == f"v1.3-2-g{commit[:7]}"
     assert source.git("log", "--format=%s").split("\n")[0] == "A link [brackets]"
