@@ -68,6 +68,7 @@ from api.resources.user import CurrentUserResource
 from api.resources.webhooks import GitWebhookResource
 from api.service_metrics import metrics_registry
 from api.settings import RateLimitSettings
+from api.sign_in.account_passkeys import AccountPasskeys
 from api.sign_in.mail import SignInMail
 from api.sign_in.providers.configured import IdentityProviders
 from api.sign_in.relying_party import RelyingParty
@@ -142,8 +143,8 @@ def create_app(
         IdentitiesResource(storage, engine, providers, access, rates),
     )
     party = RelyingParty.of(identity, settings)
-    _add_passkeys(routes, PasskeysResource(storage, engine, party, access, rates))
-    mail = SignInMail(storage, mails, identity.sign_up_policy)
+    mail, passkeys = SignInMail(storage, mails, identity.sign_up_policy), AccountPasskeys(storage, engine, party)
+    _add_passkeys(routes, PasskeysResource(storage, passkeys, access, rates))
     _add_ways_in(routes, storage, identity.sign_up_policy, party, mail, rates, sessions)
     console = add_console(
         routes,
@@ -154,6 +155,8 @@ def create_app(
         party=party,
         policy=identity.sign_up_policy,
         mail=mail,
+        passkeys=passkeys,
+        providers=providers,
     )
     _add_organizations(
         routes,

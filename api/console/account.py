@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from api.console.cookies import Cookies
     from api.console.pages import Pages
+    from api.sign_in.providers.configured import IdentityProviders
+    from api.sign_in.relying_party import RelyingParty
     from storage import Storage
 
 __all__ = ["AccountForms", "AccountPage", "RootPage"]
@@ -35,10 +37,14 @@ class RootPage(Page):
 class AccountPage(Page):
     """``/account``."""
 
-    def __init__(self, storage: Storage, pages: Pages, cookies: Cookies) -> None:
+    def __init__(
+        self, storage: Storage, pages: Pages, cookies: Cookies, party: RelyingParty, providers: IdentityProviders
+    ) -> None:
         self._storage = storage
         self._pages = pages
         self._cookies = cookies
+        self._party = party
+        self._providers = providers
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Show the account; without a session the way to sign in."""
@@ -46,6 +52,7 @@ class AccountPage(Page):
         if caller is None:
             redirect(req, resp, "login?next=/account")
             return
+        identities = self._storage.identities.of_user(caller.user.id)
         self._pages.show(
             req,
             resp,
@@ -55,6 +62,9 @@ class AccountPage(Page):
             this_session=caller.token_id,
             sessions=self._storage.tokens.sessions(caller.user.id),
             api_keys=self._storage.tokens.api_keys(caller.user.id),
+            passkeys=self._storage.passkeys.of_user(caller.user.id),
+            identities=[(self._providers.name_of(each.provider), each) for each in identities],
+            origins=self._party.origins,
         )
 
 

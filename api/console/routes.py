@@ -9,6 +9,7 @@ from api.console.cli_login import CliLoginPage
 from api.console.cookies import Cookies
 from api.console.login import LinkPage, LoginPage, MailForms, SessionCookieResource
 from api.console.pages import Pages
+from api.console.ways_in import ClosingForm, PasskeyForms
 from api.http.static_files import CSS, JAVASCRIPT, StaticFile, StaticFilesResource
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits
     from api.openapi.operations import Routes
+    from api.sign_in.account_passkeys import AccountPasskeys
     from api.sign_in.mail import SignInMail
+    from api.sign_in.providers.configured import IdentityProviders
     from api.sign_in.relying_party import RelyingParty
     from storage import SignUpPolicy, Storage
 
@@ -33,6 +36,8 @@ def add_console(
     party: RelyingParty,
     policy: SignUpPolicy,
     mail: SignInMail,
+    passkeys: AccountPasskeys,
+    providers: IdentityProviders,
 ) -> Pages:
     """Route every page of the console; return what writes them."""
     pages, cookies = Pages(), Cookies(storage, rates)
@@ -46,13 +51,20 @@ def add_console(
     routes.add_page("/login/sent", mails, "sent")
     routes.add_page("/login/session", SessionCookieResource(cookies, access, rates))
 
-    routes.add_page("/account", AccountPage(storage, pages, cookies))
+    routes.add_page("/account", AccountPage(storage, pages, cookies, party, providers))
     forms = AccountForms(storage, pages, cookies)
     routes.add_page("/account/sign-out", forms, "sign_out")
     routes.add_page("/account/profile", forms, "profile")
     routes.add_page("/account/sessions/{id}/end", forms, "end_session")
     routes.add_page("/account/api-keys", forms, "api_key")
     routes.add_page("/account/api-keys/{id}/revoke", forms, "revoke_api_key")
+
+    ways = PasskeyForms(storage, engine, cookies, passkeys)
+    routes.add_page("/account/passkeys/options", ways, "options")
+    routes.add_page("/account/passkeys", ways, "add")
+    routes.add_page("/account/passkeys/{uuid}/delete", ways, "delete")
+    routes.add_page("/account/identities/{id}/delete", ways, "delete_identity")
+    routes.add_page("/account/close", ClosingForm(storage, engine, cookies))
 
     cli_login = CliLoginPage(storage, pages, cookies)
     routes.add_page("/cli-login", cli_login)

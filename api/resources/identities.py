@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits
     from api.sign_in.providers.configured import IdentityProviders
-    from storage import Storage
+    from storage import Caller, Storage
 
-__all__ = ["IdentitiesResource", "IdentityListResponse", "IdentityRecord"]
+__all__ = ["IdentitiesResource", "IdentityListResponse", "IdentityRecord", "remove_identity"]
 
 
 class IdentityRecord(StoredRecord):
@@ -60,7 +60,7 @@ class IdentitiesResource:
         access: Access,
         limits: RateLimits,
     ) -> None:
-        self._identities = storage.identities
+        self._storage = storage
         self._engine = engine
         self._providers = providers
         self._access = access
@@ -72,7 +72,7 @@ class IdentitiesResource:
         self._limits.limit_address(req, resp)
         caller = self._access.caller(req)
         self._limits.limit_account(caller, resp)
-        found = self._identities.of_user(caller.user.id)
+        found = self._storage.identities.of_user(caller.user.id)
         answer(resp, IdentityListResponse(identities=[IdentityRecord.of(each, self._providers) for each in found]))
 
     @operation(
@@ -89,9 +89,17 @@ class IdentitiesResource:
         self._limits.limit_address(req, resp)
         caller = self._access.caller(req)
         self._limits.limit_account(caller, resp)
-        try:
-            if not self._identities.remove(caller.user.id, id, others_suffice=self._engine.sends_mail):
-                raise ApiError.not_found("identity", id)
-        except LastIdentity as error:
-            raise ApiError("identity_last_credential", str(error)) from None
+        remove_identity(self._storage, self._engine, caller, id)
         resp.status = 204
+
+
+def remove_identity(storage: Storage, engine: EngineInterface, caller: Caller, uuid: str) -> None:
+    """Delete an identity of the caller.
+
+    Raises ApiError ``identity_not_found`` or ``identity_last_credential``.
+    """
+    try:
+        if not storage.identities.remove(caller.user.id, uuid, others_suffice=engine.sends_mail):
+            raise ApiError.not_found("identity", uuid)
+    except LastIdentity as error:
+        raise ApiError("identity_last_credential", str(error)) from None

@@ -11,7 +11,7 @@ from api.bodies import answer, read_body
 from api.errors.responses import ApiError
 from api.fields import RequestBody, RequiredText, StoredRecord, Uuid
 from api.openapi.operations import Answer, operation
-from storage import SoleOwner, Storage
+from storage import Caller, SoleOwner, Storage
 
 if TYPE_CHECKING:
     import falcon
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits
 
-__all__ = ["CurrentUserResource", "CurrentUserResponse", "UserUpdateRequest"]
+__all__ = ["CurrentUserResource", "CurrentUserResponse", "UserUpdateRequest", "close_account"]
 
 
 class CurrentUserResponse(StoredRecord):
@@ -78,11 +78,16 @@ class CurrentUserResource:
         self._limits.limit_address(req, resp)
         caller = self._access.caller(req)
         self._limits.limit_account(caller, resp)
-        try:
-            canceled = self._storage.accounts.close(caller.user.id)
-        except SoleOwner as error:
-            raise ApiError("sole_owner", str(error)) from None
-        for build_id in canceled:
-            with suppress(EngineBusy):  # the storage has recorded the cancel, so it is still carried out
-                self._engine.cancel(build_id)
+        close_account(self._storage, self._engine, caller)
         resp.status = 204
+
+
+def close_account(storage: Storage, engine: EngineInterface, caller: Caller) -> None:
+    """Delete the caller's account, and cancel the builds that go with it. Raises ApiError ``sole_owner``."""
+    try:
+        canceled = storage.accounts.close(caller.user.id)
+    except SoleOwner as error:
+        raise ApiError("sole_owner", str(error)) from None
+    for build_id in canceled:
+        with suppress(EngineBusy):  # the storage has recorded the cancel, so it is still carried out
+            engine.cancel(build_id)

@@ -75,16 +75,30 @@ function ownersFields() {
   return fields;
 }
 
+// The form of the account goes with the answer of the authenticator; the cookie says whose it is.
+async function addPasskey(token, fields, button) {
+  const {form} = button;
+  const answered = await fetch(form.dataset.options, {
+    method: "POST",
+    body: new URLSearchParams({form_token: form.elements.form_token.value}),
+  });
+  if (!answered.ok) throw new Refused("You are not signed in any more: load the page again.");
+  const {challenge_id, options} = await answered.json();
+  form.elements.credential.value = JSON.stringify({challenge_id, ...await create(options)});
+  form.submit();
+}
+
 const WAYS = {
   login: () => signIn("passkey/login", {}, find),
   verify: (token, fields) => signIn("passkey/signup", {...fields, verification_token: token}, create),
   owner: (token, fields) => signIn("passkey/signup", {...fields, verification_token: token}, create),
   recover: token => signIn("recover", {magic_link_token: token}, create),
+  add: addPasskey,
 };
 
 function offer(button) {
   const kind = button.dataset.passkey;
-  const needsLink = kind !== "login";
+  const needsLink = !["login", "add"].includes(kind);
   const elsewhere = document.querySelector("[data-elsewhere]");
   if (!window.isSecureContext) {
     document.querySelector("[data-insecure]").hidden = false;
@@ -104,14 +118,15 @@ function offer(button) {
   }
   const fault = document.querySelector("[data-fault]");
   button.disabled = false;
-  button.addEventListener("click", async () => {
+  button.addEventListener("click", async event => {
+    event.preventDefault();
     const fields = ownersFields();
     if (fields === null) return;
     button.disabled = true;
     fault.hidden = true;
     try {
-      await WAYS[kind](token, fields);
-      location.assign(button.dataset.next);
+      await WAYS[kind](token, fields, button);
+      if (button.dataset.next) location.assign(button.dataset.next);
     } catch (error) {
       fault.textContent = error instanceof Refused ? error.message : REASONS[error.name] ?? `${error.message}.`;
       fault.hidden = false;

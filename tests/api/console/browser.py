@@ -12,7 +12,7 @@ from falcon import testing
 
 from tests.api.world import Account, World
 
-_FORM = re.compile(r'<form method="post" action="\./(?:\.\./)*([^"]*)">(.*?)</form>', re.DOTALL)
+_FORM = re.compile(r'<form method="post" action="\./(?:\.\./)*([^"]*)"[^>]*>(.*?)</form>', re.DOTALL)
 _INPUT = re.compile(r"<input([^>]*)>")
 _ATTRIBUTE = re.compile(r'([a-z-]+)="([^"]*)"')
 

@@ -37,6 +37,16 @@ def owners_link(daemon: Daemon, url: str) -> str:
         return f"{url}/login/owner#{storage.sign_in_links.owner()}"
 
 
+def sign_up(page: Page, link: str, email: str) -> None:
+    page.goto(link)
+    expect(page.get_by_role("button", name="Make a passkey")).to_be_enabled()
+    assert page.url == link.partition("#")[0], "the token has left the address bar"
+    page.get_by_label("Name").fill("Olga")
+    page.get_by_label("E-mail address").fill(email)
+    page.get_by_role("button", name="Make a passkey").click()
+    expect(page.get_by_role("heading", name="Account", exact=True)).to_be_visible()
+
+
 def sign_in(page: Page, url: str) -> None:
     page.goto(url)
     page.get_by_role("button", name="Sign in with a passkey").click()
@@ -49,15 +59,7 @@ def test_an_owner_signs_up_signs_in_and_ends_sessions(daemon: Daemon, browser: B
     faults: list[str] = []
     page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
-    link = owners_link(daemon, url)
-
-    page.goto(link)
-    expect(page.get_by_role("button", name="Make a passkey")).to_be_enabled()
-    assert page.url == f"{url}/login/owner", "the token has left the address bar"
-    page.get_by_label("Name").fill("Olga")
-    page.get_by_label("E-mail address").fill("olga@example.org")
-    page.get_by_role("button", name="Make a passkey").click()
-    expect(page.get_by_role("heading", name="Account", exact=True)).to_be_visible()
+    sign_up(page, owners_link(daemon, url), "olga@example.org")
     (cookie,) = page.context.cookies(url)
     assert (cookie["name"], cookie["httpOnly"], cookie["secure"]) == ("__Host-session", True, True)
     assert page.evaluate("[document.cookie, localStorage.length, sessionStorage.length]") == ["", 0, 0]
@@ -68,17 +70,6 @@ def test_an_owner_signs_up_signs_in_and_ends_sessions(daemon: Daemon, browser: B
     assert httpx.get(f"{url}/api/v0/user", headers={"Authorization": f"Bearer {key}"}).status_code == 200
     page.get_by_role("link", name="Done").click()
 
-    nonce = "a nonce of a command line"
-    page.goto(f"{url}/cli-login?nonce_hash={hashlib.sha256(nonce.encode()).hexdigest()}")
-    expect(page.get_by_text("wants to sign in as olga@example.org")).to_be_visible()
-    page.get_by_role("button", name="Sign in the command line").click()
-    expect(page.get_by_role("heading", name="The command line is signed in")).to_be_visible()
-    claimed = httpx.post(f"{url}/api/v2/auth/cli/claim", json={"nonce": nonce})
-    session = {"Authorization": f"Bearer {claimed.json()['token']}"}
-    assert httpx.get(f"{url}/api/v0/user", headers=session).json()["email"] == "olga@example.org"
-    assert httpx.post(f"{url}/api/v0/auth/logout", headers=session).status_code == 204
-
-    page.goto(f"{url}/account")
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", name="Sign in", exact=True)).to_be_visible()
     page.goto(f"{url}/account")
@@ -102,9 +93,44 @@ def test_an_owner_signs_up_signs_in_and_ends_sessions(daemon: Daemon, browser: B
         "logout",
         "passkeyLoginFinalize",
         "endSession",
-        "cliTransferV2",
     }
     assert performed <= set(actions)
+
+
+def test_an_account_serves_a_command_line_and_is_closed(daemon: Daemon, browser: Browser, url: str):
+    person = Person.at(browser, url)
+    page = person.page
+    sign_up(page, owners_link(daemon, url), "eve@example.org")
+    nonce = "a nonce of a command line"
+    page.goto(f"{url}/cli-login?nonce_hash={hashlib.sha256(nonce.encode()).hexdigest()}")
+    expect(page.get_by_text("wants to sign in as eve@example.org")).to_be_visible()
+    page.get_by_role("button", name="Sign in the command line").click()
+    expect(page.get_by_role("heading", name="The command line is signed in")).to_be_visible()
+    claimed = httpx.post(f"{url}/api/v2/auth/cli/claim", json={"nonce": nonce})
+    session = {"Authorization": f"Bearer {claimed.json()['token']}"}
+    assert httpx.get(f"{url}/api/v0/user", headers=session).json()["email"] == "eve@example.org"
+    assert httpx.post(f"{url}/api/v0/auth/logout", headers=session).status_code == 204
+
+    page.goto(f"{url}/account")
+    page.get_by_role("button", name="Add a passkey").click()
+    expect(page.get_by_role("alert").filter(has_text="has a passkey of the account already")).to_be_visible()
+    key = Person.at(browser, url, transport="usb")
+    key.page.context.add_cookies(page.context.cookies())
+    key.page.goto(f"{url}/account")
+    key.page.get_by_label("Name of a new passkey").fill("Key")
+    key.page.get_by_role("button", name="Add a passkey").click()
+    expect(key.page.get_by_role("button", name=re.compile("Delete the passkey Key"))).to_be_visible()
+    page.reload()
+    page.get_by_role("button", name=re.compile("Delete the passkey Key")).click()
+    expect(page.get_by_role("button", name=re.compile("Delete the passkey"))).to_have_count(1)
+
+    page.get_by_label("Type eve@example.org to confirm").fill("eve@example.org")
+    page.get_by_role("button", name="Close the account").click()
+    expect(page.get_by_role("heading", name="Sign in", exact=True)).to_be_visible()
+    assert "__Host-session" not in {cookie["name"] for cookie in page.context.cookies(url)}
+
+    actions = [entry["action"] for entry in daemon.json("audit", "--limit", "100")]
+    assert {"cliTransferV2", "passkeyRegisterFinalize", "deletePasskey", "deleteCurrentUser"} <= set(actions)
 
 
 def test_a_used_link_says_so_in_words(daemon: Daemon, browser: Browser, url: str):
