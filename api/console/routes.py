@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from api.console.account import AccountForms, AccountPage, RootPage
 from api.console.cli_login import CliLoginPage
 from api.console.cookies import Cookies
+from api.console.invites import InvitesPage
 from api.console.login import LinkPage, LoginPage, MailForms, SessionCookieResource
 from api.console.pages import Pages
 from api.console.ways_in import ClosingForm, PasskeyForms
@@ -70,6 +71,11 @@ def add_console(
     routes.add_page("/cli-login", cli_login)
     for path, suffix in (("transfer", "transfer"), ("transfer-v2", "transfer_v2"), ("code", "code"), ("done", "done")):
         routes.add_page(f"/cli-login/{path}", cli_login, suffix)
+
+    invites = InvitesPage(storage, pages, cookies)
+    routes.add_page("/invites", invites)
+    routes.add_page("/invites/accept", invites, "accept")
+    routes.add_page("/invites/accepted", invites, "accepted")
 
     files = StaticFile("console.css", CSS), StaticFile("passkeys.js", JAVASCRIPT)
     routes.add_page("/console/static/{file}", StaticFilesResource("api.console", *files))

@@ -111,7 +111,7 @@ function offer(button) {
     elsewhere.hidden = false;
     return;
   }
-  const token = needsLink ? takeToken() : "";
+  const token = takeToken();
   if (needsLink && !token) {
     document.querySelector("[data-no-link]").hidden = false;
     return;
@@ -126,7 +126,7 @@ function offer(button) {
     fault.hidden = true;
     try {
       await WAYS[kind](token, fields, button);
-      if (button.dataset.next) location.assign(button.dataset.next);
+      if (button.dataset.next) location.assign(button.dataset.next + (!needsLink && token ? `#${token}` : ""));
     } catch (error) {
       fault.textContent = error instanceof Refused ? error.message : REASONS[error.name] ?? `${error.message}.`;
       fault.hidden = false;
@@ -135,5 +135,19 @@ function offer(button) {
   });
 }
 
+// A form that sends the token of a link, and a link to a page that hands it on.
+function sendLink(form) {
+  const token = takeToken();
+  form.elements.token.value = token;
+  form.querySelector("button").disabled = !token;
+  form.querySelector("[data-no-link]").hidden = token !== "";
+}
+
+function keepLink(link) {
+  link.hash = takeToken();
+}
+
+for (const form of document.querySelectorAll("form[data-link]")) sendLink(form);
+for (const link of document.querySelectorAll("a[data-keeps-link]")) keepLink(link);
 for (const note of document.querySelectorAll("[data-needs-script]")) note.hidden = true;
 for (const button of document.querySelectorAll("button[data-passkey]")) offer(button);

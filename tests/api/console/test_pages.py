@@ -20,7 +20,7 @@ POLICY = {
     "base-uri 'none'",
 }
 LOGIN = ("/login", "/login/verify", "/login/recover", "/login/owner", "/login/sent")
-PAGES = (*LOGIN, "/account", "/cli-login", "/cli-login/done")
+PAGES = (*LOGIN, "/account", "/cli-login", "/cli-login/done", "/invites", "/invites/accepted")
 
 
 @pytest.mark.parametrize("page", PAGES)

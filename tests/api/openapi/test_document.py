@@ -116,6 +116,7 @@ def test_every_endpoint_but_pages_is_in_the_document(world: World, document: dic
         "/cli-login",
         "/console/static/",
         "/docs/static/",
+        "/invites",
         "/login",
     )
     assert {path for path, _ in routed - documented if not path.startswith(pages)} == {"/"}

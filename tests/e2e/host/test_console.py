@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from storage import Storage, SystemClock
 from tests.e2e.browser import Person, chromium
-from tests.e2e.daemon import Daemon
+from tests.e2e.daemon import Client, Daemon
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +131,23 @@ def test_an_account_serves_a_command_line_and_is_closed(daemon: Daemon, browser:
 
     actions = [entry["action"] for entry in daemon.json("audit", "--limit", "100")]
     assert {"cliTransferV2", "passkeyRegisterFinalize", "deletePasskey", "deleteCurrentUser"} <= set(actions)
+
+
+def test_an_invite_survives_the_sign_in(daemon: Daemon, browser: Browser, url: str):
+    person = Person.at(browser, url)
+    page = person.page
+    sign_up(page, owners_link(daemon, url), "guest@example.org")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in", exact=True)).to_be_visible()
+    host = Client.create(daemon, "host@example.org")
+    body = {"email": "guest@example.org", "role": "member"}
+    token = host.request("POST", "invites", json=body).json()["token"]
+
+    page.goto(f"{url}/invites#{token}")
+    page.get_by_role("link", name="Sign in").click()
+    page.get_by_role("button", name="Sign in with a passkey").click()
+    page.get_by_role("button", name="Accept the invite").click()
+    expect(page.get_by_role("heading", name="You are a member")).to_be_visible()
 
 
 def test_a_used_link_says_so_in_words(daemon: Daemon, browser: Browser, url: str):
