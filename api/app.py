@@ -71,6 +71,7 @@ from api.settings import RateLimitSettings
 from api.sign_in.account_passkeys import AccountPasskeys
 from api.sign_in.mail import SignInMail
 from api.sign_in.providers.configured import IdentityProviders
+from api.sign_in.providers.sign_in import ProviderSignIn
 from api.sign_in.relying_party import RelyingParty
 from api.sign_in.sessions import SessionStart
 from api.sign_in.settings import IdentitySettings
@@ -136,11 +137,11 @@ def create_app(
     _add_cli_login(routes, CliLoginResource(storage, access, rates, sessions))
     mails = Mails(storage, settings.url)
     identity = identity or IdentitySettings()
-    providers = IdentityProviders(identity, clock)
+    sign_in = ProviderSignIn(storage, IdentityProviders(identity, clock), identity.sign_up_policy, sessions, rates)
     _add_identity_providers(
         routes,
-        IdentityProvidersResource(storage, providers, identity.sign_up_policy, sessions, rates),
-        IdentitiesResource(storage, engine, providers, access, rates),
+        IdentityProvidersResource(sign_in, rates),
+        IdentitiesResource(storage, engine, sign_in.providers, access, rates),
     )
     party = RelyingParty.of(identity, settings)
     mail, passkeys = SignInMail(storage, mails, identity.sign_up_policy), AccountPasskeys(storage, engine, party)
@@ -156,7 +157,10 @@ def create_app(
         policy=identity.sign_up_policy,
         mail=mail,
         passkeys=passkeys,
-        providers=providers,
+        sign_in=sign_in,
+        url=settings.url,
+        signer=signer,
+        clock=clock,
     )
     _add_organizations(
         routes,

@@ -52,6 +52,14 @@ class Cookies:
         """Keep a session's token in the browser."""
         _set(resp, SESSION, token, _SESSION_SECONDS)
 
+    def keep(self, resp: falcon.Response, name: str, value: str, seconds: int) -> None:
+        """Keep a value in the browser for some seconds."""
+        _set(resp, name, value, seconds)
+
+    def drop(self, resp: falcon.Response, name: str) -> None:
+        """Remove a value from the browser."""
+        _set(resp, name, "", -1)
+
     def end_session(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Revoke the session of the browser and forget it there."""
         self._storage.tokens.revoke(req.cookies.get(SESSION, ""))
@@ -59,7 +67,7 @@ class Cookies:
 
     def forget_session(self, resp: falcon.Response) -> None:
         """Remove the session from the browser."""
-        _set(resp, SESSION, "", -1)
+        self.drop(resp, SESSION)
 
     def form_token(self, req: falcon.Request) -> str:
         """Return the token for the forms of a page that is shown to somebody who is signed in."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits
     from api.sign_in.mail import SignInMail
+    from api.sign_in.providers.configured import IdentityProviders
     from api.sign_in.relying_party import RelyingParty
     from storage import SignUpPolicy
 
@@ -32,8 +33,15 @@ class LoginPage(Page):
     """``/login``."""
 
     def __init__(
-        self, pages: Pages, cookies: Cookies, party: RelyingParty, policy: SignUpPolicy, engine: EngineInterface
+        self,
+        pages: Pages,
+        cookies: Cookies,
+        party: RelyingParty,
+        policy: SignUpPolicy,
+        engine: EngineInterface,
+        providers: IdentityProviders,
     ) -> None:
+        self._providers = providers
         self._pages = pages
         self._cookies = cookies
         self._party = party
@@ -52,6 +60,7 @@ class LoginPage(Page):
             "login",
             next=target,
             origins=self._party.origins,
+            providers=[each.about for each in self._providers.all],
             form_token=self._cookies.visitors_form_token(req, resp),
             sends_mail=self._engine.sends_mail,
             may_sign_up=self._policy.mode is not SignUpMode.CLOSED,

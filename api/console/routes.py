@@ -10,6 +10,7 @@ from api.console.cookies import Cookies
 from api.console.invites import InvitesPage
 from api.console.login import LinkPage, LoginPage, MailForms, SessionCookieResource
 from api.console.pages import Pages
+from api.console.provider_login import ProviderLoginPage
 from api.console.ways_in import ClosingForm, PasskeyForms
 from api.http.static_files import CSS, JAVASCRIPT, StaticFile, StaticFilesResource
 
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
     from api.openapi.operations import Routes
     from api.sign_in.account_passkeys import AccountPasskeys
     from api.sign_in.mail import SignInMail
-    from api.sign_in.providers.configured import IdentityProviders
+    from api.sign_in.providers.sign_in import ProviderSignIn
     from api.sign_in.relying_party import RelyingParty
-    from storage import SignUpPolicy, Storage
+    from api.signing import Signer
+    from storage import Clock, SignUpPolicy, Storage
 
 __all__ = ["add_console"]
 
@@ -38,12 +40,15 @@ def add_console(
     policy: SignUpPolicy,
     mail: SignInMail,
     passkeys: AccountPasskeys,
-    providers: IdentityProviders,
+    sign_in: ProviderSignIn,
+    url: str,
+    signer: Signer,
+    clock: Clock,
 ) -> Pages:
     """Route every page of the console; return what writes them."""
     pages, cookies = Pages(), Cookies(storage, rates)
     routes.add_page("/", RootPage(cookies))
-    routes.add_page("/login", LoginPage(pages, cookies, party, policy, engine))
+    routes.add_page("/login", LoginPage(pages, cookies, party, policy, engine, sign_in.providers))
     for kind in ("verify", "recover", "owner"):
         routes.add_page(f"/login/{kind}", LinkPage(pages, party, kind))
     mails = MailForms(pages, cookies, mail, rates)
@@ -52,7 +57,13 @@ def add_console(
     routes.add_page("/login/sent", mails, "sent")
     routes.add_page("/login/session", SessionCookieResource(cookies, access, rates))
 
-    routes.add_page("/account", AccountPage(storage, pages, cookies, party, providers))
+    with_provider = ProviderLoginPage(sign_in, cookies, rates, url, signer, clock)
+    routes.add_page("/login/with/{provider}", with_provider)
+    routes.add_page("/login/with/google/callback", with_provider, "google")
+    routes.add_page("/login/with/github/callback", with_provider, "github")
+    routes.add_page("/login/with/{provider}/callback", with_provider, "oidc")
+
+    routes.add_page("/account", AccountPage(storage, pages, cookies, party, sign_in.providers))
     forms = AccountForms(storage, pages, cookies)
     routes.add_page("/account/sign-out", forms, "sign_out")
     routes.add_page("/account/profile", forms, "profile")

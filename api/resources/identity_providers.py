@@ -7,7 +7,6 @@ code; the page sends that here. It must compare ``state`` before, so that nobody
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field, StringConstraints
@@ -17,22 +16,15 @@ from api.errors.responses import ApiError
 from api.fields import RequestBody, Text
 from api.openapi.operations import Answer, operation
 from api.sign_in.answers import AuthTokenResponse, UserRecord
-from api.sign_in.providers.configured import TooManyAtOnce
 from api.sign_in.providers.person import CodeExchange, ProviderError
-from api.sign_in.providers.provider import ProofMissing
-from storage import EmailUnproven, SignUpClosed
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     import falcon
 
     from api.middleware.rate_limits import RateLimits
     from api.sign_in.providers.bounded_http import ProviderConnection
-    from api.sign_in.providers.configured import IdentityProviders
     from api.sign_in.providers.provider import Provider
-    from api.sign_in.sessions import SessionStart
-    from storage import SignUpPolicy, Storage, User
+    from api.sign_in.providers.sign_in import ProviderSignIn
 
 __all__ = [
     "AuthGithubRequest",
@@ -131,18 +123,9 @@ _SIGNED_IN = Answer(200, "The session and its user.", AuthTokenResponse)
 class IdentityProvidersResource:
     """``/api/v0/auth/providers``, ``/api/v0/auth/google`` and the others."""
 
-    def __init__(
-        self,
-        storage: Storage,
-        providers: IdentityProviders,
-        policy: SignUpPolicy,
-        sessions: SessionStart,
-        limits: RateLimits,
-    ) -> None:
-        self._storage = storage
-        self._providers = providers
-        self._policy = policy
-        self._sessions = sessions
+    def __init__(self, sign_in: ProviderSignIn, limits: RateLimits) -> None:
+        self._signing_in = sign_in
+        self._providers = sign_in.providers
         self._limits = limits
 
     @operation(
@@ -154,7 +137,7 @@ class IdentityProvidersResource:
         """List the identity providers that people may sign in with."""
         records = []
         if self._providers.all:
-            with self._connection() as connection:
+            with self._signing_in.connection() as connection:
                 records = [_record(each, connection) for each in self._providers.all]
         answer(resp, AuthProviderListResponse(providers=records))
 
@@ -198,32 +181,8 @@ class IdentityProvidersResource:
         if provider is None:
             raise ApiError("oauth_not_configured", f"the configuration has no [identity.{section[:50]}]")
         exchange = CodeExchange(body.code, body.redirect_uri, body.code_verifier, nonce)
-        user = self._user(provider, exchange, body.owner_token)
-        self._limits.limit_user(user, resp)
-        token = self._sessions.token(req, resp, user, provider.about.title)
+        user, token = self._signing_in.finish(req, resp, provider, exchange, body.owner_token)
         answer(resp, AuthTokenResponse(token=token, user=UserRecord.of(user)))
-
-    def _user(self, provider: Provider, exchange: CodeExchange, owner_token: str | None) -> User:
-        try:
-            with self._connection() as connection:
-                proven = provider.identify(connection, exchange)
-            return self._storage.identities.sign_in(proven, self._policy, owner_token)
-        except ProofMissing as error:
-            raise ApiError("invalid_body", f"{error.field}: expected a value, because the provider checks it") from None
-        except (ProviderError, EmailUnproven) as error:
-            _log.warning("nobody was signed in with %s: %s", provider.about.title, error)
-            raise ApiError("oauth_provider_error", f"{provider.about.title}: {error}") from None
-        except SignUpClosed as error:
-            raise ApiError("signup_closed", str(error)) from None
-
-    @contextmanager
-    def _connection(self) -> Generator[ProviderConnection]:
-        try:
-            with self._providers.connection() as connection:
-                yield connection
-        except TooManyAtOnce:
-            message = "too many sign-ins wait for identity providers; try again in 1 s"
-            raise ApiError("busy", message, headers={"Retry-After": "1"}) from None
 
 
 def _record(provider: Provider, connection: ProviderConnection) -> AuthProviderRecord:

@@ -48,6 +48,9 @@ class IdentitySettings:
     )
 
     def __post_init__(self) -> None:
+        for name in ("google", "github"):
+            if name in self.oidc:
+                raise ValueError(f'an issuer must not be named "{name}", whose page it would share: rename its section')
         for origin in self.origins:
             if not _ORIGIN.fullmatch(origin):
                 raise ValueError(f'origins must be origins such as "https://ci.example.org", not "{origin}"')
