@@ -155,8 +155,7 @@ class _OperationWriter:
             "summary": summary.rstrip("."),
             "security": _SECURITY[declared.security],
             "parameters": [*self._in_path(endpoint.path), *self._parameters(declared)],
-            "responses": {str(answer.status): self._success(answer) for answer in declared.answers}
-            | self._failures(declared),
+            "responses": self._responses(declared),
         }
         if description.strip():
             written["description"] = " ".join(description.split())
@@ -182,6 +181,14 @@ class _OperationWriter:
             }
             for parameter in declared.parameters
         ]
+
+    def _responses(self, declared: Operation) -> dict[str, Any]:
+        """Return the responses by status; an answer and an error of one status have both of their media types."""
+        responses = {str(answer.status): self._success(answer) for answer in declared.answers}
+        for status, failure in self._failures(declared).items():
+            answer = responses.setdefault(status, failure)
+            answer["content"] = {**answer["content"], **failure["content"]}
+        return responses
 
     def _success(self, answer: Answer) -> dict[str, Any]:
         written: dict[str, Any] = {"description": answer.description}

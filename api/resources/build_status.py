@@ -44,6 +44,7 @@ class BadgeResource:
         Answer(200, "The badge.", media_type=_SVG, headers=_ETAG),
         _NOT_MODIFIED,
         Answer(404, "A badge that says `unknown`: there is no such pipeline, or you may not read it.", media_type=_SVG),
+        errors=("route_not_found",),  # of a name with a line break
         parameters=(_BRANCH,),
         security="optional",
     )

@@ -76,6 +76,11 @@ def test_nobody_learns_whether_a_private_pipeline_exists(world: World, ada: Acco
         assert len({tuple(set(each.headers) - {"x-request-id"}) for each in answers}) == 1
 
 
+def test_a_name_with_a_line_break_is_no_path(world: World, ada: Account):
+    answered = world.anonymous.simulate_get(f"/badges/{ada.org}/a%0Ab.svg")
+    assert (answered.status_code, answered.json["error"]["code"]) == (404, "route_not_found")
+
+
 def test_a_member_sees_the_badge_of_a_private_pipeline(world: World, ada: Account, bob: Account):
     end(world, ada.pipeline("Closed"), BuildState.FAILED)
     bob.join(ada, Role.MEMBER)
