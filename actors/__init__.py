@@ -12,6 +12,7 @@ from storage import on_first_use
 if TYPE_CHECKING:
     from actors.builds.attempt.environment import job_environment
     from actors.builds.repeating import repetition
+    from actors.builds.retrying import retry
     from actors.engine import Engine, EngineBusy
     from actors.engine_settings import EngineSettings
     from actors.log_context import LogContextFilter
@@ -33,4 +34,5 @@ __all__ = [
     "doing",
     "job_environment",
     "repetition",
+    "retry",
 ]

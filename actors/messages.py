@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import threading
+    from datetime import datetime
 
     from actors.builds.states import Progress
     from storage import Lease, Render, Shape
@@ -106,9 +107,10 @@ class CancelBuild:
 
 @dataclass(frozen=True, slots=True)
 class BuildTimedOut:
-    """Timer to root to build supervisor: the build's time is up."""
+    """Timer to root to build supervisor: the time of the build that began at ``started_at`` is up."""
 
     build_id: int
+    started_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from storage import on_first_use
 if TYPE_CHECKING:
     from api.app import create_app
     from api.builds.rebuilding import add_rebuild
+    from api.builds.retrying import retry_build
     from api.errors.catalog import error_catalog
     from api.errors.responses import ApiError
     from api.http.server import CannotListen, Server, check_listen_address
@@ -37,4 +38,5 @@ __all__ = [
     "check_listen_address",
     "create_app",
     "error_catalog",
+    "retry_build",
 ]

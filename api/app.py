@@ -294,6 +294,7 @@ def _add_builds(
     routes.add(f"{_BUILDS}/{{number}}", builds)
     routes.add(f"{_BUILDS}/{{number}}/cancel", builds, "cancel")
     routes.add(f"{_BUILDS}/{{number}}/rebuild", builds, "rebuild")
+    routes.add(f"{_BUILDS}/{{number}}/retry", builds, "retry")
     routes.add(f"{_BUILDS}/{{number}}/log-token", log_tokens)
     routes.add("/badges/{org}/{pipeline}.svg", badge)
     routes.add("/cc.xml", cctray)

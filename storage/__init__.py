@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from storage.database.schema import schema_of_release
     from storage.errors import (
         AlreadyInitialized,
+        BuildBusy,
         BuildFinished,
+        BuildNotFinished,
         CouponClaimed,
         CouponExhausted,
         CouponExpired,
@@ -180,8 +182,10 @@ __all__ = [
     "AwaitingJob",
     "BillingSettings",
     "Build",
+    "BuildBusy",
     "BuildErrorCode",
     "BuildFinished",
+    "BuildNotFinished",
     "BuildState",
     "BuildUsage",
     "CacheEntry",

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlreadyInitialized",
+    "BuildBusy",
     "BuildFinished",
+    "BuildNotFinished",
     "CouponClaimed",
     "CouponExhausted",
     "CouponExpired",
@@ -132,6 +134,14 @@ class KeyUsed(StorageError):
 
 class PipelineBusy(StorageError):
     """The pipeline has unfinished builds."""
+
+
+class BuildNotFinished(StorageError):
+    """Only a finished build is retried."""
+
+
+class BuildBusy(StorageError):
+    """A VM of a finished build is still there."""
 
 
 class PipelineGone(StorageError):

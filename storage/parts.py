@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from storage.builds.pipelines import Pipelines
     from storage.builds.queue import Queue
     from storage.builds.renders import Renders
+    from storage.builds.retries import Retries
     from storage.builds.runner_tokens import RunnerTokens
     from storage.builds.schedules import Schedules
     from storage.builds.secrets import Secrets
@@ -95,6 +96,7 @@ __all__ = [
     "Queue",
     "Renders",
     "Repositories",
+    "Retries",
     "RunnerTokens",
     "Schedules",
     "Secrets",

@@ -90,6 +90,7 @@ class Storage:
     renders = _part(lambda self: parts.Renders(self._database, self.builds, self.leases))
     repositories = _part(lambda self: parts.Repositories(self._database))
     deliveries = _part(lambda self: parts.Deliveries(self._database, self.repositories))
+    retries = _part(lambda self: parts.Retries(self._database, self.holds))
     runner_tokens = _part(lambda self: parts.RunnerTokens(self._database))
     queue = _part(lambda self: parts.Queue(self._database))
     switches = _part(lambda self: parts.Switches(self._database))

@@ -214,7 +214,11 @@ def result_of_exit(
     """
     if exit_code == 0 and failure is None:
         return AttemptResult(JobEvent.PASSED, Outcome(exit_code))
-    if failure is None and exit_code is not None and _retries(exit_code, job, job.attempt - 1 - lost_before):
+    if (
+        failure is None
+        and exit_code is not None
+        and _retries(exit_code, job, job.attempt - job.attempts_before - 1 - lost_before)
+    ):
         return AttemptResult(JobEvent.RETRY, Outcome(exit_code), backoff_seconds=_backoff(job.retry_policy))
     return AttemptResult(
         JobEvent.FAILED, outcome_of(failure, exit_code, soft_failed=_covers(job.soft_fail_policy, exit_code))

@@ -47,6 +47,8 @@ class JobEvent(Enum):
     """The command is confirmed dead and will not write again."""
     RETRY = auto()
     """Another attempt is due: the VM was lost, or the retry policy covers the exit code."""
+    RERUN = auto()
+    """Its finished build is retried, and this job is to run again: the one event after a final state."""
 
 
 _S, _E = JobState, JobEvent
@@ -75,6 +77,7 @@ _TABLE: dict[tuple[JobState, JobEvent], JobState] = {
     (_S.RUNNING, _E.RETRY): _S.SCHEDULED,
     (_S.CANCELING, _E.DEAD): _S.CANCELED,
     (_S.TIMING_OUT, _E.DEAD): _S.TIMED_OUT,
+    **{(state, _E.RERUN): _S.PENDING for state in JobState if state.terminal},
 }
 
 

@@ -32,6 +32,7 @@ from storage import Build, BuildErrorCode, BuildState, Job, JobErrorCode, JobSta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
+    from datetime import datetime
 
     from actors.addresses import Address
     from actors.builds.attempt.assignment import Assignment
@@ -100,11 +101,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
             self._root.post(Idle(self.build_id, self.actor_urn, self._received, finished=True))
             return
         set_log_context(build=build.external_id)
-        self._build = build
-        self._graph = Graph(storage.jobs.of_build(build.id), storage.jobs.edges(build.id))
-        self._transitions = JobTransitions(
-            build, self._graph, storage=storage, cache=self._cache, watchers=self._watchers, metrics=self._metrics
-        )
+        self._load(build)
         self._set_alarm()
         for job_id in filter(self._transitions.has_vm, self._graph):
             self._attach(job_id)
@@ -115,20 +112,39 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         self._follow_up()
         self._report_if_idle()
 
+    def _load(self, build: Build) -> None:
+        """Take the build and its jobs as they are in the storage."""
+        storage = self._storage
+        self._build = build
+        self._graph = Graph(storage.jobs.of_build(build.id), storage.jobs.edges(build.id))
+        self._transitions = JobTransitions(
+            build, self._graph, storage=storage, cache=self._cache, watchers=self._watchers, metrics=self._metrics
+        )
+
+    def _reopen(self) -> None:
+        """Load the build again if it was retried since its end."""
+        build = self._storage.builds.get(self.build_id)
+        if build is not None and not build.state.terminal:
+            self._failing_fast.clear()
+            self._timed_out = False
+            self._load(build)
+
     def teardown(self) -> None:
         """Stop the job actors; their VMs run on."""
         self._job_actors.stop()
 
     def handle(self, message: BuildMessage) -> None:
         """Handle one event of the build."""
+        if self._build.state.terminal:
+            self._reopen()
         match message:
             case Granted(_, lease):
                 self._granted(lease)
             case CancelBuild(_, recorded):
                 self._cancel()
                 recorded.set()
-            case BuildTimedOut():
-                self._time_out()
+            case BuildTimedOut(_, started_at):
+                self._time_is_up(started_at)
             case CacheHit(_, job_id):
                 self._transitions.reload(job_id)
                 self._follow_up()
@@ -169,7 +185,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         if build.timeout_seconds is None or build.started_at is None or build.state.terminal:
             return
         left = max(0.0, build.timeout_seconds - seconds_since(build.started_at, self._clock))
-        self._timer.tell_after(left, self._root, BuildTimedOut(build.id))
+        self._timer.tell_after(left, self._root, BuildTimedOut(build.id, build.started_at))
 
     def _granted(self, lease: Lease) -> None:
         """Start the actor of a job's next attempt.
@@ -202,10 +218,15 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
 
     def _cancel(self) -> None:
         build = self._storage.builds.get(self.build_id)
-        if build is not None and not build.state.terminal:
+        if build is not None and build.cancel_requested and not build.state.terminal:
             self._build = build
             self._end_jobs(JobEvent.CANCEL, self._graph)
             self._follow_up()
+
+    def _time_is_up(self, started_at: datetime | None) -> None:
+        """Time out the build, unless the alarm is from before a retry."""
+        if started_at in {None, self._build.started_at}:
+            self._time_out()
 
     def _time_out(self) -> None:
         if not self._build.state.terminal:

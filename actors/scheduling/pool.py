@@ -162,8 +162,8 @@ class LeasePool(Supervised[LeasePoolMessage | VmParked, ParkVm | DestroyVm]):
                 assert_never(message)
 
     def _poll(self) -> None:
-        """Look at what changes without a message: the owner's drain, and the host's memory."""
-        if self._admission.changed:
+        """Look at what changes without a message: the owner's drain, jobs of other processes, and memory."""
+        if self._admission.changed or self._storage.queue.oldest() is not None:
             self._serve()
         else:
             self._parking.destroy_excess()

@@ -1,4 +1,4 @@
-"""Builds of a pipeline: list, create, read, cancel, rebuild."""
+"""Builds of a pipeline: list, create, read, cancel, rebuild, retry."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import storage
 from actors import EngineBusy
 from api.bodies import answer, check_body
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RepoIdentity
+from api.builds.retrying import retry_build
+from api.engine import refuse_while_draining
 from api.errors.responses import ApiError
 from api.fields import StoredRecord, Timestamp, Uuid
 from api.middleware.idempotency import KEY_ERRORS, KEY_PARAMETERS, Submission, key_of
@@ -45,6 +47,16 @@ _REBUILD_ERRORS = (
     "billing_insufficient_balance",
     "build_plan_rejected",
     "source_expired",
+    "draining",
+)
+_RETRY_ERRORS = (
+    *_BUILD_ERRORS,
+    "pipeline_manual_disabled",
+    "billing_insufficient_balance",
+    "build_not_finished",
+    "build_without_jobs",
+    "source_expired",
+    "log_expired",
     "draining",
 )
 
@@ -168,3 +180,17 @@ class BuildsResource:
         member, found = self._access.pipeline(req, org, pipeline)
         build = self._access.build(req, org, pipeline, number)
         answer(resp, BuildRecord.of(self._creation.rebuild(req, found, build, key_of(req, member))), status=201)
+
+    @operation("retryBuild", Answer(200, "The build, which runs again.", BuildRecord), errors=_RETRY_ERRORS)
+    def on_post_retry(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
+        """Run again what did not pass in a finished build, in that build; any member can.
+
+        These are the jobs that failed, timed out, were canceled or skipped, and the jobs in whose disks they build, of
+        which those in the cache pass at once. Soft failures stay, and a build that passed stays unchanged.
+        """
+        build = self._access.build(req, org, pipeline, number)
+        refuse_while_draining(self._engine)
+        retried = retry_build(self._storage, build)
+        if not retried.state.terminal:
+            self._engine.jobs_added(build.id)
+        answer(resp, BuildRecord.of(retried))

@@ -9,7 +9,7 @@ import peewee
 
 from storage.billing.verification import LedgerVerification
 from storage.database.statements import NEWEST, Columns, Query, Write, first, insert_into, slot, written
-from storage.models import BuildRow, JobRow, LeaseRow, LedgerRow, OrganizationRow, PipelineRow
+from storage.models import BuildRow, JobRow, LeaseRow, LedgerRow, OrganizationRow, PipelineRow, RerunDebitRow
 from storage.records import Discrepancy, LedgerEntry, LedgerSource, Page
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Ledger:
             lambda row: (int(row[0]), int(row[1])),
         )
         self._insert = Write(database, insert_into(LedgerRow))
+        self._insert_rerun = Write(database, insert_into(RerunDebitRow))
         started = LeaseRow.started_at.is_null(is_null=False)
         self._job_total = Query(
             database,
@@ -64,11 +65,12 @@ class Ledger:
                 PipelineRow.slug,
                 BuildRow.number,
                 JobRow.step_key,
+                JobRow.attempts_before,
             )
             .join(JobRow)
             .join(BuildRow)
             .join(PipelineRow)
-            .where(LeaseRow.job == slot("job_id"), started)
+            .where(LeaseRow.job == slot("job_id"), started, LeaseRow.attempt > JobRow.attempts_before)
             .group_by(JobRow.id),
             tuple,
         )
@@ -124,16 +126,22 @@ class Ledger:
         return self._verification.discrepancies()
 
     def debit_job(self, job_id: int) -> None:
-        """Append the one debit of a job that just ended, inside the caller's transaction.
+        """Append the one debit of a job's run that just ended, inside the caller's transaction.
 
-        It is the sum of the prices of the job's leases, even if that is 0. A job whose command never started has none.
+        It is the sum of the prices of the run's leases, even if that is 0. A run without a command has none. The first
+        run's entry names the job.
         """
         total = self._job_total.one(job_id=job_id)
         if total is None:
             return
-        cents, organization_id, pipeline, number, step_key = total
+        cents, organization_id, pipeline, number, step_key, before = total
         description = f"{pipeline} #{number} {step_key}"
-        self._write(organization_id, -cents, LedgerSource.VM_LEASE_DEBIT, description, job_id=job_id)
+        source = LedgerSource.VM_LEASE_DEBIT
+        if not before:
+            self._write(organization_id, -cents, source, description, job_id=job_id)
+            return
+        entry_id = self._write(organization_id, -cents, source, f"{description}, again")
+        self._insert_rerun.run(entry_id=entry_id, job_id=job_id, attempts_before=before)
 
     def debit_hold(self, job_id: int, cents: int) -> int:
         """Append the debit of a hold that just ended, even of 0 cents; return the entry's id.

@@ -8,7 +8,7 @@ import peewee
 
 from storage.billing.refunds import refunded
 from storage.database.statements import Query
-from storage.models import HoldRow, JobRow, LeaseRow, LedgerRow, OrganizationRow, PaymentRow
+from storage.models import HoldRow, JobRow, LeaseRow, LedgerRow, OrganizationRow, PaymentRow, RerunDebitRow
 from storage.records import Discrepancy, LedgerSource, PaymentState
 
 if TYPE_CHECKING:
@@ -50,17 +50,19 @@ def _describe_balance(row: Sequence[Any]) -> Discrepancy:
 
 
 def _wrong_job_debits() -> peewee.Query:
+    """Return the jobs that are over whose debits, one for each run, are missing or wrong."""
     started = LeaseRow.started_at.is_null(is_null=False)
     leased = _sum(LeaseRow.amount_cents, LeaseRow.job == JobRow.id, started)
     ran = peewee.fn.EXISTS(LeaseRow.select(LeaseRow.id).where(LeaseRow.job == JobRow.id, started))
+    of_reruns = RerunDebitRow.select(RerunDebitRow.entry).where(RerunDebitRow.job == JobRow.id)
+    entries = (LedgerRow.job == JobRow.id) | LedgerRow.id.in_(of_reruns)
+    debited = LedgerRow.select(peewee.fn.SUM(LedgerRow.amount_cents)).where(entries)
     return (
-        JobRow.select(OrganizationRow.slug, JobRow.uuid, leased, LedgerRow.amount_cents)
+        JobRow.select(OrganizationRow.slug, JobRow.uuid, leased, debited)
         .join(OrganizationRow)
-        .switch(JobRow)
-        .join(LedgerRow, peewee.JOIN.LEFT_OUTER, on=LedgerRow.job == JobRow.id)
         .where(
             JobRow.finished_at.is_null(is_null=False),
-            (ran & LedgerRow.id.is_null()) | (LedgerRow.amount_cents != 0 - leased),
+            (ran & peewee.Expression(debited, "IS", None)) | (debited != 0 - leased),
         )
     )
 

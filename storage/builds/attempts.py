@@ -36,9 +36,9 @@ class Attempts:
         )
         self._lost = Query(
             database,
-            AttemptRow.select(peewee.fn.COUNT(AttemptRow.number)).where(
-                of_job, AttemptRow.error_code.is_null(is_null=False)
-            ),
+            AttemptRow.select(peewee.fn.COUNT(AttemptRow.number))
+            .join(JobRow)
+            .where(of_job, AttemptRow.number > JobRow.attempts_before, AttemptRow.error_code.is_null(is_null=False)),
             first,
         )
         own, other = AttemptRow.alias(), JobRow.alias()
@@ -111,7 +111,7 @@ class Attempts:
         return self._of_job.all(job_id=job_id)
 
     def lost(self, job_id: int) -> int:
-        """Count the attempts that the service lost: those that closed with an error code."""
+        """Count the attempts that the service lost since the last retry: those with an error code."""
         return self._lost.one(job_id=job_id) or 0
 
     def is_first_of_image(self, job_id: int, number: int) -> bool:

@@ -61,6 +61,7 @@ class Holds:
         )
         deleted = peewee.fn.EXISTS(of_pipeline) | (HoldRow.organization == slot("organization_id"))
         self._shorten_all = Write(database, HoldRow.update(shortened).where(unfinished, deleted))
+        self._release_job = Write(database, HoldRow.update(shortened).where(unfinished, HoldRow.job == slot("job_id")))
         self._finish = Write(
             database,
             HoldRow.update(
@@ -116,6 +117,10 @@ class Holds:
                 now=self._database.now(),
                 reason=HoldEnd.DELETED,
             )
+
+    def release(self, job_id: int) -> None:
+        """Set the planned end of the hold of a job's VM to now, inside the caller's transaction."""
+        self._release_job.run(job_id=job_id, now=self._database.now(), reason=HoldEnd.RELEASED)
 
     def end(self, hold_id: int, reason: HoldEnd) -> bool:
         """End a hold and write its one debit; False and no change if it has ended.

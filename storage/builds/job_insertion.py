@@ -30,6 +30,7 @@ class JobInserter:
                 "exit_code",
                 "error_code",
                 "error_message",
+                "attempts_before",
                 "not_before",
                 "awaited_image",
                 "started_at",

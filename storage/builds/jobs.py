@@ -88,7 +88,12 @@ class Jobs:
                     JobRow.started_at: coalesce(JobRow.started_at, slot("started_at")),
                     JobRow.finished_at: slot("finished_at"),
                 }
-            ).where(this, JobRow.state == slot("old"), JobRow.finished_at.is_null()),
+            ).where(
+                this,
+                JobRow.state == slot("old"),
+                JobRow.finished_at.is_null(),
+                JobRow.attempt == coalesce(slot("attempt"), JobRow.attempt),
+            ),
         )
 
     def get(self, job_id: int) -> Job | None:
@@ -117,15 +122,19 @@ class Jobs:
         old: JobState,
         new: JobState,
         outcome: Outcome = _NOTHING,
+        *,
+        attempt: int | None = None,
     ) -> bool:
         """Move a job from state ``old`` to ``new``; False and no change if it is not in ``old``.
+
+        False too if it is not at the attempt number ``attempt``, if that is given.
 
         The first ``scheduled`` sets ``scheduled_at``, the first ``running`` sets ``started_at``, and a terminal state
         sets ``finished_at``, to the command's end if that is known. A terminal state also closes the open attempt and
         writes the debit if a command of the job ever ran.
         """
         with self._database.write():
-            if not self._changed(job_id, old, new, outcome):
+            if not self._changed(job_id, old, new, outcome, attempt=attempt):
                 return False
             if new.terminal:
                 self._conclude(job_id, new, outcome)
@@ -141,16 +150,17 @@ class Jobs:
         lease_id: int | None,
         billable: bool,
         held_seconds: int = 0,
+        attempt: int | None = None,
     ) -> bool:
         """Finish a job: its state, its attempt, its lease's price and its one debit, in one transaction.
 
         The lease stays live until its VM is gone (`Leases.end`). With ``held_seconds`` the VM is held for so long.
-        False and no change if the job is not in ``old``.
+        False and no change if the job is not in ``old``, or at another attempt than ``attempt``.
         """
         if not new.terminal:
             raise ValueError(f"a job does not finish as {new}")
         with self._database.write():
-            if not self._changed(job_id, old, new, outcome):
+            if not self._changed(job_id, old, new, outcome, attempt=attempt):
                 return False
             if lease_id is not None:
                 self._meter.close(lease_id, billable=billable)
@@ -168,6 +178,7 @@ class Jobs:
         lease_id: int | None,
         billable: bool,
         backoff_seconds: int = 0,
+        attempt: int | None = None,
     ) -> bool:
         """Return a job to its old place in the queue and close its attempt and lease, in one transaction.
 
@@ -175,7 +186,7 @@ class Jobs:
         """
         with self._database.write():
             not_before = self._database.now() + backoff_seconds * SECOND if backoff_seconds else None
-            if not self._changed(job_id, old, JobState.SCHEDULED, _NOTHING, not_before=not_before):
+            if not self._changed(job_id, old, JobState.SCHEDULED, _NOTHING, not_before=not_before, attempt=attempt):
                 return False
             self._attempts.close(job_id, JobState.FAILED, outcome, self._database.now())
             if lease_id is not None:
@@ -190,6 +201,7 @@ class Jobs:
         outcome: Outcome,
         *,
         not_before: int | None = None,
+        attempt: int | None,
     ) -> bool:
         """Compare and set a job's state and the instants that go with it, inside the caller's transaction."""
         now = self._database.now()
@@ -198,6 +210,7 @@ class Jobs:
             id=job_id,
             old=old,
             new=new,
+            attempt=attempt,
             not_before=not_before,
             scheduled_at=now if new is JobState.SCHEDULED else None,
             queued_at=(not_before or now) if new is JobState.SCHEDULED else None,

@@ -253,13 +253,13 @@ class Leases:
                 )
             return written(self.get(lease_id))
 
-    def start(self, lease_id: int, job_id: int) -> bool:
+    def start(self, lease_id: int, job_id: int, attempt: int | None = None) -> bool:
         """Note in lease, attempt, job and build that a job's command started; billing starts with it.
 
-        False and no change if the job is not ``assigned``.
+        False and no change if the job is not ``assigned``, or at another attempt than ``attempt``.
         """
         with self._database.write():
-            if not self._jobs.move(job_id, JobState.ASSIGNED, JobState.RUNNING):
+            if not self._jobs.move(job_id, JobState.ASSIGNED, JobState.RUNNING, attempt=attempt):
                 return False
             now = self._database.now()
             self._start.run(id=lease_id, now=now, boot=boot_id(), uptime=self._database.uptime())

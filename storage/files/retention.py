@@ -64,7 +64,12 @@ class Retention(ABC):
             builds.where(has_some, expired_at.is_null(is_null=False)).order_by(BuildRow.id).limit(_BATCH),
             kept,
         )
-        self._expire = Write(database, BuildRow.update({expired_at: slot("now")}).where(this, not_expired))
+        self._expire = Write(
+            database,
+            BuildRow.update({expired_at: slot("now")}).where(
+                this, not_expired, BuildRow.finished_at.is_null(is_null=False)
+            ),
+        )
         self._forget = Write(database, BuildRow.update({size: None}).where(this))
 
     def bytes(self) -> int:
@@ -79,13 +84,15 @@ class Retention(ABC):
             after = {"finished_at": to_micros(batch[-1].finished_at), "id": batch[-1].build_id}
 
     def expire(self, kept: Iterable[KeptFiles]) -> None:
-        """Remove the files of builds, after marking them as expired, so that readers learn why they are gone."""
+        """Remove the files of builds, after marking them as expired, so that readers learn why they are gone.
+
+        A build that was retried meanwhile keeps its files.
+        """
         batch = list(kept)
         now = self._database.now()
         with self._database.write():
-            for each in batch:
-                self._expire.run(id=each.build_id, now=now)
-        self._remove_all(batch)
+            going = [each for each in batch if self._expire.run(id=each.build_id, now=now)]
+        self._remove_all(going)
 
     def finish_expiring(self) -> None:
         """Remove the files that an earlier process marked as expired and did not remove before it died."""

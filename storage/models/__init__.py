@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from storage.models.holds import HoldRow
     from storage.models.idempotency import KeyRow
     from storage.models.identities import IdentityRow
-    from storage.models.leases import LeaseRow, LedgerRow, SnapshotRow
+    from storage.models.leases import LeaseRow, LedgerRow, RerunDebitRow, SnapshotRow
     from storage.models.mail import MailRow
     from storage.models.passkeys import PasskeyChallengeRow, PasskeyHandleRow, PasskeyRow
     from storage.models.payments import PaymentEventRow, PaymentRefundRow, PaymentRow, PaymentTotalRow
@@ -73,6 +73,7 @@ __all__ = [
     "RenderedRow",
     "RepositoryHeadRow",
     "RepositoryRow",
+    "RerunDebitRow",
     "RunnerTokenRow",
     "ScheduleRow",
     "SecretRow",

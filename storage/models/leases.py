@@ -11,7 +11,7 @@ from storage.models.payments import PaymentRow
 from storage.models.row import Row
 from storage.records import Lease, LedgerEntry, Snapshot
 
-__all__ = ["LeaseRow", "LedgerRow", "SnapshotRow"]
+__all__ = ["LeaseRow", "LedgerRow", "RerunDebitRow", "SnapshotRow"]
 
 
 class LeaseRow(Row, table="leases", record=Lease):
@@ -32,6 +32,14 @@ class LedgerRow(Row, table="ledger_entries", record=LedgerEntry):
     organization = peewee.ForeignKeyField(OrganizationRow)
     job = peewee.ForeignKeyField(JobRow, null=True)
     payment = peewee.ForeignKeyField(PaymentRow, null=True)
+
+
+class RerunDebitRow(Row, table="rerun_debits"):
+    """The debit of a job's run after the first one."""
+
+    entry = peewee.ForeignKeyField(LedgerRow, primary_key=True)
+    job = peewee.ForeignKeyField(JobRow)
+    attempts_before = peewee.IntegerField()
 
 
 class SnapshotRow(Row, table="snapshots", record=Snapshot):

@@ -145,7 +145,8 @@ class NewJob(Step):
 class Job(Step):
     """One node of a build's graph. ``position`` is its place in DAG creation order, from 0.
 
-    ``depends_on`` holds UUIDs. ``not_before`` is the end of the back-off before the next attempt, None if there is
+    ``attempts_before`` counts the attempts before its build was last retried. ``depends_on`` holds UUIDs.
+    ``not_before`` is the end of the back-off before the next attempt, None if there is
     none. ``awaited_image`` is the image that a scheduled job waits for before it waits for a VM.
     """
 
@@ -158,6 +159,7 @@ class Job(Step):
     soft_failed: bool
     cache_hit: bool
     attempt: int
+    attempts_before: int
     exit_code: int | None
     error_code: str | None
     error_message: str | None

@@ -54,24 +54,51 @@ class ModelAttempt:
 
 
 @dataclass
+class ModelHold:
+    """The hold of a VM; a retry of the build releases it. ``cents`` is its cost once it is over."""
+
+    lease_id: int
+    since: float
+    released_at: float | None = None
+    cents: int | None = None
+
+    def end(self, now: float, *, lost: bool) -> None:
+        """End the hold, priced for no longer than it was granted."""
+        until = now if self.released_at is None else self.released_at
+        free = lost and self.released_at is None
+        seconds = 0 if free else min(HELD_SECONDS, int(until - self.since))
+        self.cents = seconds * MICRO_CENTS_A_SECOND // 1_000_000
+
+
+@dataclass
 class ModelJob:
     """A job; ``needs`` maps each prerequisite's position to whether any terminal state satisfies it.
 
-    Its VM is held since ``held_since``; ``held_cents`` is the cost of the hold once it is over.
+    ``earlier`` has the debits of its earlier runs, and how the ledger describes them.
     """
 
     needs: dict[int, bool]
     state: str = "pending"
     soft_failed: bool = False
     attempts: list[ModelAttempt] = field(default_factory=list)
-    held_since: float | None = None
-    held_cents: int | None = None
+    holds: list[ModelHold] = field(default_factory=list)
+    attempts_before: int = 0
+    earlier: list[tuple[str, int]] = field(default_factory=list)
 
-    def let_go(self, now: float, *, lost: bool) -> None:
-        """End the hold, priced for no longer than it was granted."""
-        assert self.held_since is not None
-        seconds = 0 if lost else min(HELD_SECONDS, int(now - self.held_since))
-        self.held_cents = seconds * MICRO_CENTS_A_SECOND // 1_000_000
+    def run_again(self, now: float) -> None:
+        """Begin another run after the job's end."""
+        self.earlier = self.debits
+        self.attempts_before = len(self.attempts)
+        self.state = "pending"
+        for hold in self.holds:
+            if hold.cents is None and hold.released_at is None:
+                hold.released_at = now
+
+    @property
+    def debits(self) -> list[tuple[str, int]]:
+        """The debit of each run that is over and ran a command, with the end of its description."""
+        last = [] if self.debit is None else [(", again" if self.attempts_before else "", self.debit)]
+        return self.earlier + last
 
     @property
     def over(self) -> bool:
@@ -83,9 +110,10 @@ class ModelJob:
 
     @property
     def debit(self) -> int | None:
-        """The single debit of a job that is over and whose command ran at least once."""
-        ran = any(attempt.started_at is not None for attempt in self.attempts)
-        return -sum(attempt.cents for attempt in self.attempts) if self.over and ran else None
+        """The single debit of a run that is over and whose command ran at least once."""
+        attempts = self.attempts[self.attempts_before :]
+        ran = any(attempt.started_at is not None for attempt in attempts)
+        return -sum(attempt.cents for attempt in attempts) if self.over and ran else None
 
 
 @dataclass

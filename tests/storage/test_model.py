@@ -9,15 +9,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from actors.builds.retrying import retry
 from actors.builds.states import JobEvent, Progress, blocks, next_state, roll_up, satisfies
-from storage import Build, HoldEnd, Job, JobState, LedgerSource, Outcome
+from storage import Build, BuildBusy, HoldEnd, Job, JobState, LedgerSource, Outcome
 from tests.clock import ManualClock
 from tests.records import new_job, new_pipeline
 from tests.state import new_storage
-from tests.storage.model import HELD_SECONDS, TABLE, TERMINAL, ModelAttempt, ModelBuild, ModelJob
+from tests.storage.model import HELD_SECONDS, TABLE, TERMINAL, ModelAttempt, ModelBuild, ModelHold, ModelJob
 from tests.storage.world import DEPENDS_ON, World
 
-_SERVICE_EVENTS = [event for event in JobEvent if event not in {JobEvent.READY, JobEvent.BLOCKED}]
+_SERVICE_EVENTS = [event for event in JobEvent if event not in {JobEvent.READY, JobEvent.BLOCKED, JobEvent.RERUN}]
 _HELD = {JobState.FAILED, JobState.TIMED_OUT}
 _WITH_VM = {"assigned", "running", "canceling", "timing_out"}
 
@@ -134,13 +135,44 @@ class Tables(RuleBasedStateMachine):
         jobs = self._jobs()
         _, model, _ = jobs[pick % len(jobs)]
         open_holds = {hold.lease_id: hold.id for hold in self._storage.holds.open()}
-        if model.held_since is not None:
-            hold_id = open_holds.get(model.attempts[-1].lease_id)
-            assert (hold_id is None) == (model.held_cents is not None)
+        for hold in model.holds:
+            hold_id = open_holds.get(hold.lease_id)
+            assert (hold_id is None) == (hold.cents is not None)
             if hold_id is not None:
-                model.let_go(self._clock.monotonic(), lost=reason is HoldEnd.LOST)
+                hold.end(self._clock.monotonic(), lost=reason is HoldEnd.LOST)
                 assert self._storage.holds.end(hold_id, reason)
                 assert not self._storage.holds.end(hold_id, reason)
+
+    @rule(pick=picks, vms=st.booleans())
+    def retry(self, pick: int, vms: bool) -> None:
+        """Retry a finished build, with or without its VMs; refused while it has one that is not held."""
+        ended = [each for each in self._builds if each[1].state in {"failed", "canceled"}]
+        if not ended:
+            return
+        build, model = ended[pick % len(ended)]
+        found = self._storage.builds.get(build.id)
+        assert found is not None
+        if not vms:
+            for job in model.jobs:
+                for attempt in job.attempts:
+                    self._storage.leases.end(attempt.lease_id)
+        jobs = self._world.jobs(build)
+        held = {hold.lease_id for hold in self._storage.holds.open()}
+        live = {lease.job_id for lease in self._storage.leases.live() if lease.id not in held}
+        try:
+            again = retry(self._storage, found)
+        except BuildBusy:
+            assert live & {job.id for job in jobs}
+            return
+        assert again == any(job.state != "passed" and not job.soft_failed for job in model.jobs)
+        assert not again or not live & {job.id for job in jobs}
+        for job, expected in zip(jobs, model.jobs, strict=True):
+            if again and expected.state != "passed" and not expected.soft_failed:
+                expected.run_again(self._clock.monotonic())
+                self._ended.pop(job.id, None)
+        if again:
+            model.cancel_requested = False
+            model.settle()
 
     @invariant()
     def builds_roll_up_as_in_the_model(self) -> None:
@@ -174,18 +206,18 @@ class Tables(RuleBasedStateMachine):
                 assert (latest and latest.id) == (expected.attempts[-1].lease_id if expected.attempts else None)
 
     @invariant()
-    def every_job_that_ran_and_is_over_has_its_one_debit(self) -> None:
+    def every_run_of_a_job_that_is_over_has_its_one_debit(self) -> None:
         organization = self._world.pipeline.organization_id
         entries = self._storage.ledger.page(organization, 1000, None).rows
         assert {entry.source for entry in entries} <= {LedgerSource.VM_LEASE_DEBIT}
         debits = sorted((entry.description, entry.amount_cents) for entry in entries)
-        expected = {}
+        expected: list[tuple[str, int]] = []
         for build, model in self._builds:
             for at, job in enumerate(model.jobs):
                 name = f"{build.pipeline_slug} #{build.number} {at}"
-                expected[name] = job.debit
-                expected[f"{name}, held"] = None if job.held_cents is None else -job.held_cents
-        assert debits == sorted((name, cents) for name, cents in expected.items() if cents is not None)
+                expected += [(f"{name}{again}", cents) for again, cents in job.debits]
+                expected += [(f"{name}, held", -hold.cents) for hold in job.holds if hold.cents is not None]
+        assert debits == sorted(expected)
         assert self._storage.ledger.balance(organization) == sum(cents for _, cents in debits)
         assert self._storage.ledger.verify() == []
 
@@ -240,7 +272,7 @@ class Tables(RuleBasedStateMachine):
             if model.attempts and to.value in {"scheduled", *TERMINAL}:
                 model.attempts[-1].close(self._clock.monotonic(), billable=billable)
             if to in _HELD and believed not in {JobState.PENDING, JobState.SCHEDULED}:
-                model.held_since = self._clock.monotonic()
+                model.holds.append(ModelHold(model.attempts[-1].lease_id, self._clock.monotonic()))
             build.settle()
 
     def _send(

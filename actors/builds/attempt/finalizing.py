@@ -74,12 +74,20 @@ class Finalizer:
                 lease_id=lease.id,
                 billable=result.billable,
                 backoff_seconds=result.backoff_seconds,
+                attempt=self._job.attempt,
             )
         why = result.outcome.error_message
         outcome = replace(result.outcome, error_message=why and self._attempt.log.masked(why))
         held = result.held_in(target)
         finished = jobs.finish(
-            self._job.id, state, target, outcome, lease_id=lease.id, billable=result.billable, held_seconds=held
+            self._job.id,
+            state,
+            target,
+            outcome,
+            lease_id=lease.id,
+            billable=result.billable,
+            held_seconds=held,
+            attempt=self._job.attempt,
         )
         if finished and target is JobState.PASSED and self._disk_kept:
             self._cache.keep(self._assignment.build, self._job, lease.uuid)

@@ -61,7 +61,7 @@ class AttemptState:
 
     def start(self) -> bool:
         """Record that the command runs, which is when its time and its billing begin."""
-        if not self._storage.leases.start(self._lease.id, self._job.id):
+        if not self._storage.leases.start(self._lease.id, self._job.id, self._job.attempt):
             return self._reload()
         return self._change(JobState.RUNNING)
 
@@ -75,7 +75,7 @@ class AttemptState:
 
     def begin_to_end(self, target: JobState, timeout: JobFailure | None) -> bool:
         """Record that the command is being ended, and why."""
-        if not self._storage.jobs.move(self._job.id, self.now, target, outcome_of(timeout)):
+        if not self._storage.jobs.move(self._job.id, self.now, target, outcome_of(timeout), attempt=self._job.attempt):
             return self._reload()
         return self._change(target)
 

@@ -107,6 +107,30 @@ def rebuild(session: Session, *, name: str) -> None:
     session.answer(_document(new), f"build {new.name} repeats {name}{when}")
 
 
+@build.command()
+@click.argument("name", metavar="ORG/PIPELINE/NUMBER")
+@pass_session
+def retry(session: Session, *, name: str) -> None:
+    """Run again, in a finished build, what failed, timed out, was canceled or skipped.
+
+    The jobs in whose disks these build run again too, if the cache does not have them. A running service begins within
+    a second, a stopped one when it starts.
+    """
+    # Only here, because the imports for planning take longer than all others of these commands.
+    from api import ApiError, retry_build  # noqa: PLC0415
+
+    with session.storage() as storage:
+        try:
+            retried = retry_build(storage, find_build(storage, name))
+        except ApiError as error:
+            raise Failure(f"build {name} cannot be retried: {error.message}") from None
+    if retried.state.terminal:
+        raise Failure(f"build {name} is {retried.state}: nothing to retry")
+    runs = served_by(session.state_dir) is not None
+    when = "now" if runs else f"when the service runs: start it with {session.start_command}"
+    session.answer(_document(retried), f"build {name} runs again {when}")
+
+
 @build.command(name="force-finish")
 @click.argument("name", metavar="ORG/PIPELINE/NUMBER")
 @click.option(

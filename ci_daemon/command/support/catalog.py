@@ -92,6 +92,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "build list": "List a pipeline's builds.",
         "build logs": "Show the logs of a build's jobs.",
         "build rebuild": "Build a build again, as a new one.",
+        "build retry": "Run again what did not pass in a build.",
         "build show": "Show a build and its jobs.",
         "debug": "Open a shell in a job's VM.",
         "secret delete": "Delete a secret.",

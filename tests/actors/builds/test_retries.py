@@ -1,99 +1,224 @@
-"""Retries: by the job's own policy, and after faults of the service."""
+"""Retries of finished builds: what did not pass runs again in the same build."""
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
-from actors import vms
-from actors.timings import Timings
-from actors.vms import VmSpec
-from storage import BillingSettings, Build
+from actors import retry
+from actors.builds.build_supervisors import BuildSupervisors
+from actors.messages import BuildTimedOut, CancelBuild
+from storage import Build, BuildBusy, BuildNotFinished, BuildState, JobState
 from tests.actors.conftest import Host
-from tests.e2e.pipelines import one
-from tests.memory.provider import MemoryProvider
+from tests.e2e.pipelines import Graph, one
 from tests.waiting import until
 
-PRICE = BillingSettings(cpu=50_000_000, memory_gb=0, disk_gb=0)
-"""A default VM costs 100 cents a second."""
+SECOND_TIME = 'echo try $CI_ATTEMPT; test "$CI_ATTEMPT" = 2'
 
 
-def attempts(host: Host, build: Build) -> list[tuple[int | None, str | None]]:
-    """Return the exit code and the error code of each attempt."""
-    return [(each.exit_code, each.error_code) for each in host.storage.attempts.of_job(host.job(build).id)]
+def now(host: Host, build: Build) -> Build:
+    found = host.storage.builds.get(build.id)
+    assert found is not None
+    return found
 
 
-def lose(host: Host, build: Build, attempt: int) -> None:
-    """Destroy the VM of an attempt while its command runs."""
-    host.says(build, b"try %d" % attempt)
-    lease = host.storage.leases.of_job(host.job(build).id)
-    assert lease is not None
-    host.provider.destroy(lease.uuid)
+def retried(host: Host, build: Build, *, announced: bool = True) -> Build:
+    """Retry a finished build as soon as its last VM is gone."""
+
+    def begin() -> bool:
+        try:
+            return retry(host.storage, now(host, build))
+        except BuildBusy:
+            return False
+
+    until(begin, "the retry")
+    if announced:
+        host.engine.jobs_added(build.id)
+    return now(host, build)
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "state"),
-    [
-        ("lost failed lost failed passed", "passed"),
-        ("lost lost failed failed failed", "failed"),
-        ("failed failed lost lost passed", "passed"),
-        ("failed lost lost lost", "failed"),
-    ],
-)
-@pytest.mark.parametrize("billing", [PRICE])
-def test_neither_kind_of_retry_uses_up_the_other(host: Host, outcomes: str, state: str):
-    expected = outcomes.split()
-    does = {"lost": "sleep 600", "failed": "sleep 1.1", "passed": "sleep 1.1 && exit 0"}
-    lines = [f"test $CI_ATTEMPT = {number} && {does[outcome]}" for number, outcome in enumerate(expected, 1)]
-    command = "\n".join(["echo try $CI_ATTEMPT", *lines, "exit 7"])
-    build = host.build(one(command, runner_args={"retry": {"limit": 2, "exit_codes": [7]}}))
-    for number, outcome in enumerate(expected, 1):
-        if outcome == "lost":
-            lose(host, build, number)
-    assert host.finish(build).state == state
-    recorded = {"lost": (None, "vm_lost"), "failed": (7, None), "passed": (0, None)}
-    assert attempts(host, build) == [recorded[outcome] for outcome in expected]
-    until(lambda: not host.storage.leases.live(), "every lease ended")
-    (debit,) = host.storage.ledger.page(build.organization_id, 10, None).rows
-    billed = len(expected) - expected.count("lost")
-    assert -debit.amount_cents >= billed * 100
-    assert -debit.amount_cents % 100 == 0
+def states(host: Host, build: Build) -> dict[str, tuple[str, int]]:
+    """Return the state and the number of attempts of each job."""
+    return {job.step_key: (job.state.value, job.attempt) for job in host.storage.jobs.of_build(build.id)}
+
+
+def debits(host: Host, build: Build) -> list[str]:
+    entries = host.storage.ledger.entries(build.organization_id)
+    return sorted(entry.description or "" for entry in entries if entry.source == "vm_lease_debit")
+
+
+@pytest.mark.parametrize("announced", [True, False], ids=["by the API", "by the command"])
+def test_what_failed_and_what_was_skipped_for_it_runs_again(host: Host, announced: bool):
+    graph = Graph().step("good", "true").step("bad", SECOND_TIME).step("next", "echo on", after=("bad",))
+    build = host.build(graph.step("last", "true", after=("next", "good")).ir())
+    first = host.finish(build)
+    assert states(host, build) == {"good": ("passed", 1), "bad": ("failed", 1), "next": ("skipped", 0)} | {
+        "last": ("skipped", 0)
+    }
+
+    open_again = retried(host, build, announced=announced)
+    assert (open_again.finished_at, open_again.recorded_at, open_again.started_at) == (None, None, None)
+    second = host.finish(build)
+
+    assert (first.state, second.state) == (BuildState.FAILED, BuildState.PASSED)
+    assert states(host, build) == {"good": ("passed", 1), "bad": ("passed", 2), "next": ("passed", 1)} | {
+        "last": ("passed", 1)
+    }
+    assert host.log(build, "bad") == b"try 1\nattempt 2\ntry 2\n"
+    assert host.job(build, "bad").exit_code == 0
+    name = f"{build.pipeline_slug} #{build.number}"
+    assert debits(host, build) == sorted(f"{name} {job}" for job in ("good", "bad", "bad, again", "next", "last"))
+    assert host.storage.ledger.verify() == []
+    assert second.finished_at is not None
+    assert first.finished_at is not None
+    assert second.finished_at > first.finished_at
+
+
+def test_a_build_that_passed_has_nothing_to_retry(host: Host):
+    build = host.build(one("true"))
+    host.finish(build)
+    assert not retry(host.storage, now(host, build))
+    assert now(host, build).state is BuildState.PASSED
+
+
+def test_jobs_in_whose_disk_it_builds_run_again(host: Host):
+    graph = Graph().step("base", "echo base > file").step("mid", "cat file; echo mid > more", builds_in="base")
+    graph.step("other", "true", builds_in="base")
+    build = host.build(graph.step("leaf", f"cat file; cat more; {SECOND_TIME}", builds_in="mid").ir())
+    host.finish(build)
+    until(lambda: not host.storage.snapshots.all(), "the end of the disks")
+    retried(host, build)
+    assert host.finish(build).state is BuildState.PASSED
+    assert states(host, build) == {"base": ("passed", 2), "mid": ("passed", 2), "other": ("passed", 1)} | {
+        "leaf": ("passed", 2)
+    }
+    assert host.log(build, "leaf") == b"base\nmid\ntry 1\nattempt 2\nbase\nmid\ntry 2\n"
+
+
+def test_a_cached_parent_passes_at_once(host: Host):
+    graph = Graph().step("base", "echo base > file", cache={"policy": "forever", "key": "k"})
+    build = host.build(graph.step("leaf", f"cat file; {SECOND_TIME}", builds_in="base").ir())
+    host.finish(build)
+    retried(host, build)
+    assert host.finish(build).state is BuildState.PASSED
+    assert states(host, build) == {"base": ("passed", 1), "leaf": ("passed", 2)}
+    assert host.job(build, "base").cache_hit
+
+
+def test_a_canceled_build_runs_on(host: Host):
+    graph = (
+        Graph().step("slow", 'echo begun; test "$CI_ATTEMPT" = 2 || sleep 600').step("next", "true", after=("slow",))
+    )
+    build = host.build(graph.ir())
+    host.says(build, b"begun", "slow")
+    host.engine.cancel(build.id)
+    assert host.finish(build).state is BuildState.CANCELED
+    assert not retried(host, build).cancel_requested
+    assert host.finish(build).state is BuildState.PASSED
+    assert states(host, build) == {"slow": ("passed", 2), "next": ("passed", 1)}
+
+
+def test_a_job_that_timed_out_runs_again(host: Host):
+    slow = 'test "$CI_ATTEMPT" = 2 || sleep 600'
+    build = host.build(one(slow, timeout_seconds=1))
+    host.finish(build)
+    assert host.job(build).state is JobState.TIMED_OUT
+    retried(host, build)
+    assert host.finish(build).state is BuildState.PASSED
+    assert (host.job(build).error_code, host.job(build).error_message) == (None, None)
+
+
+def test_alarms_and_cancels_from_before_a_retry_are_ignored(host: Host):
+    build = host.build(one('echo begun $CI_ATTEMPT; test "$CI_ATTEMPT" = 2 || exit 1; sleep 2'))
+    first = host.finish(build)
+    retried(host, build)
+    host.says(build, b"begun 2")
+    recorded = threading.Event()
+    host.engine.addresses.root.post(CancelBuild(build.id, recorded))
+    host.engine.addresses.root.post(BuildTimedOut(build.id, first.started_at))
+    assert recorded.wait(10)
+    assert host.finish(build).state is BuildState.PASSED
+    assert host.job(build).state is JobState.PASSED
+
+
+def test_a_soft_failure_stays(host: Host):
+    graph = Graph().step("soft", "exit 1", runner_args={"soft_fail": True}).step("bad", SECOND_TIME, after=("soft",))
+    build = host.build(graph.ir())
+    host.finish(build)
+    retried(host, build)
+    assert host.finish(build).state is BuildState.PASSED
+    assert states(host, build) == {"soft": ("failed", 1), "bad": ("passed", 2)}
+
+
+def test_a_retry_that_fails_too_fails_fast_and_is_retried_again(host: Host):
+    host.storage.pipelines.update(host.pipeline.id, fail_fast=True)
+    bad = 'test "$CI_ATTEMPT" = 3'
+    build = host.build(Graph().step("bad", bad).step("slow", 'test "$CI_ATTEMPT" = 3 || sleep 600').ir())
+    for attempt in (1, 2):
+        assert host.finish(build).state is BuildState.FAILED
+        assert host.job(build, "bad").attempt == attempt
+        assert host.job(build, "slow").state is JobState.CANCELED
+        retried(host, build)
+    assert host.finish(build).state is BuildState.PASSED
     assert host.storage.ledger.verify() == []
 
 
-@pytest.mark.parametrize("timings", [Timings(acquire=())])
-def test_a_vm_that_cannot_be_made_is_the_services_fault(host: Host, monkeypatch: pytest.MonkeyPatch):
-    create, faults = MemoryProvider.create, iter((True, True))
-
-    def sometimes(provider: MemoryProvider, spec: VmSpec) -> None:
-        if next(faults, False):
-            raise vms.VmError("no room in the cellar")
-        create(provider, spec)
-
-    monkeypatch.setattr(MemoryProvider, "create", sometimes)
-    build = host.build(one("exit 1", runner_args={"retry": {"limit": 1}}))
-    assert host.finish(build).state == "failed"
-    assert attempts(host, build) == [(None, "lease_failed"), (None, "lease_failed"), (1, None), (1, None)]
-    assert host.job(build).error_code is None
-    assert len(host.storage.ledger.page(build.organization_id, 10, None).rows) == 1
-
-
-def test_a_back_off_lasts_as_its_policy_says_without_a_vm(host: Host):
-    build = host.build(one("exit 1", runner_args={"retry": {"limit": 1, "backoff_seconds": 2}}))
-    until(lambda: host.job(build).not_before, "the retry")
-    until(lambda: not host.storage.leases.live(), "the lease's end")
-    waiting = host.job(build)
-    assert waiting.state == "scheduled"
+def test_each_run_has_the_retries_of_the_policy(host: Host):
+    build = host.build(one('test "$CI_ATTEMPT" = 4', runner_args={"retry": {"limit": 1}}))
     host.finish(build)
-    first, second = host.storage.attempts.of_job(waiting.id)
-    assert waiting.not_before is not None
-    assert first.finished_at is not None
-    assert (waiting.not_before - first.finished_at).total_seconds() == 2
-    assert second.created_at >= waiting.not_before
+    assert states(host, build) == {"only": ("failed", 2)}
+    retried(host, build)
+    assert host.finish(build).state is BuildState.PASSED
+    assert states(host, build) == {"only": ("passed", 4)}
 
 
-def test_a_retry_that_waits_goes_on_waiting_in_the_next_process(host: Host):
-    build = host.build(one("exit 1", runner_args={"retry": {"limit": 1, "backoff_seconds": 3}}))
-    waiting = until(lambda: host.job(build).not_before, "the retry")
+def test_a_retry_outlives_the_service(host: Host):
+    """It is made while no service runs, and its job is attached to after another restart."""
+    build = host.build(one('echo begun $CI_ATTEMPT; test "$CI_ATTEMPT" = 2 || exit 1; sleep 2'))
+    host.finish(build)
+    until(lambda: not host.storage.leases.of_job(host.job(build).id) or not _live(host), "the end of its VM")
+    host.engine.stop()
+    assert retry(host.storage, now(host, build))
     host.restart()
-    assert host.finish(build).state == "failed"
-    assert host.storage.attempts.of_job(host.job(build).id)[1].created_at >= waiting
+    host.says(build, b"begun 2")
+    host.restart()
+    assert host.finish(build).state is BuildState.PASSED
+    assert host.log(build) == b"begun 1\nattempt 2\nbegun 2\n"
+    assert host.storage.ledger.verify() == []
+
+
+def _live(host: Host) -> bool:
+    return any(lease.job_id is not None for lease in host.storage.leases.live())
+
+
+def test_a_supervisor_that_is_still_there_takes_the_retry(host: Host, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(BuildSupervisors, "dismiss", lambda *_: False)
+    build = host.build(Graph().step("bad", SECOND_TIME).step("next", "true", after=("bad",)).ir())
+    host.finish(build)
+    retried(host, build)
+    assert host.finish(build).state is BuildState.PASSED
+
+
+def test_of_two_retries_at_once_one_counts(host: Host):
+    build = host.build(one("exit 1"))
+    finished = host.finish(build)
+    retried(host, build)
+    with pytest.raises(BuildNotFinished):
+        retry(host.storage, finished)
+    host.finish(build)
+    assert states(host, build) == {"only": ("failed", 2)}
+
+
+def test_expiry_spares_a_build_that_is_retried_meanwhile(host: Host):
+    build = host.build(one(SECOND_TIME), source_archive=b"")
+    host.storage.builds.request_cancel(build.id)
+    host.engine.cancel(build.id)
+    host.finish(build)
+    kept = host.storage.log_retention
+    kept.measure()
+    due = list(kept.oldest_first())
+    host.drain()
+    retried(host, build)
+    kept.expire(due)
+    assert now(host, build).logs_expired_at is None

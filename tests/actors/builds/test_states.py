@@ -12,9 +12,14 @@ from storage import BuildState, JobState
 TERMINAL = [state for state in JobState if state.terminal]
 
 
-@pytest.mark.parametrize(("state", "event"), list(itertools.product(TERMINAL, JobEvent)))
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(TERMINAL, set(JobEvent) - {JobEvent.RERUN})))
 def test_nothing_follows_a_terminal_state(state: JobState, event: JobEvent):
     assert next_state(state, event) is None
+
+
+@pytest.mark.parametrize("state", JobState)
+def test_only_a_retry_of_the_build_follows_a_terminal_state(state: JobState):
+    assert next_state(state, JobEvent.RERUN) is (JobState.PENDING if state.terminal else None)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from actors import retry
 from storage import (
     Build,
     BuildState,
@@ -78,6 +79,7 @@ class Everything:
         made._money()
         made._builds()
         made._renders()
+        made._retried()
         made._holds()
         made._cache()
         made._pipelines()
@@ -129,6 +131,23 @@ class Everything:
         self.storage.leases.end(lease.id)
         self.end(build, BuildState.PASSED)
         return build
+
+    def _retried(self) -> None:
+        """Make a build of one job that failed, and passed when the build was retried."""
+        build = self.build()
+        for to in (JobState.FAILED, JobState.PASSED):
+            job = self.job(build)
+            lease = self.start(build, job)
+            self.clock.advance(60)
+            self.storage.jobs.finish(
+                job.id, JobState.RUNNING, to, Outcome(exit_code=0), lease_id=lease.id, billable=True
+            )
+            self.storage.leases.end(lease.id)
+            self.end(build, BuildState(to.value))
+            if to is JobState.FAILED:
+                ended = self.storage.builds.get(build.id)
+                assert ended is not None
+                assert retry(self.storage, ended)
 
     def _people(self, owner_id: int) -> None:
         storage, acme = self.storage, self.pipeline.organization_id

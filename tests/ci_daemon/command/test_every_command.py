@@ -102,6 +102,7 @@ CALLS = """
     build rebuild acme/web/1
     build cancel acme/web/1
     build force-finish acme/web/1 --state canceled --note stuck
+    build retry acme/web/1
     secret set acme TOKEN
     secret list acme
     secret delete acme TOKEN
