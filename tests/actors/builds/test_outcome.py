@@ -51,6 +51,7 @@ def job(**changes: object) -> Job:
         cache_key=None,
         cache_hit=False,
         attempt=1,
+        attempts_before=0,
         exit_code=None,
         error_code=None,
         error_message=None,
