@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["AccountForms", "AccountPage", "RootPage"]
 
 
-class RootPage(Page):
+class RootPage:
     """``/``, where people begin."""
 
     def __init__(self, cookies: Cookies) -> None:
