@@ -8,8 +8,8 @@ from api.bodies import check_body
 from api.console.pages import Page, redirect
 from api.errors.responses import ApiError
 from api.openapi.operations import performs
-from api.resources.api_tokens import ApiTokenCreateRequest, ApiTokenRecord
-from api.resources.user import UserUpdateRequest
+from api.resources.accounts.api_tokens import ApiTokenCreateRequest, ApiTokenRecord
+from api.resources.accounts.user import UserUpdateRequest
 
 if TYPE_CHECKING:
     import falcon

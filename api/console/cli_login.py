@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from api.bodies import check_body
 from api.console.pages import Page, redirect
 from api.openapi.operations import performs
-from api.resources.cli_login import CliTransferRequest, CliTransferV2Request
+from api.resources.sign_in.cli_login import CliTransferRequest, CliTransferV2Request
 
 if TYPE_CHECKING:
     import falcon

@@ -8,8 +8,8 @@ from api.bodies import check_body
 from api.console.pages import Page, redirect
 from api.errors.responses import ApiError
 from api.openapi.operations import performs
-from api.resources.invites import AcceptInviteRequest
-from api.resources.organizations import OrganizationRecord
+from api.resources.accounts.invites import AcceptInviteRequest
+from api.resources.accounts.organizations import OrganizationRecord
 from storage import InviteUnacceptable
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from api.console.forms import local_path
 from api.console.pages import Page, redirect
 from api.middleware.authentication import bearer_token
 from api.openapi.operations import performs
-from api.resources.passkey_sign_up import PasskeySignupBeginRequest
-from api.resources.recovery import RecoverBeginRequest
+from api.resources.sign_in.passkey_sign_up import PasskeySignupBeginRequest
+from api.resources.sign_in.recovery import RecoverBeginRequest
 from storage import SignUpMode
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from api.bodies import answer, check_body, parse_json
 from api.console.pages import Page, redirect
 from api.errors.responses import ApiError
 from api.openapi.operations import performs
-from api.resources.identities import remove_identity
-from api.resources.passkeys import PasskeyRecord, PasskeyRegisterFinalizeRequest
-from api.resources.user import close_account
+from api.resources.accounts.identities import remove_identity
+from api.resources.accounts.passkeys import PasskeyRecord, PasskeyRegisterFinalizeRequest
+from api.resources.accounts.user import close_account
 
 if TYPE_CHECKING:
     import falcon

@@ -131,8 +131,8 @@ def _is_left_out(key: str, part: object) -> bool:
 
 
 def _tag(responder: Callable[..., None]) -> str:
-    """Return an endpoint's tag: its module in ``api.resources``, or its package outside of it."""
-    _, room, module = responder.__module__.split(".")
+    """Return an endpoint's tag: its module below ``api.resources``, or its package outside of it."""
+    _, room, *_, module = responder.__module__.split(".")
     return (module if room == "resources" else room).replace("_", " ")
 
 

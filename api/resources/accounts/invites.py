@@ -11,7 +11,7 @@ from api.bodies import answer, read_body
 from api.errors.responses import ApiError
 from api.fields import RequestBody, StoredRecord, Text, Timestamp, Uuid, Value
 from api.openapi.operations import Answer, operation
-from api.resources.organizations import OrganizationRecord
+from api.resources.accounts.organizations import OrganizationRecord
 from api.roles import INVITABLE, InvitedRole, parse_role
 from storage import (
     EmailInvalid,

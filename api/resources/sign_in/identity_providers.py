@@ -46,7 +46,7 @@ _Code = Annotated[str, StringConstraints(max_length=4096, pattern=_VISIBLE), Fie
 _RedirectUri = Annotated[
     str,
     StringConstraints(max_length=2048, pattern="^[!-~]+$"),
-    Field(examples=["https://ci.example.org/login/callback"]),
+    Field(examples=["https://ci.example.org/login/with/google/callback"]),
 ]
 _Verifier = Annotated[
     str,

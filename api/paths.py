@@ -1,0 +1,241 @@
+"""The paths of the API, by subject: which resource answers each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from api.openapi.docs import ReferenceResource, reference_files
+from api.resources.billing.checkout_pages import CheckoutPageResource
+from api.resources.billing.payments import CheckoutResource, PaymentEventsResource
+from api.resources.meta import HealthResource, PingResource
+from api.resources.sign_in.passkey_login import PasskeyLoginResource
+from api.resources.sign_in.passkey_sign_up import PasskeySignUpResource
+from api.resources.sign_in.recovery import RecoveryResource
+
+if TYPE_CHECKING:
+    from api.errors.pages import ErrorPagesResource
+    from api.logs.log import JobLogResource
+    from api.logs.render_log import RenderLogResource
+    from api.logs.tokens import LogTokenResource
+    from api.middleware.authentication import Access
+    from api.middleware.rate_limits import RateLimits
+    from api.openapi.operations import Routes
+    from api.payments.provider import PaymentProvider
+    from api.resources.accounts.api_tokens import ApiTokensResource
+    from api.resources.accounts.identities import IdentitiesResource
+    from api.resources.accounts.invites import InvitesResource
+    from api.resources.accounts.members import MembersResource
+    from api.resources.accounts.organizations import OrganizationsResource
+    from api.resources.accounts.passkeys import PasskeysResource
+    from api.resources.accounts.sessions import LogoutResource, SessionsResource
+    from api.resources.artifacts import ArtifactsResource
+    from api.resources.billing.billing import BillingResource
+    from api.resources.billing.coupons import CouponsResource
+    from api.resources.billing.usage import UsageResource
+    from api.resources.build_status import BadgeResource, CctrayResource
+    from api.resources.builds import BuildsResource
+    from api.resources.internal_source import InternalSourceResource
+    from api.resources.jobs import JobsResource
+    from api.resources.metrics import MetricsResource
+    from api.resources.pipelines import PipelinesResource
+    from api.resources.schedules import SchedulesResource
+    from api.resources.secrets import SecretsResource
+    from api.resources.sign_in.cli_login import CliLoginResource
+    from api.resources.sign_in.identity_providers import IdentityProvidersResource
+    from api.resources.webhooks import GitWebhookResource
+    from api.sign_in.mail import SignInMail
+    from api.sign_in.relying_party import RelyingParty
+    from api.sign_in.sessions import SessionStart
+    from storage import SignUpPolicy, Storage
+
+__all__ = [
+    "add_api_tokens",
+    "add_artifacts",
+    "add_billing",
+    "add_builds",
+    "add_cli_login",
+    "add_docs",
+    "add_identity_providers",
+    "add_jobs",
+    "add_logs",
+    "add_meta",
+    "add_organizations",
+    "add_passkeys",
+    "add_payments",
+    "add_pipelines",
+    "add_secrets",
+    "add_sessions",
+    "add_sources",
+    "add_ways_in",
+]
+
+_V0 = "/api/v0"
+_V2 = "/api/v2"
+_PIPELINES = f"{_V0}/organizations/{{org}}/pipelines"
+_BUILDS = f"{_PIPELINES}/{{pipeline}}/builds"
+_JOBS = f"{_BUILDS}/{{number}}/jobs"
+
+
+def add_meta(routes: Routes, health: HealthResource, metrics: MetricsResource) -> None:
+    """Route health and metrics."""
+    routes.add("/healthz", health)
+    routes.add("/metrics", metrics)
+    routes.add(f"{_V0}/ping", PingResource())
+
+
+def add_api_tokens(routes: Routes, api_tokens: ApiTokensResource) -> None:
+    """Route the API keys of the caller."""
+    routes.add(f"{_V0}/user/api-tokens", api_tokens, "list")
+    routes.add(f"{_V0}/user/api-tokens/{{id}}", api_tokens)
+
+
+def add_sessions(routes: Routes, logout: LogoutResource, sessions: SessionsResource) -> None:
+    """Route the sessions of the caller."""
+    routes.add(f"{_V0}/auth/logout", logout)
+    routes.add(f"{_V0}/user/sessions", sessions, "list")
+    routes.add(f"{_V0}/user/sessions/{{id}}", sessions)
+
+
+def add_cli_login(routes: Routes, cli_login: CliLoginResource) -> None:
+    """Route the login of command lines, in both versions."""
+    for action in ("transfer", "claim", "code", "redeem"):
+        routes.add(f"{_V0}/auth/cli/{action}", cli_login, action)
+        routes.add(f"{_V2}/auth/cli/{action}", cli_login, f"{action}_v2")
+
+
+def add_passkeys(routes: Routes, passkeys: PasskeysResource) -> None:
+    """Route the passkeys of the caller."""
+    for action in ("options", "finalize"):
+        routes.add(f"{_V0}/auth/passkey/register/{action}", passkeys, action)
+    routes.add(f"{_V0}/user/passkeys", passkeys, "list")
+    routes.add(f"{_V0}/user/passkeys/{{uuid}}", passkeys)
+
+
+def add_ways_in(
+    routes: Routes,
+    storage: Storage,
+    policy: SignUpPolicy,
+    party: RelyingParty,
+    mail: SignInMail,
+    rates: RateLimits,
+    sessions: SessionStart,
+) -> None:
+    """Route the ways in that need no session: passkeys, sign-up and recovery."""
+    login = PasskeyLoginResource(storage, party, sessions, rates)
+    sign_up = PasskeySignUpResource(storage, party, policy, mail, sessions, rates)
+    recovery = RecoveryResource(storage, party, mail, sessions, rates)
+    for action in ("options", "finalize"):
+        routes.add(f"{_V0}/auth/passkey/login/{action}", login, action)
+    for action in ("begin", "options", "finalize"):
+        routes.add(f"{_V0}/auth/passkey/signup/{action}", sign_up, action)
+        routes.add(f"{_V0}/auth/recover/{action}", recovery, action)
+
+
+def add_identity_providers(
+    routes: Routes, providers: IdentityProvidersResource, identities: IdentitiesResource
+) -> None:
+    """Route the sign-in with identity providers."""
+    routes.add(f"{_V0}/auth/providers", providers, "list")
+    routes.add(f"{_V0}/auth/google", providers, "google")
+    routes.add(f"{_V2}/auth/google", providers, "google_v2")
+    routes.add(f"{_V0}/auth/github", providers, "github")
+    routes.add(f"{_V0}/auth/oidc/{{provider}}", providers, "oidc")
+    routes.add(f"{_V0}/user/identities", identities, "list")
+    routes.add(f"{_V0}/user/identities/{{id}}", identities)
+
+
+def add_organizations(
+    routes: Routes, organizations: OrganizationsResource, members: MembersResource, invites: InvitesResource
+) -> None:
+    """Route organizations, their members and invites."""
+    organization = f"{_V0}/organizations/{{org}}"
+    routes.add(f"{_V0}/organizations", organizations, "list")
+    routes.add(organization, organizations)
+    routes.add(f"{organization}/members", members, "list")
+    routes.add(f"{organization}/members/{{user_id}}", members)
+    routes.add(f"{organization}/invites", invites, "list")
+    routes.add(f"{organization}/invites/{{id}}", invites)
+    routes.add(f"{_V0}/invites/accept", invites, "accept")
+
+
+def add_builds(
+    routes: Routes, builds: BuildsResource, log_tokens: LogTokenResource, badge: BadgeResource, cctray: CctrayResource
+) -> None:
+    """Route builds, badges and the feed of states."""
+    routes.add(f"{_V0}/organizations/{{org}}/builds", builds, "by_repo")
+    routes.add(_BUILDS, builds, "list")
+    routes.add(f"{_BUILDS}/{{number}}", builds)
+    routes.add(f"{_BUILDS}/{{number}}/cancel", builds, "cancel")
+    routes.add(f"{_BUILDS}/{{number}}/rebuild", builds, "rebuild")
+    routes.add(f"{_BUILDS}/{{number}}/retry", builds, "retry")
+    routes.add(f"{_BUILDS}/{{number}}/log-token", log_tokens)
+    routes.add("/badges/{org}/{pipeline}.svg", badge)
+    routes.add("/cc.xml", cctray)
+
+
+def add_sources(routes: Routes, internal: InternalSourceResource, git: GitWebhookResource) -> None:
+    """Route what brings sources: archives for VMs, and pushes."""
+    routes.add(f"{_V0}/internal/builds/{{build_id}}/source.tar.gz", internal)
+    routes.add("/webhooks/git", git)
+
+
+def add_pipelines(routes: Routes, pipelines: PipelinesResource, schedules: SchedulesResource) -> None:
+    """Route pipelines and their schedules."""
+    routes.add(_PIPELINES, pipelines, "list")
+    routes.add(f"{_PIPELINES}/{{pipeline}}", pipelines)
+    routes.add(f"{_PIPELINES}/{{pipeline}}/schedules", schedules, "list")
+    routes.add(f"{_PIPELINES}/{{pipeline}}/schedules/{{id}}", schedules)
+
+
+def add_jobs(routes: Routes, jobs: JobsResource) -> None:
+    """Route the jobs of builds."""
+    routes.add(_JOBS, jobs, "list")
+    routes.add(f"{_JOBS}/{{job_id}}", jobs)
+
+
+def add_logs(routes: Routes, logs: JobLogResource, render_logs: RenderLogResource) -> None:
+    """Route the logs of jobs and renders."""
+    routes.add(f"{_JOBS}/{{job_id}}/log", logs)
+    routes.add(f"{_BUILDS}/{{number}}/render-log", render_logs)
+
+
+def add_artifacts(routes: Routes, artifacts: ArtifactsResource) -> None:
+    """Route artifacts."""
+    routes.add(f"{_BUILDS}/{{number}}/artifacts", artifacts, "of_build")
+    routes.add(f"{_BUILDS}/{{number}}/artifacts/{{id}}/download", artifacts, "download")
+    routes.add(f"{_JOBS}/{{job_id}}/artifacts", artifacts, "of_job")
+
+
+def add_secrets(routes: Routes, secrets: SecretsResource) -> None:
+    """Route the secrets of organizations and pipelines."""
+    for scope, path in (("organization", f"{_V0}/organizations/{{org}}"), ("pipeline", f"{_PIPELINES}/{{pipeline}}")):
+        routes.add(f"{path}/secrets", secrets, f"{scope}_list")
+        routes.add(f"{path}/secrets/{{name}}", secrets, scope)
+
+
+def add_billing(routes: Routes, billing: BillingResource, usage: UsageResource, coupons: CouponsResource) -> None:
+    """Route balances, usage and coupons."""
+    for part in ("balance", "transactions"):
+        routes.add(f"{_V0}/billing/{part}/{{org}}", billing, part)
+    routes.add(f"{_V0}/billing/usage/{{org}}", usage)
+    for part in ("series", "breakdown"):
+        routes.add(f"{_V0}/billing/usage/{{org}}/{part}", usage, part)
+    routes.add(f"{_V0}/billing/coupon/redeem/{{org}}", coupons, "redeem")
+
+
+def add_payments(
+    routes: Routes, storage: Storage, access: Access, rates: RateLimits, provider: PaymentProvider | None
+) -> None:
+    """Route payments and the pages at which they end."""
+    routes.add(f"{_V0}/billing/checkout/{{org}}", CheckoutResource(storage, access, rates, provider))
+    routes.add(f"{_V0}/billing/webhook", PaymentEventsResource(storage, rates, provider))
+    routes.add_page("/billing/paid", CheckoutPageResource.paid())
+    routes.add_page("/billing/canceled", CheckoutPageResource.canceled())
+
+
+def add_docs(routes: Routes, error_pages: ErrorPagesResource) -> None:
+    """Route the reference and the pages of errors."""
+    routes.add("/docs", ReferenceResource())
+    routes.add_page("/docs/static/{file}", reference_files())
+    routes.add("/docs/errors", error_pages, "list")
+    routes.add("/docs/errors/{code}", error_pages)

@@ -1,0 +1,5 @@
+"""Users, organizations, and what belongs to them."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,5 @@
+"""Ways to sign in and up."""
+
+from __future__ import annotations
+
+__all__: list[str] = []
