@@ -114,6 +114,7 @@ def test_a_task_that_will_wait_gives_the_lead_away(crew: Crew):
     waiting = crew.ask(wait)
     assert crew.ask().done.wait(60)
     assert not waiting.done.is_set()
+    until(lambda: len(alive) == 3, "the third time that it gives the lead away")
     assert alive == [2, 2, 2]
 
 
