@@ -92,7 +92,7 @@ class AccountForms(Page):
         redirect(req, resp, "account")
 
     @performs("endSession")
-    def on_post_end_session(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:  # noqa: A002 - as in the API
+    def on_post_end_session(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
         """End a session, on another device."""
         caller, _ = self._cookies.form(req, resp)
         if not self._storage.tokens.end_session(caller.user.id, id):
@@ -109,7 +109,7 @@ class AccountForms(Page):
         self._pages.show(req, resp, "api_key", key=key, token=token)
 
     @performs("revokeApiToken")
-    def on_post_revoke_api_key(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:  # noqa: A002 - as in the API
+    def on_post_revoke_api_key(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
         """Revoke an API key."""
         caller, _ = self._cookies.form(req, resp)
         if not self._storage.tokens.revoke_api_key(caller.user.id, id):

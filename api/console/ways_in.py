@@ -58,7 +58,7 @@ class PasskeyForms(Page):
         redirect(req, resp, "account#passkeys")
 
     @performs("deleteIdentity")
-    def on_post_delete_identity(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:  # noqa: A002 - as in the API
+    def on_post_delete_identity(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
         """Delete an identity at a provider."""
         caller, _ = self._cookies.form(req, resp)
         remove_identity(self._storage, self._engine, caller, id)

@@ -84,7 +84,7 @@ class Operation:
 
 
 def operation(
-    id: str,  # noqa: A002 - what OpenAPI calls it
+    id: str,
     *answers: Answer,
     errors: tuple[str, ...] = (),
     body: type[BaseModel] | None = None,

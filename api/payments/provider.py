@@ -111,8 +111,8 @@ class PaymentProvider:
                 return client.v1.checkout.sessions.create(parameters, {"idempotency_key": key})  # type: ignore[arg-type]
             except stripe.IdempotencyError as error:
                 raise KeyReused from error
-            except Exception as error:
-                # Any: the library checks little of an answer, so one that is not the provider's breaks it anywhere.
+            except (stripe.StripeError, AttributeError, LookupError, TypeError, ValueError) as error:
+                # The library checks little of an answer, so one that is not the provider's breaks it in many ways.
                 raise ProviderFailed(f"{type(error).__name__}: {_one_line(error)}") from error
 
     def _parameters(self, organization: Organization, amount_cents: int) -> dict[str, Any]:

@@ -121,7 +121,7 @@ class ArtifactsResource:
         org: str,
         pipeline: str,
         number: str,
-        id: str,  # noqa: A002 - the contract's name
+        id: str,
     ) -> None:
         """Download an artifact, or a range of it.
 

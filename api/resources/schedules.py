@@ -152,7 +152,7 @@ class SchedulesResource:
         errors=(*_CHANGE_ERRORS, "schedule_not_found"),
         body=UpdateScheduleRequest,
     )
-    def on_patch(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, id: str) -> None:  # noqa: A002 - the name in the path
+    def on_patch(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, id: str) -> None:
         """Change, enable or disable a schedule; needs the role admin.
 
         Times that passed while it was disabled are not made up for.
@@ -170,7 +170,7 @@ class SchedulesResource:
         Answer(204, "The schedule is deleted."),
         errors=(*_CHANGE_ERRORS, "schedule_not_found"),
     )
-    def on_delete(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, id: str) -> None:  # noqa: A002 - the name in the path
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, id: str) -> None:
         """Delete a schedule; needs the role admin. Its builds stay."""
         schedule = self._managed(req, org, pipeline, id)
         if not self._schedules.remove(schedule.id):

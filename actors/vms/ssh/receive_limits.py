@@ -114,5 +114,10 @@ class _Pieces:
 
     def first(self, size: int) -> bytes:
         """Return the first ``size`` bytes, without deleting them."""
-        joined = b"".join(self._pieces)
-        return joined if size >= len(joined) else joined[:size]
+        taken: list[bytes] = []
+        for piece in self._pieces:
+            if size <= 0:
+                break
+            taken.append(piece[:size])
+            size -= len(piece)
+        return b"".join(taken)

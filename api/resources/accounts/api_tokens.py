@@ -103,7 +103,7 @@ class ApiTokensResource:
         answer(resp, ApiTokenCreateResponse(api_token=ApiTokenRecord.of(key), token=token), status=201)
 
     @operation("revokeApiToken", Answer(204, "The API key is revoked."), errors=("api_token_not_found",))
-    def on_delete(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:  # noqa: A002 - the reference's name
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
         """Revoke one of the caller's API keys."""
         self._limits.limit_address(req, resp)
         caller = self._access.caller(req)

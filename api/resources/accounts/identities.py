@@ -80,7 +80,7 @@ class IdentitiesResource:
         Answer(204, "Nobody can sign in with it to this account."),
         errors=("identity_not_found", "identity_last_credential"),
     )
-    def on_delete(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:  # noqa: A002 - the path's parameter
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
         """Delete an identity.
 
         The last one is refused if it is the only way to sign in: the account has no passkey, and the service has no

@@ -127,7 +127,7 @@ class InvitesResource:
         Answer(204, "The invite is revoked."),
         errors=("organization_not_found", "insufficient_org_role", "invite_not_found"),
     )
-    def on_delete(self, req: falcon.Request, resp: falcon.Response, org: str, id: str) -> None:  # noqa: A002 - the reference's name
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, org: str, id: str) -> None:
         """Revoke a pending invite."""
         member = self._access.member(req, org, at_least=Role.ADMIN)
         if not self._storage.invites.revoke(member.organization.id, id):

@@ -66,7 +66,7 @@ class SessionsResource:
         answer(resp, SessionListResponse(sessions=[SessionRecord.of(session, caller) for session in found]))
 
     @operation("endSession", Answer(204, "The session has ended."), errors=("session_required", "session_not_found"))
-    def on_delete(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:  # noqa: A002 - as in the other paths
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, id: str) -> None:
         """End one of the caller's sessions; needs a session token."""
         self._limits.limit_address(req, resp)
         caller = self._access.session(req)

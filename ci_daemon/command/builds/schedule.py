@@ -74,7 +74,7 @@ def add(session: Session, *, org: str, pipeline: str, cron: str, timezone: str |
 def set_schedule(
     session: Session,
     *,
-    id: str,  # noqa: A002 - the name of the argument
+    id: str,
     cron: str | None,
     timezone: str | None,
     branch: str | None,
@@ -99,7 +99,7 @@ def set_schedule(
 @schedule.command()
 @click.argument("id")
 @pass_session
-def remove(session: Session, *, id: str) -> None:  # noqa: A002 - the name of the argument
+def remove(session: Session, *, id: str) -> None:
     """Remove the schedule ID. Its builds stay."""
     with session.storage_without_billing() as storage:
         if not storage.schedules.remove(_find(storage, id).id):

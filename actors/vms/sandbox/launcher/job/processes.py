@@ -127,19 +127,18 @@ def _run_init(limits: list[tuple[int, int, int]], groups: list[int], output: int
 
 def _received(service: _socket.socket) -> dict[str, Any]:
     """Wait for the spec of the command, and return it. Raises EOFError if the service hangs up."""
-    left, content = _LENGTH.size, bytearray()
-    while len(content) < left:
-        if not (piece := service.recv(left - len(content))):
-            raise EOFError
-        content += piece
-    (left,) = _LENGTH.unpack(content)
-    content.clear()
-    while len(content) < left:
-        if not (piece := service.recv(left - len(content))):
-            raise EOFError
-        content += piece
-    spec: dict[str, Any] = marshal.loads(content)  # noqa: S302 - from the service itself
+    (size,) = _LENGTH.unpack(_exactly(service, _LENGTH.size))
+    spec: dict[str, Any] = marshal.loads(_exactly(service, size))  # noqa: S302 - from the service itself
     return spec
+
+
+def _exactly(service: _socket.socket, size: int) -> bytes:
+    content = bytearray()
+    while len(content) < size:
+        if not (piece := service.recv(size - len(content))):
+            raise EOFError
+        content += piece
+    return bytes(content)
 
 
 def _execute(spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: list[int], output: int) -> NoReturn:
