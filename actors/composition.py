@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from actors.addresses import Addresses
 from actors.builds.attempt.disk_cache import DiskCache
@@ -30,10 +30,11 @@ from actors.scheduling.image_puller import ImagePuller
 from actors.scheduling.parked_vms import ParkedConnections
 from actors.scheduling.pending_reason import PendingReasons
 from actors.scheduling.pool import LeasePool
-from actors.supervision import spawn
+from actors.supervision import Supervised, spawn
 from actors.timer import Timer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from actors.addresses import Address
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         JobChanged,
         LeasePoolMessage,
         MailSenderMessage,
+        PollStorage,
         RenderPoolMessage,
         RepositoryWatcherMessage,
         ScheduleRunnerMessage,
@@ -55,7 +57,20 @@ if TYPE_CHECKING:
     from actors.vms import Images, Provider
     from storage import Clock, Render, Storage
 
-__all__ = ["Composition"]
+__all__ = ["Composition", "Poller"]
+
+
+@dataclass(frozen=True, slots=True)
+class Poller:
+    """An actor that looks into the storage when it is told to; ``make`` starts one without its address."""
+
+    actor: type[Supervised[Any, Any]]
+    address: Address[PollStorage]
+    make: Callable[[], Address[PollStorage]]
+
+    def start(self) -> None:
+        """Start the actor, or a successor, at its address."""
+        self.address.hand_over(self.make())
 
 
 @dataclass(frozen=True)
@@ -190,8 +205,16 @@ class Composition:
             timings=self.timings,
         )
 
-    def mail_sender(self) -> Address[MailSenderMessage]:
-        """Start a mail sender."""
+    @cached_property
+    def pollers(self) -> tuple[Poller, ...]:
+        """The actors that look into the storage, in the order of their start."""
+        return (
+            Poller(MailSender, self.addresses.mail, self._mail_sender),
+            Poller(RepositoryWatcher, self.addresses.repositories, self._repository_watcher),
+            Poller(ScheduleRunner, self.addresses.schedules, self._schedule_runner),
+        )
+
+    def _mail_sender(self) -> Address[MailSenderMessage]:
         return spawn(
             MailSender,
             timer=self.timer,
@@ -203,8 +226,7 @@ class Composition:
             timings=self.timings,
         )
 
-    def repository_watcher(self) -> Address[RepositoryWatcherMessage]:
-        """Start a repository watcher."""
+    def _repository_watcher(self) -> Address[RepositoryWatcherMessage]:
         return spawn(
             RepositoryWatcher,
             timer=self.timer,
@@ -216,8 +238,7 @@ class Composition:
             timings=self.timings,
         )
 
-    def schedule_runner(self) -> Address[ScheduleRunnerMessage]:
-        """Start a schedule runner."""
+    def _schedule_runner(self) -> Address[ScheduleRunnerMessage]:
         return spawn(
             ScheduleRunner,
             timer=self.timer,

@@ -13,7 +13,6 @@ from actors.builds.build_supervisors import BuildSupervisors
 from actors.builds.internal_error import fail_build
 from actors.builds.supervisor import BuildSupervisor
 from actors.cleanup.ledger_check import verify_ledger
-from actors.mail.sender import MailSender
 from actors.messages import (
     BuildCreated,
     CancelBuild,
@@ -29,8 +28,6 @@ from actors.messages import (
     RootMessage,
 )
 from actors.render.pool import RenderPool
-from actors.repositories.watcher import RepositoryWatcher
-from actors.schedules.runner import ScheduleRunner
 from actors.scheduling.image_puller import ImagePuller
 from actors.scheduling.pool import LeasePool
 from actors.supervision import Supervised
@@ -104,18 +101,16 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         self._addresses.images.hand_over(self._composition.image_puller())
         self._start_pool()
         self._addresses.renders.hand_over(self._composition.render_pool())
-        self._addresses.mail.hand_over(self._composition.mail_sender())
-        self._addresses.repositories.hand_over(self._composition.repository_watcher())
-        self._addresses.schedules.hand_over(self._composition.schedule_runner())
+        for poller in self._composition.pollers:
+            poller.start()
         self.address.post(Reap())
         self.address.post(Expire())
         self.address.post(PollStorage())
 
     def teardown(self) -> None:
         """Stop the others, last started first. VMs and their commands run on."""
-        self._addresses.schedules.stop()
-        self._addresses.repositories.stop()
-        self._addresses.mail.stop()
+        for poller in reversed(self._composition.pollers):
+            poller.address.stop()
         self._addresses.renders.stop()
         self._addresses.pool.stop()
         self._addresses.images.stop()
@@ -207,9 +202,8 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         self._addresses.pool.post(PollStorage())
         self._addresses.images.post(PollStorage())
         self._addresses.renders.post(PollStorage())
-        self._addresses.mail.post(PollStorage())
-        self._addresses.repositories.post(PollStorage())
-        self._addresses.schedules.post(PollStorage())
+        for poller in self._composition.pollers:
+            poller.address.post(PollStorage())
         self._supervisors.start_throttled()
         for build_id in self._storage.builds.created_since(self._newest_build):
             self._newest_build = build_id
@@ -258,15 +252,9 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         elif self._addresses.renders.urn == urn:
             self._count_restart(RenderPool, transient=transient)
             self._addresses.renders.hand_over(self._composition.render_pool())
-        elif self._addresses.mail.urn == urn:
-            self._count_restart(MailSender, transient=transient)
-            self._addresses.mail.hand_over(self._composition.mail_sender())
-        elif self._addresses.repositories.urn == urn:
-            self._count_restart(RepositoryWatcher, transient=transient)
-            self._addresses.repositories.hand_over(self._composition.repository_watcher())
-        elif self._addresses.schedules.urn == urn:
-            self._count_restart(ScheduleRunner, transient=transient)
-            self._addresses.schedules.hand_over(self._composition.schedule_runner())
+        elif poller := next((each for each in self._composition.pollers if each.address.urn == urn), None):
+            self._count_restart(poller.actor, transient=transient)
+            poller.start()
         elif (build_id := self._supervisors.build_of(urn)) is not None:
             self._replace_supervisor(build_id, transient=transient)
 
