@@ -37,7 +37,7 @@ _RECENT = 15 * 60 * SECOND
 """The lifetime of a magic link: an address that gets no other mail now has a link that is still valid."""
 
 _MOST_WAITING = 10_000
-_EXPIRED = "its link expired before it could be sent"
+_EXPIRED = "it expired before it could be sent"
 
 _MAIL = Columns.of(Mail, MailRow)
 
@@ -226,7 +226,7 @@ class MailQueue:
             return self._abandon.all(now=now, before=now - _GIVEN_UP_AFTER)
 
     def expire(self) -> list[Mail]:
-        """Give up the mails whose link has expired, and return them. While there is none, it only reads."""
+        """Give up the mails that have expired, and return them. While there is none, it only reads."""
         if self._expired.one(now=self._database.now()) is None:
             return []
         with self._database.write():

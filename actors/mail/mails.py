@@ -45,16 +45,20 @@ class Mails:
         """Write the mail that an address has an account, with a magic link, to one who wanted to sign up."""
         self._add(to, "has_account", expires_at, link=f"{self._url}/login/recover#{token}")
 
-    def sign_up_closed(self, to: str, reason: str) -> None:
-        """Write the mail that says why an address may not have an account, to one who wanted to sign up."""
-        self._add(to, "sign_up_closed", None, reason=reason)
+    def sign_up_closed(self, to: str, reason: str, expires_at: datetime) -> None:
+        """Write the mail that says why an address may not have an account, to one who wanted to sign up.
 
-    def no_account(self, to: str) -> None:
+        After ``expires_at`` it is not sent any more: by then nobody waits for it.
+        """
+        self._add(to, "sign_up_closed", expires_at, reason=reason)
+
+    def no_account(self, to: str, expires_at: datetime) -> None:
         """Write the mail that says that an address has no account, to one who asked for a link to sign in.
 
-        It costs what `magic_link` costs, so that the time of an answer does not tell who has an account.
+        It costs what `magic_link` costs, so that the time of an answer does not tell who has an account. After
+        ``expires_at`` it is not sent any more.
         """
-        self._add(to, "no_account", None)
+        self._add(to, "no_account", expires_at)
 
     def invite(self, to: str, inviter: str, organization: str, role: Role, token: str, expires_at: datetime) -> None:
         """Write the mail with an invite; ``inviter`` is an address, ``organization`` a slug."""

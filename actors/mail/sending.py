@@ -151,7 +151,7 @@ class Sending:
 
 
 def expire_mails(storage: Storage, metrics: EngineMetrics) -> None:
-    """Give up the mails whose link has expired."""
+    """Give up the mails that have expired."""
     for mail in storage.mail.expire():
         metrics.mailed("expired")
-        _log.warning("the mail (%s) to %s was not sent in time: its link has expired", mail.kind, mail.recipient)
+        _log.warning("the mail (%s) to %s expired before it could be sent", mail.kind, mail.recipient)

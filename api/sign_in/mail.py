@@ -38,11 +38,11 @@ class SignInMail:
             if user is not None:
                 self._mails.has_account(address, *self._magic_link(user))
                 return
-            link = self._verification(address, name)
+            token, expires_at = self._verification(address, name)
             if closed is None:
-                self._mails.verification(address, name, *link)
+                self._mails.verification(address, name, token, expires_at)
             else:
-                self._mails.sign_up_closed(address, closed)
+                self._mails.sign_up_closed(address, closed, expires_at)
 
     def recovery(self, email: str) -> None:
         """Send a magic link; to one who has no account, a mail that says so."""
@@ -52,8 +52,8 @@ class SignInMail:
         with self._storage.transaction():
             user = self._storage.users.by_email(address)
             if user is None:
-                self._verification(address, "")
-                self._mails.no_account(address)
+                _, expires_at = self._verification(address, "")
+                self._mails.no_account(address, expires_at)
             else:
                 self._mails.magic_link(address, user.name, *self._magic_link(user))
 

@@ -63,7 +63,7 @@ def test_what_was_sent_or_given_up_has_no_content(storage: Storage, clock: Manua
     assert run_sql(storage.directory, "SELECT COUNT(*) FROM mails WHERE content IS NOT NULL") == [(0,)]
     assert [(each.recipient, each.last_error) for each in storage.mail.listed(10)] == [
         ("refused@example.org", "550 no such mailbox"),
-        ("expired@example.org", "its link expired before it could be sent"),
+        ("expired@example.org", "it expired before it could be sent"),
     ]
 
 

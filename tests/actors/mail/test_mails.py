@@ -48,8 +48,8 @@ def test_the_magic_link_leads_to_its_page(storage: Storage, mails: Mails, clock:
     assert links(letter.html) == [f"{URL}/login/recover#{TOKEN}"]
 
 
-def test_an_address_without_account_gets_no_link(storage: Storage, mails: Mails):
-    mails.no_account("ada@example.org")
+def test_an_address_without_account_gets_no_link(storage: Storage, mails: Mails, clock: ManualClock):
+    mails.no_account("ada@example.org", clock.now() + timedelta(days=1))
     letter = written(storage)
     assert "no account" in letter.text
     assert links(letter.html) == []

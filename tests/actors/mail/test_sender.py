@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -59,7 +60,7 @@ def plain(server: MailServer) -> MailSettings:
 
 def write(storage: Storage, *names: str) -> None:
     for name in names:
-        Mails(storage, "https://ci.example.org").no_account(f"{name}@example.org")
+        Mails(storage, "https://ci.example.org").no_account(f"{name}@example.org", datetime(2100, 1, 1, tzinfo=UTC))
 
 
 def attempts(storage: Storage) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -14,6 +14,7 @@ from storage import SignInLinkKind, Storage, SystemClock
 from tests.ci_daemon.conftest import Run, RunJson
 from tests.mail_server import DROP, MailServer, mail_server
 
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
 TOKEN = "Sm9obi1Eb2UtaXMtbm90LWhlcmUtdG9kYXkhISEhISE"
 
 
@@ -90,7 +91,7 @@ def test_the_queue_shows_mails_without_content(
 
 
 def test_mails_that_wait_can_be_tried_at_once(run_json: RunJson, storage: Storage, server: MailServer):
-    Mails(storage, "https://ci.example.org").no_account("ada@example.org")
+    Mails(storage, "https://ci.example.org").no_account("ada@example.org", LATER)
     storage.mail.defer_all("no route")
     assert not storage.mail.is_due()
     assert run_json("mail", "retry") == {"retried": 1}
@@ -104,7 +105,7 @@ def test_status_tells_of_mail_that_waits_or_failed(
     assert re.search(r"mail +no mail waits\n", capsys.readouterr().out)
     mails = Mails(storage, "https://ci.example.org")
     for name in ("ada", "bob"):
-        mails.no_account(f"{name}@example.org")
+        mails.no_account(f"{name}@example.org", LATER)
     storage.mail.defer_all("no route")
     given_up = storage.mail.listed(1)[0]
     storage.mail.refuse(given_up, "550 no")
