@@ -87,5 +87,6 @@ class PasskeyLoginResource:
                 raise ApiError(
                     "passkey_assertion_failed", "the passkey was used or deleted at the same moment: try again"
                 )
+            self._limits.limit_user(user, resp)
             token = self._sessions.token(req, resp, user, "passkey")
         answer(resp, TokenResponse(token=token))

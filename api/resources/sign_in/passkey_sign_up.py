@@ -148,7 +148,7 @@ class PasskeySignUpResource:
         try:
             self._storage.sign_ups.check(person.email, self._policy, person.owner_token)
         except SignUpClosed as error:
-            raise ApiError("signup_closed", str(error)) from None
+            raise _refused(person, error) from None
         resp.cache_control = ["no-store"]
         handle = new_handle()
         answer(resp, self._registration.begin(_SIGN_UP, token, handle=handle, email=person.email, name=person.name))
@@ -195,11 +195,16 @@ class PasskeySignUpResource:
         try:
             return self._storage.sign_ups.create(person.email, person.name, self._policy, person.owner_token)
         except SignUpClosed as error:
-            raise ApiError("signup_closed", str(error)) from None
+            raise _refused(person, error) from None
         except EmailTaken:
             raise _email_taken(person.email) from None
         except NameUnusable as error:
             raise ApiError("invalid_body", f"email: {error}") from None
+
+
+def _refused(person: _Person, error: SignUpClosed) -> ApiError:
+    """Return the error for a person who may not sign up: of an owner, only the link can be wrong."""
+    return ApiError("signup_closed", str(error)) if person.owner_token is None else _token_invalid()
 
 
 def _token_invalid() -> ApiError:

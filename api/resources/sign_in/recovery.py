@@ -98,6 +98,7 @@ class RecoveryResource:
         self._limits.limit_address(req, resp)
         token = read_body(req, RecoverOptionsRequest).magic_link_token
         user = self._user(self._storage.sign_in_links.read(SignInLinkKind.MAGIC_LINK, token))
+        self._limits.limit_user(user, resp)
         handle = self._storage.passkeys.handle(user.id)
         resp.cache_control = ["no-store"]
         answer(resp, self._registration.begin(_RECOVERY, token, handle=handle, email=user.email, name=user.name))
@@ -119,7 +120,7 @@ class RecoveryResource:
         body = read_body(req, RecoverFinalizeRequest)
         token = body.magic_link_token
         links = self._storage.sign_in_links
-        self._user(links.read(SignInLinkKind.MAGIC_LINK, token))
+        self._limits.limit_user(self._user(links.read(SignInLinkKind.MAGIC_LINK, token)), resp)
         handle, made = self._registration.finish(_RECOVERY, token, body.challenge_id, body.attestation)
         with self._storage.transaction():
             user = self._user(links.take(SignInLinkKind.MAGIC_LINK, token))

@@ -61,9 +61,14 @@ def test_too_many_requests_of_an_address_are_429_with_retry(storage: Storage, cl
     [
         *(("POST", f"/api/{version}/auth/cli/{step}", 422) for version in ("v0", "v2") for step in ("transfer",)),
         *(("POST", f"/api/{version}/auth/cli/code", 200) for version in ("v0", "v2")),
+        ("POST", "/api/v0/auth/passkey/register/options", 200),
+        ("POST", "/api/v0/auth/passkey/register/finalize", 422),
         ("GET", "/api/v0/user/api-tokens", 200),
         ("POST", "/api/v0/user/api-tokens", 422),
         ("DELETE", "/api/v0/user/api-tokens/x", 404),
+        *(("GET", f"/api/v0/user/{credentials}", 200) for credentials in ("sessions", "passkeys", "identities")),
+        *(("DELETE", f"/api/v0/user/{credentials}/x", 404) for credentials in ("sessions", "passkeys", "identities")),
+        ("POST", "/api/v0/invites/accept", 422),
     ],
 )
 def test_an_account_is_limited_wherever_it_asks_from(
@@ -87,11 +92,27 @@ def test_an_account_is_limited_wherever_it_asks_from(
             for version in ("v0", "v2")
             for step in ("transfer", "claim", "code", "redeem")
         ),
+        *(
+            ("POST", f"/api/v0/auth/{step}")
+            for step in (
+                *(f"passkey/{purpose}/{end}" for purpose in ("login", "register") for end in ("options", "finalize")),
+                *(f"passkey/signup/{end}" for end in ("begin", "options", "finalize")),
+                *(f"recover/{end}" for end in ("begin", "options", "finalize")),
+                *("google", "github", "oidc/corp"),
+            )
+        ),
+        ("GET", "/api/v0/auth/providers"),
+        ("POST", "/api/v2/auth/google"),
         ("POST", "/api/v0/auth/logout"),
         ("GET", "/api/v0/user/api-tokens"),
         ("POST", "/api/v0/user/api-tokens"),
         ("DELETE", "/api/v0/user/api-tokens/x"),
+        *(("GET", f"/api/v0/user/{credentials}") for credentials in ("sessions", "passkeys", "identities")),
+        *(("DELETE", f"/api/v0/user/{credentials}/x") for credentials in ("sessions", "passkeys", "identities")),
         ("DELETE", "/api/v0/user"),
+        ("POST", "/api/v0/invites/accept"),
+        ("POST", "/api/v0/billing/checkout/ada-example-org"),
+        ("POST", "/api/v0/billing/coupon/redeem/ada-example-org"),
     ],
 )
 def test_every_endpoint_about_credentials_is_limited_by_address(

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
+from api import HttpSettings, RateLimitSettings
+from storage import Storage
 from tests.api.passkeys import LOGIN, REGISTER, Browser, audited, bearing, code, with_passkey
 from tests.api.world import Account, World
 from tests.authenticator import ES256, RS256, UP, Authenticator
+from tests.clock import ManualClock
 
 
 @pytest.fixture
@@ -126,3 +129,14 @@ def test_the_passkey_of_a_closed_account_is_unknown(browser: Browser, ada: Accou
     assert ada.client.simulate_delete("/api/v0/user").status_code == 204
     body = {"challenge_id": begun["challenge_id"], "assertion": authenticator.get(begun["options"])}
     assert code(browser.post(f"{LOGIN}/finalize", **body)) == (400, "passkey_unknown_credential")
+
+
+def test_an_account_signs_in_a_limited_number_of_times(storage: Storage, clock: ManualClock, settings: HttpSettings):
+    world = World.create(storage, clock, settings, RateLimitSettings(account_per_minute=3))
+    ada, bob = (world.sign_up(f"{name}@example.org") for name in ("ada", "bob"))
+    authenticators = with_passkey(ada), with_passkey(bob)
+    clock.advance(60)
+    browser = Browser.of(world)
+    assert [browser.login(authenticators[0]).status_code for _ in range(4)] == [200, 200, 200, 429]
+    assert browser.login(authenticators[1]).status_code == 200
+    assert len(storage.tokens.sessions(ada.user.id)) == 4

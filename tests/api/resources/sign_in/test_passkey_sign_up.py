@@ -191,6 +191,14 @@ def test_who_may_not_sign_up_is_told_by_mail_alone(world: World, browser: Browse
 
 
 @pytest.mark.parametrize("identity", [IdentitySettings(signup="closed")])
+def test_mail_to_strangers_waits_no_longer_than_a_link(world: World, browser: Browser):
+    begin(browser)
+    world.clock.advance(24 * 3600)
+    (expired,) = world.storage.mail.expire()
+    assert (expired.recipient, expired.kind) == ("eve@example.org", "sign_up_closed")
+
+
+@pytest.mark.parametrize("identity", [IdentitySettings(signup="closed")])
 def test_a_sign_up_that_closed_meanwhile_is_refused(world: World, browser: Browser):
     token = world.storage.sign_in_links.verification("eve@example.org", "Eve")
     assert code(browser.post(f"{SIGN_UP}/options", verification_token=token)) == (403, "signup_closed")
@@ -226,6 +234,17 @@ def test_the_owner_signs_up_by_a_link_of_the_host(world: World, browser: Browser
     assert answered.json["user"]["name"] == "Olga"
     refused = browser.post(f"{SIGN_UP}/options", verification_token=token, email="eve@example.org", name="Eve")
     assert code(refused) == (400, "passkey_token_invalid")
+
+
+def test_of_twenty_with_the_owners_link_one_makes_an_account(world: World, browser: Browser):
+    token = world.storage.sign_in_links.owner()
+    prepared = [
+        browser.prepared(SIGN_UP, verification_token=token, email=f"olga{number}@example.org") for number in range(20)
+    ]
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda body: browser.post(f"{SIGN_UP}/finalize", **body), prepared))
+    assert sorted(answer.status_code for answer in answers) == [200] + [400] * 19
+    assert len(world.storage.users.all()) == 2
 
 
 @pytest.mark.parametrize("identity", [IdentitySettings(signup="closed")])

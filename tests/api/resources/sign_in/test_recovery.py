@@ -6,9 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from api import HttpSettings, RateLimitSettings
+from storage import Storage
 from tests.api.passkeys import LOGIN, RECOVER, SIGN_UP, Browser, audited, bearing, code, with_passkey
 from tests.api.world import Account, World
 from tests.authenticator import Authenticator
+from tests.clock import ManualClock
 
 
 @pytest.fixture
@@ -112,6 +115,9 @@ def test_an_address_without_account_gets_no_link(world: World, browser: Browser)
     mail = world.storage.mail.next()
     assert mail is not None
     assert mail.kind == "no_account"
+    world.clock.advance(24 * 3600)
+    (expired,) = world.storage.mail.expire()
+    assert expired.recipient == "nobody@example.org"
 
 
 def test_another_passkey_of_the_same_credential_is_refused(browser: Browser, ada: Account, bob: Account):
@@ -145,3 +151,20 @@ def test_a_login_answer_recovers_nothing(browser: Browser, ada: Account):
     body = {"challenge_id": begun["challenge_id"], "attestation": authenticator.get(begun["options"])}
     refused = browser.post(f"{RECOVER}/finalize", magic_link_token=magic_link(ada), **body)
     assert code(refused) == (400, "passkey_registration_failed")
+
+
+def test_an_account_is_recovered_a_limited_number_of_times(
+    storage: Storage, clock: ManualClock, settings: HttpSettings
+):
+    world = World.create(storage, clock, settings, RateLimitSettings(account_per_minute=3))
+    token = magic_link(world.sign_up("ada@example.org"))
+    browser = Browser.of(world)
+    asked = [browser.post(f"{RECOVER}/options", magic_link_token=token).status_code for _ in range(3)]
+    assert asked == [200, 200, 200]
+    assert code(browser.post(f"{RECOVER}/finalize", **a_guess(token))) == (429, "rate_limited")
+    unknown = browser.post(f"{RECOVER}/finalize", **a_guess("x" * 43))
+    assert code(unknown) == (400, "passkey_token_invalid")
+
+
+def a_guess(token: str) -> dict[str, object]:
+    return {"magic_link_token": token, "challenge_id": "0b9d6f0e-3f0c-4a53-9d0a-5f5f9d6c1d2e", "attestation": {}}
