@@ -94,9 +94,9 @@ def test_a_later_parking_takes_the_place_of_an_earlier_one(storage: Storage, use
     assert caller.user == user
 
 
-def test_of_many_claims_at_once_one_gets_the_session(storage: Storage, user: User):
-    claimers = 8
-    for turn in range(20):
+def test_of_twenty_claims_at_once_one_gets_the_session(storage: Storage, user: User):
+    claimers = 20
+    for turn in range(8):
         nonce = f"{NONCE}-{turn}"
         storage.cli_logins.offer(user.id, nonce)
         together = threading.Barrier(claimers)
@@ -109,6 +109,14 @@ def test_of_many_claims_at_once_one_gets_the_session(storage: Storage, user: Use
             tokens = [claimed.result() for claimed in [threads.submit(claim) for _ in range(claimers)]]
         assert sum(token is not None for token in tokens) == 1
         assert len(storage.tokens.of_user(user.id)) == turn + 1
+
+
+def test_of_twenty_who_type_a_code_at_once_one_gets_the_session(storage: Storage, user: User):
+    code = storage.cli_logins.issue_code(user.id)
+    with ThreadPoolExecutor(20) as threads:
+        tokens = list(threads.map(lambda _: storage.cli_logins.redeem(code), range(20)))
+    assert sum(token is not None for token in tokens) == 1
+    assert len(storage.tokens.of_user(user.id)) == 1
 
 
 def test_the_session_is_made_at_the_claim_and_lasts_30_days(storage: Storage, user: User, clock: ManualClock):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -65,6 +66,14 @@ def test_each_refusal_has_its_code(world: World, ada: Account, bob: Account):
         (409, "coupon_already_claimed"),
     ]
     assert world.storage.ledger.balance(bob.org_id) == 1000
+
+
+def test_of_twenty_at_once_one_redeems_for_the_organization(world: World, ada: Account):
+    world.storage.coupons.create(NewCoupon("FIVE", 5))
+    with ThreadPoolExecutor(20) as threads:
+        statuses = list(threads.map(lambda _: redeem(ada, "FIVE").status_code, range(20)))
+    assert sorted(statuses) == [200] + [409] * 19
+    assert world.storage.ledger.balance(ada.org_id) == 1005
 
 
 @pytest.mark.parametrize("code", [None, 7, "", "  ", "x" * 256, "A\0B", ["FIVE"]])
