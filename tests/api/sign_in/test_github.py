@@ -34,6 +34,12 @@ def test_a_person_gets_an_account_by_the_primary_address(world: World, github: G
     assert world.anonymous.simulate_post(GITHUB, json=BODY).json["user"] == answered.json["user"]
 
 
+def test_who_may_not_sign_up_gets_no_account(open_world: Callable[..., World], github: Github):
+    world = open_world(github=github.settings, signup="invited")
+    assert code(world.anonymous.simulate_post(GITHUB, json=BODY)) == (403, "signup_closed")
+    assert len(world.storage.users.all()) == 1
+
+
 def test_a_new_address_leads_to_the_same_account(world: World, github: Github):
     first = world.anonymous.simulate_post(GITHUB, json=BODY).json["user"]
     github.emails = [address("owner@example.org", primary=True)]

@@ -17,6 +17,7 @@ from tests.identity.local_server import LocalServer
 
 BODY = {"code": "4/good", "redirect_uri": "https://console.example.org/login/callback"}
 GOOGLE = "/api/v0/auth/google"
+GOOGLE_V2 = "/api/v2/auth/google"
 VERIFIER = "a-verifier-of-at-least-43-characters-as-rfc-7636-says"
 
 
@@ -30,7 +31,7 @@ def world(open_world: Callable[..., World], google: Google) -> World:
     return open_world(google=google.settings)
 
 
-@pytest.mark.parametrize("path", [GOOGLE, "/api/v2/auth/google"])
+@pytest.mark.parametrize("path", [GOOGLE, GOOGLE_V2])
 @pytest.mark.parametrize("verified", [True, "true"])
 def test_a_person_gets_an_account(world: World, google: Google, path: str, verified: object):
     google.claims["email_verified"] = verified
@@ -55,10 +56,18 @@ def test_a_person_without_a_subject_is_nobody(world: World, google: Google, sub:
     assert code(world.anonymous.simulate_post(GOOGLE, json=BODY)) == (502, "oauth_provider_error")
 
 
-def test_a_refused_code_is_told(world: World):
-    refused = world.anonymous.simulate_post(GOOGLE, json={**BODY, "code": "4/bad"})
+@pytest.mark.parametrize("path", [GOOGLE, GOOGLE_V2])
+def test_a_refused_code_is_told(world: World, path: str):
+    refused = world.anonymous.simulate_post(path, json={**BODY, "code": "4/bad"})
     assert code(refused) == (502, "oauth_provider_error")
     assert refused.json["error"]["message"] == "Google: the provider refuses the code: invalid_grant"
+
+
+@pytest.mark.parametrize("path", [GOOGLE, GOOGLE_V2])
+def test_who_may_not_sign_up_gets_no_account(open_world: Callable[..., World], google: Google, path: str):
+    world = open_world(google=google.settings, signup="closed")
+    assert code(world.anonymous.simulate_post(path, json=BODY)) == (403, "signup_closed")
+    assert len(world.storage.users.all()) == 1
 
 
 def test_a_verifier_is_sent_on(world: World, google: Google):
@@ -83,7 +92,7 @@ def test_an_identity_can_be_deleted_but_the_last(world: World, google: Google):
     assert client.simulate_delete(path(second["id"])).status_code == 204
 
 
-@pytest.mark.parametrize("path", [GOOGLE, "/api/v2/auth/google", "/api/v0/auth/github", "/api/v0/auth/oidc/corp"])
+@pytest.mark.parametrize("path", [GOOGLE, GOOGLE_V2, "/api/v0/auth/github", "/api/v0/auth/oidc/corp"])
 def test_what_is_not_configured_is_told(open_world: Callable[..., World], path: str):
     refused = open_world().anonymous.simulate_post(path, json={**BODY, "nonce": "n"})
     assert code(refused) == (503, "oauth_not_configured")

@@ -49,6 +49,19 @@ def test_options_need_no_body(world: World):
 
 
 @pytest.mark.parametrize(
+    ("body", "media_type", "expected"),
+    [
+        ("[]", "application/json", (422, "invalid_body")),
+        ("{", "application/json", (400, "malformed_json")),
+        ("{}", "text/plain", (415, "unsupported_media_type")),
+    ],
+)
+def test_a_wrong_body_gets_no_options(world: World, body: str, media_type: str, expected: tuple[int, str]):
+    headers = {"Content-Type": media_type}
+    assert code(world.anonymous.simulate_post(f"{LOGIN}/options", body=body, headers=headers)) == expected
+
+
+@pytest.mark.parametrize(
     ("given", "expected"),
     [
         ({"origin": "https://evil.example.org"}, "passkey_assertion_failed"),

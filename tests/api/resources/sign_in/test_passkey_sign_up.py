@@ -10,7 +10,7 @@ from api import HttpSettings, IdentitySettings
 from storage import Role, Storage
 from tests.api.passkeys import SIGN_UP, Browser, audited, bearing, code, with_passkey
 from tests.api.world import Account, World
-from tests.authenticator import Authenticator
+from tests.authenticator import UP, Authenticator
 from tests.clock import ManualClock
 
 
@@ -169,6 +169,16 @@ def test_a_passkey_of_another_account_makes_none(world: World, browser: Browser)
     token = world.storage.sign_in_links.verification("eve@example.org", "Eve")
     again = Authenticator(credential_id=known.credential_id)
     assert code(browser.sign_up(token, again)) == (409, "passkey_already_registered")
+    assert world.storage.users.by_email("eve@example.org") is None
+    assert browser.sign_up(token, Authenticator()).status_code == 200
+
+
+def test_without_user_verification_no_account_is_made(world: World, browser: Browser):
+    token = world.storage.sign_in_links.verification("eve@example.org", "Eve")
+    begun = browser.begun(SIGN_UP, verification_token=token)
+    body = {"challenge_id": begun["challenge_id"], "attestation": Authenticator().create(begun["options"], flags=UP)}
+    refused = browser.post(f"{SIGN_UP}/finalize", verification_token=token, **body)
+    assert code(refused) == (400, "passkey_user_verification_required")
     assert world.storage.users.by_email("eve@example.org") is None
     assert browser.sign_up(token, Authenticator()).status_code == 200
 

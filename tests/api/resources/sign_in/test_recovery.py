@@ -10,7 +10,7 @@ from api import HttpSettings, RateLimitSettings
 from storage import Storage
 from tests.api.passkeys import LOGIN, RECOVER, SIGN_UP, Browser, audited, bearing, code, with_passkey
 from tests.api.world import Account, World
-from tests.authenticator import Authenticator
+from tests.authenticator import UP, Authenticator
 from tests.clock import ManualClock
 
 
@@ -143,6 +143,15 @@ def test_the_time_of_an_answer_does_not_tell_who_exists(world: World, ada: Accou
             world.storage.mail.sent(mail)
     known, unknown = (statistics.median(measured) for measured in times.values())
     assert 0.75 < known / unknown < 1 / 0.75
+
+
+def test_without_user_verification_nothing_is_recovered(browser: Browser, ada: Account):
+    token = magic_link(ada)
+    begun = browser.begun(RECOVER, magic_link_token=token)
+    body = {"challenge_id": begun["challenge_id"], "attestation": Authenticator().create(begun["options"], flags=UP)}
+    refused = browser.post(f"{RECOVER}/finalize", magic_link_token=token, **body)
+    assert code(refused) == (400, "passkey_user_verification_required")
+    assert browser.recover(token, Authenticator()).status_code == 200
 
 
 def test_a_login_answer_recovers_nothing(browser: Browser, ada: Account):
