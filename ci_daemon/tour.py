@@ -1,8 +1,8 @@
 """A first session for `make run`: a private service that builds the example.
 
 ``python -m ci_daemon.tour FOLDER`` keeps everything below FOLDER. The first run creates a user with credit. Every run
-starts the service unless one runs already, submits ``examples/hello``, follows it, and exits as the build ends. No
-process that a tour started outlives it.
+starts the service unless one runs already, submits ``examples/hello``, follows it, and exits as the build ends, with a
+link by which the user signs in when the service runs again. No process that a tour started outlives it.
 """
 
 from __future__ import annotations
@@ -133,11 +133,12 @@ class Tour:
         token = self.token()
         running = served_by(self.state)
         with nullcontext(running.url) if running and running.url else self.service() as url:
+            status = self.submit(url, token)
+        if status != _INTERRUPTED:
             # Printed here and not by `submit`: others on this host can read a command line.
             link = self.call("user", "link", _USER)["link"]
-            sys.stdout.write(f"Sign in as {_USER}, once, within 15 minutes: {link}\n")
-            sys.stdout.flush()
-            return self.submit(url, token)
+            sys.stdout.write(f"While it runs, sign in as {_USER}, once, within 15 minutes: {link}\n")
+        return status
 
     def submit(self, url: str, token: str) -> int:
         """Submit the example with `ci-daemon submit` and return its exit code, 128 + N after a signal."""

@@ -17,7 +17,7 @@ import pytest
 
 from ci_daemon.host.lock import served_by
 from ci_daemon.tour import Tour
-from storage import SystemClock
+from storage import SignInLinkKind, Storage, SystemClock
 from tests.state import new_storage
 
 
@@ -72,11 +72,16 @@ def test_builds_the_example_and_ends_as_the_build_ends_and_again(folder: Path, i
     for name in ("Install", "Lint", "Test", "Report"):
         assert any(line.split()[:2] == [name, "passed"] for line in lines)
     assert "build #1 passed" in first.stdout
-    assert re.search(
-        r"^Sign in as ada@example\.org, .*: http://\S+/login/recover#[\w-]{43}$", first.stdout, re.MULTILINE
+    assert lines[-3].startswith("Start the service again: ")
+    assert lines[-2].startswith("Then build a tree of your own: ")
+    link = re.fullmatch(
+        r"While it runs, sign in as ada@example\.org, .*: http://\S+/login/recover#([\w-]{43})", lines[-1]
     )
-    assert lines[-2].startswith("Start the service again: ")
-    assert lines[-1].startswith("Then build a tree of your own: ")
+    assert link is not None
+    with closing(Storage.open(folder / "state", SystemClock())) as storage:
+        found = storage.sign_in_links.read(SignInLinkKind.MAGIC_LINK, link[1])
+        assert found is not None
+        assert found.email == "ada@example.org"
     assert served_by(folder / "state") is None
     assert (folder / "token").stat().st_mode & 0o777 == 0o600
 
