@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from api.http.server import CannotListen, Server, check_listen_address
     from api.middleware.request_id import RequestIdFilter
     from api.payments.settings import PaymentSettings
-    from api.settings import HttpSettings, RateLimitSettings
+    from api.settings import HttpSettings, RateLimitSettings, pages_url
     from api.sign_in.relying_party import RelyingParty
     from api.sign_in.settings import IdentitySettings
 else:
@@ -38,5 +38,6 @@ __all__ = [
     "check_listen_address",
     "create_app",
     "error_catalog",
+    "pages_url",
     "retry_build",
 ]

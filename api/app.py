@@ -148,7 +148,7 @@ def create_app(
     add_sessions(routes, LogoutResource(access, rates), SessionsResource(storage, access, rates))
     sessions = SessionStart(storage, ClientAddresses(settings.trusted_proxies))
     add_cli_login(routes, CliLoginResource(storage, access, rates, sessions))
-    mails = Mails(storage, settings.url)
+    mails = Mails(storage, settings.pages_url)
     identity = identity or IdentitySettings()
     sign_in = ProviderSignIn(storage, IdentityProviders(identity, clock), identity.sign_up_policy, sessions, rates)
     add_identity_providers(
@@ -171,7 +171,7 @@ def create_app(
         mail=mail,
         passkeys=passkeys,
         sign_in=sign_in,
-        url=settings.url,
+        url=settings.pages_url,
         signer=signer,
         clock=clock,
     )

@@ -8,12 +8,13 @@ from ipaddress import ip_network
 
 from storage import setting
 
-__all__ = ["HttpSettings", "RateLimitSettings"]
+__all__ = ["HttpSettings", "RateLimitSettings", "pages_url"]
 
 _HIGHEST_PORT = 65535
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,}", re.ASCII)
 _URL = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*)?", re.IGNORECASE)
 _ORIGIN = re.compile(r"https?://[^\s/?#*]+/?", re.IGNORECASE)
+_THIS_HOST = re.compile(r"http://(?:127\.0\.0\.1|0\.0\.0\.0|\[::1?\])(?=[:/]|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,19 @@ class HttpSettings:
     def url(self) -> str:
         """The address of the service as callers use it, without a trailing slash."""
         return (self.base_url or f"http://{self.listen}").rstrip("/")
+
+    @property
+    def pages_url(self) -> str:
+        """The address of the service as people open its pages, without a trailing slash."""
+        return pages_url(self.url)
+
+
+def pages_url(url: str) -> str:
+    """Return the address at which people open the pages of the service at ``url``.
+
+    On this host it is localhost: browsers use no passkeys at an IP address, and keep the cookies of both apart.
+    """
+    return _THIS_HOST.sub("http://localhost", url)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,8 +40,10 @@ class LoginPage(Page):
         policy: SignUpPolicy,
         engine: EngineInterface,
         providers: IdentityProviders,
+        url: str,
     ) -> None:
         self._providers = providers
+        self._url = url
         self._pages = pages
         self._cookies = cookies
         self._party = party
@@ -61,6 +63,7 @@ class LoginPage(Page):
             next=target,
             origins=self._party.origins,
             providers=[each.about for each in self._providers.all],
+            url=self._url,
             form_token=self._cookies.visitors_form_token(req, resp),
             sends_mail=self._engine.sends_mail,
             may_sign_up=self._policy.mode is not SignUpMode.CLOSED,

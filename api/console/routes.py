@@ -48,7 +48,7 @@ def add_console(
     """Route every page of the console; return what writes them."""
     pages, cookies = Pages(), Cookies(storage, rates)
     routes.add_page("/", RootPage(cookies))
-    routes.add_page("/login", LoginPage(pages, cookies, party, policy, engine, sign_in.providers))
+    routes.add_page("/login", LoginPage(pages, cookies, party, policy, engine, sign_in.providers, url))
     for kind in ("verify", "recover", "owner"):
         routes.add_page(f"/login/{kind}", LinkPage(pages, party, kind))
     mails = MailForms(pages, cookies, mail, rates)

@@ -13,6 +13,21 @@ def test_the_url_is_the_address_by_default():
 
 
 @pytest.mark.parametrize(
+    ("url", "pages"),
+    [
+        ("http://127.0.0.1:8800", "http://localhost:8800"),
+        ("http://0.0.0.0:8800", "http://localhost:8800"),
+        ("http://[::1]:8800", "http://localhost:8800"),
+        ("http://[::]", "http://localhost"),
+        ("http://127.0.0.1/ci", "http://localhost/ci"),
+        *((url, url) for url in ("https://ci.example.org", "http://10.0.0.7:8800", "http://127.0.0.1.example.org")),
+    ],
+)
+def test_pages_on_this_host_have_an_address_for_passkeys(url: str, pages: str):
+    assert HttpSettings(base_url=url).pages_url == pages
+
+
+@pytest.mark.parametrize(
     "listen", ["", "8800", ":8800", "localhost", "localhost:", "localhost:http", "h:-1", "h:65536"]
 )
 def test_an_address_is_host_and_port(listen: str):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.authenticator import Authenticator
 from tests.e2e.pipelines import one
 from tests.system.machine import Machine
 from tests.waiting import until
@@ -81,6 +82,20 @@ def test_it_installs_and_serves(machine: Machine, installed: dict[str, Any]):
     assert installed["owner"]["token"] not in machine.run("grep -r ci_ /opt/ci-daemon/releases/*/origin; true").stdout
     assert run_json(machine, "org list")[0]["balance_cents"] == 1000
     assert not machine.run("find /var/lib/ci-daemon -user root; find /opt -user ci-daemon").stdout
+
+
+def test_the_owner_signs_in_once_by_the_printed_link(machine: Machine, installed: dict[str, Any]):
+    url, _, token = installed["owner"]["link"].partition("/login/recover#")
+    link = {"magic_link_token": token}
+    begun = _post(machine, f"{url}/api/v0/auth/recover/options", link)
+    authenticator = Authenticator(origin=url.replace("127.0.0.1", "localhost"), rp_id="localhost")
+    answer = {"challenge_id": begun["challenge_id"], "attestation": authenticator.create(begun["options"])}
+    made = _post(machine, f"{url}/api/v0/auth/recover/finalize", {**link, **answer})
+    assert made["user"]["email"] == "ada@example.org"
+    session = machine.run(f"curl -sSf -H 'Authorization: Bearer {made['token']}' {url}/api/v0/user").stdout
+    assert json.loads(session)["personal_org_slug"] == installed["owner"]["organization"]
+    assert _post(machine, f"{url}/api/v0/auth/recover/options", link)["error"]["code"] == "passkey_token_invalid"
+    assert token not in machine.journal("--unit", "ci-daemon")
 
 
 def test_an_ordinary_user_builds(machine: Machine, installed: dict[str, Any]):
@@ -176,6 +191,11 @@ def test_it_comes_off_and_finds_its_data_again(machine: Machine, installed: dict
     )
     assert left.stdout == ""
     assert machine.run("systemctl list-units --all --plain --no-legend 'ci-daemon*'").stdout == ""
+
+
+def _post(machine: Machine, url: str, body: object) -> Any:
+    done = machine.run(f"curl -sS -H 'Content-Type: application/json' -d @- {url}", stdin=json.dumps(body))
+    return json.loads(done.stdout)
 
 
 def _jobs(machine: Machine, build: str) -> list[dict[str, Any]]:

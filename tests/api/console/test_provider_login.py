@@ -96,6 +96,14 @@ def test_a_person_signs_in_with_an_issuer(world: World, issuer: ScriptedIssuer, 
     assert refused(back(browser, state=asked["state"], code="good")), "a callback works once"
 
 
+@pytest.mark.parametrize("settings", [HttpSettings(listen="127.0.0.1:8800")])
+def test_the_way_there_and_back_is_at_one_host(world: World):
+    """As installed, people may be at 127.0.0.1 or localhost, which have different cookies."""
+    browser = Browser(world)
+    assert 'href="http://localhost:8800/login/with/corp?next=/account"' in browser.get("/login").text
+    assert begun(browser)["redirect_uri"] == "http://localhost:8800/login/with/corp/callback"
+
+
 def test_a_person_signs_in_with_google(world: World):
     browser = Browser(world)
     asked = begun(browser, "google")

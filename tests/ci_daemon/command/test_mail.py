@@ -147,7 +147,7 @@ def test_a_link_signs_its_user_in_and_is_not_in_the_audit(
 def test_the_owners_link_names_nobody(run: Run, storage: Storage, capsys: pytest.CaptureFixture[str]):
     assert run("user", "link", "--owner") == 0
     page, _, token = capsys.readouterr().out.strip().partition("#")
-    assert page.endswith("/login/owner")
+    assert page == "http://localhost:8800/login/owner"
     assert storage.sign_in_links.read(SignInLinkKind.OWNER, token) is not None
     assert token not in str(storage.audit.page(10, None).rows)
 
