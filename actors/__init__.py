@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from actors.builds.attempt.environment import job_environment
     from actors.builds.repeating import repetition
     from actors.builds.retrying import retry
+    from actors.builds.waiting import wait_reason
     from actors.engine import Engine, EngineBusy
     from actors.engine_settings import EngineSettings
     from actors.log_context import LogContextFilter
@@ -35,4 +36,5 @@ __all__ = [
     "job_environment",
     "repetition",
     "retry",
+    "wait_reason",
 ]

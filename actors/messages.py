@@ -46,6 +46,7 @@ __all__ = [
     "RootMessage",
     "ScheduleRunnerMessage",
     "TakeParked",
+    "TurnGiven",
 ]
 
 
@@ -106,6 +107,13 @@ class CancelBuild:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnGiven:
+    """Root to build supervisor: the build, which was retried, has a place in its concurrency group again."""
+
+    build_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class BuildTimedOut:
     """Timer to root to build supervisor: the time of the build that began at ``started_at`` is up."""
 
@@ -121,7 +129,7 @@ class JobChanged:
     progress: Progress
 
 
-ForBuild = Granted | QueueTimedOut | ImageFailed | CacheHit | CancelBuild | BuildTimedOut
+ForBuild = Granted | QueueTimedOut | ImageFailed | CacheHit | CancelBuild | TurnGiven | BuildTimedOut
 """The messages that root passes on to the supervisor of their build."""
 
 BuildMessage = ForBuild | JobChanged | ChildStopped

@@ -26,6 +26,7 @@ from actors.messages import (
     Reschedule,
     ResyncLeases,
     RootMessage,
+    TurnGiven,
 )
 from actors.render.pool import RenderPool
 from actors.scheduling.image_puller import ImagePuller
@@ -211,9 +212,20 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
         for build_id in self._storage.builds.to_cancel():
             if not self._supervisors.is_waiting(build_id):
                 self.address.post(CancelBuild(build_id, threading.Event()))
+        self._give_turns()
         if self._storage.holds.over():
             self._start_chore(_Chore.RELEASE_VMS, self._reaper.release_vms)
         self._timer.tell_after(_POLL_INTERVAL, self.address, PollStorage())
+
+    def _give_turns(self) -> None:
+        """Let builds run that waited for their turn in a concurrency group."""
+        given = self._storage.concurrency_groups.give_turns()
+        for build_id in given:
+            build = self._storage.builds.get(build_id)
+            if build is not None and build.state is not BuildState.SCHEDULED:
+                self._supervisors.send(TurnGiven(build_id))
+        if given:
+            self._addresses.pool.post(Reschedule())
 
     def _start_pool(self) -> None:
         """Start the pool, and resync it: messages sent before its address was known are lost."""
@@ -234,7 +246,9 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
             self._supervisors.send(message)
 
     def _dismiss(self, idle: Idle) -> None:
-        """Stop an idle supervisor; if its build is over, free what the build kept on disk."""
+        """Stop an idle supervisor; if its build is over, let others run and free what the build kept on disk."""
+        if idle.finished:
+            self._give_turns()
         if self._supervisors.dismiss(idle) and idle.finished:
             self._run(_Chore.SWEEP, self._reaper.sweep)
 

@@ -166,6 +166,7 @@ def add_builds(
     routes.add(_BUILDS, builds, "list")
     routes.add(f"{_BUILDS}/{{number}}", builds)
     routes.add(f"{_BUILDS}/{{number}}/cancel", builds, "cancel")
+    routes.add(f"{_BUILDS}/{{number}}/approve", builds, "approve")
     routes.add(f"{_BUILDS}/{{number}}/rebuild", builds, "rebuild")
     routes.add(f"{_BUILDS}/{{number}}/retry", builds, "retry")
     routes.add(f"{_BUILDS}/{{number}}/log-token", log_tokens)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from storage.database.schema import schema_of_release
     from storage.errors import (
         AlreadyInitialized,
+        ApprovalNotAwaited,
         BuildBusy,
         BuildFinished,
         BuildNotFinished,
@@ -159,9 +160,11 @@ if TYPE_CHECKING:
         Snapshot,
         Token,
         TokenKind,
+        Turn,
         Usage,
         User,
         Visibility,
+        WaitsFor,
     )
     from storage.settings import Range, required_setting, setting, setting_declaration
     from storage.store import Storage
@@ -174,6 +177,7 @@ __all__ = [
     "MICRO_CENTS",
     "RENDER_LOG",
     "AlreadyInitialized",
+    "ApprovalNotAwaited",
     "Artifact",
     "ArtifactFiles",
     "Attempt",
@@ -319,11 +323,13 @@ __all__ = [
     "TooManyOrganizations",
     "TooManyPasskeys",
     "TooManySchedules",
+    "Turn",
     "Usage",
     "UsageTooLong",
     "User",
     "Vault",
     "Visibility",
+    "WaitsFor",
     "append_to_audit",
     "check_database",
     "cost_cents",

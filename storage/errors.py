@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlreadyInitialized",
+    "ApprovalNotAwaited",
     "BuildBusy",
     "BuildFinished",
     "BuildNotFinished",
@@ -142,6 +143,10 @@ class BuildNotFinished(StorageError):
 
 class BuildBusy(StorageError):
     """A VM of a finished build is still there."""
+
+
+class ApprovalNotAwaited(StorageError):
+    """The build does not wait for an approval, or no longer."""
 
 
 class PipelineGone(StorageError):

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from storage.billing.metering import Meter
     from storage.billing.payments import Payments
     from storage.billing.usage import UsageReport
+    from storage.builds.approvals import Approvals
     from storage.builds.artifacts import Artifacts
     from storage.builds.attempts import Attempts
     from storage.builds.build_status import BuildStatus
     from storage.builds.builds import Builds
     from storage.builds.cache import Cache
+    from storage.builds.concurrency import ConcurrencyGroups
     from storage.builds.declarations import Declarations
     from storage.builds.force_finish import ForceFinish
     from storage.builds.holds import Holds
@@ -63,6 +65,7 @@ else:
 __all__ = [
     "FILE_KINDS",
     "Accounts",
+    "Approvals",
     "ArtifactFiles",
     "ArtifactRetention",
     "Artifacts",
@@ -72,6 +75,7 @@ __all__ = [
     "Builds",
     "Cache",
     "CliLogins",
+    "ConcurrencyGroups",
     "Coupons",
     "Declarations",
     "Deliveries",

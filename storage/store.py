@@ -75,7 +75,13 @@ class Storage:
     pipelines = _part(lambda self: parts.Pipelines(self._database, self.holds))
     declarations = _part(lambda self: parts.Declarations(self._database, self.pipelines))
     idempotency_keys = _part(lambda self: parts.IdempotencyKeys(self._database))
-    builds = _part(lambda self: parts.Builds(self._database, self.vault, self.sources, self.idempotency_keys))
+    concurrency_groups = _part(lambda self: parts.ConcurrencyGroups(self._database))
+    builds = _part(
+        lambda self: parts.Builds(
+            self._database, self.vault, self.sources, self.idempotency_keys, self.concurrency_groups
+        )
+    )
+    approvals = _part(lambda self: parts.Approvals(self._database, self.builds, self.concurrency_groups))
     build_status = _part(lambda self: parts.BuildStatus(self._database))
     accounts = _part(lambda self: parts.Accounts(self._database, self.builds, self.holds, self.passkeys))
     attempts = _part(lambda self: parts.Attempts(self._database))
@@ -90,7 +96,7 @@ class Storage:
     renders = _part(lambda self: parts.Renders(self._database, self.builds, self.leases))
     repositories = _part(lambda self: parts.Repositories(self._database))
     deliveries = _part(lambda self: parts.Deliveries(self._database, self.repositories))
-    retries = _part(lambda self: parts.Retries(self._database, self.holds))
+    retries = _part(lambda self: parts.Retries(self._database, self.holds, self.concurrency_groups))
     runner_tokens = _part(lambda self: parts.RunnerTokens(self._database))
     queue = _part(lambda self: parts.Queue(self._database))
     switches = _part(lambda self: parts.Switches(self._database))

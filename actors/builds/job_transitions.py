@@ -78,7 +78,12 @@ class JobTransitions:
             self._to_check.update(dict.fromkeys(edge.to_id for edge in node.dependents))
 
     def schedule_ready(self) -> bool:
-        """Schedule or skip the jobs whose prerequisites have ended; return whether one of them needs a VM now."""
+        """Schedule or skip the jobs whose prerequisites have ended; return whether one of them needs a VM now.
+
+        Nothing is scheduled while the build waits for an approval or its turn.
+        """
+        if self._build.waits_for is not None:
+            return False
         waits = False
         while self._to_check:
             job_id = next(iter(self._to_check))

@@ -17,7 +17,8 @@ def repetition(
 ) -> tuple[NewBuild, str | None]:
     """Return a build to create that repeats another one, and the URL of a source not fetched yet.
 
-    The VMs of its failed jobs are not held, whatever the first build asked for. Raises SourceGone.
+    The VMs of its failed jobs are not held, whatever the first build asked for. Of an untrusted build it is untrusted
+    too, and it needs an approval unless that build has one. Raises SourceGone.
     """
     if build.has_source and build.source_expired_at is not None:
         raise SourceGone(f"the source of build {build.number} is no longer kept; create a new build")
@@ -33,5 +34,7 @@ def repetition(
         key=key,
         rebuild_of=build.number,
         source_of=build.uuid if build.has_source else None,
+        untrusted_origin=build.untrusted_origin,
+        approval_reason=None if build.approved_by else build.approval_reason,
     )
     return new, None if build.has_source or render is None else render.source_url

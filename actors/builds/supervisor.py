@@ -25,6 +25,7 @@ from actors.messages import (
     JobChanged,
     QueueTimedOut,
     Reschedule,
+    TurnGiven,
 )
 from actors.supervision import Supervised
 from actors.timer import seconds_since
@@ -122,7 +123,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         )
 
     def _reopen(self) -> None:
-        """Load the build again if it was retried since its end."""
+        """Load the build again if it was retried since its end, or waits no longer."""
         build = self._storage.builds.get(self.build_id)
         if build is not None and not build.state.terminal:
             self._failing_fast.clear()
@@ -135,7 +136,7 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
 
     def handle(self, message: BuildMessage) -> None:
         """Handle one event of the build."""
-        if self._build.state.terminal:
+        if self._build.state.terminal or self._build.waits_for is not None:
             self._reopen()
         match message:
             case Granted(_, lease):
@@ -148,12 +149,10 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
             case CacheHit(_, job_id):
                 self._transitions.reload(job_id)
                 self._follow_up()
-            case QueueTimedOut(_, job_id, why):
-                self._transitions.move(job_id, JobEvent.QUEUE_TIMEOUT, JobFailure(JobErrorCode.LEASE_FAILED, why))
+            case TurnGiven():
                 self._follow_up()
-            case ImageFailed(_, job_id, why):
-                self._transitions.move(job_id, JobEvent.IMAGE_NOT_FOUND, JobFailure(JobErrorCode.IMAGE_NOT_FOUND, why))
-                self._follow_up()
+            case QueueTimedOut() | ImageFailed():
+                self._gets_no_vm(message)
             case JobChanged(job_id, progress):
                 self._job_changed(job_id, progress)
             case ChildStopped(urn, transient):
@@ -199,6 +198,15 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
             self._transitions.note(job.id, Progress.of(job))
             self._roll_up()
             self._spawn(job, lease)
+
+    def _gets_no_vm(self, message: QueueTimedOut | ImageFailed) -> None:
+        """End a job that waited in vain."""
+        if isinstance(message, QueueTimedOut):
+            event, code = JobEvent.QUEUE_TIMEOUT, JobErrorCode.LEASE_FAILED
+        else:
+            event, code = JobEvent.IMAGE_NOT_FOUND, JobErrorCode.IMAGE_NOT_FOUND
+        self._transitions.move(message.job_id, event, JobFailure(code, message.why))
+        self._follow_up()
 
     def _attach(self, job_id: int) -> None:
         """Start an actor for a job that has, or had, a VM."""

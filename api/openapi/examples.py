@@ -20,6 +20,8 @@ _BY_NAME: Mapping[str, Any] = MappingProxyType(
         "checkout_url": "https://checkout.stripe.com/c/pay/cs_test_a1b2c3",
         "command": "make test",
         "commit": "4f6d2a1c9b8e7d6c5b4a39281706f5e4d3c2b1a0",
+        "concurrency_group": "deploy {branch}",
+        "concurrency_limit": 1,
         "cron": "30 4 * * 1-5",
         "default_branch": "main",
         "depends_on": [],

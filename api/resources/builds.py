@@ -1,4 +1,4 @@
-"""Builds of a pipeline: list, create, read, cancel, rebuild, retry."""
+"""Builds of a pipeline: list, create, read, cancel, approve, rebuild, retry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import storage
-from actors import EngineBusy
+from actors import EngineBusy, wait_reason
 from api.bodies import answer, check_body
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RepoIdentity
 from api.builds.retrying import retry_build
@@ -16,7 +16,7 @@ from api.fields import StoredRecord, Timestamp, Uuid
 from api.middleware.idempotency import KEY_ERRORS, KEY_PARAMETERS, Submission, key_of
 from api.openapi.operations import Answer, operation
 from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
-from storage import BuildState, Storage
+from storage import ApprovalNotAwaited, BuildState, Storage
 
 if TYPE_CHECKING:
     import falcon
@@ -49,6 +49,7 @@ _REBUILD_ERRORS = (
     "source_expired",
     "draining",
 )
+_APPROVAL_ERRORS = (*_BUILD_ERRORS, "approval_not_awaited")
 _RETRY_ERRORS = (
     *_BUILD_ERRORS,
     "pipeline_manual_disabled",
@@ -62,7 +63,11 @@ _RETRY_ERRORS = (
 
 
 class BuildRecord(StoredRecord):
-    """A build; ``id`` is its external id. ``rebuild_of`` is the number of the build that it repeats."""
+    """A build; ``id`` is its external id. ``rebuild_of`` is the number of the build that it repeats.
+
+    ``pending_reason`` says why none of its jobs may start yet: it waits for an approval, or for other builds of its
+    ``concurrency_group``. An ``untrusted`` build is of a pull request from a fork, and gets no secrets.
+    """
 
     id: Uuid
     number: int
@@ -79,11 +84,16 @@ class BuildRecord(StoredRecord):
     error_code: str | None
     error_message: str | None
     rebuild_of: int | None
+    pending_reason: str | None
+    concurrency_group: str | None
+    untrusted: bool
+    approved_by: str | None
+    approved_at: Timestamp | None
 
     @classmethod
-    def of(cls, build: storage.Build) -> BuildRecord:
+    def of(cls, build: storage.Build, pending_reason: str | None) -> BuildRecord:
         """Return the record of a stored build."""
-        return cls.showing(build, id=build.external_id)
+        return cls.showing(build, id=build.external_id, pending_reason=pending_reason)
 
 
 _CREATED = Answer(201, "The build, which is planned and starts by itself.", BuildRecord)
@@ -112,7 +122,7 @@ class BuildsResource:
         """List the pipeline's builds, newest first."""
         found = self._access.readable_pipeline(req, org, pipeline)
         page = partial(self._storage.builds.page, found.id)
-        self._pager.answer(req, resp, f"builds/{found.id}", page, BuildRecord.of)
+        self._pager.answer(req, resp, f"builds/{found.id}", page, self._record)
 
     @operation(
         "createBuild",
@@ -129,7 +139,7 @@ class BuildsResource:
         """
         member, found = self._access.pipeline(req, org, pipeline)
         submission = Submission.read(req, member)
-        answer(resp, BuildRecord.of(self._creation.create(req, found, submission, CreateBuildRequest)), status=201)
+        answer(resp, self._record(self._creation.create(req, found, submission, CreateBuildRequest)), status=201)
 
     @operation(
         "createBuildBySource",
@@ -150,12 +160,12 @@ class BuildsResource:
         found = self._storage.pipelines.by_source(member.organization.id, identity.repo_name, identity.source_slug)
         if found is None:
             found = self._creation.register_pipeline(member.organization, identity, submission)
-        answer(resp, BuildRecord.of(self._creation.create(req, found, submission, CreateRepoBuildRequest)), status=201)
+        answer(resp, self._record(self._creation.create(req, found, submission, CreateRepoBuildRequest)), status=201)
 
     @operation("getBuild", Answer(200, "The build.", BuildRecord), errors=_BUILD_ERRORS, security="optional")
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
         """Get a build."""
-        answer(resp, BuildRecord.of(self._access.readable_build(req, org, pipeline, number)))
+        answer(resp, self._record(self._access.readable_build(req, org, pipeline, number)))
 
     @operation("cancelBuild", Answer(200, "The build after the cancel.", BuildRecord), errors=_BUILD_ERRORS)
     def on_put_cancel(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
@@ -167,7 +177,22 @@ class BuildsResource:
             except EngineBusy as error:
                 raise ApiError("busy", str(error), headers={"Retry-After": "1"}) from None
             build = self._storage.builds.get(build.id) or build
-        answer(resp, BuildRecord.of(build))
+        answer(resp, self._record(build))
+
+    @operation("approveBuild", Answer(200, "The build, which may run now.", BuildRecord), errors=_APPROVAL_ERRORS)
+    def on_post_approve(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
+        """Let a build of a pull request from a fork run, which waits for an approval; any member can.
+
+        Look at its commit first: the approval is of this commit alone. The build still gets no secrets.
+        """
+        member, _ = self._access.pipeline(req, org, pipeline)
+        build = self._access.build(req, org, pipeline, number)
+        try:
+            approved = self._storage.approvals.approve(build.id, member.caller.user.email)
+        except ApprovalNotAwaited as error:
+            raise ApiError("approval_not_awaited", f"build {build.number} cannot be approved: {error}") from None
+        self._engine.jobs_added(build.id)
+        answer(resp, self._record(approved))
 
     @operation("rebuildBuild", _CREATED, errors=_REBUILD_ERRORS, parameters=KEY_PARAMETERS)
     def on_post_rebuild(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
@@ -179,7 +204,7 @@ class BuildsResource:
         """
         member, found = self._access.pipeline(req, org, pipeline)
         build = self._access.build(req, org, pipeline, number)
-        answer(resp, BuildRecord.of(self._creation.rebuild(req, found, build, key_of(req, member))), status=201)
+        answer(resp, self._record(self._creation.rebuild(req, found, build, key_of(req, member))), status=201)
 
     @operation("retryBuild", Answer(200, "The build, which runs again.", BuildRecord), errors=_RETRY_ERRORS)
     def on_post_retry(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
@@ -193,4 +218,7 @@ class BuildsResource:
         retried = retry_build(self._storage, build)
         if not retried.state.terminal:
             self._engine.jobs_added(build.id)
-        answer(resp, BuildRecord.of(retried))
+        answer(resp, self._record(retried))
+
+    def _record(self, build: storage.Build) -> BuildRecord:
+        return BuildRecord.of(build, wait_reason(self._storage, build))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 import storage
+from actors import wait_reason
 from api.bodies import answer
 from api.errors.responses import ApiError
 from api.fields import StoredRecord, Timestamp, Uuid
@@ -82,7 +83,8 @@ class JobsResource:
         jobs = self._storage.jobs.of_build(build.id)
         queued = any(job.state is JobState.SCHEDULED for job in jobs)
         positions = self._storage.queue.positions(build.organization_id, build.id) if queued else {}
-        answer(resp, JobListRecord(data=[self._record(job, positions.get(job.id)) for job in jobs]))
+        waits = wait_reason(self._storage, build)
+        answer(resp, JobListRecord(data=[self._record(job, waits, positions.get(job.id)) for job in jobs]))
 
     @operation(
         "getJob",
@@ -96,10 +98,11 @@ class JobsResource:
         """Get a job."""
         build = self._access.readable_build(req, org, pipeline, number)
         job = job_in_build(self._storage, build, job_id)
-        answer(resp, self._record(job, self._storage.queue.position(job)))
+        answer(resp, self._record(job, wait_reason(self._storage, build), self._storage.queue.position(job)))
 
-    def _record(self, job: storage.Job, position: int | None) -> JobRecord:
-        return JobRecord.of(job, self._engine.pending_reason(job), position)
+    def _record(self, job: storage.Job, build_waits: str | None, position: int | None) -> JobRecord:
+        waits = build_waits if job.state is JobState.PENDING else None
+        return JobRecord.of(job, waits or self._engine.pending_reason(job), position)
 
 
 def job_in_build(storage: Storage, build: storage.Build, job_id: str) -> storage.Job:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 import storage
 from api.bodies import answer, read_body
@@ -34,10 +34,14 @@ if TYPE_CHECKING:
 __all__ = ["CreatePipelineRequest", "PipelineRecord", "PipelinesResource", "UpdatePipelineRequest"]
 
 _ERRORS = ("organization_not_found", "pipeline_not_found")
+_MAX_CONCURRENCY = 1000
 
 
 class PipelineRecord(StoredRecord):
-    """A pipeline."""
+    """A pipeline.
+
+    Builds of the organization with the same ``concurrency_group`` run at most ``concurrency_limit`` at a time.
+    """
 
     slug: str
     name: str
@@ -49,6 +53,8 @@ class PipelineRecord(StoredRecord):
     created_at: Timestamp
     description: str | None
     repo_name: str | None
+    concurrency_group: str | None
+    concurrency_limit: int
 
     @classmethod
     def of(cls, pipeline: storage.Pipeline) -> PipelineRecord:
@@ -80,7 +86,11 @@ def _without_defaults(schema: dict[str, Any]) -> None:
 
 
 class UpdatePipelineRequest(RequestBody):
-    """The body of ``PATCH …/pipelines/{pipeline}``. Absent fields stay as they are, and so does the slug."""
+    """The body of ``PATCH …/pipelines/{pipeline}``. Absent fields stay as they are, and so does the slug.
+
+    ``concurrency_group`` is for builds from now on; ``{branch}`` in it stands for a build's branch, and null for no
+    group.
+    """
 
     model_config = ConfigDict(json_schema_extra=_without_defaults)
 
@@ -92,6 +102,8 @@ class UpdatePipelineRequest(RequestBody):
     visibility: Literal["private", "public"] = "private"
     allow_manual: bool = True
     fail_fast: bool = False
+    concurrency_group: RequiredText | None = None
+    concurrency_limit: Annotated[int, Field(ge=1, le=_MAX_CONCURRENCY)] = 1
 
     def changes(self) -> PipelineChanges:
         """Return the fields that the body gives."""

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import peewee
 
+from storage.builds.concurrency import group_of
 from storage.builds.job_insertion import JobInserter
 from storage.database.instants import to_micros
 from storage.database.statements import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from storage.builds.concurrency import ConcurrencyGroups
     from storage.database.connection import Database
     from storage.files.sources import Sources
     from storage.idempotency import IdempotencyKeys
@@ -51,11 +53,14 @@ _NEW: Slots[NewBuild] = Slots(NewBuild, BuildRow)
 class Builds:
     """Runs of pipelines. Builds of deleted pipelines are not found. Safe in any thread."""
 
-    def __init__(self, database: Database, vault: Vault, sources: Sources, keys: IdempotencyKeys) -> None:
+    def __init__(
+        self, database: Database, vault: Vault, sources: Sources, keys: IdempotencyKeys, groups: ConcurrencyGroups
+    ) -> None:
         self._database = database
         self._vault = vault
         self._sources = sources
         self._keys = keys
+        self._groups = groups
         self._inserter = JobInserter(database)
         existing = PipelineRow.deleted_at.is_null()
         builds = BuildRow.select(*_BUILD.selected).join(PipelineRow).join(OrganizationRow).where(existing)
@@ -139,6 +144,8 @@ class Builds:
                 "artifacts_expired_at",
                 "source_bytes",
                 "source_expired_at",
+                "approved_by",
+                "approved_at",
             ),
         )
         self._move = Write(
@@ -164,8 +171,8 @@ class Builds:
     def create(self, pipeline: Pipeline, new: NewBuild, jobs: Sequence[NewJob]) -> Build:
         """Write a build, its jobs and their edges in one transaction, after its source archive.
 
-        Jobs without prerequisites start ``scheduled``, the others ``pending``; the build is ``scheduled``. Raises
-        KeyUsed if its idempotency key has already created a build, and PipelineGone.
+        Jobs start ``pending``, those without prerequisites ``scheduled`` unless the build has to wait; the build is
+        ``scheduled``. Raises KeyUsed if its idempotency key has already created a build, and PipelineGone.
         """
         if not jobs:
             raise ValueError("a build has at least one job; one without is rejected, see create_rejected")
@@ -213,10 +220,12 @@ class Builds:
                     "recorded_at": now if state.terminal else None,
                     "error_code": error_code,
                     "error_message": error_message,
+                    "waits_for": None if state.terminal else self._groups.wait_of_new(pipeline, new),
+                    "concurrency_group": group_of(pipeline, new),
                     "env": self._vault.seal(json.dumps(dict(new.env)).encode()) if new.env else None,
                 }
                 build_id = self._insert.insert(**_NEW(new) | fields)
-                self._inserter.insert(build_id, pipeline.organization_id, jobs, now)
+                self._inserter.insert(written(self.get(build_id)), jobs, now)
                 if new.key is not None:
                     self._keys.claim(new.key, build_id, rejected=state.terminal)
                 return written(self.get(build_id))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from storage.database.connection import Database
+    from storage.records import Build
 
 __all__ = ["JobInserter"]
 _NEW: Slots[NewJob] = Slots(NewJob, JobRow, shape=Slots(Shape, JobRow))
@@ -44,12 +45,13 @@ class JobInserter:
             first,
         )
 
-    def insert(self, build_id: int, organization_id: int, jobs: Sequence[NewJob], now: int) -> None:
-        """Insert jobs, with their index in the list as position, and an edge for each dependency."""
-        self._insert_job.run_many(
-            _job_slots(job, position, build_id, organization_id, now) for position, job in enumerate(jobs)
-        )
-        ids = self._ids.all(build_id=build_id)
+    def insert(self, build: Build, jobs: Sequence[NewJob], now: int) -> None:
+        """Insert jobs, with their index in the list as position, and an edge for each dependency.
+
+        The cached disks of an untrusted build have keys that only its pull request's builds have.
+        """
+        self._insert_job.run_many(_job_slots(job, position, build, now) for position, job in enumerate(jobs))
+        ids = self._ids.all(build_id=build.id)
         self._insert_edge.run_many(
             {"from_id": ids[prerequisite], "to_id": job_id, "kind": kind, "continue_on_failure": continue_on_failure}
             for job_id, job in zip(ids, jobs, strict=True)
@@ -57,19 +59,22 @@ class JobInserter:
         )
 
 
-def _job_slots(job: NewJob, position: int, build_id: int, organization_id: int, now: int) -> Mapping[str, SqlValue]:
+def _job_slots(job: NewJob, position: int, build: Build, now: int) -> Mapping[str, SqlValue]:
     values = _NEW(job)
+    ready = not job.depends_on and build.waits_for is None
+    if job.cache_key is not None and build.untrusted_origin is not None:
+        values["cache_key"] = f"{build.untrusted_origin}:{job.cache_key}"
     values |= {
         "uuid": str(uuid4()),
-        "build_id": build_id,
-        "organization_id": organization_id,
+        "build_id": build.id,
+        "organization_id": build.organization_id,
         "position": position,
-        "state": JobState.PENDING if job.depends_on else JobState.SCHEDULED,
+        "state": JobState.SCHEDULED if ready else JobState.PENDING,
         "attempt": 0,
         "soft_failed": False,
         "cache_hit": False,
         "created_at": now,
-        "scheduled_at": None if job.depends_on else now,
-        "queued_at": None if job.depends_on else now,
+        "scheduled_at": now if ready else None,
+        "queued_at": now if ready else None,
     }
     return values

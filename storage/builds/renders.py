@@ -132,7 +132,7 @@ class Renders:
             self._set_plan.run(
                 build_id=build_id, pipeline_ir=pipeline_ir, timeout_seconds=timeout_seconds, has_source=has_source
             )
-            self._inserter.insert(build_id, build.organization_id, jobs, self._database.now())
+            self._inserter.insert(build, jobs, self._database.now())
             return True
 
     def refuse(self, build_id: int, error_code: str, error_message: str) -> bool:

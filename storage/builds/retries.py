@@ -14,6 +14,7 @@ from storage.records import JobState, LeaseState
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from storage.builds.concurrency import ConcurrencyGroups
     from storage.builds.holds import Holds
     from storage.database.connection import Database
     from storage.records import Build, BuildState, Job
@@ -24,9 +25,10 @@ __all__ = ["Retries"]
 class Retries:
     """The only way of a job from a final state back to an unfinished one. Safe in any thread."""
 
-    def __init__(self, database: Database, holds: Holds) -> None:
+    def __init__(self, database: Database, holds: Holds, groups: ConcurrencyGroups) -> None:
         self._database = database
         self._holds = holds
+        self._groups = groups
         this_build, this_job = BuildRow.id == slot("id"), JobRow.id == slot("id")
         held = HoldRow.select(HoldRow.lease).where(HoldRow.lease == LeaseRow.id, HoldRow.finished_at.is_null())
         self._live = Query(
@@ -41,6 +43,7 @@ class Retries:
             BuildRow.update(
                 {
                     BuildRow.state: slot("state"),
+                    BuildRow.waits_for: slot("waits_for"),
                     BuildRow.cancel_requested: 0,
                     BuildRow.started_at: None,
                     BuildRow.finished_at: None,
@@ -86,9 +89,13 @@ class Retries:
         All in one transaction. ``jobs`` are the build's as the caller saw them. The holds of these jobs' VMs end.
         Raises BuildNotFinished if the build was retried meanwhile or its files have expired, and BuildBusy while it
         still has a VM that is not held.
+
+        A build that was never approved waits for that again, and one of a concurrency group for its turn; then its jobs
+        are ``pending``.
         """
         with self._database.write():
-            if not self._reopen.run(id=build.id, state=state):
+            wait = self._groups.wait_of(build)
+            if not self._reopen.run(id=build.id, state=state, waits_for=wait):
                 raise BuildNotFinished(f"build {build.number} was retried, or its files expired, just now")
             if self._live.one(build_id=build.id) is not None:
                 raise BuildBusy(f"the last VM of build {build.number} is being destroyed: try again")
@@ -96,7 +103,7 @@ class Retries:
             for job in jobs:
                 if job.id not in again:
                     continue
-                new = again[job.id]
+                new = again[job.id] if wait is None else JobState.PENDING
                 scheduled_at = now if new is JobState.SCHEDULED else None
                 if not self._again.run(
                     id=job.id, old=job.state, new=new, attempt=job.attempt, scheduled_at=scheduled_at

@@ -113,10 +113,12 @@ class Secrets:
     def resolve(self, build: Build, job: Job) -> dict[str, str]:
         """Return the secrets that a job names, by name; a pipeline's secret overrides its organization's.
 
+        A job of an untrusted build gets none.
+
         The values of an attempt are stored, sealed, at its first call. Later calls return the same ones, so that its
         log is masked by the values that it has. Raises SecretNotFound and SealBroken.
         """
-        if not job.secrets:
+        if not job.secrets or build.untrusted:
             return {}
         with self._database.write():
             resolved = self.of_attempt(job)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from storage.records.artifacts import Artifact, NewArtifact
     from storage.records.audit import AuditEntry, AuditFilter
     from storage.records.build_status import PipelineStatus
-    from storage.records.builds import Build, BuildState, KeyUse, NewBuild, RequestKey
+    from storage.records.builds import Build, BuildState, KeyUse, NewBuild, RequestKey, WaitsFor
     from storage.records.cache import CacheEntry, CacheName
     from storage.records.coupons import Coupon, NewCoupon, Redemption
     from storage.records.deliveries import Delivery
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from storage.records.schedules import NewSchedule, Schedule, ScheduleChanges
     from storage.records.secrets import Secret, SecretScope
     from storage.records.usage import BuildUsage, DayUsage, LeaseUsage, Usage, UsedBy
+    from storage.records.waiting import Turn
 else:
     __getattr__ = on_first_use(__name__)
 
@@ -166,8 +167,10 @@ __all__ = [
     "Step",
     "Token",
     "TokenKind",
+    "Turn",
     "Usage",
     "UsedBy",
     "User",
     "Visibility",
+    "WaitsFor",
 ]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-__all__ = ["Build", "BuildState", "KeyUse", "NewBuild", "RequestKey"]
+__all__ = ["Build", "BuildState", "KeyUse", "NewBuild", "RequestKey", "WaitsFor"]
 
 
 class BuildState(StrEnum):
@@ -32,6 +32,13 @@ class BuildState(StrEnum):
     def terminal(self) -> bool:
         """True if the state is final."""
         return self in {BuildState.PASSED, BuildState.FAILED, BuildState.CANCELED}
+
+
+class WaitsFor(StrEnum):
+    """The thing that a build waits for as a whole: an approval, or its turn in a concurrency group."""
+
+    APPROVAL = "approval"
+    TURN = "turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,7 @@ class NewBuild:
     """A build to create, as its caller describes it.
 
     ``rebuild_of`` is the number of the build that it repeats; ``source_of`` is that build's UUID if it has an archive.
+    ``approval_reason`` is why somebody has to approve it first; None if nobody has to.
     """
 
     branch: str
@@ -76,6 +84,8 @@ class NewBuild:
     debug: bool = False
     rebuild_of: int | None = None
     source_of: str | None = None
+    untrusted_origin: str | None = None
+    approval_reason: str | None = None
 
     @property
     def has_source(self) -> bool:
@@ -89,6 +99,9 @@ class Build:
 
     With ``debug`` the VMs of its failed jobs are held. ``recorded_at`` is when its end was written. ``rebuild_of`` is
     the number of the build that it repeats.
+
+    ``untrusted_origin`` is the pull request of a fork that it comes from: it gets no secrets, and shares caches and
+    concurrency groups only with that pull request. ``approval_reason`` is why it needs an approval first, or None.
     """
 
     id: int
@@ -119,11 +132,22 @@ class Build:
     recorded_at: datetime | None
     rebuild_of: int | None
     source_expired_at: datetime | None
+    waits_for: WaitsFor | None
+    concurrency_group: str | None
+    untrusted_origin: str | None
+    approval_reason: str | None
+    approved_by: str | None
+    approved_at: datetime | None
 
     @property
     def name(self) -> str:
         """The build's name for people: ORG/PIPELINE/NUMBER."""
         return f"{self.organization_slug}/{self.pipeline_slug}/{self.number}"
+
+    @property
+    def untrusted(self) -> bool:
+        """True if it comes from a fork, whose owner decides what runs in it."""
+        return self.untrusted_origin is not None
 
     @property
     def end_requested(self) -> bool:

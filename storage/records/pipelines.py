@@ -33,6 +33,8 @@ class NewPipeline:
     allow_manual: bool = True
     fail_fast: bool = False
     source_slug: str | None = None
+    concurrency_group: str | None = None
+    concurrency_limit: int = 1
 
 
 class PipelineChanges(TypedDict, total=False):
@@ -46,11 +48,16 @@ class PipelineChanges(TypedDict, total=False):
     repo_name: str | None
     source_slug: str | None
     fail_fast: bool
+    concurrency_group: str | None
+    concurrency_limit: int
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """A named CI definition of an organization.
+
+    Builds of an organization with the same ``concurrency_group`` run at most ``concurrency_limit`` at a time. The group
+    may contain ``{branch}``.
 
     ``build_count`` is also the number of its latest build, because no number is skipped and no build removed.
     """
@@ -68,6 +75,8 @@ class Pipeline:
     repo_name: str | None
     source_slug: str | None
     fail_fast: bool
+    concurrency_group: str | None
+    concurrency_limit: int
     build_count: int
     created_at: datetime
 

@@ -11,7 +11,7 @@ from typing import Any
 from falcon import testing
 
 from api import HttpSettings, IdentitySettings, RateLimitSettings
-from storage import BuildState, NewCoupon, ProvenIdentity, Role, SignUpPolicy, Storage
+from storage import BuildState, NewBuild, NewCoupon, NewPipeline, ProvenIdentity, Role, SignUpPolicy, Storage
 from tests.api.conformity import conformity
 from tests.api.passkeys import LOGIN, RECOVER, SIGN_UP, with_passkey
 from tests.api.world import Account, BuildPath, World
@@ -20,6 +20,7 @@ from tests.clock import ManualClock
 from tests.contract.reference import Endpoint
 from tests.identity.issuer import BODY
 from tests.payment_provider import LocalProvider, signature
+from tests.records import new_job
 from tests.state import new_storage
 
 UNLIMITED = RateLimitSettings(
@@ -51,7 +52,8 @@ class Scene:
         ``named`` replaces values in the path, ``json`` or ``body`` the body, ``headers`` are added.
         """
         client = client or self.owner.signed_in()
-        named = {**self.named, "id": self.id_for(endpoint), **changes.pop("named", {})}
+        own = {"pipeline": "forked"} if endpoint.path.endswith("/approve") else {}
+        named = {**self.named, "id": self.id_for(endpoint), **own, **changes.pop("named", {})}
         path = re.sub(r"{(\w+)}", lambda found: named[found[1]], endpoint.path)
         if "body" not in changes and "json" not in changes and (body := self.body(endpoint)) is not None:
             changes["json"] = body
@@ -130,6 +132,9 @@ def make_scene(directory: Path, provider: LocalProvider, identity: IdentitySetti
     storage.builds.move(build.stored.id, build.stored.state, BuildState.PASSED)
     files = [storage.artifacts.files.write(build.stored.uuid, "dist/report.txt", [b"text"])]
     storage.artifacts.store(build.stored, job.stored, files)
+    of_fork = NewBuild("eve:main", "c0ffee", untrusted_origin="pull/1/7", approval_reason="eve is not a member")
+    forked = storage.pipelines.create(owner.org_id, NewPipeline("forked", "Forked", "https://x.org/a/b", "main"))
+    storage.builds.create(forked, of_fork, [new_job()])
     storage.coupons.create(NewCoupon(COUPON, 500))
     for scope in (owner.path, pipeline.path):
         owner.client.simulate_put(f"{scope}/secrets/TOKEN", json={"value": "nobody-reads"})

@@ -1,4 +1,4 @@
-"""The notices before a command's output: which attempt it is, and which image stands in for the job's."""
+"""The notices before a command's output: the attempt, secrets that are withheld, a substitute image."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ __all__ = ["opening_notices"]
 
 
 def opening_notices(assignment: Assignment, images: Images, storage: Storage) -> list[str]:
-    """Return the lines that a job's log opens with: of a later attempt, and of a substitute image."""
+    """Return the lines that a job's log opens with."""
     job, used = assignment.job, assignment.lease.image
     lines = [f"attempt {job.attempt}"] if job.attempt > 1 else []
+    if assignment.build.untrusted and job.secrets:
+        names = ", ".join(job.secrets)
+        lines.append(f"this build is of a pull request from a fork, so it runs without its secrets: {names}")
     if assignment.parent is None and _is_new_substitute(job, used, images, storage):
         lines.append(f'the image "{job.image}" is not on this host: "{used}" stands in for it in this build')
     return lines

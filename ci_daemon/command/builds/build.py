@@ -13,7 +13,7 @@ from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.texts import note_option
 from ci_daemon.command.support.timestamps import timestamp
 from ci_daemon.host.lock import served_by
-from storage import BuildState, SystemClock
+from storage import ApprovalNotAwaited, BuildState, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,8 @@ def list_builds(session: Session, *, name: str, limit: int) -> None:
     org, _, slug = name.partition("/")
     with session.storage_without_billing() as storage:
         page = storage.builds.page(find_pipeline(storage, org, slug).id, limit, None)
-    session.table([_document(each) for each in page.rows], _COLUMNS, f"{name} has no build")
+        documents = [_document(storage, each) for each in page.rows]
+    session.table(documents, _COLUMNS, f"{name} has no build")
 
 
 @build.command(reads=True)
@@ -57,7 +58,7 @@ def show(session: Session, *, name: str) -> None:
     with session.storage_without_billing() as storage:
         found = find_build(storage, name)
         jobs = [_job_document(each) for each in storage.jobs.of_build(found.id)]
-    document = _document(found)
+        document = _document(storage, found)
     if session.json:
         session.answer({**document, "jobs": jobs}, "")
         return
@@ -75,14 +76,34 @@ def cancel(session: Session, *, name: str) -> None:
         found = find_build(storage, name)
         if not storage.builds.request_cancel(found.id):
             raise Failure(f"build {name} is {found.state} already: nothing to cancel")
-        found = find_build(storage, name)
+        document = _document(storage, find_build(storage, name))
     runs = served_by(session.state_dir) is not None
     when = (
         "is being canceled"
         if runs
         else f"will be canceled when the service runs: start it with {session.start_command}"
     )
-    session.answer(_document(found), f"build {name} {when}")
+    session.answer(document, f"build {name} {when}")
+
+
+@build.command()
+@click.argument("name", metavar="ORG/PIPELINE/NUMBER")
+@pass_session
+def approve(session: Session, *, name: str) -> None:
+    """Let a build run that waits for an approval, because its pull request comes from a fork.
+
+    Look at its commit first: the approval is of this commit alone. The build still gets no secrets. A running service
+    begins within a second, a stopped one when it starts.
+    """
+    with session.storage_without_billing() as storage:
+        try:
+            approved = storage.approvals.approve(find_build(storage, name).id, session.operator)
+        except ApprovalNotAwaited as error:
+            raise Failure(f"build {name} cannot be approved: {error}") from None
+        document = _document(storage, approved)
+    runs = served_by(session.state_dir) is not None
+    when = "runs now" if runs else f"runs when the service does: start it with {session.start_command}"
+    session.answer(document, f"build {name} is approved, and {document['pending_reason'] or when}")
 
 
 @build.command()
@@ -102,9 +123,10 @@ def rebuild(session: Session, *, name: str) -> None:
             new = add_rebuild(storage, session.config().ir, find_build(storage, name), "cli")
         except ApiError as error:
             raise Failure(f"build {name} cannot be built again: {error.message}") from None
+        document = _document(storage, new)
     runs = served_by(session.state_dir) is not None
     when = "" if runs else f" when the service runs: start it with {session.start_command}"
-    session.answer(_document(new), f"build {new.name} repeats {name}{when}")
+    session.answer(document, f"build {new.name} repeats {name}{when}")
 
 
 @build.command()
@@ -124,11 +146,12 @@ def retry(session: Session, *, name: str) -> None:
             retried = retry_build(storage, find_build(storage, name))
         except ApiError as error:
             raise Failure(f"build {name} cannot be retried: {error.message}") from None
+        document = _document(storage, retried)
     if retried.state.terminal:
         raise Failure(f"build {name} is {retried.state}: nothing to retry")
     runs = served_by(session.state_dir) is not None
     when = "now" if runs else f"when the service runs: start it with {session.start_command}"
-    session.answer(_document(retried), f"build {name} runs again {when}")
+    session.answer(document, f"build {name} runs again {when}")
 
 
 @build.command(name="force-finish")
@@ -153,12 +176,12 @@ def force_finish(session: Session, *, name: str, state: str, note: str) -> None:
         leases = storage.force_finish.end(found.id, end, actor=session.operator, note=note, origin=session.origin)
         session.audited = True
         errors = _destroy(session, storage, leases)
-        found = find_build(storage, name)
+        document = _document(storage, find_build(storage, name))
     if errors:
         raise Failure(
             f"build {name} is {state}, but not all of its VMs could be destroyed ({errors}): see `lease kill`"
         )
-    session.answer(_document(found), f"build {name} is {state}; VMs destroyed: {len(leases)}")
+    session.answer(document, f"build {name} is {state}; VMs destroyed: {len(leases)}")
 
 
 def _destroy(session: Session, storage: Storage, leases: Sequence[Lease]) -> str:
@@ -182,7 +205,7 @@ def _destroy(session: Session, storage: Storage, leases: Sequence[Lease]) -> str
     return "; ".join(errors)
 
 
-def _document(each: Build) -> dict[str, object]:
+def _document(storage: Storage, each: Build) -> dict[str, object]:
     return {
         "id": each.external_id,
         "build_id": each.uuid,
@@ -193,6 +216,9 @@ def _document(each: Build) -> dict[str, object]:
         "commit": each.commit,
         "cancel_requested": each.cancel_requested,
         "rebuild_of": each.rebuild_of,
+        "pending_reason": _pending_reason(storage, each),
+        "untrusted": each.untrusted,
+        "approved_by": each.approved_by,
         "created_at": timestamp(each.created_at),
         "started_at": _timestamp(each.started_at),
         "finished_at": _timestamp(each.finished_at),
@@ -200,6 +226,16 @@ def _document(each: Build) -> dict[str, object]:
         "error_code": each.error_code,
         "error_message": each.error_message,
     }
+
+
+def _pending_reason(storage: Storage, each: Build) -> str | None:
+    """Return why none of a build's jobs may start yet, None if they may."""
+    if each.waits_for is None:
+        return None
+    # Only here, because most builds do not wait.
+    from actors import wait_reason  # noqa: PLC0415
+
+    return wait_reason(storage, each)
 
 
 def _job_document(each: Job) -> dict[str, object]:

@@ -9,16 +9,19 @@ import click
 from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.lookup import find_organization, find_pipeline
 from ci_daemon.command.support.session import Session, pass_session
+from ci_daemon.command.support.texts import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from storage import Pipeline, Storage
+    from storage import Pipeline, PipelineChanges, Storage
 
 __all__ = ["pipeline"]
 
 _COLUMNS = ("slug", "name", "repository", "visibility", "fail_fast")
 _PAGE_SIZE = 100
+_MAX_GROUP = 255
+_MAX_CONCURRENCY = 1000
 
 
 @click.group(cls=Group)
@@ -39,16 +42,53 @@ def list_pipelines(session: Session, *, org: str) -> None:
 @pipeline.command(name="set")
 @click.argument("org")
 @click.argument("pipeline")
+@click.option("--fail-fast/--no-fail-fast", default=None, help="Whether the first failure cancels the rest of a build.")
 @click.option(
-    "--fail-fast/--no-fail-fast", required=True, help="Whether the first failure cancels the rest of a build."
+    "--concurrency-group",
+    metavar="NAME",
+    type=one_line(_MAX_GROUP),
+    help="The concurrency group of builds from now on; {branch} in it stands for a build's branch.",
+)
+@click.option("--no-concurrency-group", is_flag=True, help="No concurrency group for builds from now on.")
+@click.option(
+    "--concurrency-limit",
+    type=click.IntRange(1, _MAX_CONCURRENCY),
+    help="The most builds of the group that run at a time.",
 )
 @pass_session
-def set_pipeline(session: Session, *, org: str, pipeline: str, fail_fast: bool) -> None:
-    """Change settings of PIPELINE of the organization ORG, with immediate effect, also on running builds."""
+def set_pipeline(
+    session: Session,
+    *,
+    org: str,
+    pipeline: str,
+    fail_fast: bool | None,
+    concurrency_group: str | None,
+    no_concurrency_group: bool,
+    concurrency_limit: int | None,
+) -> None:
+    """Change settings of PIPELINE of the organization ORG, with immediate effect, also on running builds.
+
+    Builds of the organization with the same concurrency group run at most so many at a time; the others wait.
+    """
+    changes: PipelineChanges = {}
+    if fail_fast is not None:
+        changes["fail_fast"] = fail_fast
+    if concurrency_group is not None and no_concurrency_group:
+        raise click.UsageError("give --concurrency-group or --no-concurrency-group, not both")
+    if concurrency_group is not None or no_concurrency_group:
+        changes["concurrency_group"] = concurrency_group
+    if concurrency_limit is not None:
+        changes["concurrency_limit"] = concurrency_limit
+    if not changes:
+        raise click.UsageError("give at least one setting, such as --fail-fast")
     with session.storage_without_billing() as storage:
-        storage.pipelines.update(find_pipeline(storage, org, pipeline).id, fail_fast=fail_fast)
-        document = _document(find_pipeline(storage, org, pipeline))
-    session.answer(document, f"{org}/{pipeline}: fail fast {'on' if fail_fast else 'off'}")
+        changed = storage.pipelines.update(find_pipeline(storage, org, pipeline).id, **changes)
+    group = "none" if changed.concurrency_group is None else changed.concurrency_group
+    session.answer(
+        _document(changed),
+        f"{org}/{pipeline}: fail fast {'on' if changed.fail_fast else 'off'}, concurrency group {group},"
+        f" at most {changed.concurrency_limit} at a time",
+    )
 
 
 def _all_pipelines(storage: Storage, organization_id: int) -> Iterator[Pipeline]:
@@ -68,4 +108,6 @@ def _document(each: Pipeline) -> dict[str, object]:
         "default_branch": each.default_branch,
         "visibility": each.visibility.value,
         "fail_fast": each.fail_fast,
+        "concurrency_group": each.concurrency_group,
+        "concurrency_limit": each.concurrency_limit,
     }

@@ -30,6 +30,11 @@ def test_a_build_is_created_scheduled_and_set_going(world: World, pipeline: Pipe
         "error_code": None,
         "error_message": None,
         "rebuild_of": None,
+        "pending_reason": None,
+        "concurrency_group": None,
+        "untrusted": False,
+        "approved_by": None,
+        "approved_at": None,
     }
     assert world.engine.added == 1
 

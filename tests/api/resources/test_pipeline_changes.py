@@ -28,6 +28,8 @@ def test_what_is_given_changes_and_the_slug_stays(ada: Account, pipeline: Pipeli
         "visibility": "public",
         "allow_manual": False,
         "repo_name": "acme/other",
+        "concurrency_group": "deploy {branch}",
+        "concurrency_limit": 3,
     }
     changed = ada.client.simulate_patch(pipeline.path, json=change)
 

@@ -23,6 +23,8 @@ def test_a_pipeline_is_created_with_a_slug_from_its_name(ada: Account):
         "created_at": "2026-01-02T03:04:05.000000Z",
         "description": None,
         "repo_name": "acme/tools",
+        "concurrency_group": None,
+        "concurrency_limit": 1,
     }
 
 

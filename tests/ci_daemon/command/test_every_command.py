@@ -99,6 +99,7 @@ CALLS = """
     build list acme/web
     build show acme/web/1
     build logs acme/web/1
+    build approve acme/web/2
     build rebuild acme/web/1
     build cancel acme/web/1
     build force-finish acme/web/1 --state canceled --note stuck
@@ -177,6 +178,8 @@ def state(tmp_path: Path) -> Path:
     acme = with_storage.organizations.create("Acme", "", ada.id)
     pipeline = with_storage.pipelines.create(acme.id, NewPipeline("web", "Web", "https://example.org/web.git", "main"))
     with_storage.builds.create(pipeline, NewBuild("main", "c0ffee", pipeline_ir=one("true")), [new_job()])
+    of_fork = NewBuild("eve:main", "c0ffee", untrusted_origin="pull/1/7", approval_reason="eve is not a member")
+    with_storage.builds.create(pipeline, of_fork, [new_job()])
     connected = with_storage.repositories.connect(acme.id, "https://example.org/acme/web.git", "acme/web", 60)
     with_storage.deliveries.receive("git", "1", connected, b"")
     (tmp_path / "delivery").write_text(with_storage.deliveries.latest(1)[0].uuid)

@@ -167,6 +167,8 @@ def test_a_finished_build_is_refused(
         (["org", "add-member", "acme", "eve@example.org"], 1, "there is no user eve@example.org"),
         (["org", "add-member", "acme", "ada@example.org", "--role", "king"], 2, "--role"),
         (["pipeline", "set", "acme", "web"], 2, "--fail-fast"),
+        (["pipeline", "set", "acme", "web", "--concurrency-limit", "0"], 2, "--concurrency-limit"),
+        (["build", "approve", "acme/web/1"], 1, "acme/web has no build 1"),
         (["build", "force-finish", "acme/web/1", "--state", "passed", "--note", "x"], 2, "--state"),
         (["build", "force-finish", "acme/web/1", "--state", "failed"], 2, "--note"),
         (["build", "force-finish", "acme/web/1", "--state", "failed", "--note", " "], 2, "not all of them spaces"),

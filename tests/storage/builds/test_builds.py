@@ -117,7 +117,7 @@ def test_the_environment_is_sealed_at_rest_and_opens_again(storage: Storage, wor
 
 def test_an_environment_sealed_with_another_key_is_refused(storage: Storage, database: Database, world: World):
     build = world.build(env={"A": "b"})
-    other = Builds(database, Vault(bytes(32)), storage.sources, storage.idempotency_keys)
+    other = Builds(database, Vault(bytes(32)), storage.sources, storage.idempotency_keys, storage.concurrency_groups)
     with pytest.raises(SealBroken):
         other.env(build.id)
 

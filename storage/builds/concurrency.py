@@ -1,0 +1,174 @@
+"""Concurrency groups: so many of their builds run at a time, in the order of creation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import peewee
+
+from storage.database.statements import NEWEST, Columns, Query, SqlValue, Write, first, slot
+from storage.models import BuildRow, EdgeRow, JobRow, PipelineRow
+from storage.records import JobState, Turn, WaitsFor
+
+if TYPE_CHECKING:
+    from storage.database.connection import Database
+    from storage.records import Build, NewBuild, Pipeline
+
+__all__ = ["ConcurrencyGroups", "group_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A build that waits for its turn; ``limit`` is the most builds of its group that run at a time."""
+
+    id: int
+    organization_id: int
+    group: str
+    limit: int
+
+
+def group_of(pipeline: Pipeline, new: NewBuild) -> str | None:
+    """Return a build's concurrency group.
+
+    A pull request of a fork has its own, so that it delays no other build.
+    """
+    if pipeline.concurrency_group is None:
+        return None
+    group = pipeline.concurrency_group.replace("{branch}", new.branch)
+    return group if new.untrusted_origin is None else f"{new.untrusted_origin}: {group}"
+
+
+class ConcurrencyGroups:
+    """The groups of each organization, and the end of all waiting. Safe in any thread.
+
+    The unfinished builds of a group that wait for nothing have its places. The jobs of one that waits are ``pending``.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        columns = Columns(
+            _Waiting,
+            BuildRow.id,
+            PipelineRow.organization,
+            BuildRow.concurrency_group,
+            PipelineRow.concurrency_limit,
+        )
+        unfinished = BuildRow.finished_at.is_null()
+        runs, waits = BuildRow.waits_for.is_null(), BuildRow.waits_for == WaitsFor.TURN
+        in_group = (
+            PipelineRow.organization == slot("organization_id"),
+            BuildRow.concurrency_group == slot("group"),
+            unfinished,
+        )
+        count = BuildRow.select(peewee.fn.COUNT(BuildRow.id)).join(PipelineRow)
+        self._running = Query(database, count.where(*in_group, runs, BuildRow.id != slot("id")), first)
+        self._before = Query(database, count.where(*in_group, waits, BuildRow.id < slot("id")), first)
+        self._names: Query[str] = Query(
+            database,
+            BuildRow.select(PipelineRow.slug, BuildRow.number)
+            .join(PipelineRow)
+            .where(*in_group, runs)
+            .order_by(BuildRow.id)
+            .limit(slot("limit")),
+            lambda row: f"{row[0]}/{row[1]}",
+        )
+        self._limit = Query(
+            database,
+            PipelineRow.select(PipelineRow.concurrency_limit).where(PipelineRow.id == slot("pipeline_id")),
+            first,
+        )
+        elder: Any = BuildRow.alias("elder")
+        of_elder: Any = PipelineRow.alias("of_elder")
+        elders = (
+            elder.select(elder.id)
+            .join(of_elder)
+            .where(
+                of_elder.organization == PipelineRow.organization,
+                elder.concurrency_group == BuildRow.concurrency_group,
+                elder.finished_at.is_null(),
+                elder.waits_for == WaitsFor.TURN,
+                elder.id < BuildRow.id,
+            )
+        )
+        self._next = Query(
+            database,
+            BuildRow.select(*columns.selected)
+            .join(PipelineRow)
+            .where(BuildRow.concurrency_group.is_null(is_null=False), unfinished, waits, ~peewee.fn.EXISTS(elders))
+            .order_by(BuildRow.id),
+            columns,
+        )
+        this = BuildRow.id == slot("id")
+        self._set = Write(database, BuildRow.update({BuildRow.waits_for: slot("waits_for")}).where(this, unfinished))
+        prerequisites = EdgeRow.select(EdgeRow.from_job).where(EdgeRow.to_job == JobRow.id)
+        self._schedule = Write(
+            database,
+            JobRow.update(
+                {
+                    JobRow.state: JobState.SCHEDULED,
+                    JobRow.scheduled_at: slot("now"),
+                    JobRow.queued_at: slot("now"),
+                }
+            ).where(JobRow.build == slot("id"), JobRow.state == JobState.PENDING, ~peewee.fn.EXISTS(prerequisites)),
+        )
+
+    def wait_of_new(self, pipeline: Pipeline, new: NewBuild) -> WaitsFor | None:
+        """Return what a build waits for that is being created, inside the caller's transaction."""
+        if new.approval_reason is not None:
+            return WaitsFor.APPROVAL
+        return self._wait(NEWEST, pipeline.organization_id, group_of(pipeline, new), pipeline.concurrency_limit)
+
+    def wait_of(self, build: Build) -> WaitsFor | None:
+        """Return what a build waits for that is to run now or again, inside the caller's transaction."""
+        if build.approval_reason is not None and build.approved_by is None:
+            return WaitsFor.APPROVAL
+        limit = self._limit_of(build.pipeline_id)
+        return self._wait(build.id, build.organization_id, build.concurrency_group, limit)
+
+    def let_in(self, build: Build) -> None:
+        """Give an approved build a place in its group, or let it wait for its turn.
+
+        Inside the caller's transaction.
+        """
+        wait = self.wait_of(build)
+        self._set.run(id=build.id, waits_for=wait)
+        if wait is None:
+            self._schedule.run(id=build.id, now=self._database.now())
+
+    def give_turns(self) -> list[int]:
+        """Give the free places of all groups to those that wait longest; return the ids of these builds."""
+        if not any(self._has_place(each) for each in self._next.all()):
+            return []
+        given = []
+        with self._database.write():
+            while free := [each for each in self._next.all() if self._has_place(each)]:
+                for each in free:
+                    self._set.run(id=each.id, waits_for=None)
+                    self._schedule.run(id=each.id, now=self._database.now())
+                    given.append(each.id)
+        return given
+
+    def turn(self, build: Build) -> Turn | None:
+        """Return for whom a build waits in its concurrency group; None if it does not."""
+        if build.waits_for is not WaitsFor.TURN or build.concurrency_group is None:
+            return None
+        group: dict[str, SqlValue] = {"organization_id": build.organization_id, "group": build.concurrency_group}
+        limit = self._limit_of(build.pipeline_id)
+        before = self._before.one(id=build.id, **group) or 0
+        return Turn(build.concurrency_group, limit, tuple(self._names.all(limit=limit, **group)), before)
+
+    def _limit_of(self, pipeline_id: int) -> int:
+        return self._limit.one(pipeline_id=pipeline_id) or 1
+
+    def _wait(self, build_id: int, organization_id: int, group: str | None, limit: int) -> WaitsFor | None:
+        if group is None:
+            return None
+        this: dict[str, SqlValue] = {"id": build_id, "organization_id": organization_id, "group": group}
+        if self._before.one(**this) or (self._running.one(**this) or 0) >= limit:
+            return WaitsFor.TURN
+        return None
+
+    def _has_place(self, build: _Waiting) -> bool:
+        running = self._running.one(id=build.id, organization_id=build.organization_id, group=build.group)
+        return (running or 0) < build.limit

@@ -1,0 +1,176 @@
+"""Builds that wait for their turn in a concurrency group, or for an approval."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from storage import (
+    ApprovalNotAwaited,
+    Build,
+    BuildState,
+    EdgeKind,
+    JobState,
+    NewBuild,
+    NewPipeline,
+    Pipeline,
+    SlugTaken,
+    Storage,
+    Turn,
+    WaitsFor,
+)
+from tests.records import new_job
+from tests.storage.world import World
+
+
+def grouped(storage: Storage, world: World, group: str | None = "prod", limit: int = 1, name: str = "web") -> Pipeline:
+    """Return a pipeline of the world's organization with a concurrency group."""
+    organization = world.pipeline.organization_id
+    try:
+        pipeline = storage.pipelines.create(organization, NewPipeline(name, name, "r", "main"))
+    except SlugTaken:
+        pipeline = world.pipeline
+    return storage.pipelines.update(pipeline.id, concurrency_group=group, concurrency_limit=limit)
+
+
+def waits(storage: Storage, build: Build) -> WaitsFor | None:
+    found = storage.builds.get(build.id)
+    assert found is not None
+    return found.waits_for
+
+
+def end(storage: Storage, build: Build) -> None:
+    assert storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.PASSED)
+
+
+def states(world: World, build: Build) -> list[JobState]:
+    return [job.state for job in world.jobs(build)]
+
+
+def test_builds_of_a_group_run_in_order_of_creation(storage: Storage, world: World):
+    pipeline = grouped(storage, world, limit=2)
+    builds = [world.build(pipeline=pipeline) for _ in range(5)]
+    assert [waits(storage, each) for each in builds] == [None, None, *[WaitsFor.TURN] * 3]
+    assert [states(world, each)[0] for each in builds[1:3]] == [JobState.SCHEDULED, JobState.PENDING]
+    assert storage.concurrency_groups.give_turns() == []
+    end(storage, builds[1])
+    assert storage.concurrency_groups.give_turns() == [builds[2].id]
+    assert states(world, builds[2]) == [JobState.SCHEDULED]
+    end(storage, builds[0])
+    end(storage, builds[2])
+    assert storage.concurrency_groups.give_turns() == [builds[3].id, builds[4].id]
+
+
+def test_a_new_build_does_not_overtake_one_that_waits(storage: Storage, world: World):
+    pipeline = grouped(storage, world)
+    first, second = world.build(pipeline=pipeline), world.build(pipeline=pipeline)
+    end(storage, first)
+    third = world.build(pipeline=pipeline)
+    assert waits(storage, third) is WaitsFor.TURN
+    assert storage.concurrency_groups.give_turns() == [second.id]
+
+
+def test_only_jobs_without_prerequisites_are_ready_at_the_turn(storage: Storage, world: World):
+    pipeline = grouped(storage, world)
+    first = world.build(pipeline=pipeline)
+    jobs = (new_job("a"), new_job("b", (0, EdgeKind.DEPENDS_ON, False)), new_job("c"))
+    build = world.build(*jobs, pipeline=pipeline)
+    end(storage, first)
+    storage.concurrency_groups.give_turns()
+    assert states(world, build) == [JobState.SCHEDULED, JobState.PENDING, JobState.SCHEDULED]
+
+
+def test_a_build_that_waits_says_for_whom(storage: Storage, world: World):
+    pipeline = grouped(storage, world)
+    first, second, third = (world.build(pipeline=pipeline) for _ in range(3))
+    assert storage.concurrency_groups.turn(first) is None
+    name = f"{pipeline.slug}/{first.number}"
+    assert storage.concurrency_groups.turn(second) == Turn("prod", 1, (name,), before=0)
+    assert storage.concurrency_groups.turn(third) == Turn("prod", 1, (name,), before=1)
+
+
+def test_pipelines_share_a_group_and_organizations_do_not(storage: Storage, world: World):
+    one, two = grouped(storage, world), grouped(storage, world, name="other")
+    stranger = world.other_pipeline("Strangers")
+    storage.pipelines.update(stranger.id, concurrency_group="prod")
+    world.build(pipeline=one)
+    assert waits(storage, world.build(pipeline=two)) is WaitsFor.TURN
+    stranger_again = storage.pipelines.by_id(stranger.id)
+    assert waits(storage, world.build(pipeline=stranger_again)) is None
+
+
+def test_a_group_may_be_of_one_branch(storage: Storage, world: World):
+    pipeline = grouped(storage, world, "deploy {branch}")
+    main, other, again = (world.build(pipeline=pipeline, branch=each) for each in ("main", "dev", "main"))
+    assert [waits(storage, each) for each in (main, other, again)] == [None, None, WaitsFor.TURN]
+    assert main.concurrency_group == "deploy main"
+
+
+def test_a_higher_limit_lets_more_run(storage: Storage, world: World):
+    pipeline = grouped(storage, world)
+    builds = [world.build(pipeline=pipeline) for _ in range(4)]
+    storage.pipelines.update(pipeline.id, concurrency_limit=3)
+    assert storage.concurrency_groups.give_turns() == [builds[1].id, builds[2].id]
+
+
+def fork(**fields: Any) -> dict[str, Any]:
+    return {"untrusted_origin": "pull/1/7", "approval_reason": "eve is not a member"} | fields
+
+
+def test_a_build_waits_for_its_approval_and_then_runs(storage: Storage, world: World):
+    build = world.build(**fork())
+    assert (waits(storage, build), states(world, build)) == (WaitsFor.APPROVAL, [JobState.PENDING])
+    approved = storage.approvals.approve(build.id, "ada@example.org")
+    assert (approved.waits_for, approved.approved_by) == (None, "ada@example.org")
+    assert approved.approved_at is not None
+    assert states(world, build) == [JobState.SCHEDULED]
+
+
+@pytest.mark.parametrize("case", ["never needed", "approved", "canceled", "finished", "waits for its turn"])
+def test_what_does_not_wait_for_an_approval_gets_none(storage: Storage, world: World, case: str):
+    pipeline = grouped(storage, world)
+    world.build(pipeline=pipeline, branch="dev")
+    build = world.build(pipeline=pipeline) if case == "waits for its turn" else world.build(**fork())
+    if case == "never needed":
+        build = world.build()
+    elif case == "approved":
+        storage.approvals.approve(build.id, "bob@example.org")
+    elif case == "canceled":
+        storage.builds.request_cancel(build.id)
+    elif case == "finished":
+        end(storage, build)
+    before = storage.builds.get(build.id)
+    with pytest.raises(ApprovalNotAwaited):
+        storage.approvals.approve(build.id, "ada@example.org")
+    assert storage.builds.get(build.id) == before
+
+
+def test_an_approved_build_may_still_wait_for_its_turn(storage: Storage, world: World):
+    pipeline = grouped(storage, world)
+    first, second = (world.build(pipeline=pipeline, **fork()) for _ in range(2))
+    assert storage.approvals.approve(second.id, "ada@example.org").waits_for is None
+    assert storage.approvals.approve(first.id, "ada@example.org").waits_for is WaitsFor.TURN
+    assert states(world, first) == [JobState.PENDING]
+
+
+def test_a_fork_has_groups_of_its_own_and_delays_no_other(storage: Storage, world: World):
+    pipeline = grouped(storage, world)
+    world.build(pipeline=pipeline, untrusted_origin="pull/1/7")
+    assert waits(storage, world.build(pipeline=pipeline)) is None
+    assert waits(storage, world.build(pipeline=pipeline, untrusted_origin="pull/1/8")) is None
+    assert waits(storage, world.build(pipeline=pipeline, untrusted_origin="pull/1/7")) is WaitsFor.TURN
+
+
+def test_a_build_that_is_rejected_waits_for_nothing(storage: Storage, world: World):
+    new = NewBuild("main", "c0ffee", **fork())
+    build = storage.builds.create_rejected(world.pipeline, new, "render_failed", "no")
+    assert (build.waits_for, build.state) == (None, BuildState.FAILED)
+
+
+def test_an_untrusted_build_has_cache_keys_of_its_own(storage: Storage, world: World):
+    trusted, one, other = (
+        world.job(world.build(new_job(cache_key="k"), untrusted_origin=origin))
+        for origin in (None, "pull/1/7", "pull/1/70")
+    )
+    assert [each.cache_key for each in (trusted, one, other)] == ["k", "pull/1/7:k", "pull/1/70:k"]
