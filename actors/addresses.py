@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         RepositoryWatcherMessage,
         RootMessage,
         ScheduleRunnerMessage,
+        StatusReporterMessage,
     )
 
 __all__ = ["Address", "Addresses"]
@@ -71,3 +72,4 @@ class Addresses:
     mail: Address[MailSenderMessage] = field(default_factory=Address)
     repositories: Address[RepositoryWatcherMessage] = field(default_factory=Address)
     schedules: Address[ScheduleRunnerMessage] = field(default_factory=Address)
+    statuses: Address[StatusReporterMessage] = field(default_factory=Address)

@@ -30,11 +30,12 @@ from actors.scheduling.image_puller import ImagePuller
 from actors.scheduling.parked_vms import ParkedConnections
 from actors.scheduling.pending_reason import PendingReasons
 from actors.scheduling.pool import LeasePool
+from actors.source_hosts.reporting import StatusReporter
 from actors.supervision import Supervised, spawn
 from actors.timer import Timer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from actors.addresses import Address
@@ -52,7 +53,9 @@ if TYPE_CHECKING:
         RenderPoolMessage,
         RepositoryWatcherMessage,
         ScheduleRunnerMessage,
+        StatusReporterMessage,
     )
+    from actors.source_hosts.host import SourceHost
     from actors.timings import Timings
     from actors.vms import Images, Provider
     from storage import Clock, Render, Storage
@@ -84,6 +87,7 @@ class Composition:
     provider: Provider
     images: Images
     clock: Clock
+    hosts: Mapping[str, SourceHost]
     live_settings: LiveSettings
     timings: Timings
     addresses: Addresses = field(default_factory=Addresses)
@@ -151,6 +155,7 @@ class Composition:
             live_settings=self.live_settings,
             root=self.addresses.root,
             mirrors=self._mirrors,
+            hosts=self.hosts,
         )
 
     def lease_pool(self) -> Address[LeasePoolMessage]:
@@ -212,6 +217,7 @@ class Composition:
             Poller(MailSender, self.addresses.mail, self._mail_sender),
             Poller(RepositoryWatcher, self.addresses.repositories, self._repository_watcher),
             Poller(ScheduleRunner, self.addresses.schedules, self._schedule_runner),
+            Poller(StatusReporter, self.addresses.statuses, self._status_reporter),
         )
 
     def _mail_sender(self) -> Address[MailSenderMessage]:
@@ -234,6 +240,7 @@ class Composition:
             storage=self.storage,
             live_settings=self.live_settings,
             pushes=self._pushes,
+            hosts=self.hosts,
             mirrors=self._mirrors,
             timings=self.timings,
         )
@@ -247,6 +254,17 @@ class Composition:
             pushes=self._pushes,
             clock=self.clock,
             live_settings=self.live_settings,
+            timings=self.timings,
+        )
+
+    def _status_reporter(self) -> Address[StatusReporterMessage]:
+        return spawn(
+            StatusReporter,
+            timer=self.timer,
+            root=self.addresses.root,
+            storage=self.storage,
+            live_settings=self.live_settings,
+            hosts=self.hosts,
             timings=self.timings,
         )
 

@@ -12,18 +12,21 @@ from actors.metrics import EngineGauges
 from actors.render.discovery import discover
 from actors.root import RootSupervisor
 from actors.scheduling.admission import admission_block
+from actors.source_hosts import PlainGit
 from actors.supervision import spawn
 from actors.timings import Timings
 from actors.vms import VmError
+from storage import GIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from prometheus_client.registry import Collector
 
     from actors.addresses import Addresses
     from actors.log_watchers import Watch
     from actors.render.envelope import Envelope
+    from actors.source_hosts import SourceHost
     from actors.vms import Images, Provider
     from storage import Clock, Job, Storage
 
@@ -46,6 +49,7 @@ class Engine:
         images: resolves, pulls and removes images.
         clock: the time.
         settings: the settings to begin with.
+        hosts: the source hosts by name; by default plain git servers only.
         timings: the waits, which tests shorten.
     """
 
@@ -56,10 +60,16 @@ class Engine:
         images: Images,
         clock: Clock,
         settings: EngineSettings,
+        *,
+        hosts: Mapping[str, SourceHost] | None = None,
         timings: Timings | None = None,
     ) -> None:
         self._live_settings = LiveSettings(settings)
-        self._composition = Composition(storage, provider, images, clock, self._live_settings, timings or Timings())
+        if hosts is None:
+            hosts = {GIT: PlainGit(storage)}
+        self._composition = Composition(
+            storage, provider, images, clock, hosts, self._live_settings, timings or Timings()
+        )
         self._draining = threading.Event()
         self._discovering = threading.BoundedSemaphore(settings.render.vms)
 

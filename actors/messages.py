@@ -45,6 +45,7 @@ __all__ = [
     "ResyncLeases",
     "RootMessage",
     "ScheduleRunnerMessage",
+    "StatusReporterMessage",
     "TakeParked",
     "TurnGiven",
 ]
@@ -239,6 +240,9 @@ MailSenderMessage = PollStorage
 
 RepositoryWatcherMessage = PollStorage
 """The messages of the repository watcher."""
+
+StatusReporterMessage = PollStorage
+"""The messages of the status reporter."""
 
 ScheduleRunnerMessage = PollStorage | Drain
 """The messages of the schedule runner."""

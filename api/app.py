@@ -8,6 +8,7 @@ import falcon
 
 from actors.ir import IrSettings
 from actors.mail import Mails
+from actors.source_hosts import PlainGit
 from api.builds.creation import BuildCreation
 from api.builds.render_wait import RenderWait
 from api.console.pages import ErrorsAsPages
@@ -79,7 +80,7 @@ from api.resources.schedules import SchedulesResource
 from api.resources.secrets import SecretsResource
 from api.resources.sign_in.cli_login import CliLoginResource
 from api.resources.sign_in.identity_providers import IdentityProvidersResource
-from api.resources.webhooks import GitWebhookResource
+from api.resources.webhooks import WebhookResource
 from api.service_metrics import metrics_registry
 from api.settings import RateLimitSettings
 from api.sign_in.account_passkeys import AccountPasskeys
@@ -90,9 +91,12 @@ from api.sign_in.relying_party import RelyingParty
 from api.sign_in.sessions import SessionStart
 from api.sign_in.settings import IdentitySettings
 from api.signing import Signer
-from storage import Clock, Storage, SystemClock
+from storage import GIT, Clock, Storage, SystemClock
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actors.source_hosts import SourceHost
     from api.engine import EngineInterface
     from api.settings import HttpSettings
 
@@ -116,6 +120,7 @@ def create_app(
     slots: StreamSlots | None = None,
     payments: PaymentSettings | None = None,
     clock: Clock | None = None,
+    hosts: Mapping[str, SourceHost] | None = None,
 ) -> falcon.App[ApiRequest, falcon.Response]:
     """Return the app.
 
@@ -129,6 +134,7 @@ def create_app(
         slots: The server's stream slots, which end when the server closes; new ones by default.
         payments: The section ``[payments]``; by default nobody can pay.
         clock: The clock of token expiry, rate limits and waits.
+        hosts: The source hosts by name; by default plain git servers only.
     """
     clock = clock or SystemClock()
     slots = slots or StreamSlots(settings.max_streams, settings.max_streams_per_reader)
@@ -193,7 +199,11 @@ def create_app(
         CctrayResource(storage, access, settings.url),
     )
 
-    add_sources(routes, InternalSourceResource(storage, rates), GitWebhookResource(storage, engine, rates))
+    add_sources(
+        routes,
+        InternalSourceResource(storage, rates),
+        WebhookResource(storage, engine, rates, hosts or {GIT: PlainGit(storage)}),
+    )
     add_secrets(routes, SecretsResource(storage, access))
 
     add_jobs(routes, JobsResource(storage, engine, access))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from api.resources.secrets import SecretsResource
     from api.resources.sign_in.cli_login import CliLoginResource
     from api.resources.sign_in.identity_providers import IdentityProvidersResource
-    from api.resources.webhooks import GitWebhookResource
+    from api.resources.webhooks import WebhookResource
     from api.sign_in.mail import SignInMail
     from api.sign_in.relying_party import RelyingParty
     from api.sign_in.sessions import SessionStart
@@ -174,10 +174,10 @@ def add_builds(
     routes.add("/cc.xml", cctray)
 
 
-def add_sources(routes: Routes, internal: InternalSourceResource, git: GitWebhookResource) -> None:
-    """Route what brings sources: archives for VMs, and pushes."""
+def add_sources(routes: Routes, internal: InternalSourceResource, webhooks: WebhookResource) -> None:
+    """Route what brings sources: archives for VMs, and the deliveries of hosts."""
     routes.add(f"{_V0}/internal/builds/{{build_id}}/source.tar.gz", internal)
-    routes.add("/webhooks/git", git)
+    routes.add("/webhooks/{provider}", webhooks)
 
 
 def add_pipelines(routes: Routes, pipelines: PipelinesResource, schedules: SchedulesResource) -> None:

@@ -278,6 +278,10 @@ class RepositoryConnected(StorageError):
     """The organization has connected this repository already."""
 
 
+class HostConnectedElsewhere(StorageError):
+    """The account at the source host is connected to another organization."""
+
+
 class TooManySchedules(StorageError):
     """The pipeline has the maximum number of schedules."""
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from storage.builds.secrets import Secrets
     from storage.builds.service_failures import ServiceFailures
     from storage.builds.snapshots import Snapshots
-    from storage.deliveries import Deliveries
     from storage.files.all_kinds import FILE_KINDS
     from storage.files.artifact_retention import ArtifactRetention
     from storage.files.artifacts import ArtifactFiles
@@ -56,7 +55,10 @@ if TYPE_CHECKING:
     from storage.files.sources import Sources
     from storage.idempotency import IdempotencyKeys
     from storage.mail import MailQueue
-    from storage.repositories import Repositories
+    from storage.source_hosts.connections import HostConnections
+    from storage.source_hosts.deliveries import Deliveries
+    from storage.source_hosts.origins import BuildOrigins
+    from storage.source_hosts.repositories import Repositories
     from storage.switches import Switches
     from storage.traces import TracesSent
 else:
@@ -71,6 +73,7 @@ __all__ = [
     "Artifacts",
     "Attempts",
     "Audit",
+    "BuildOrigins",
     "BuildStatus",
     "Builds",
     "Cache",
@@ -81,6 +84,7 @@ __all__ = [
     "Deliveries",
     "ForceFinish",
     "Holds",
+    "HostConnections",
     "IdempotencyKeys",
     "Identities",
     "Invites",

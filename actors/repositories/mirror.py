@@ -38,10 +38,11 @@ class Heads:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit's message and the address of its author."""
+    """A commit's message, and its author's name and address, as the commit claims them."""
 
     message: str
-    author: str
+    author_name: str
+    author_email: str
 
 
 class Mirror:
@@ -57,6 +58,23 @@ class Mirror:
         self._seconds = settings.fetch_timeout
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.git = Git(self.folder, repository.url, int(settings.max_mirror_gb * 2**30), lambda: _size(self.folder))
+
+    def remote_heads(self) -> Heads:
+        """Return the heads of the repository itself, without fetching its objects. Raises GitError."""
+        commits: dict[str, str] = {}
+        default_branch = None
+        listed = self.git.run(
+            "ls-remote", "--symref", "--", self._url, "HEAD", "refs/heads/*", "refs/tags/*",
+            at=self.folder, seconds=self._seconds,
+        )  # fmt: skip
+        for line in listed.splitlines():
+            with suppress(UnicodeDecodeError, ValueError):
+                sha, ref = line.decode().split("\t")
+                if sha.startswith("ref: ") and ref == "HEAD":
+                    default_branch = sha.removeprefix("ref: refs/heads/")
+                elif ref != "HEAD" and len(ref) <= _MAX_NAME:
+                    commits[ref.removesuffix("^{}")] = sha  # the commit of an annotated tag follows the tag
+        return Heads(commits, default_branch)
 
     def fetch(self) -> Heads:
         """Bring the mirror up to date; return its heads. Raises GitError.
@@ -81,9 +99,10 @@ class Mirror:
 
     def commit(self, commit: str) -> Commit:
         """Return a commit's message and author. Raises GitError."""
-        text = self._run("show", "--no-patch", "--no-show-signature", "--format=%ae%x00%B", "--end-of-options", commit)
-        author, _, message = text.decode(errors="replace").partition("\0")
-        return Commit(message.strip()[:_MAX_MESSAGE], author[:_MAX_NAME])
+        format_ = "--format=%an%x00%ae%x00%B"
+        text = self._run("show", "--no-patch", "--no-show-signature", format_, "--end-of-options", commit)
+        name, email, message = text.decode(errors="replace").split("\0", 2)
+        return Commit(message.strip()[:_MAX_MESSAGE], name[:_MAX_NAME], email[:_MAX_NAME])
 
     def has(self, commit: str) -> bool:
         """Tell whether the mirror has a commit of this name. Raises GitError only if git is missing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from actors.ir import IrError, PushEvent, load, skips_builds, wants
@@ -14,10 +14,11 @@ from actors.render.envelope import RenderFailed
 from actors.repositories.git import GitError, TooLarge
 from actors.repositories.mirror import Mirror
 from actors.repositories.packing import pack_commit
-from actors.repositories.pushed_refs import pushed_refs
-from storage import BuildErrorCode, NewBuild, slugify
+from actors.source_hosts.host import PushedRef
+from storage import BuildErrorCode, NewBuild, NewOrigin, OriginEvent, slugify
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from actors import vms
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from actors.engine_settings import LiveSettings
     from actors.render.envelope import DeclaredPipeline, Envelope
     from actors.repositories.mirror import Heads
-    from storage import Clock, Delivery, Pipeline, Repository, Storage
+    from actors.source_hosts.host import SourceHost
+    from storage import Build, Clock, Delivery, Pipeline, Repository, Storage
 
 __all__ = ["PushBuilds"]
 
@@ -59,6 +61,7 @@ class PushBuilds:
         live_settings: LiveSettings,
         root: Address[BuildCreated],
         mirrors: Path,
+        hosts: Mapping[str, SourceHost],
     ) -> None:
         self._storage = storage
         self._provider = provider
@@ -67,12 +70,13 @@ class PushBuilds:
         self._live_settings = live_settings
         self._root = root
         self._mirrors = mirrors
+        self._hosts = hosts
         self._locks: dict[int, threading.Lock] = {}
 
     def check(self, repository: Repository) -> None:
         """Fetch a repository and build its pushes, once each. Raises GitError and VmError.
 
-        At the first check nothing is built: what was there before the repository was connected is no push.
+        What was there before the repository was connected is no push: at the first check only what was reported is.
         """
         with self._lock(repository):
             self._check(repository)
@@ -105,40 +109,55 @@ class PushBuilds:
         mirror = Mirror(self._mirrors, repository, self._live_settings.now.repositories)
         repositories, deliveries = self._storage.repositories, self._storage.deliveries
         before = deliveries.pending(repository.id)
-        heads = mirror.fetch()
-        # Those that came meanwhile tell the order of what was fetched. They wait on, as they may be of later pushes.
-        for delivery in deliveries.pending(repository.id):
-            self._build_delivered(mirror, repository, delivery, heads)
-        known = repositories.heads(repository.id)
+        heads, known = mirror.remote_heads(), repositories.heads(repository.id)
         if repository.checked_at is None and not known:
-            repositories.record_heads(repository, heads.commits)
-        else:
-            for ref in sorted(known.keys() - heads.commits.keys()):
-                repositories.move_head(repository, ref, known[ref], None)
-            for ref, commit in sorted(heads.commits.items()):
-                if known.get(ref) != commit:
-                    self._build(mirror, repository, ref, known.get(ref), commit, heads.default_branch)
+            known = _before(heads.commits, self._pushed(before))
+            repositories.record_heads(repository, known)
+        if before or heads.commits != known or (repository.checked_at is None and repository.connection_id is None):
+            self._build_pushes(mirror, repository)
         with self._storage.transaction():
             repositories.checked(repository, heads.default_branch)
             deliveries.processed(repository.id, before)
 
-    def _build_delivered(self, mirror: Mirror, repository: Repository, delivery: Delivery, heads: Heads) -> None:
-        """Build the pushes of a delivery whose heads have moved on since, in the order of the pushes.
+    def _build_pushes(self, mirror: Mirror, repository: Repository) -> None:
+        repositories = self._storage.repositories
+        heads = mirror.fetch()
+        # Those that came meanwhile tell the order of what was fetched. They wait on, as they may be of later pushes.
+        reported = self._pushed(self._storage.deliveries.pending(repository.id))
+        self._build_reported(mirror, repository, reported, heads)
+        known = repositories.heads(repository.id)
+        actors = {(each.ref, each.new): each.actor for each in reported}
+        for ref in sorted(known.keys() - heads.commits.keys()):
+            repositories.move_head(repository, ref, known[ref], None)
+        for ref, commit in sorted(heads.commits.items()):
+            if known.get(ref) != commit:
+                push = PushedRef(ref, known.get(ref), commit, actors.get((ref, commit)))
+                self._build(mirror, repository, push, commit, heads.default_branch)
+
+    def _pushed(self, deliveries: Iterable[Delivery]) -> list[PushedRef]:
+        events = (event for each in deliveries for event in self._hosts[each.provider].events(each))
+        return [each for each in events if isinstance(each, PushedRef)]
+
+    def _build_reported(
+        self, mirror: Mirror, repository: Repository, reported: Iterable[PushedRef], heads: Heads
+    ) -> None:
+        """Build the reported pushes whose heads have moved on since, in the order of the pushes.
 
         The last one is found by the heads, also without a delivery, and so is one that says what is not true.
         """
-        known = self._storage.repositories.heads(repository.id)
-        for pushed in pushed_refs(delivery.body):
+        for pushed in reported:
             ref, new, now = pushed.ref, pushed.new, heads.commits.get(pushed.ref)
+            known = self._storage.repositories.heads(repository.id)
             if not ref.startswith(_BRANCH) or known.get(ref) != pushed.old or now is None or new is None:
                 continue
             if new != now and mirror.has(new):
-                self._build(mirror, repository, ref, pushed.old, new, heads.default_branch)
+                self._build(mirror, repository, pushed, new, heads.default_branch)
 
     def _build(
-        self, mirror: Mirror, repository: Repository, ref: str, old: str | None, commit: str, default_branch: str | None
+        self, mirror: Mirror, repository: Repository, push: PushedRef, commit: str, default_branch: str | None
     ) -> None:
         """Build a head's new commit and note that, in one transaction."""
+        ref, old = push.ref, push.old
         pushed = mirror.commit(commit)
         if skips_builds(pushed.message):
             self._storage.repositories.move_head(repository, ref, old, commit)
@@ -157,6 +176,14 @@ class PushBuilds:
             envelope = failure
         env = {"CI_TAG": name} if is_tag else {}
         new = NewBuild(name, commit, pushed.message, source="webhook", env=env, source_archive=archive)
+        origin = NewOrigin(
+            repository.id,
+            OriginEvent.TAG if is_tag else OriginEvent.PUSH,
+            ref,
+            actor=push.actor,
+            author_name=pushed.author_name,
+            author_email=pushed.author_email,
+        )
         build_ids = []
         with self._storage.transaction():
             if not self._storage.repositories.move_head(repository, ref, old, commit):
@@ -166,7 +193,10 @@ class PushBuilds:
             else:
                 wanted = self._wanted(repository, event, envelope, default_branch or name, follow=follow)
             for each in wanted:
-                build_ids += self._create(each, new)
+                build = self._create(each, new)
+                self._storage.build_origins.record(build.id, origin, reports=self._hosts[repository.provider].reports)
+                if build.error_code is None:
+                    build_ids.append(build.id)
         for build_id in build_ids:
             self._root.post(BuildCreated(build_id))
         _log.info("%s of %s is at %s: %d builds", ref, repository.url, commit, len(wanted))
@@ -210,33 +240,21 @@ class PushBuilds:
         known = self._storage.declarations.of_repository(repository.organization_id, repository.repo_name)
         return [_Wanted(pipeline, failure=failure) for pipeline, declared in known if wants(declared.triggers, event)]
 
-    def _create(self, wanted: _Wanted, new: NewBuild) -> list[int]:
-        """Store a build; return its id if it has jobs."""
+    def _create(self, wanted: _Wanted, new: NewBuild) -> Build:
+        """Store a build; one that cannot begin has an error code."""
         builds, pipeline = self._storage.builds, wanted.pipeline
         without_source = NewBuild(new.branch, new.commit, new.message, source=new.source)
         if not self._has_credit(pipeline.organization_id):
             why = "the organization has no credit, and this service requires it: add some, then push again or rebuild"
-            builds.create_rejected(pipeline, without_source, BuildErrorCode.BILLING_INSUFFICIENT_BALANCE, why)
-        elif wanted.definition is None:
-            builds.create_rejected(pipeline, without_source, BuildErrorCode.RENDER_FAILED, wanted.failure or "")
-        else:
-            try:
-                planned = load(wanted.definition, self._live_settings.now.ir)
-            except IrError as error:
-                builds.create_rejected(pipeline, without_source, error.code, error.message)
-            else:
-                planned_build = NewBuild(
-                    new.branch,
-                    new.commit,
-                    new.message,
-                    source=new.source,
-                    env=new.env,
-                    pipeline_ir=wanted.definition,
-                    timeout_seconds=planned.timeout_seconds,
-                    source_archive=new.source_archive,
-                )
-                return [builds.create(pipeline, planned_build, planned.jobs).id]
-        return []
+            return builds.create_rejected(pipeline, without_source, BuildErrorCode.BILLING_INSUFFICIENT_BALANCE, why)
+        if wanted.definition is None:
+            return builds.create_rejected(pipeline, without_source, BuildErrorCode.RENDER_FAILED, wanted.failure or "")
+        try:
+            planned = load(wanted.definition, self._live_settings.now.ir)
+        except IrError as error:
+            return builds.create_rejected(pipeline, without_source, error.code, error.message)
+        planned_build = replace(new, pipeline_ir=wanted.definition, timeout_seconds=planned.timeout_seconds)
+        return builds.create(pipeline, planned_build, planned.jobs)
 
     def _has_credit(self, organization_id: int) -> bool:
         return not self._storage.billing.require_credit or self._storage.ledger.balance(organization_id) > 0
@@ -247,3 +265,14 @@ def _with_definition(pipeline: Pipeline, declared: DeclaredPipeline) -> _Wanted:
         return _Wanted(pipeline, definition=declared.pipeline_ir)
     except RenderFailed as failure:
         return _Wanted(pipeline, failure=str(failure))
+
+
+def _before(commits: Mapping[str, str], pushed: list[PushedRef]) -> dict[str, str]:
+    """Return the heads as they were before the first of these pushes."""
+    before = dict(commits)
+    for each in reversed(pushed):
+        if each.old is None or not each.ref.startswith(_BRANCH):
+            before.pop(each.ref, None)
+        else:
+            before[each.ref] = each.old
+    return before

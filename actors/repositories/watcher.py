@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from actors.messages import PollStorage, RepositoryWatcherMessage
 from actors.render.envelope import RenderFailed
 from actors.repositories.git import GitError
 from actors.scheduling.admission import admission_block
+from actors.source_hosts.host import HostError
 from actors.supervision import Supervised
 from actors.vms import VmError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from actors.addresses import Address
     from actors.engine_settings import LiveSettings
     from actors.messages import RootMessage
     from actors.repositories.pushes import PushBuilds
+    from actors.source_hosts.host import SourceHost
     from actors.timer import Timer
     from actors.timings import Timings
     from storage import Repository, Storage
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["RepositoryWatcher"]
 
 _AT_ONCE = 2
+_INTERNAL_ERROR = "an internal error, see `ci-daemon logs`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +53,34 @@ class _Sweep:
 
 
 @dataclass(frozen=True, slots=True)
+class _Handle:
+    """Work on a worker thread: process the deliveries of a host that have no repository."""
+
+    provider: str
+
+    def __str__(self) -> str:
+        return f"process the deliveries of {self.provider}"
+
+
+@dataclass(frozen=True, slots=True)
 class _Checked:
     """Worker: the check of this repository has ended."""
 
     repository_id: int
 
 
-class RepositoryWatcher(Supervised[RepositoryWatcherMessage | _Checked, _Check | _Sweep]):
+@dataclass(frozen=True, slots=True)
+class _Handled:
+    """Worker: no delivery of this host without a repository is due."""
+
+    provider: str
+
+
+_Message: TypeAlias = RepositoryWatcherMessage | _Checked | _Handled
+_Task: TypeAlias = _Check | _Sweep | _Handle
+
+
+class RepositoryWatcher(Supervised[_Message, _Task]):
     """Checks each repository when it is due, two at once, and none twice at a time.
 
     All of them are due at the start, so that what was pushed while the service was away is built.
@@ -68,6 +94,7 @@ class RepositoryWatcher(Supervised[RepositoryWatcherMessage | _Checked, _Check |
         storage: Storage,
         live_settings: LiveSettings,
         pushes: PushBuilds,
+        hosts: Mapping[str, SourceHost],
         mirrors: Path,
         timings: Timings,
     ) -> None:
@@ -75,31 +102,45 @@ class RepositoryWatcher(Supervised[RepositoryWatcherMessage | _Checked, _Check |
         self._storage = storage
         self._live_settings = live_settings
         self._pushes = pushes
+        self._hosts = hosts
         self._mirrors = mirrors
         self._checking: set[int] = set()
+        self._handling: set[str] = set()
 
     def begin(self) -> None:
         """Make every repository due, and delete mirrors without a repository."""
         self._storage.repositories.hasten_all()
         self.work(_Sweep(), self._sweep)
 
-    def handle(self, message: RepositoryWatcherMessage | _Checked) -> None:
+    def handle(self, message: _Message) -> None:
         """Start the checks that are due, while VMs are granted: a push is rendered in one."""
         match message:
             case PollStorage():
+                self._poll_hosts()
                 self._poll()
+            case _Handled(provider):
+                self._handling.discard(provider)
             case _Checked(repository_id):
                 self._checking.discard(repository_id)
             case _:
                 assert_never(message)
 
-    def on_task_error(self, task: _Check | _Sweep, error: Exception) -> None:
-        """Log the error; the repository is checked again after a pause."""
+    def on_task_error(self, task: _Task, error: Exception) -> None:
+        """Log the error; the repository is checked, or the delivery processed, again after a pause."""
         super().on_task_error(task, error)
-        if isinstance(task, _Sweep):
-            return
-        self._checking.discard(task.repository.id)
-        self._storage.repositories.failed(task.repository, "an internal error, see `ci-daemon logs`")
+        match task:
+            case _Check(repository):
+                self._checking.discard(repository.id)
+                self._storage.repositories.failed(repository, _INTERNAL_ERROR)
+            case _Handle(provider):
+                self._handling.discard(provider)
+                delivery = self._storage.deliveries.next_unassigned(provider)
+                if delivery is not None:
+                    self._storage.deliveries.postpone(delivery, _INTERNAL_ERROR)
+            case _Sweep():
+                pass
+            case _:
+                assert_never(task)
 
     def _sweep(self) -> None:
         found = tuple(self._mirrors.iterdir()) if self._mirrors.exists() else ()
@@ -107,6 +148,24 @@ class RepositoryWatcher(Supervised[RepositoryWatcherMessage | _Checked, _Check |
         for folder in found:
             if folder.name not in known:
                 shutil.rmtree(folder, ignore_errors=True)
+
+    def _poll_hosts(self) -> None:
+        for provider in self._hosts.keys() - self._handling:
+            if self._storage.deliveries.next_unassigned(provider) is not None:
+                self._handling.add(provider)
+                self.work(_Handle(provider), partial(self._handle_deliveries, provider))
+
+    def _handle_deliveries(self, provider: str) -> _Handled:
+        deliveries = self._storage.deliveries
+        while (delivery := deliveries.next_unassigned(provider)) is not None:
+            try:
+                self._hosts[provider].handle(delivery)
+            except HostError as error:
+                self.log.warning("the delivery %s of %s failed: %s", delivery.uuid, provider, error)
+                deliveries.postpone(delivery, str(error))
+            else:
+                deliveries.handled(delivery)
+        return _Handled(provider)
 
     def _poll(self) -> None:
         free = _AT_ONCE - len(self._checking)
@@ -121,7 +180,7 @@ class RepositoryWatcher(Supervised[RepositoryWatcherMessage | _Checked, _Check |
         def run() -> _Checked:
             try:
                 self._pushes.check(repository)
-            except (GitError, VmError, RenderFailed) as error:
+            except (GitError, HostError, VmError, RenderFailed) as error:
                 self.log.warning("%s cannot be checked: %s", repository.url, error)
                 self._storage.repositories.failed(repository, str(error))
                 self._storage.deliveries.failed(repository.id, str(error))

@@ -1,30 +1,28 @@
-"""Deliveries of source hosts: reports of pushes (wire-decisions.md, "Source hosts")."""
+"""Deliveries of source hosts (wire-decisions.md, "Source hosts")."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel
 
+from actors.source_hosts import DeliveryInvalid, DeliveryUnsigned, HostNotConfigured
 from api.bodies import answer
 from api.errors.responses import ApiError
 from api.openapi.operations import Answer, Parameter, operation
+from storage import GIT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import falcon
 
+    from actors.source_hosts import SourceHost
     from api.engine import EngineInterface
     from api.middleware.rate_limits import RateLimits
     from storage import Storage
 
-__all__ = ["DeliveryResponse", "GitWebhookResource"]
-
-_BEARER = re.compile(r"Bearer +(\S+)", re.IGNORECASE)
-_DELIVERY_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_HEADER = "X-Delivery-Id"
-_MAX_BYTES = 2**20
-_PROVIDER = "git"
+__all__ = ["DeliveryResponse", "WebhookResource"]
 
 
 class DeliveryResponse(BaseModel):
@@ -33,48 +31,69 @@ class DeliveryResponse(BaseModel):
     status: Literal["accepted", "duplicate"]
 
 
-class GitWebhookResource:
-    """``/webhooks/git``, which the hooks of repositories call; accepts only their tokens."""
+class WebhookResource:
+    """``/webhooks/{provider}``, which source hosts call, with proof by a signature or token."""
 
-    def __init__(self, storage: Storage, engine: EngineInterface, rates: RateLimits) -> None:
+    def __init__(
+        self, storage: Storage, engine: EngineInterface, rates: RateLimits, hosts: Mapping[str, SourceHost]
+    ) -> None:
         self._storage = storage
         self._engine = engine
         self._rates = rates
+        self._hosts = hosts
 
     @operation(
-        "receiveGitPush",
-        Answer(202, "The push is kept, and looked at soon.", DeliveryResponse),
+        "receiveDelivery",
+        Answer(202, "The delivery is kept, and processed soon.", DeliveryResponse),
         Answer(200, "This delivery was received before.", DeliveryResponse),
-        errors=("body_too_large", "delivery_id_invalid"),
+        errors=(
+            "body_too_large",
+            "delivery_id_invalid",
+            "delivery_event_missing",
+            "delivery_signature_invalid",
+            "source_host_unknown",
+            "source_host_not_configured",
+            "unauthorized",
+            "rate_limited",
+        ),
         parameters=(
             Parameter(
-                _HEADER,
-                "The caller's name for this delivery; one that comes again has no effect.",
-                {"type": "string", "pattern": f"^{_DELIVERY_ID.pattern}$", "examples": ["7d1c1d86-8f4b-4f0b"]},
+                "X-Delivery-Id",
+                "For `git`: the caller's name for this delivery; one that comes again has no effect.",
+                {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,100}$", "examples": ["7d1c1d86-8f4b-4f0b"]},
                 "header",
-                required=True,
             ),
         ),
+        security="public",
+        counted=False,
         changes=False,
     )
-    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Report a push to a connected repository; needs the repository's token.
+    def on_post(self, req: falcon.Request, resp: falcon.Response, provider: str) -> None:
+        """Report an event at a source host, in the host's own form.
 
-        The body is what git gives to a `post-receive` hook: a line `OLD NEW REF` for each branch or tag.
+        For `git` it needs the repository's token as bearer, a name of its own in `X-Delivery-Id`, and what git gives
+        to a `post-receive` hook: a line `OLD NEW REF` for each branch or tag.
         """
-        token = _BEARER.fullmatch(req.auth or "")
-        repository = self._storage.repositories.by_token(token[1]) if token else None
-        if repository is None:
-            if req.auth is not None:
-                self._rates.limit_failures(req)
-            raise ApiError.unauthorized("send the token of a connected repository, see `ci-daemon repo connect`")
-        given = req.get_header(_HEADER) or ""
-        if not _DELIVERY_ID.fullmatch(given):
-            raise ApiError("delivery_id_invalid", f"{_HEADER}: expected 1 to 100 letters, digits, '.', '_' or '-'")
-        body = req.bounded_stream.read(_MAX_BYTES + 1)
-        if len(body) > _MAX_BYTES:
-            raise ApiError("body_too_large", f"the body has more than {_MAX_BYTES} bytes")
-        accepted = self._storage.deliveries.receive(_PROVIDER, f"{repository.uuid}/{given}", repository, body)
+        host = self._hosts.get(provider)
+        if host is None:
+            raise ApiError("source_host_unknown", f'there is no source host "{provider}"')
+        body = req.bounded_stream.read(host.max_bytes + 1)
+        if len(body) > host.max_bytes:
+            raise ApiError("body_too_large", f"the body has more than {host.max_bytes} bytes")
+        try:
+            received = host.receive(req.headers, body)
+        except HostNotConfigured as error:
+            raise ApiError("source_host_not_configured", str(error)) from None
+        except DeliveryInvalid as error:
+            raise ApiError(error.code, str(error)) from None
+        except DeliveryUnsigned as error:
+            self._rates.limit_failures(req)
+            if provider == GIT:
+                raise ApiError.unauthorized(str(error)) from None
+            raise ApiError("delivery_signature_invalid", str(error)) from None
+        accepted = self._storage.deliveries.receive(
+            provider, received.event, received.delivery_id, received.repository, body
+        )
         if accepted:
             self._engine.deliveries_added()
         answer(resp, DeliveryResponse(status="accepted" if accepted else "duplicate"), status=202 if accepted else 200)

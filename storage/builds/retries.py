@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from storage.builds.holds import Holds
     from storage.database.connection import Database
     from storage.records import Build, BuildState, Job
+    from storage.source_hosts.origins import BuildOrigins
 
 __all__ = ["Retries"]
 
@@ -25,10 +26,11 @@ __all__ = ["Retries"]
 class Retries:
     """The only way of a job from a final state back to an unfinished one. Safe in any thread."""
 
-    def __init__(self, database: Database, holds: Holds, groups: ConcurrencyGroups) -> None:
+    def __init__(self, database: Database, holds: Holds, groups: ConcurrencyGroups, origins: BuildOrigins) -> None:
         self._database = database
         self._holds = holds
         self._groups = groups
+        self._origins = origins
         this_build, this_job = BuildRow.id == slot("id"), JobRow.id == slot("id")
         held = HoldRow.select(HoldRow.lease).where(HoldRow.lease == LeaseRow.id, HoldRow.finished_at.is_null())
         self._live = Query(
@@ -99,6 +101,7 @@ class Retries:
                 raise BuildNotFinished(f"build {build.number} was retried, or its files expired, just now")
             if self._live.one(build_id=build.id) is not None:
                 raise BuildBusy(f"the last VM of build {build.number} is being destroyed: try again")
+            self._origins.report_again(build.id)
             now = self._database.now()
             for job in jobs:
                 if job.id not in again:

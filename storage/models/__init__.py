@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from storage.models.builds import AttemptRow, BuildRow, EdgeRow, JobRow
     from storage.models.cache import CacheRow
     from storage.models.coupons import CouponRow, RedemptionRow
-    from storage.models.deliveries import DeliveryRow
     from storage.models.holds import HoldRow
     from storage.models.idempotency import KeyRow
     from storage.models.identities import IdentityRow
@@ -31,9 +30,15 @@ if TYPE_CHECKING:
     from storage.models.passkeys import PasskeyChallengeRow, PasskeyHandleRow, PasskeyRow
     from storage.models.payments import PaymentEventRow, PaymentRefundRow, PaymentRow, PaymentTotalRow
     from storage.models.renders import DeclarationRow, RenderedRow, RenderRow, RunnerTokenRow
-    from storage.models.repositories import RepositoryHeadRow, RepositoryRow
     from storage.models.schedules import ScheduleRow
     from storage.models.secrets import SecretRow
+    from storage.models.source_hosts import (
+        BuildOriginRow,
+        DeliveryRow,
+        HostConnectionRow,
+        RepositoryHeadRow,
+        RepositoryRow,
+    )
     from storage.models.switches import SwitchRow
     from storage.models.traces import TracesSentRow
 else:
@@ -43,6 +48,7 @@ __all__ = [
     "ArtifactRow",
     "AttemptRow",
     "AuditRow",
+    "BuildOriginRow",
     "BuildRow",
     "CacheRow",
     "CliLoginRow",
@@ -51,6 +57,7 @@ __all__ = [
     "DeliveryRow",
     "EdgeRow",
     "HoldRow",
+    "HostConnectionRow",
     "IdentityRow",
     "InviteRow",
     "JobRow",

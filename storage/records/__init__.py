@@ -73,6 +73,14 @@ if TYPE_CHECKING:
     from storage.records.repositories import Repository, RepositoryHead
     from storage.records.schedules import NewSchedule, Schedule, ScheduleChanges
     from storage.records.secrets import Secret, SecretScope
+    from storage.records.source_hosts import (
+        BuildOrigin,
+        HostConnection,
+        NewHostConnection,
+        NewOrigin,
+        OriginEvent,
+        RemoteRepository,
+    )
     from storage.records.usage import BuildUsage, DayUsage, LeaseUsage, Usage, UsedBy
     from storage.records.waiting import Turn
 else:
@@ -86,6 +94,7 @@ __all__ = [
     "AwaitingJob",
     "Build",
     "BuildErrorCode",
+    "BuildOrigin",
     "BuildState",
     "BuildUsage",
     "CacheEntry",
@@ -104,6 +113,7 @@ __all__ = [
     "EventOutcome",
     "Hold",
     "HoldEnd",
+    "HostConnection",
     "Identity",
     "Invite",
     "InviteDraft",
@@ -123,12 +133,15 @@ __all__ = [
     "NewArtifact",
     "NewBuild",
     "NewCoupon",
+    "NewHostConnection",
     "NewJob",
+    "NewOrigin",
     "NewPasskey",
     "NewPaymentEvent",
     "NewPipeline",
     "NewSchedule",
     "Organization",
+    "OriginEvent",
     "Outcome",
     "Page",
     "Passkey",
@@ -146,6 +159,7 @@ __all__ = [
     "Redemption",
     "RefundReport",
     "RefundTotal",
+    "RemoteRepository",
     "Render",
     "Rendered",
     "Repository",

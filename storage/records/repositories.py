@@ -15,6 +15,7 @@ __all__ = ["Repository", "RepositoryHead"]
 class Repository:
     """A git repository that belongs to an organization; ``url`` is a URL or an absolute path on this host.
 
+    ``provider`` is the kind of its source host, ``git`` for a plain server, and ``remote_id`` the host's own id for it.
     ``default_branch`` is known once it was checked. ``last_error`` is why the last ``failures`` checks failed.
     """
 
@@ -30,6 +31,10 @@ class Repository:
     checked_at: datetime | None
     failures: int
     last_error: str | None
+    provider: str
+    connection_id: int | None
+    remote_id: str | None
+    private: bool
 
     @property
     def is_path(self) -> bool:

@@ -91,7 +91,7 @@ class Host:
 
     def new_engine(self) -> Engine:
         """Return another engine over the same state, as a new process would make it."""
-        return Engine(self.storage, self.provider, self.images, self.clock, self.settings, self.timings)
+        return Engine(self.storage, self.provider, self.images, self.clock, self.settings, timings=self.timings)
 
     def reaper(self, clock: Clock | None = None) -> Reaper:
         """Return a reaper of the engine's pool, with another clock if one is given."""

@@ -30,6 +30,7 @@ ROOMS = {
     "actors.repositories",
     "actors.schedules",
     "actors.scheduling",
+    "actors.source_hosts",
     "actors.vms",
     "actors.vms.images",
     "actors.vms.sandbox",

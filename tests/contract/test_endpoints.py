@@ -41,7 +41,7 @@ ELSEWHERE = {
     "GET /api/v0/internal/builds/{build_id}/source.tar.gz",
     "GET /api/v0/organizations/{org}/pipelines/{pipeline}/builds/{number}/render-log",
     "GET /badges/{org}/{pipeline}.svg",
-    "POST /webhooks/git",
+    "POST /webhooks/{provider}",
 }
 """Endpoints that need a build in rendering, or refuse with an image.
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["webhook"]
 
-_COLUMNS = ("id", "url", "received_at", "state", "attempts", "last_error")
+_COLUMNS = ("id", "provider", "event", "url", "received_at", "state", "attempts", "last_error")
 
 
 @click.group(cls=Group)
 def webhook() -> None:
-    """Reports of pushes by the hosts of repositories, of the last seven days."""
+    """Reports of source hosts, such as pushes, of the last seven days."""
 
 
 @webhook.command(name="list", reads=True)
@@ -32,7 +32,7 @@ def list_deliveries(session: Session, *, limit: int) -> None:
     """List the latest deliveries, newest first."""
     with session.storage_without_billing() as storage:
         documents = [_document(storage, each) for each in storage.deliveries.latest(limit)]
-    session.table(documents, _COLUMNS, "no host has reported a push in the last seven days")
+    session.table(documents, _COLUMNS, "no source host has reported anything in the last seven days")
 
 
 @webhook.command(reads=True)
@@ -70,10 +70,11 @@ def _find(storage: Storage, uuid: str) -> Delivery:
 
 
 def _document(storage: Storage, each: Delivery) -> dict[str, object]:
-    repository = storage.repositories.get(each.repository_id)
+    repository = None if each.repository_id is None else storage.repositories.get(each.repository_id)
     return {
         "id": each.uuid,
         "provider": each.provider,
+        "event": each.event,
         "delivery_id": each.delivery_id,
         "url": repository and repository.url,
         "received_at": timestamp(each.received_at),

@@ -28,7 +28,9 @@ def remote(tmp_path: Path) -> GitRepository:
 
 
 def mirror_of(tmp_path: Path, url: str, **settings: float) -> Mirror:
-    repository = Repository(1, "a-uuid", 1, url, "acme/web", 60, None, NOW, NOW, None, 0, None)
+    repository = Repository(
+        1, "a-uuid", 1, url, "acme/web", 60, None, NOW, NOW, None, 0, None, "git", None, None, private=True
+    )
     return Mirror(tmp_path / "mirrors", repository, RepositorySettings(**settings))
 
 

@@ -20,6 +20,7 @@ from actors.messages import Drain, PollStorage
 from actors.repositories.pushes import PushBuilds
 from actors.schedules import new_schedule
 from actors.schedules.runner import ScheduleRunner
+from actors.source_hosts import PlainGit
 from actors.supervision import spawn
 from actors.timer import Timer
 from actors.timings import Timings
@@ -86,6 +87,7 @@ class World:
             live_settings=live_settings,
             root=Address(),
             mirrors=self.directory / "mirrors",
+            hosts={"git": PlainGit(self.storage)},
         )
         address = spawn(
             ScheduleRunner,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,14 @@ from storage import (
     Letter,
     NewBuild,
     NewCoupon,
+    NewHostConnection,
     NewJob,
+    NewOrigin,
     NewPasskey,
     NewPaymentEvent,
     NewPipeline,
     NewSchedule,
+    OriginEvent,
     Outcome,
     PasskeyPurpose,
     PaymentState,
@@ -37,6 +40,7 @@ from storage import (
     ProvenIdentity,
     RefundReport,
     RefundTotal,
+    RemoteRepository,
     Rendered,
     RequestKey,
     Role,
@@ -371,8 +375,35 @@ class Everything:
         storage.repositories.record_heads(connected, {"refs/heads/main": "c0ffee"})
         storage.repositories.checked(connected, "main")
         storage.repositories.mint_token(connected)
+        account = storage.host_connections.connect(
+            NewHostConnection(acme, "github", "7", "acme", "Organization", "Acme", b"a token")
+        )
+        remote = RemoteRepository("1", "https://github.com/acme/api.git", "acme/api", "main", private=True)
+        storage.repositories.follow(account, [remote])
+        storage.host_connections.synced(account)
+        storage.host_connections.suspend(account)
+        origin = NewOrigin(
+            connected.id,
+            OriginEvent.PULL_REQUEST,
+            "refs/pull/3/head",
+            3,
+            "main",
+            from_fork=True,
+            actor="eve",
+            author_name="Eve",
+            author_email="eve@example.org",
+        )
+        origins = (origin, replace(origin, event=OriginEvent.PUSH), replace(origin, event=OriginEvent.TAG))
+        for build_id, made_for in enumerate(origins, 1):
+            storage.build_origins.record(build_id, made_for, reports=True)
+        storage.build_origins.reported(1, "passed", "42", final=False)
+        storage.build_origins.report_failed(1, "the host is away", 60)
+        storage.deliveries.receive("github", "installation", "1", None, b"{}")
+        installed = storage.deliveries.next_unassigned("github")
+        assert installed is not None
+        storage.deliveries.postpone(installed, "the host is away")
         for delivery_id in ("processed", "waiting"):
-            storage.deliveries.receive("git", delivery_id, connected, b"a body")
+            storage.deliveries.receive("git", "push", delivery_id, connected, b"a body")
         storage.deliveries.failed(connected.id, "no route to host")
         storage.deliveries.processed(connected.id, storage.deliveries.pending(connected.id)[:1])
         storage.repositories.failed(connected, "no route to host")

@@ -181,7 +181,7 @@ def state(tmp_path: Path) -> Path:
     of_fork = NewBuild("eve:main", "c0ffee", untrusted_origin="pull/1/7", approval_reason="eve is not a member")
     with_storage.builds.create(pipeline, of_fork, [new_job()])
     connected = with_storage.repositories.connect(acme.id, "https://example.org/acme/web.git", "acme/web", 60)
-    with_storage.deliveries.receive("git", "1", connected, b"")
+    with_storage.deliveries.receive("git", "push", "1", connected, b"")
     (tmp_path / "delivery").write_text(with_storage.deliveries.latest(1)[0].uuid)
     (tmp_path / "token").write_text(with_storage.tokens.create_api_key(ada.id, "for the test")[0].uuid)
     schedule = with_storage.schedules.create(pipeline.id, NewSchedule("0 5 * * *", "UTC", "main", None))

@@ -116,7 +116,7 @@ def test_a_push_that_cannot_be_rendered_is_a_failed_build(daemon: Daemon, client
 def test_a_repository_that_is_gone_says_so(daemon: Daemon, client: Client, repository: GitRepository):
     away = repository.bare.rename(repository.bare.with_name("away.git"))
     until(lambda: connection(daemon, repository)["last_error"], "an error", 30)
-    assert "git fetch failed" in connection(daemon, repository)["last_error"]
+    assert "git ls-remote failed" in connection(daemon, repository)["last_error"]
     away.rename(repository.bare)
     until(lambda: connection(daemon, repository)["last_error"] is None, "a look that works", 60)
 

@@ -1,11 +1,13 @@
-"""Deliveries: reports of pushes by the hosts of repositories (wire-decisions.md, "Source hosts")."""
+"""Deliveries: reports of source hosts (wire-decisions.md, "Source hosts")."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from storage.database.instants import DAY
+import peewee
+
+from storage.database.instants import DAY, SECOND
 from storage.database.statements import Columns, Query, Write, insert_into, slot
 from storage.models import DeliveryRow
 from storage.records import Delivery
@@ -15,18 +17,22 @@ if TYPE_CHECKING:
 
     from storage.database.connection import Database
     from storage.records import Repository
-    from storage.repositories import Repositories
+    from storage.source_hosts.repositories import Repositories
 
 __all__ = ["Deliveries"]
 
 _DELIVERY = Columns.of(Delivery, DeliveryRow)
 _KEPT = 7 * DAY
+_FIRST_PAUSE = 10 * SECOND
+_DOUBLINGS = 8
+_MOST_ATTEMPTS = 30
 
 
 class Deliveries:
     """The deliveries of the last seven days. Safe in any thread.
 
-    Each is stored before it is answered, once, and processed when its repository is checked, in the order of arrival.
+    Each is stored before it is answered, once. Those of a repository are processed when it is checked, the others by
+    their host, in the order of arrival.
     """
 
     def __init__(self, database: Database, repositories: Repositories) -> None:
@@ -41,7 +47,27 @@ class Deliveries:
         self._by_uuid = Query(database, deliveries.where(DeliveryRow.uuid == slot("uuid")), _DELIVERY)
         self._pending = Query(database, deliveries.where(of_repository, waiting).order_by(DeliveryRow.id), _DELIVERY)
         self._latest = Query(database, deliveries.order_by(DeliveryRow.id.desc()).limit(slot("limit")), _DELIVERY)
-        self._insert = Write(database, insert_into(DeliveryRow, "attempts", "processed_at", "last_error"))
+        unassigned = (DeliveryRow.provider == slot("provider"), DeliveryRow.repository.is_null(), waiting)
+        self._unassigned = Query(
+            database,
+            deliveries.where(*unassigned, peewee.fn.COALESCE(DeliveryRow.retry_at, 0) <= slot("now"))
+            .order_by(DeliveryRow.id)
+            .limit(1),
+            _DELIVERY,
+        )
+        self._assign = Write(database, DeliveryRow.update(repository_id=slot("repository_id")).where(this))
+        self._postpone = Write(
+            database,
+            DeliveryRow.update(
+                {
+                    DeliveryRow.attempts: DeliveryRow.attempts + 1,
+                    DeliveryRow.last_error: slot("why"),
+                    DeliveryRow.retry_at: slot("at"),
+                    DeliveryRow.processed_at: slot("processed_at"),
+                }
+            ).where(this),
+        )
+        self._insert = Write(database, insert_into(DeliveryRow, "attempts", "retry_at", "processed_at", "last_error"))
         self._processed = Write(
             database,
             DeliveryRow.update(
@@ -58,10 +84,12 @@ class Deliveries:
                 {DeliveryRow.attempts: DeliveryRow.attempts + 1, DeliveryRow.last_error: slot("why")}
             ).where(of_repository, waiting),
         )
-        self._again = Write(database, DeliveryRow.update({DeliveryRow.processed_at: None}).where(this))
+        self._again = Write(
+            database, DeliveryRow.update({DeliveryRow.processed_at: None, DeliveryRow.retry_at: None}).where(this)
+        )
         self._forget = Write(database, DeliveryRow.delete().where(DeliveryRow.received_at <= slot("before")))
 
-    def receive(self, provider: str, delivery_id: str, repository: Repository, body: bytes) -> bool:
+    def receive(self, provider: str, event: str, delivery_id: str, repository: Repository | None, body: bytes) -> bool:
         """Store a delivery and make its repository due; False, and nothing else, if it came before."""
         with self._database.write():
             now = self._database.now()
@@ -71,13 +99,38 @@ class Deliveries:
             self._insert.run(
                 uuid=str(uuid4()),
                 provider=provider,
+                event=event,
                 delivery_id=delivery_id,
-                repository_id=repository.id,
+                repository_id=None if repository is None else repository.id,
                 body=body,
                 received_at=now,
             )
-            self._repositories.hasten(repository.id)
+            if repository is not None:
+                self._repositories.hasten(repository.id)
             return True
+
+    def next_unassigned(self, provider: str) -> Delivery | None:
+        """Return the oldest delivery of a kind of host that waits and belongs to no repository."""
+        return self._unassigned.one(provider=provider, now=self._database.now())
+
+    def assign(self, delivery: Delivery, repository: Repository) -> None:
+        """Let a delivery be processed with a repository that was not known when it came."""
+        with self._database.write():
+            self._assign.run(id=delivery.id, repository_id=repository.id)
+            self._repositories.hasten(repository.id)
+
+    def handled(self, delivery: Delivery) -> None:
+        """Note that a delivery without repository was processed."""
+        with self._database.write():
+            self._processed.run(id=delivery.id, now=self._database.now())
+
+    def postpone(self, delivery: Delivery, why: str) -> None:
+        """Note why a delivery without repository failed; it waits ever longer, and is given up after days."""
+        with self._database.write():
+            now = self._database.now()
+            pause = _FIRST_PAUSE << min(delivery.attempts, _DOUBLINGS)
+            given_up = now if delivery.attempts + 1 >= _MOST_ATTEMPTS else None
+            self._postpone.run(id=delivery.id, why=why, at=now + pause, processed_at=given_up)
 
     def pending(self, repository_id: int) -> list[Delivery]:
         """Return the deliveries of a repository that wait, in the order of arrival."""
@@ -108,4 +161,5 @@ class Deliveries:
         """Let a delivery be processed again, as if it had come just now. What was built is not built again."""
         with self._database.write():
             self._again.run(id=delivery.id)
-            self._repositories.hasten(delivery.repository_id)
+            if delivery.repository_id is not None:
+                self._repositories.hasten(delivery.repository_id)

@@ -10,21 +10,28 @@ import peewee
 
 from storage.accounts.tokens import hashed
 from storage.database.instants import SECOND
-from storage.database.statements import Columns, Query, Write, insert_into, slot, written
+from storage.database.statements import Columns, Query, SqlValue, Write, insert_into, slot, written
 from storage.errors import RepositoryConnected
 from storage.models import OrganizationRow, RepositoryHeadRow, RepositoryRow
 from storage.records import Repository, RepositoryHead
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from storage.database.connection import Database
+    from storage.records import HostConnection, RemoteRepository
 
-__all__ = ["Repositories"]
+__all__ = ["GIT", "Repositories"]
+
+GIT = "git"
+"""The provider of repositories on plain servers."""
 
 _REPOSITORY = Columns.of(Repository, RepositoryRow)
 _HEAD = Columns.of(RepositoryHead, RepositoryHeadRow)
 _LONGEST_PAUSE = 3600 * SECOND
+_RECONCILED = 86_400
+"""The seconds between two looks at a repository whose host reports its pushes."""
+
 _DOUBLINGS = 6
 _TOKEN_BYTES = 32
 
@@ -66,7 +73,38 @@ class Repositories:
         )
         self._insert = Write(
             database,
-            insert_into(RepositoryRow, "default_branch", "checked_at", "failures", "last_error", "token_hash"),
+            insert_into(RepositoryRow, "checked_at", "failures", "last_error", "token_hash"),
+        )
+        of_connection = RepositoryRow.connection == slot("connection_id")
+        self._of_connection = Query(database, repositories.where(of_connection).order_by(RepositoryRow.id), _REPOSITORY)
+        self._of_organization = Query(
+            database,
+            repositories.where(RepositoryRow.organization == slot("organization_id")).order_by(
+                peewee.fn.LOWER(RepositoryRow.repo_name), RepositoryRow.id
+            ),
+            _REPOSITORY,
+        )
+        self._of_remote = Query(
+            database,
+            repositories.where(
+                RepositoryRow.provider == slot("provider"), RepositoryRow.remote_id == slot("remote_id")
+            ).order_by(RepositoryRow.id),
+            _REPOSITORY,
+        )
+        self._describe = Write(
+            database,
+            RepositoryRow.update(
+                {
+                    RepositoryRow.url: slot("url"),
+                    RepositoryRow.repo_name: slot("repo_name"),
+                    RepositoryRow.default_branch: slot("default_branch"),
+                    RepositoryRow.private: slot("private"),
+                    RepositoryRow.provider: slot("provider"),
+                    RepositoryRow.connection: slot("connection_id"),
+                    RepositoryRow.remote_id: slot("remote_id"),
+                    RepositoryRow.poll_seconds: slot("poll_seconds"),
+                }
+            ).where(this),
         )
         self._remove = Write(database, RepositoryRow.delete().where(this))
         self._checked = Write(
@@ -116,10 +154,65 @@ class Repositories:
                 url=url,
                 repo_name=repo_name,
                 poll_seconds=poll_seconds,
+                default_branch=None,
                 created_at=now,
                 next_check_at=now,
+                provider=GIT,
+                connection_id=None,
+                remote_id=None,
+                private=1,
             )
             return written(self.get(repository_id))
+
+    def follow(self, connection: HostConnection, found: Iterable[RemoteRepository]) -> list[Repository]:
+        """Make the repositories of a connection those that its host has; return them.
+
+        One that was renamed or transferred keeps its heads. One that the organization has connected by its URL before
+        belongs to the connection from now on.
+        """
+        with self._database.write():
+            known = {each.remote_id: each for each in self.of_connection(connection.id)}
+            for remote in found:
+                self.put_remote(connection, remote)
+                known.pop(remote.remote_id, None)
+            for gone in known.values():
+                self.remove(gone)
+            return self.of_connection(connection.id)
+
+    def put_remote(self, connection: HostConnection, remote: RemoteRepository) -> Repository:
+        """Add a repository of a connection, or bring its description up to date."""
+        with self._database.write():
+            described: dict[str, SqlValue] = {
+                "url": remote.url,
+                "repo_name": remote.repo_name,
+                "default_branch": remote.default_branch,
+                "private": int(remote.private),
+                "provider": connection.provider,
+                "connection_id": connection.id,
+                "remote_id": remote.remote_id,
+                "poll_seconds": _RECONCILED,
+            }
+            of_remote = self.of_remote(connection.provider, remote.remote_id)
+            same = next((each for each in of_remote if each.connection_id == connection.id), None)
+            by_url = self.find(connection.organization_id, remote.url)
+            if same is not None and by_url is not None and by_url.id != same.id:
+                self.remove(by_url)  # the host gave its name to another
+            known = same or by_url
+            if known is not None:
+                self._describe.run(id=known.id, **described)
+                return written(self.get(known.id))
+            now = self._database.now()
+            return written(
+                self.get(
+                    self._insert.insert(
+                        uuid=str(uuid4()),
+                        organization_id=connection.organization_id,
+                        created_at=now,
+                        next_check_at=now,
+                        **described,
+                    )
+                )
+            )
 
     def get(self, repository_id: int) -> Repository | None:
         """Return a repository by row id."""
@@ -132,6 +225,18 @@ class Repositories:
     def by_name(self, organization_id: int, repo_name: str) -> Repository | None:
         """Return an organization's repository by ``owner/repo``. Case is ignored."""
         return self._by_name.one(organization_id=organization_id, repo_name=repo_name)
+
+    def of_connection(self, connection_id: int) -> list[Repository]:
+        """Return the repositories of a connection, oldest first."""
+        return self._of_connection.all(connection_id=connection_id)
+
+    def of_organization(self, organization_id: int) -> list[Repository]:
+        """Return the repositories of an organization, by name."""
+        return self._of_organization.all(organization_id=organization_id)
+
+    def of_remote(self, provider: str, remote_id: str) -> list[Repository]:
+        """Return the repositories that a kind of host knows by this id, oldest first."""
+        return self._of_remote.all(provider=provider, remote_id=remote_id)
 
     def all(self) -> list[Repository]:
         """Return every repository, oldest first."""

@@ -1,0 +1,191 @@
+"""Source hosts, as the rest of the service sees them (wire-decisions.md, "Source hosts")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from storage import Build, BuildOrigin, Delivery, Repository
+
+__all__ = [
+    "DeliveryInvalid",
+    "DeliveryUnsigned",
+    "GitCredential",
+    "HostError",
+    "HostEvent",
+    "HostNotConfigured",
+    "PullRequest",
+    "PushedRef",
+    "Received",
+    "Report",
+    "ReportState",
+    "RerunAsked",
+    "SourceHost",
+]
+
+
+class HostNotConfigured(Exception):
+    """The owner has not configured this kind of host; the message says what is missing."""
+
+
+class DeliveryInvalid(Exception):
+    """A delivery lacks a header or cannot be read; ``code`` is that of the answer to it."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class DeliveryUnsigned(Exception):
+    """A delivery's signature or token is missing or wrong."""
+
+
+class HostError(Exception):
+    """The host could not be asked, or refused; the message says what to do.
+
+    ``retry_after`` is in seconds, where the host asks for a pause. A ``final`` error would come at every attempt.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None, final: bool = False) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.final = final
+
+
+@dataclass(frozen=True, slots=True)
+class GitCredential:
+    """The user and password, or token, of a fetch over https."""
+
+    username: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"GitCredential({self.username!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A delivery whose signature is right.
+
+    ``delivery_id`` is the host's name for it, different for each. Without a repository it is about an account, or about
+    a repository that is not known yet.
+    """
+
+    event: str
+    delivery_id: str
+    repository: Repository | None
+
+
+@dataclass(frozen=True, slots=True)
+class PushedRef:
+    """A head that a push moved; the ``old`` commit is None for a new one, ``new`` for a deleted one.
+
+    Of an annotated tag these may be the tag's object, not its commit. ``actor`` is the login of whom pushed.
+    """
+
+    ref: str
+    old: str | None
+    new: str | None
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """A change of a pull or merge request.
+
+    ``action`` is in the words of the triggers: opened, synchronize, reopened, closed, or another of the host's own.
+    ``head_ref`` is the full name, in the repository at ``url``, of the ref to fetch ``head_commit`` from; ``branch`` is
+    the name of its branch for people. ``trusted`` is True if the host says that the author may push to the repository,
+    None if it does not say.
+    """
+
+    number: int
+    action: str
+    title: str
+    head_commit: str
+    head_ref: str
+    url: str
+    branch: str
+    target_branch: str
+    from_fork: bool
+    author: str | None
+    trusted: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RerunAsked:
+    """A request at the host to build again; ``report_id`` is the host's name for the build's report."""
+
+    report_id: str
+    actor: str | None = None
+
+
+HostEvent: TypeAlias = PushedRef | PullRequest | RerunAsked
+
+
+class ReportState(StrEnum):
+    """The state of a build as hosts are told."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    PASSED = "passed"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+    @property
+    def final(self) -> bool:
+        """True if nothing follows, but for a retry."""
+        return self in {ReportState.PASSED, ReportState.FAILED, ReportState.CANCELED}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The state of a build, to be shown at the host; ``url`` is the page of the build."""
+
+    state: ReportState
+    build: Build
+    origin: BuildOrigin
+    url: str
+
+
+class SourceHost(Protocol):
+    """A kind of source host. Safe in any thread."""
+
+    provider: str
+    """Its name in paths, rows and messages, such as ``github``."""
+
+    max_bytes: int
+    """The largest body of a delivery."""
+
+    reports: bool
+    """True if builds are reported to it."""
+
+    def receive(self, headers: Mapping[str, str], body: bytes) -> Received:
+        """Check a delivery's signature over its raw bytes.
+
+        ``headers`` have upper-case names, as falcon gives them. It runs in a request, so it asks no host. Raises
+        HostNotConfigured, DeliveryInvalid and DeliveryUnsigned.
+        """
+
+    def events(self, delivery: Delivery) -> tuple[HostEvent, ...]:
+        """Return what a delivery of a repository reports, in its order; nothing of what cannot be read. Pure."""
+
+    def handle(self, delivery: Delivery) -> None:
+        """Process a delivery that has no repository. It blocks. Raises HostError, to be called again later."""
+
+    def credential(self, repository: Repository) -> GitCredential | None:
+        """Return what a fetch needs; None for a public repository. It blocks. Raises HostError."""
+
+    def trusts(self, repository: Repository, login: str) -> bool:
+        """Tell whether somebody may push to a repository, by the host. It blocks. Raises HostError."""
+
+    def report(self, repository: Repository, report: Report) -> str | None:
+        """Show a build's state at the host; return the host's name for the report. Raises HostError.
+
+        It blocks. It may be called twice for one state, as after a crash; the ``report_id`` of the report's origin is
+        what it returned last.
+        """

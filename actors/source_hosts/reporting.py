@@ -1,0 +1,150 @@
+"""The status reporter: brings the states of builds at their source hosts to those of the service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+from actors.messages import PollStorage, StatusReporterMessage
+from actors.source_hosts.host import HostError, Report, ReportState
+from actors.supervision import Supervised
+from storage import BuildState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actors.addresses import Address
+    from actors.engine_settings import LiveSettings
+    from actors.messages import RootMessage
+    from actors.source_hosts.host import SourceHost
+    from actors.timer import Timer
+    from actors.timings import Timings
+    from storage import Build, BuildOrigin, Storage
+
+__all__ = ["StatusReporter", "report_state"]
+
+_AT_ONCE = 2
+_LISTED = 200
+_FIRST_PAUSE = 5.0
+_LONGEST_PAUSE = 900.0
+_MOST_FAILURES = 100
+"""About a day of attempts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ReportStates:
+    """Work on a worker thread: report the builds of one repository."""
+
+    repository_id: int
+
+    def __str__(self) -> str:
+        return f"report the builds of repository {self.repository_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reported:
+    """Worker: the reports of this repository have ended."""
+
+    repository_id: int
+
+
+class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates]):
+    """Compares the builds that hosts show with their states, and reports what differs.
+
+    Nothing on a build's way waits for a report. Reports of one repository come one after the other, so that an older
+    state never replaces a newer one; two repositories are served at once.
+    """
+
+    def __init__(
+        self,
+        *,
+        timer: Timer,
+        root: Address[RootMessage],
+        storage: Storage,
+        live_settings: LiveSettings,
+        hosts: Mapping[str, SourceHost],
+        timings: Timings,
+    ) -> None:
+        super().__init__(timer, root, timings.retry)
+        self._storage = storage
+        self._live_settings = live_settings
+        self._hosts = hosts
+        self._reporting: set[int] = set()
+
+    def handle(self, message: StatusReporterMessage | _Reported) -> None:
+        """Start the reports that are due."""
+        match message:
+            case PollStorage():
+                self._poll()
+            case _Reported(repository_id):
+                self._reporting.discard(repository_id)
+            case _:
+                assert_never(message)
+
+    def on_task_error(self, task: _ReportStates, error: Exception) -> None:
+        """Log the error; the builds are compared again at the next poll."""
+        super().on_task_error(task, error)
+        self._reporting.discard(task.repository_id)
+
+    def _poll(self) -> None:
+        due: dict[int, list[tuple[BuildOrigin, Build]]] = {}
+        for origin in self._storage.build_origins.due(_LISTED):
+            build = self._storage.builds.get(origin.build_id)
+            if origin.repository_id is None or build is None:
+                self._storage.build_origins.report_failed(origin.build_id, "the repository is gone", None)
+            elif report_state(build) != origin.reported:
+                due.setdefault(origin.repository_id, []).append((origin, build))
+        for repository_id, differing in due.items():
+            if len(self._reporting) < _AT_ONCE and repository_id not in self._reporting:
+                self._reporting.add(repository_id)
+                self._start(repository_id, differing)
+
+    def _start(self, repository_id: int, differing: list[tuple[BuildOrigin, Build]]) -> None:
+        def run() -> _Reported:
+            repository = self._storage.repositories.get(repository_id)
+            for origin, build in differing:
+                if repository is None:
+                    self._storage.build_origins.report_failed(origin.build_id, "the repository is gone", None)
+                    continue
+                state = report_state(build)
+                report = Report(state, build, origin, self._url(build))
+                try:
+                    report_id = self._hosts[repository.provider].report(repository, report)
+                except HostError as error:
+                    self.log.warning("%s is not reported: %s", report.url, error)
+                    self._storage.build_origins.report_failed(origin.build_id, str(error), _pause(origin, error))
+                    break  # the others would fail in the same way
+                self._storage.build_origins.reported(build.id, state, report_id, final=state.final)
+            return _Reported(repository_id)
+
+        self.work(_ReportStates(repository_id), run)
+
+    def _url(self, build: Build) -> str:
+        place = f"{build.organization_slug}/pipelines/{build.pipeline_slug}/builds/{build.number}"
+        return f"{self._live_settings.now.base_url}/{place}"
+
+
+def report_state(build: Build) -> ReportState:
+    """Return the state of a build as its host is told."""
+    match build.state:
+        case BuildState.SCHEDULED:
+            return ReportState.WAITING
+        case BuildState.RUNNING | BuildState.FAILING | BuildState.CANCELING:
+            return ReportState.RUNNING
+        case BuildState.PASSED:
+            return ReportState.PASSED
+        case BuildState.FAILED:
+            return ReportState.FAILED
+        case BuildState.CANCELED:
+            return ReportState.CANCELED
+        case _:
+            assert_never(build.state)
+
+
+def _pause(origin: BuildOrigin, error: HostError) -> float | None:
+    """Return the seconds until the next attempt; None if there is none."""
+    if error.final or origin.report_failures + 1 >= _MOST_FAILURES:
+        return None
+    if error.retry_after is not None:
+        return max(error.retry_after, _FIRST_PAUSE)
+    return min(_FIRST_PAUSE * 2.0**origin.report_failures, _LONGEST_PAUSE)

@@ -1,0 +1,48 @@
+"""Accounts at source hosts, connected repositories, their deliveries, and the origins of builds."""
+
+from __future__ import annotations
+
+import peewee
+
+from storage.models.accounts import OrganizationRow
+from storage.models.builds import BuildRow
+from storage.models.row import Row
+from storage.records import BuildOrigin, Delivery, HostConnection, Repository, RepositoryHead
+
+__all__ = ["BuildOriginRow", "DeliveryRow", "HostConnectionRow", "RepositoryHeadRow", "RepositoryRow"]
+
+
+class HostConnectionRow(Row, table="host_connections", record=HostConnection):
+    """An account at a source host."""
+
+    organization = peewee.ForeignKeyField(OrganizationRow)
+    credential = peewee.BlobField(null=True)
+
+
+class RepositoryRow(Row, table="repositories", record=Repository):
+    """A git repository of an organization."""
+
+    organization = peewee.ForeignKeyField(OrganizationRow)
+    connection = peewee.ForeignKeyField(HostConnectionRow, null=True)
+    token_hash = peewee.BlobField(null=True)
+
+
+class RepositoryHeadRow(Row, table="repository_heads", record=RepositoryHead, key=("repository", "ref")):
+    """The commit of a branch or tag that was looked at last."""
+
+    repository = peewee.ForeignKeyField(RepositoryRow)
+    commit = peewee.TextField(column_name="commit_sha")
+
+
+class DeliveryRow(Row, table="deliveries", record=Delivery):
+    """A report of a host, as it came."""
+
+    repository = peewee.ForeignKeyField(RepositoryRow, null=True)
+    retry_at = peewee.IntegerField(null=True)
+
+
+class BuildOriginRow(Row, table="build_origins", record=BuildOrigin):
+    """The push or pull request that a build was made for."""
+
+    build = peewee.ForeignKeyField(BuildRow, primary_key=True)
+    repository = peewee.ForeignKeyField(RepositoryRow, null=True)

@@ -1,0 +1,1 @@
+"""Source hosts: accounts at them, connected repositories, deliveries, and the origins of builds."""

@@ -1,0 +1,158 @@
+"""Accounts at source hosts that are connected to organizations (wire-decisions.md, "Source hosts")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from storage.database.statements import Columns, Query, Write, insert_into, slot, written
+from storage.errors import HostConnectedElsewhere
+from storage.models import HostConnectionRow, OrganizationRow
+from storage.records import HostConnection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from storage.database.connection import Database
+    from storage.records import NewHostConnection
+    from storage.vault import Vault
+
+__all__ = ["HostConnections"]
+
+_CONNECTION = Columns.of(HostConnection, HostConnectionRow)
+
+
+class HostConnections:
+    """The connected accounts. Those of closed organizations are not found. Safe in any thread."""
+
+    def __init__(self, database: Database, vault: Vault) -> None:
+        self._database = database
+        self._vault = vault
+        this = HostConnectionRow.id == slot("id")
+        connections = (
+            HostConnectionRow.select(*_CONNECTION.selected)
+            .join(OrganizationRow)
+            .where(OrganizationRow.closed_at.is_null())
+        )
+        of_provider = HostConnectionRow.provider == slot("provider")
+        self._get = Query(database, connections.where(this), _CONNECTION)
+        self._find = Query(
+            database, connections.where(of_provider, HostConnectionRow.remote_id == slot("remote_id")), _CONNECTION
+        )
+        self._of_organization = Query(
+            database,
+            connections.where(of_provider, HostConnectionRow.organization == slot("organization_id")).order_by(
+                HostConnectionRow.id
+            ),
+            _CONNECTION,
+        )
+        self._of_provider = Query(database, connections.where(of_provider).order_by(HostConnectionRow.id), _CONNECTION)
+        self._credential = Query(database, HostConnectionRow.select(HostConnectionRow.credential).where(this), _sealed)
+        self._insert = Write(database, insert_into(HostConnectionRow, "credential", "synced_at", "suspended_at"))
+        self._update = Write(
+            database,
+            HostConnectionRow.update(
+                {
+                    HostConnectionRow.account: slot("account"),
+                    HostConnectionRow.account_type: slot("account_type"),
+                    HostConnectionRow.name: slot("name"),
+                    HostConnectionRow.updated_at: slot("now"),
+                }
+            ).where(this),
+        )
+        self._set_credential = Write(
+            database,
+            HostConnectionRow.update(
+                {HostConnectionRow.credential: slot("sealed"), HostConnectionRow.updated_at: slot("now")}
+            ).where(this),
+        )
+        self._set_synced = Write(database, HostConnectionRow.update(synced_at=slot("now")).where(this))
+        self._set_suspended = Write(
+            database, HostConnectionRow.update(suspended_at=slot("at"), updated_at=slot("now")).where(this)
+        )
+        self._remove = Write(database, HostConnectionRow.delete().where(this))
+
+    def connect(self, new: NewHostConnection) -> HostConnection:
+        """Connect an account, or bring what is known of it up to date.
+
+        Raises HostConnectedElsewhere if it belongs to another organization.
+        """
+        with self._database.write():
+            now = self._database.now()
+            account = {"account": new.account, "account_type": new.account_type, "name": new.name}
+            found = self.find(new.provider, new.remote_id)
+            if found is None:
+                connection_id = self._insert.insert(
+                    uuid=str(uuid4()),
+                    organization_id=new.organization_id,
+                    provider=new.provider,
+                    remote_id=new.remote_id,
+                    created_at=now,
+                    updated_at=now,
+                    **account,
+                )
+            elif found.organization_id != new.organization_id:
+                raise HostConnectedElsewhere(f"{new.account} at {new.provider} belongs to another organization")
+            else:
+                connection_id = found.id
+                self._update.run(id=connection_id, now=now, **account)
+            connected = written(self.get(connection_id))
+            if new.credential is not None:
+                self.set_credential(connected, new.credential)
+            return connected
+
+    def get(self, connection_id: int) -> HostConnection | None:
+        """Return a connection by row id."""
+        return self._get.one(id=connection_id)
+
+    def find(self, provider: str, remote_id: str) -> HostConnection | None:
+        """Return a connection by the host's name for it."""
+        return self._find.one(provider=provider, remote_id=remote_id)
+
+    def of_organization(self, organization_id: int, provider: str) -> list[HostConnection]:
+        """Return an organization's connections to a kind of host, oldest first."""
+        return self._of_organization.all(organization_id=organization_id, provider=provider)
+
+    def of_provider(self, provider: str) -> list[HostConnection]:
+        """Return every connection to a kind of host, oldest first."""
+        return self._of_provider.all(provider=provider)
+
+    def credential(self, connection: HostConnection) -> bytes | None:
+        """Return what was sealed for a connection. Raises SealBroken if the key is another."""
+        sealed = self._credential.one(id=connection.id)
+        return None if sealed is None else self._vault.open(sealed, _context(connection))
+
+    def set_credential(self, connection: HostConnection, credential: bytes) -> None:
+        """Replace the credential of a connection, such as by a renewed token."""
+        sealed = self._vault.seal(credential, _context(connection))
+        with self._database.write():
+            self._set_credential.run(id=connection.id, sealed=sealed, now=self._database.now())
+
+    def synced(self, connection: HostConnection) -> None:
+        """Note that the repositories of a connection are those that the host has."""
+        with self._database.write():
+            self._set_synced.run(id=connection.id, now=self._database.now())
+
+    def suspend(self, connection: HostConnection) -> None:
+        """Note that the host has suspended a connection."""
+        with self._database.write():
+            now = self._database.now()
+            self._set_suspended.run(id=connection.id, at=now, now=now)
+
+    def resume(self, connection: HostConnection) -> None:
+        """Note that a connection is no longer suspended."""
+        with self._database.write():
+            self._set_suspended.run(id=connection.id, at=None, now=self._database.now())
+
+    def remove(self, connection: HostConnection) -> None:
+        """Remove a connection with its repositories. Their pipelines and builds stay."""
+        with self._database.write():
+            self._remove.run(id=connection.id)
+
+
+def _context(connection: HostConnection) -> bytes:
+    return f"host connection {connection.uuid}".encode()
+
+
+def _sealed(row: Sequence[bytes | None]) -> bytes | None:
+    return row[0]

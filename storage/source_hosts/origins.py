@@ -1,0 +1,123 @@
+"""The pushes and pull requests that builds were made for, and the reports of these builds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.database.instants import SECOND
+from storage.database.statements import Columns, Query, Write, insert_into, slot
+from storage.models import BuildOriginRow
+from storage.records import BuildOrigin
+
+if TYPE_CHECKING:
+    from storage.database.connection import Database
+    from storage.records import NewOrigin
+
+__all__ = ["BuildOrigins"]
+
+_ORIGIN = Columns.of(BuildOrigin, BuildOriginRow)
+
+
+class BuildOrigins:
+    """The origins of builds. Safe in any thread.
+
+    A report brings the host's state of a build to that of the service. Until it has the final one it is compared again
+    and again, so that a report that failed, or that a crash cut off, is only late.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        this = BuildOriginRow.build == slot("build_id")
+        origins = BuildOriginRow.select(*_ORIGIN.selected)
+        self._get = Query(database, origins.where(this), _ORIGIN)
+        self._by_report = Query(
+            database,
+            origins.where(
+                BuildOriginRow.repository == slot("repository_id"), BuildOriginRow.report_id == slot("report_id")
+            ),
+            _ORIGIN,
+        )
+        self._due = Query(
+            database,
+            origins.where(BuildOriginRow.report_at <= slot("now"))
+            .order_by(BuildOriginRow.report_at)
+            .limit(slot("limit")),
+            _ORIGIN,
+        )
+        self._insert = Write(
+            database, insert_into(BuildOriginRow, "reported", "report_id", "report_failures", "report_error")
+        )
+        self._reported = Write(
+            database,
+            BuildOriginRow.update(
+                {
+                    BuildOriginRow.reported: slot("state"),
+                    BuildOriginRow.report_id: slot("report_id"),
+                    BuildOriginRow.report_at: slot("next"),
+                    BuildOriginRow.report_failures: 0,
+                    BuildOriginRow.report_error: None,
+                }
+            ).where(this),
+        )
+        self._failed = Write(
+            database,
+            BuildOriginRow.update(
+                {
+                    BuildOriginRow.report_at: slot("next"),
+                    BuildOriginRow.report_failures: BuildOriginRow.report_failures + 1,
+                    BuildOriginRow.report_error: slot("why"),
+                }
+            ).where(this),
+        )
+        self._again = Write(
+            database,
+            BuildOriginRow.update({BuildOriginRow.report_at: slot("now")}).where(
+                this, BuildOriginRow.reported.is_null(is_null=False)
+            ),
+        )
+
+    def record(self, build_id: int, new: NewOrigin, *, reports: bool) -> None:
+        """Note the origin of a build of this transaction; ``reports`` if its host is told of it."""
+        with self._database.write():
+            self._insert.run(
+                build_id=build_id,
+                repository_id=new.repository_id,
+                event=new.event,
+                ref=new.ref,
+                pull_request=new.pull_request,
+                target_branch=new.target_branch,
+                from_fork=int(new.from_fork),
+                actor=new.actor,
+                author_name=new.author_name,
+                author_email=new.author_email,
+                report_at=self._database.now() if reports else None,
+            )
+
+    def get(self, build_id: int) -> BuildOrigin | None:
+        """Return the origin of a build; None if it was not made for a push or pull request."""
+        return self._get.one(build_id=build_id)
+
+    def by_report(self, repository_id: int, report_id: str) -> BuildOrigin | None:
+        """Return the origin of the build that the host of a repository knows by this name."""
+        return self._by_report.one(repository_id=repository_id, report_id=report_id)
+
+    def due(self, limit: int) -> list[BuildOrigin]:
+        """Return the origins whose report is to be compared now, the one that waits longest first."""
+        return self._due.all(now=self._database.now(), limit=limit)
+
+    def reported(self, build_id: int, state: str, report_id: str | None, *, final: bool) -> None:
+        """Note the state that the host has of a build; with ``final`` there are no more reports of it."""
+        with self._database.write():
+            next_report = None if final else self._database.now()
+            self._reported.run(build_id=build_id, state=state, report_id=report_id, next=next_report)
+
+    def report_failed(self, build_id: int, why: str, pause: float | None) -> None:
+        """Note why a report failed, and the seconds until the next; None if it is given up."""
+        with self._database.write():
+            next_report = None if pause is None else self._database.now() + int(pause * SECOND)
+            self._failed.run(build_id=build_id, next=next_report, why=why)
+
+    def report_again(self, build_id: int) -> None:
+        """Let a build be compared again that its host has the final state of, because it is retried."""
+        with self._database.write():
+            self._again.run(build_id=build_id, now=self._database.now())

@@ -1,0 +1,136 @@
+"""Reports: each state once, in order, again after a failure, and never lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from actors.addresses import Address
+from actors.engine_settings import LiveSettings
+from actors.messages import PollStorage, StatusReporterMessage
+from actors.settings import JobSettings, PoolSettings
+from actors.source_hosts import PlainGit
+from actors.source_hosts.host import HostError, Report
+from actors.source_hosts.reporting import StatusReporter
+from actors.supervision import spawn
+from actors.timer import Timer
+from actors.timings import Timings
+from storage import Build, BuildState, NewBuild, NewOrigin, NewPipeline, OriginEvent, Repository, Storage
+from tests.actors.conftest import settings_with
+from tests.clock import ManualClock
+from tests.records import new_job, new_owner
+from tests.waiting import until
+
+
+@dataclass
+class Board(PlainGit):
+    """A host that keeps the reports, or fails them."""
+
+    storage: Storage
+    shown: list[tuple[int, str]] = field(default_factory=list)
+    error: HostError | None = None
+
+    def report(self, repository: Repository, report: Report) -> str | None:
+        if self.error is not None:
+            raise self.error
+        self.shown.append((report.build.number, report.state))
+        return f"report-{report.build.number}"
+
+
+@pytest.fixture
+def board(storage: Storage) -> Board:
+    return Board(storage)
+
+
+@pytest.fixture
+def reporter(storage: Storage, clock: ManualClock, board: Board) -> Iterator[Address[StatusReporterMessage]]:
+    timer = Timer(clock)
+    timer.start()
+    actor: Address[StatusReporterMessage] = spawn(
+        StatusReporter,
+        timer=timer,
+        root=Address(),
+        storage=storage,
+        live_settings=LiveSettings(settings_with(PoolSettings(), JobSettings())),
+        hosts={"git": board},
+        timings=Timings(),
+    )
+    yield actor
+    actor.stop()
+    timer.stop()
+
+
+@pytest.fixture
+def build(storage: Storage) -> Build:
+    organization_id = new_owner(storage).organization.id
+    repository = storage.repositories.connect(organization_id, "https://example.org/a/b.git", "a/b", 60)
+    pipeline = storage.pipelines.create(organization_id, NewPipeline("ci", "CI", "a/b", "main"))
+    with storage.transaction():
+        build = storage.builds.create(pipeline, NewBuild("main", "c" * 40), [new_job("only")])
+        origin = NewOrigin(repository.id, OriginEvent.PUSH, "refs/heads/main", actor="ada")
+        storage.build_origins.record(build.id, origin, reports=True)
+    return build
+
+
+def poll(reporter: Address[StatusReporterMessage], board: Board, count: int) -> list[str]:
+    """Poll until the board shows this many reports; return the states."""
+
+    def look() -> bool:
+        reporter.ask(PollStorage())
+        return len(board.shown) >= count
+
+    until(look, f"{count} reports")
+    return [state for _, state in board.shown]
+
+
+def settled(storage: Storage, build: Build, state: str) -> bool:
+    origin = storage.build_origins.get(build.id)
+    return origin is not None and origin.reported == state
+
+
+def test_each_state_is_reported_once(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build
+):
+    assert poll(reporter, board, 1) == ["waiting"]
+    until(lambda: settled(storage, build, "waiting"), "the note of the report")
+    reporter.ask(PollStorage())
+    storage.builds.move(build.id, BuildState.SCHEDULED, BuildState.RUNNING)
+    assert poll(reporter, board, 2) == ["waiting", "running"]
+    until(lambda: settled(storage, build, "running"), "the note of the report")
+    storage.builds.move(build.id, BuildState.RUNNING, BuildState.PASSED)
+    assert poll(reporter, board, 3)[-1] == "passed"
+    until(lambda: storage.build_origins.due(10) == [], "the end of the reports")
+    origin = storage.build_origins.by_report(1, f"report-{build.number}")
+    assert origin is not None
+    assert origin.build_id == build.id
+
+
+def test_a_report_that_failed_is_made_again_later(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build, clock: ManualClock
+):
+    board.error = HostError("rate limit", retry_after=60)
+    reporter.ask(PollStorage())
+
+    def failed() -> bool:
+        origin = storage.build_origins.get(build.id)
+        return origin is not None and origin.report_error == "rate limit"
+
+    until(failed, "the note of the failure")
+    board.error = None
+    clock.advance(59)
+    reporter.ask(PollStorage())
+    assert board.shown == []
+    clock.advance(1)
+    assert poll(reporter, board, 1) == ["waiting"]
+
+
+def test_a_final_refusal_ends_the_reports(
+    storage: Storage, reporter: Address[StatusReporterMessage], board: Board, build: Build, clock: ManualClock
+):
+    board.error = HostError("the repository was deleted", final=True)
+    reporter.ask(PollStorage())
+    until(lambda: storage.build_origins.due(10) == [], "the end of the reports")
+    clock.advance(10_000)
+    assert storage.build_origins.due(10) == []
