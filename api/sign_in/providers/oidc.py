@@ -75,8 +75,12 @@ class Oidc:
 def _merged(claims: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
     """Return the claims with those of user-info.
 
-    The address and its verification come together from one of the two.
+    The address and its verification come together from one of the two: from user-info, unless it has no address, or
+    that of the token without a word on its verification, as Forgejo and Gitea have it.
     """
-    kept = {key: value for key, value in claims.items() if "email" not in told or key not in _EMAIL}
-    added = {key: value for key, value in told.items() if "email" in told or key not in _EMAIL}
-    return kept | added
+    silent = "email_verified" not in told and told.get("email") == claims.get("email")
+    if "email" not in told or silent:
+        told = {key: value for key, value in told.items() if key not in _EMAIL}
+    else:
+        claims = {key: value for key, value in claims.items() if key not in _EMAIL}
+    return claims | told

@@ -65,6 +65,15 @@ def test_a_verification_is_only_of_the_address_beside_it(world: World, issuer: S
     refused(world)
 
 
+def test_user_info_may_leave_the_verification_to_the_token(world: World, issuer: ScriptedIssuer):
+    """As Forgejo and Gitea do; a word of user-info's own counts more."""
+    issuer.claims |= {"email": "bea@example.org", "email_verified": True}
+    issuer.info = {"sub": "1001", "email": "bea@example.org", "email_verified": False}
+    refused(world)
+    del issuer.info["email_verified"]
+    assert sign_in(world).json["user"]["email"] == "bea@example.org"
+
+
 def test_without_user_info_the_token_is_enough(world: World, issuer: ScriptedIssuer):
     del issuer.metadata["userinfo_endpoint"]
     issuer.claims |= {"email": "bea@example.org", "email_verified": True}
