@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from storage.builds.approvals import Approvals
     from storage.builds.artifacts import Artifacts
     from storage.builds.attempts import Attempts
+    from storage.builds.build_history import BuildHistory
     from storage.builds.build_status import BuildStatus
     from storage.builds.builds import Builds
     from storage.builds.cache import Cache
@@ -73,6 +74,7 @@ __all__ = [
     "Artifacts",
     "Attempts",
     "Audit",
+    "BuildHistory",
     "BuildOrigins",
     "BuildStatus",
     "Builds",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from api.errors.responses import ApiError
 from storage import Build, Caller, Organization, Pipeline, Role, Storage, TokenKind, Visibility
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from api.middleware.rate_limits import RateLimits
 
-__all__ = ["Access", "Membership", "bearer_token"]
+__all__ = ["Access", "BearerTokens", "Credentials", "Membership", "bearer_token"]
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
 _SEND_ONE = "send `Authorization: Bearer <token>`"
@@ -41,15 +41,62 @@ class Membership:
             )
 
 
-class Access:
-    """Turns a request's token and path into records, or raises ApiError. Safe in any thread."""
+class Credentials(Protocol):
+    """The proof in a request of who sends it."""
+
+    def caller(self, req: falcon.Request) -> Caller | None:
+        """Return the caller; None without a proof. Raises ApiError for a bad one that must not be ignored."""
+        ...
+
+
+class BearerTokens:
+    """The tokens of the API, in the header ``Authorization``. Safe in any thread."""
 
     def __init__(self, storage: Storage, limits: RateLimits) -> None:
         self._storage = storage
         self._limits = limits
 
+    def caller(self, req: falcon.Request) -> Caller | None:
+        """Return the caller that the bearer token belongs to; None without a token.
+
+        An invalid token is refused even if the request needs none: raises ApiError ``unauthorized``.
+        """
+        token = bearer_token(req)
+        if token is None:
+            return None
+        caller = self._storage.tokens.caller(token)
+        if caller is None:
+            raise self._bad_token(req)
+        req.context.caller = caller
+        return caller
+
+    def revoke(self, req: falcon.Request) -> None:
+        """Revoke the bearer token; one that is already revoked or expired is no error.
+
+        Raises ApiError ``unauthorized`` if there is no token or it is unknown.
+        """
+        token = bearer_token(req)
+        if token is None:
+            raise ApiError.unauthorized(_SEND_ONE)
+        req.context.caller = self._storage.tokens.caller(token)
+        if not self._storage.tokens.revoke(token):
+            raise self._bad_token(req)
+
+    def _bad_token(self, req: falcon.Request) -> ApiError:
+        """Return the error for a bad token. Raises ApiError ``rate_limited`` after too many from one address."""
+        self._limits.limit_failures(req)
+        return ApiError.unauthorized("the token is unknown, revoked or expired")
+
+
+class Access:
+    """Turns a request's credentials and path into records, or raises ApiError. Safe in any thread."""
+
+    def __init__(self, storage: Storage, credentials: Credentials) -> None:
+        self._storage = storage
+        self._credentials = credentials
+
     def caller(self, req: falcon.Request) -> Caller:
-        """Return the caller that the bearer token belongs to. Raises ApiError ``unauthorized``."""
+        """Return the caller. Raises ApiError ``unauthorized``."""
         caller = self.optional_caller(req)
         if caller is None:
             raise ApiError.unauthorized(_SEND_ONE)
@@ -65,31 +112,9 @@ class Access:
             raise ApiError("session_required", "an API key cannot do this; send a session token")
         return caller
 
-    def revoke(self, req: falcon.Request) -> None:
-        """Revoke the bearer token; one that is already revoked or expired is no error.
-
-        Raises ApiError ``unauthorized`` if there is no token or it is unknown.
-        """
-        token = bearer_token(req)
-        if token is None:
-            raise ApiError.unauthorized(_SEND_ONE)
-        req.context.caller = self._storage.tokens.caller(token)
-        if not self._storage.tokens.revoke(token):
-            raise self._bad_token(req)
-
     def optional_caller(self, req: falcon.Request) -> Caller | None:
-        """Return the caller that the bearer token belongs to; None without a token.
-
-        An invalid token is refused even if the request needs none: raises ApiError ``unauthorized``.
-        """
-        token = bearer_token(req)
-        if token is None:
-            return None
-        caller = self._storage.tokens.caller(token)
-        if caller is None:
-            raise self._bad_token(req)
-        req.context.caller = caller
-        return caller
+        """Return the caller; None if the request says nothing of one. Raises ApiError ``unauthorized``."""
+        return self._credentials.caller(req)
 
     def member(self, req: falcon.Request, org: str, at_least: Role = Role.MEMBER) -> Membership:
         """Return the caller as a member of the organization. Raises ApiError for 401, 404 and 403.
@@ -159,11 +184,6 @@ class Access:
         if not _NUMBER.fullmatch(number):
             return None
         return self._storage.builds.find(org, pipeline, int(number))
-
-    def _bad_token(self, req: falcon.Request) -> ApiError:
-        """Return the error for a bad token. Raises ApiError ``rate_limited`` after too many from one address."""
-        self._limits.limit_failures(req)
-        return ApiError.unauthorized("the token is unknown, revoked or expired")
 
     def _readable_pipeline(self, caller: Caller | None, org: str, slug: str) -> Pipeline:
         organization = self._storage.organizations.by_slug(org)

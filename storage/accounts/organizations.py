@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import peewee
 
-from storage.accounts.slugs import slug_candidates, slugify
+from storage.accounts.slugs import RESERVED_SLUGS, slug_candidates, slugify
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import NameUnusable, TooManyOrganizations
 from storage.models import MembershipRow, OrganizationRow
@@ -83,7 +83,7 @@ class Organizations:
         self._insert_membership = Write(database, insert_into(MembershipRow))
 
     def create(self, name: str, url: str, owner_id: int, most_owned: int | None = None) -> Organization:
-        """Add an organization that a user owns; its slug comes from the name.
+        """Add an organization that a user owns; its slug, made from the name, is free and not reserved.
 
         Raises NameUnusable, and TooManyOrganizations if the user already owns ``most_owned``.
         """
@@ -131,7 +131,11 @@ class Organizations:
         slug = slugify(slug_source)
         if not slug:
             raise NameUnusable(f'no slug can be made of "{slug_source}": use at least one letter a-z or digit')
-        free = next(candidate for candidate in slug_candidates(slug) if self._slug_taken.one(slug=candidate) is None)
+        free = next(
+            candidate
+            for candidate in slug_candidates(slug)
+            if candidate not in RESERVED_SLUGS and self._slug_taken.one(slug=candidate) is None
+        )
         return self._insert.insert(uuid=str(uuid4()), slug=free, name=name, url=url, created_at=self._database.now())
 
     def add_member(self, organization_id: int, user_id: int, role: Role) -> None:

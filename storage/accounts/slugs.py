@@ -10,9 +10,34 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MAX_SLUG", "slug_candidates", "slugify"]
+__all__ = ["MAX_SLUG", "RESERVED_SLUGS", "slug_candidates", "slugify"]
 
 MAX_SLUG = 63
+RESERVED_SLUGS = frozenset(
+    {
+        "account",
+        "admin",
+        "api",
+        "badges",
+        "billing",
+        "cli-login",
+        "console",
+        "docs",
+        "healthz",
+        "invites",
+        "login",
+        "metrics",
+        "new",
+        "organizations",
+        "public",
+        "static",
+        "v0",
+        "v2",
+        "webhooks",
+    }
+)
+"""First parts of the paths of the service itself; pages of an organization are at ``/{slug}``."""
+
 _UNUSABLE = re.compile("[^a-z0-9]+")
 
 

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from storage.idempotency import IdempotencyKeys
     from storage.vault import Vault
 
-__all__ = ["Builds"]
+__all__ = ["BUILD", "Builds"]
 
-_BUILD = Columns.of(
+BUILD = Columns.of(
     Build,
     BuildRow,
     organization_id=PipelineRow.organization,
@@ -63,25 +63,25 @@ class Builds:
         self._groups = groups
         self._inserter = JobInserter(database)
         existing = PipelineRow.deleted_at.is_null()
-        builds = BuildRow.select(*_BUILD.selected).join(PipelineRow).join(OrganizationRow).where(existing)
+        builds = BuildRow.select(*BUILD.selected).join(PipelineRow).join(OrganizationRow).where(existing)
         numbered = BuildRow.number == slot("number")
         of_pipeline = BuildRow.pipeline == slot("pipeline_id")
         this = BuildRow.id == slot("id")
         unfinished = BuildRow.finished_at.is_null()
-        self._get = Query(database, builds.where(this), _BUILD)
-        self._by_uuid = Query(database, builds.where(BuildRow.uuid == slot("uuid")), _BUILD)
-        self._by_number = Query(database, builds.where(of_pipeline, numbered), _BUILD)
+        self._get = Query(database, builds.where(this), BUILD)
+        self._by_uuid = Query(database, builds.where(BuildRow.uuid == slot("uuid")), BUILD)
+        self._by_number = Query(database, builds.where(of_pipeline, numbered), BUILD)
         self._find = Query(
             database,
             builds.where(OrganizationRow.slug == slot("organization"), PipelineRow.slug == slot("pipeline"), numbered),
-            _BUILD,
+            BUILD,
         )
         self._page = Query(
             database,
             builds.where(of_pipeline, BuildRow.number < slot("after"))
             .order_by(BuildRow.number.desc())
             .limit(slot("limit")),
-            _BUILD,
+            BUILD,
         )
         of_branch: Any = BuildRow.alias()
         newest_of_branch = (
@@ -93,13 +93,13 @@ class Builds:
         self._latest = Query(
             database,
             builds.where(BuildRow.id == newest_of_branch),
-            _BUILD,
+            BUILD,
         )
-        self._unfinished = Query(database, builds.where(unfinished).order_by(BuildRow.id), _BUILD)
+        self._unfinished = Query(database, builds.where(unfinished).order_by(BuildRow.id), BUILD)
         self._ended = Query(
             database,
             builds.where(BuildRow.recorded_at > slot("after")).order_by(BuildRow.recorded_at).limit(slot("limit")),
-            _BUILD,
+            BUILD,
         )
         self._unfinished_states = Query(
             database, BuildRow.select(BuildRow.state).where(unfinished), lambda row: BuildState(row[0])

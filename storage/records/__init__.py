@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from storage.records.artifacts import Artifact, NewArtifact
     from storage.records.audit import AuditEntry, AuditFilter
+    from storage.records.build_history import PastBuild
     from storage.records.build_status import PipelineStatus
     from storage.records.builds import Build, BuildState, KeyUse, NewBuild, RequestKey, WaitsFor
     from storage.records.cache import CacheEntry, CacheName
@@ -147,6 +148,7 @@ __all__ = [
     "Passkey",
     "PasskeyChallenge",
     "PasskeyPurpose",
+    "PastBuild",
     "PastUse",
     "Payment",
     "PaymentEvent",

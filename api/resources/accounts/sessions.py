@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import falcon
 
     import storage
-    from api.middleware.authentication import Access
+    from api.middleware.authentication import Access, BearerTokens
     from api.middleware.rate_limits import RateLimits
     from storage import Storage
 
@@ -79,8 +79,8 @@ class SessionsResource:
 class LogoutResource:
     """``/api/v0/auth/logout``."""
 
-    def __init__(self, access: Access, limits: RateLimits) -> None:
-        self._access = access
+    def __init__(self, tokens: BearerTokens, limits: RateLimits) -> None:
+        self._tokens = tokens
         self._limits = limits
 
     @operation("logout", Answer(204, "The token is revoked."))
@@ -90,5 +90,5 @@ class LogoutResource:
         A repeated request with the same token gets the same response.
         """
         self._limits.limit_address(req, resp)
-        self._access.revoke(req)
+        self._tokens.revoke(req)
         resp.status = 204

@@ -4,7 +4,7 @@ import pytest
 from falcon import testing
 
 from api.errors.responses import ApiError
-from api.middleware.authentication import Access
+from api.middleware.authentication import Access, BearerTokens
 from api.middleware.rate_limits import RateLimits
 from api.request import ApiRequest
 from api.settings import RateLimitSettings
@@ -13,7 +13,7 @@ from tests.api.world import Account, World
 
 
 def _access(world: World) -> Access:
-    return Access(world.storage, RateLimits(RateLimitSettings(), (), world.clock))
+    return Access(world.storage, BearerTokens(world.storage, RateLimits(RateLimitSettings(), (), world.clock)))
 
 
 def _asked_by(account: Account) -> ApiRequest:

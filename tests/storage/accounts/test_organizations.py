@@ -62,3 +62,7 @@ def test_the_hosts_settings_of_an_organization_change_one_by_one(storage: Storag
     assert changed is not None
     assert (changed.fail_fast, changed.weight) == (True, 3)
     assert changed in storage.organizations.all()
+
+
+def test_an_organization_gets_no_slug_of_a_page(storage: Storage, user: User):
+    assert storage.organizations.create("Login", "", user.id).slug == "login-2"

@@ -1,0 +1,111 @@
+"""Lists of builds for people: unfinished and failed ones of organizations, the last of pipelines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import peewee
+
+from storage.builds.builds import BUILD
+from storage.database.statements import NEWEST, Columns, Query, slot
+from storage.models import BuildRow, JobRow, LeaseRow, OrganizationRow, PipelineRow
+from storage.records import BuildState, PastBuild
+
+if TYPE_CHECKING:
+    from storage.database.connection import Database
+    from storage.records import Build, Page
+
+__all__ = ["BuildHistory"]
+
+_PRICE = (
+    LeaseRow.select(peewee.fn.COALESCE(peewee.fn.SUM(LeaseRow.amount_cents), 0))
+    .join(JobRow, on=JobRow.id == LeaseRow.job)
+    .where(JobRow.build == BuildRow.id)
+)
+_PAST = Columns.of(PastBuild, BuildRow, pipeline_id=PipelineRow.id, amount_cents=(_PRICE, int))
+
+
+class BuildHistory:
+    """Builds of pipelines that are not deleted, newest first. Safe in any thread."""
+
+    def __init__(self, database: Database) -> None:
+        existing = PipelineRow.deleted_at.is_null()
+        builds = BuildRow.select(*BUILD.selected).join(PipelineRow).join(OrganizationRow).where(existing)
+        of_organization = PipelineRow.organization == slot("organization_id")
+        of_pipeline = BuildRow.pipeline == slot("pipeline_id")
+        newest = builds.order_by(BuildRow.id.desc()).limit(slot("limit"))
+        past = BuildRow.select(*_PAST.selected).join(PipelineRow)
+        self._unfinished = Query(database, newest.where(of_organization, BuildRow.finished_at.is_null()), BUILD)
+        self._failed = Query(database, newest.where(of_organization, BuildRow.state == BuildState.FAILED), BUILD)
+        # Numbers are dense, so that the last builds of each pipeline are a range of its index.
+        recent = PipelineRow.build_count - slot("count") < BuildRow.number
+        self._recent = Query(
+            database,
+            past.where(of_organization, existing, recent).order_by(PipelineRow.id, BuildRow.number),
+            _PAST,
+        )
+        self._of_pipeline = Query(
+            database, past.where(of_pipeline).order_by(BuildRow.number.desc()).limit(slot("limit")), _PAST
+        )
+        self._price = Query(database, BuildRow.select(_PRICE).where(BuildRow.id == slot("id")), lambda row: int(row[0]))
+
+        def chosen(column: peewee.Field[str], name: str) -> peewee.Expression:
+            return slot(name).is_null() | (column == slot(name))
+
+        self._filtered = Query(
+            database,
+            builds.where(
+                of_pipeline,
+                BuildRow.number < slot("after"),
+                chosen(BuildRow.branch, "branch"),
+                chosen(BuildRow.state, "state"),
+                chosen(BuildRow.source, "source"),
+            )
+            .order_by(BuildRow.number.desc())
+            .limit(slot("limit")),
+            BUILD,
+        )
+
+    def unfinished(self, organization_id: int, limit: int) -> list[Build]:
+        """Return an organization's builds that wait or run."""
+        return self._unfinished.all(organization_id=organization_id, limit=limit)
+
+    def failed(self, organization_id: int, limit: int) -> list[Build]:
+        """Return an organization's builds that failed last."""
+        return self._failed.all(organization_id=organization_id, limit=limit)
+
+    def recent(self, organization_id: int, count: int) -> dict[int, list[PastBuild]]:
+        """Return the last ``count`` builds of each pipeline of an organization, oldest first, by its id."""
+        found: dict[int, list[PastBuild]] = {}
+        for build in self._recent.all(organization_id=organization_id, count=count):
+            found.setdefault(build.pipeline_id, []).append(build)
+        return found
+
+    def of_pipeline(self, pipeline_id: int, limit: int) -> list[PastBuild]:
+        """Return a pipeline's last builds."""
+        return self._of_pipeline.all(pipeline_id=pipeline_id, limit=limit)
+
+    def amount_cents(self, build_id: int) -> int:
+        """Return the price of a build's VMs so far."""
+        return self._price.one(id=build_id) or 0
+
+    def filtered(
+        self,
+        pipeline_id: int,
+        limit: int,
+        after: int | None,
+        *,
+        branch: str | None = None,
+        state: BuildState | None = None,
+        source: str | None = None,
+    ) -> Page[Build]:
+        """Return a pipeline's builds past the key ``after``, of a branch, state or source if it is given."""
+        return self._filtered.page(
+            limit,
+            lambda build: build.number,
+            pipeline_id=pipeline_id,
+            after=NEWEST if after is None else after,
+            branch=branch,
+            state=state,
+            source=source,
+        )

@@ -1,0 +1,38 @@
+"""Past builds, as lists and plots of pipelines show them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from storage.records.builds import BuildState
+
+__all__ = ["PastBuild"]
+
+
+@dataclass(frozen=True, slots=True)
+class PastBuild:
+    """A build's number, state and times; ``amount_cents`` is the price of its VMs."""
+
+    pipeline_id: int
+    number: int
+    state: BuildState
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    amount_cents: int
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds that it ran; None if it has not started or not ended."""
+        if self.started_at is None or self.finished_at is None:
+            return None
+        return (self.finished_at - self.started_at).total_seconds()
+
+    @property
+    def waited(self) -> float | None:
+        """The seconds that it waited for its first VM; None if it has not started."""
+        return None if self.started_at is None else (self.started_at - self.created_at).total_seconds()

@@ -1,0 +1,65 @@
+"""Lists of builds for people."""
+
+from __future__ import annotations
+
+from storage import BuildState, JobState, NewBuild, Pipeline, Storage
+from tests import records
+
+
+def new_build(storage: Storage, pipeline: Pipeline, branch: str = "main") -> int:
+    return storage.builds.create(pipeline, NewBuild(branch=branch, commit="c0ffee"), [records.new_job()]).id
+
+
+def fail(storage: Storage, build_id: int) -> None:
+    (job,) = storage.jobs.of_build(build_id)
+    records.finish(storage, job, records.started(storage, job), JobState.FAILED, exit_code=1)
+    build = storage.builds.get(build_id)
+    assert build is not None
+    storage.builds.move(build_id, build.state, BuildState.FAILED)
+
+
+def test_unfinished_and_failed_builds_of_an_organization(storage: Storage):
+    one, other = records.new_pipeline(storage), records.new_pipeline(storage, "Other", "bob@example.org")
+    failed, waits = new_build(storage, one), new_build(storage, one)
+    fail(storage, failed)
+    new_build(storage, other)
+    history = storage.build_history
+    assert [build.id for build in history.unfinished(one.organization_id, 9)] == [waits]
+    assert [build.id for build in history.failed(one.organization_id, 9)] == [failed]
+    assert history.failed(other.organization_id, 9) == []
+
+
+def test_the_last_builds_of_each_pipeline(storage: Storage):
+    pipeline = records.new_pipeline(storage)
+    for _ in range(4):
+        new_build(storage, pipeline)
+    recent = storage.build_history.recent(pipeline.organization_id, 3)
+    assert [build.number for build in recent[pipeline.id]] == [2, 3, 4]
+    assert [build.number for build in storage.build_history.of_pipeline(pipeline.id, 2)] == [4, 3]
+
+
+def test_a_build_costs_what_its_vms_cost(storage: Storage):
+    pipeline = records.new_pipeline(storage)
+    build = new_build(storage, pipeline)
+    fail(storage, build)
+    assert (
+        storage.build_history.amount_cents(build) == storage.build_history.of_pipeline(pipeline.id, 1)[0].amount_cents
+    )
+
+
+def test_builds_are_filtered(storage: Storage):
+    pipeline = records.new_pipeline(storage)
+    new_build(storage, pipeline, "main")
+    fail(storage, new_build(storage, pipeline, "other"))
+
+    def numbers(**chosen: str) -> list[int]:
+        state = BuildState(chosen["state"]) if "state" in chosen else None
+        page = storage.build_history.filtered(
+            pipeline.id, 9, None, branch=chosen.get("branch"), state=state, source=chosen.get("source")
+        )
+        return [build.number for build in page.rows]
+
+    assert numbers() == [2, 1]
+    assert numbers(branch="main") == [1]
+    assert numbers(state="failed") == [2]
+    assert numbers(source="cli") == []
