@@ -12,7 +12,7 @@ from actors.source_hosts import PlainGit
 from api.builds.creation import BuildCreation
 from api.builds.render_wait import RenderWait
 from api.console.pages import ErrorsAsPages
-from api.console.routes import add_console
+from api.console.routes import add_build_pages, add_console
 from api.errors.pages import ErrorPagesResource
 from api.errors.responses import ErrorHandlers
 from api.http.client_addresses import ClientAddresses
@@ -25,7 +25,7 @@ from api.logs.render_log import RenderLogResource
 from api.logs.tokens import LogTokenResource, LogTokens
 from api.middleware.access_log import AccessLog
 from api.middleware.audit import AuditTrail
-from api.middleware.authentication import Access
+from api.middleware.authentication import Access, BearerTokens
 from api.middleware.cors import Cors
 from api.middleware.head import Head
 from api.middleware.headers import Headers
@@ -138,24 +138,23 @@ def create_app(
     """
     clock = clock or SystemClock()
     slots = slots or StreamSlots(settings.max_streams, settings.max_streams_per_reader)
-    signer = Signer(storage.vault.derive(b"api tokens and cursors"))
-    rate_limits = rate_limits or RateLimitSettings()
+    signer, rate_limits = Signer(storage.vault.derive(b"api tokens and cursors")), rate_limits or RateLimitSettings()
     rates = RateLimits(rate_limits, settings.trusted_proxies, clock)
-    access = Access(storage, rates)
+    bearer = BearerTokens(storage, rates)
+    access = Access(storage, bearer)
     pager = Pager(signer)
-    tokens = LogTokens(signer, clock)
-    log_access = LogAccess(storage, access, tokens, rates, ClientAddresses(settings.trusted_proxies))
+    tokens, addresses = LogTokens(signer, clock), ClientAddresses(settings.trusted_proxies)
+    log_access = LogAccess(storage, access, tokens, rates, addresses)
 
     registry = metrics_registry(storage, engine)
     routes = Routes()
     add_meta(routes, HealthResource(engine), MetricsResource(registry, rates, settings.metrics_token))
     routes.add(f"{_V0}/user", CurrentUserResource(storage, engine, access, rates))
     add_api_tokens(routes, ApiTokensResource(storage, access, rates, clock))
-    add_sessions(routes, LogoutResource(access, rates), SessionsResource(storage, access, rates))
-    sessions = SessionStart(storage, ClientAddresses(settings.trusted_proxies))
+    add_sessions(routes, LogoutResource(bearer, rates), SessionsResource(storage, access, rates))
+    sessions = SessionStart(storage, addresses)
     add_cli_login(routes, CliLoginResource(storage, access, rates, sessions))
-    mails = Mails(storage, settings.pages_url)
-    identity = identity or IdentitySettings()
+    mails, identity = Mails(storage, settings.pages_url), identity or IdentitySettings()
     sign_in = ProviderSignIn(storage, IdentityProviders(identity, clock), identity.sign_up_policy, sessions, rates)
     add_identity_providers(
         routes,
@@ -209,6 +208,18 @@ def create_app(
     add_jobs(routes, JobsResource(storage, engine, access))
     ranges = LogRanges(engine, slots, clock)
     add_logs(routes, JobLogResource(storage, log_access, ranges), RenderLogResource(storage, log_access, ranges))
+    add_build_pages(
+        routes,
+        console,
+        url=settings.url,
+        creation=creation,
+        tokens=tokens,
+        ranges=ranges,
+        rates=rates,
+        slots=slots,
+        addresses=addresses,
+        pager=pager,
+    )
     routes.add("/v0/jobs/{job_id}/logs", LogEventsResource(storage, engine, log_access, slots, clock))
 
     add_artifacts(routes, ArtifactsResource(storage, access, pager, settings.url))
@@ -226,9 +237,9 @@ def create_app(
 
     app = falcon.App(request_type=ApiRequest)
     app.req_options.strip_url_path_trailing_slash = True
-    audit = AuditTrail(storage, routes, ClientAddresses(settings.trusted_proxies))
-    first = AccessLog(), RequestMetrics(registry), Headers(), Cors(settings.cors_origins), Head(), audit
-    for middleware in (*first, ErrorsAsPages(console), PublicLimit(rates, routes)):
+    first = AccessLog(), RequestMetrics(registry), Headers(), Cors(settings.cors_origins), Head()
+    audit = AuditTrail(storage, routes, addresses)
+    for middleware in (*first, audit, ErrorsAsPages(console.pages), PublicLimit(rates, routes)):
         app.add_middleware(middleware)
     ErrorHandlers(settings.url).install(app)
     routes.install(app)

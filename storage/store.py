@@ -75,7 +75,6 @@ class Storage:
     pipelines = _part(lambda self: parts.Pipelines(self._database, self.holds))
     declarations = _part(lambda self: parts.Declarations(self._database, self.pipelines))
     idempotency_keys = _part(lambda self: parts.IdempotencyKeys(self._database))
-<<<<<<< HEAD
     concurrency_groups = _part(lambda self: parts.ConcurrencyGroups(self._database))
     builds = _part(
         lambda self: parts.Builds(
@@ -83,10 +82,7 @@ class Storage:
         )
     )
     approvals = _part(lambda self: parts.Approvals(self._database, self.builds, self.concurrency_groups))
-=======
-    builds = _part(lambda self: parts.Builds(self._database, self.vault, self.sources, self.idempotency_keys))
     build_history = _part(lambda self: parts.BuildHistory(self._database))
->>>>>>> 842542c (List past builds for people, and reserve slugs of pages)
     build_status = _part(lambda self: parts.BuildStatus(self._database))
     accounts = _part(lambda self: parts.Accounts(self._database, self.builds, self.holds, self.passkeys))
     attempts = _part(lambda self: parts.Attempts(self._database))

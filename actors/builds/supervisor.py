@@ -173,9 +173,10 @@ class BuildSupervisor(Supervised[BuildMessage, Never]):
         self._handled(message)
 
     def _handled(self, message: object) -> None:
-        """Count a message from root, once even if it was retried."""
+        """Count a message from root, once even if it was retried, and wake who watches the build."""
         if isinstance(message, ForBuild):
             self._received += 1
+        self._watchers.notify(self._build.uuid)
         self._report_if_idle()
 
     def _set_alarm(self) -> None:

@@ -7,13 +7,27 @@ from typing import TYPE_CHECKING
 from actors import retry
 from api.builds.admission import admit_manual_build
 from api.builds.rebuilding import source_expired
+from api.engine import refuse_while_draining
 from api.errors.responses import ApiError
 from storage import BuildBusy, BuildNotFinished, BuildState, PipelineGone
 
 if TYPE_CHECKING:
+    from api.engine import EngineInterface
     from storage import Build, Storage
 
-__all__ = ["retry_build"]
+__all__ = ["rerun_build", "retry_build"]
+
+
+def rerun_build(storage: Storage, engine: EngineInterface, build: Build) -> Build:
+    """Let what did not pass in a finished build run again, and announce it; return the build.
+
+    Raises as `retry_build` does, and ApiError ``draining``.
+    """
+    refuse_while_draining(engine)
+    retried = retry_build(storage, build)
+    if not retried.state.terminal:
+        engine.jobs_added(build.id)
+    return retried
 
 
 def retry_build(storage: Storage, build: Build) -> Build:

@@ -20,18 +20,7 @@ if TYPE_CHECKING:
     from api.sign_in.relying_party import RelyingParty
     from storage import Storage
 
-__all__ = ["AccountForms", "AccountPage", "RootPage"]
-
-
-class RootPage:
-    """``/``, where people begin."""
-
-    def __init__(self, cookies: Cookies) -> None:
-        self._cookies = cookies
-
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Redirect to the account; without a session to the reference, which is for everybody."""
-        redirect(req, resp, "docs" if self._cookies.caller(req) is None else "account")
+__all__ = ["AccountForms", "AccountPage"]
 
 
 class AccountPage(Page):

@@ -39,10 +39,10 @@ def read_form(req: falcon.Request) -> Mapping[str, str]:
 
 
 def local_path(text: str) -> str:
-    """Return the path of a page of this service without its first slash; ``account`` for what is none.
+    """Return the path of a page of this service without its first slash; that of home for what is none.
 
     What is left may hold anything that a path and a query may, because links put the path to the root before it.
     """
     if not text.startswith("/") or not text.isascii() or not text.isprintable() or "\\" in text or " " in text:
-        return "account"
-    return text.lstrip("/") or "account"
+        return ""
+    return text.lstrip("/")

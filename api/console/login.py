@@ -83,7 +83,7 @@ class LinkPage(Page):
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Show the button that makes a passkey."""
-        self._pages.show(req, resp, "link", kind=self._kind, next="account", origins=self._party.origins)
+        self._pages.show(req, resp, "link", kind=self._kind, next="", origins=self._party.origins)
 
 
 class MailForms(Page):

@@ -6,20 +6,21 @@ from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 import falcon
 
+from api.console.logs.plain_text import plain_text
+from api.console.words import duration, instant, money, state_word
 from api.errors.responses import ApiError
 from api.http.html_pages import path_to_root
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from jinja2 import Environment
 
     from api.request import ApiRequest
 
-__all__ = ["ErrorsAsPages", "Page", "Pages", "redirect"]
+__all__ = ["ErrorsAsPages", "Page", "Pages", "redirect", "root_of"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _POLICY = (
@@ -46,7 +47,13 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        templates.filters["instant"] = _instant
+        templates.filters |= {
+            "instant": instant,
+            "duration": duration,
+            "state_word": state_word,
+            "money": money,
+            "plain": plain_text,
+        }
         return templates
 
     def show(self, req: falcon.Request, resp: falcon.Response, template: str, **values: object) -> None:
@@ -54,8 +61,12 @@ class Pages:
         resp.content_type = falcon.MEDIA_HTML
         resp.cache_control = ["no-store"]
         resp.set_header("Content-Security-Policy", _POLICY)
-        found = self._templates.get_template(f"{template}.html")
-        resp.text = found.render(root=_root(req), **values)
+        signed_in = req.context.get("caller") is not None
+        resp.text = self.render(template, root=root_of(req), signed_in=signed_in, **values)
+
+    def render(self, template: str, **values: object) -> str:
+        """Return a template as HTML."""
+        return self._templates.get_template(f"{template}.html").render(**values)
 
     def show_error(self, req: ApiRequest, resp: falcon.Response, error: ApiError) -> None:
         """Respond with a page about a refusal."""
@@ -85,22 +96,23 @@ class ErrorsAsPages:
         resource: object,
         req_succeeded: bool,  # noqa: FBT001 - falcon's signature
     ) -> None:
-        """Show the error, if there is one."""
+        """Show the error, if there is one; a page that needs a session leads to the sign-in, and back."""
         error = resp.context.get("error")
-        if isinstance(resource, Page) and isinstance(error, ApiError):
+        if not isinstance(resource, Page) or not isinstance(error, ApiError):
+            return
+        if error.problem.code == "unauthorized" and req.asked in {"GET", "HEAD"}:
+            resp.data = None
+            redirect(req, resp, f"login?{urlencode({'next': req.relative_uri})}")
+        else:
             self._pages.show_error(req, resp, error)
 
 
 def redirect(req: falcon.Request, resp: falcon.Response, page: str) -> None:
     """Redirect to a page such as ``account``, relatively: a proxy may serve this below a path."""
     resp.status = 303
-    resp.location = _root(req) + page
+    resp.location = root_of(req) + page
 
 
-def _root(req: falcon.Request) -> str:
+def root_of(req: falcon.Request) -> str:
     """Return the relative path to the service's root. What follows cannot be taken for another host."""
     return f"./{path_to_root(req)}"
-
-
-def _instant(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M} UTC"

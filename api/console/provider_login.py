@@ -108,7 +108,7 @@ class ProviderLoginPage(Page):
         exchange = CodeExchange(code, self._redirect_uri(name), kept["verifier"], kept["nonce"])
         _, token = self._sign_in.finish(req, resp, provider, exchange)
         self._cookies.begin_session(resp, token)
-        redirect(req, resp, kept["next"] or "account")
+        redirect(req, resp, kept["next"] or "")
 
     def _kept(self, req: falcon.Request, name: str) -> dict[str, str | None]:
         """Return what belongs to the sign-in that the browser began. Raises ApiError ``sign_in_interrupted``."""

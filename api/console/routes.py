@@ -4,21 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.console.account import AccountForms, AccountPage, RootPage
+from api.console.account import AccountForms, AccountPage
+from api.console.builds.events import BuildEvents
+from api.console.builds.forms import BuildForms
+from api.console.builds.page import BuildPage
 from api.console.cli_login import CliLoginPage
 from api.console.cookies import Cookies
 from api.console.invites import InvitesPage
 from api.console.login import LinkPage, LoginPage, MailForms, SessionCookieResource
+from api.console.logs.page import JobPage, LogParts
 from api.console.pages import Pages
+from api.console.pipelines.home import HomePage
+from api.console.pipelines.organization import OrganizationPage
+from api.console.pipelines.page import PipelinePage
 from api.console.provider_login import ProviderLoginPage
+from api.console.site import Site
 from api.console.ways_in import ClosingForm, PasskeyForms
-from api.http.static_files import CSS, JAVASCRIPT, StaticFile, StaticFilesResource
+from api.http.static_files import CSS, JAVASCRIPT, SVG, StaticFile, StaticFilesResource
+from api.logs.access import LogAccess
+from api.logs.log import JobLogResource
+from api.resources.artifacts import ArtifactsResource
 
 if TYPE_CHECKING:
+    from api.builds.creation import BuildCreation
     from api.engine import EngineInterface
+    from api.http.client_addresses import ClientAddresses
+    from api.http.slots import StreamSlots
+    from api.logs.ranges import LogRanges
+    from api.logs.tokens import LogTokens
     from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits
     from api.openapi.operations import Routes
+    from api.paging import Pager
     from api.sign_in.account_passkeys import AccountPasskeys
     from api.sign_in.mail import SignInMail
     from api.sign_in.providers.sign_in import ProviderSignIn
@@ -26,7 +43,16 @@ if TYPE_CHECKING:
     from api.signing import Signer
     from storage import Clock, SignUpPolicy, Storage
 
-__all__ = ["add_console"]
+__all__ = ["add_build_pages", "add_console"]
+
+_FILES = (
+    *(StaticFile(f"{name}.css", CSS) for name in ("console", "builds", "log")),
+    *(StaticFile(f"{name}.js", JAVASCRIPT) for name in ("passkeys", "live", "graph", "plot")),
+    *(StaticFile(f"{name}.js", JAVASCRIPT) for name in ("log", "log_folds", "log_search", "log_source", "log_text")),
+    *(StaticFile(f"{name}.js", JAVASCRIPT, gzipped=True) for name in ("htmx.min", "sse.min", "uPlot.iife.min")),
+    StaticFile("uPlot.min.css", CSS, gzipped=True),
+    StaticFile("icon.svg", SVG),
+)
 
 
 def add_console(
@@ -44,10 +70,9 @@ def add_console(
     url: str,
     signer: Signer,
     clock: Clock,
-) -> Pages:
-    """Route every page of the console; return what writes them."""
+) -> Site:
+    """Route the pages of people and their accounts; return what the other pages build on."""
     pages, cookies = Pages(), Cookies(storage, rates)
-    routes.add_page("/", RootPage(cookies))
     routes.add_page("/login", LoginPage(pages, cookies, party, policy, engine, sign_in.providers, url))
     for kind in ("verify", "recover", "owner"):
         routes.add_page(f"/login/{kind}", LinkPage(pages, party, kind))
@@ -88,6 +113,45 @@ def add_console(
     routes.add_page("/invites/accept", invites, "accept")
     routes.add_page("/invites/accepted", invites, "accepted")
 
-    files = StaticFile("console.css", CSS), StaticFile("passkeys.js", JAVASCRIPT)
-    routes.add_page("/console/static/{file}", StaticFilesResource("api.console", *files))
-    return pages
+    return Site(storage, engine, pages, cookies, clock)
+
+
+def add_build_pages(
+    routes: Routes,
+    site: Site,
+    *,
+    url: str,
+    creation: BuildCreation,
+    tokens: LogTokens,
+    ranges: LogRanges,
+    rates: RateLimits,
+    slots: StreamSlots,
+    addresses: ClientAddresses,
+    pager: Pager,
+) -> None:
+    """Route the pages of pipelines, builds and logs, and the files of all pages.
+
+    The resources of the API that they show are routed again, for the caller whose session the browser has.
+    """
+    routes.add_page("/", HomePage(site, url))
+    routes.add_page("/{org}", OrganizationPage(site, url))
+    routes.add_page("/{org}/pipelines/{pipeline}", PipelinePage(site))
+
+    build = "/{org}/pipelines/{pipeline}/builds/{number}"
+    routes.add_page(build, BuildPage(site))
+    routes.add_page(f"{build}/live", BuildEvents(site, slots, addresses))
+    actions = BuildForms(site, creation)
+    for action in ("cancel", "retry", "rebuild"):
+        routes.add_page(f"{build}/{action}", actions, action)
+    artifacts = ArtifactsResource(site.storage, site.access, pager, url)
+    routes.add_page(f"{build}/artifacts/{{id}}/download", artifacts, "download")
+
+    job = f"{build}/jobs/{{job_id}}"
+    log_access = LogAccess(site.storage, site.access, tokens, rates, addresses)
+    routes.add_page(job, JobPage(site, log_access))
+    routes.add_page(f"{job}/log", JobLogResource(site.storage, log_access, ranges))
+    parts = LogParts(site, log_access, slots)
+    for part in ("outline", "search", "times"):
+        routes.add_page(f"{job}/log/{part}", parts, part)
+
+    routes.add_page("/console/static/{file}", StaticFilesResource("api.console", *_FILES))

@@ -14,10 +14,11 @@ from api.errors.responses import ApiError
 if TYPE_CHECKING:
     import falcon
 
-__all__ = ["CSS", "JAVASCRIPT", "StaticFile", "StaticFilesResource"]
+__all__ = ["CSS", "JAVASCRIPT", "SVG", "StaticFile", "StaticFilesResource"]
 
 CSS = "text/css; charset=utf-8"
 JAVASCRIPT = "text/javascript; charset=utf-8"
+SVG = "image/svg+xml"
 
 _HOUR = 3600
 _EXCLUDED = re.compile(r"q=0(\.0*)?")

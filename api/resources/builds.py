@@ -6,11 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import storage
-from actors import EngineBusy, wait_reason
+from actors import wait_reason
 from api.bodies import answer, check_body
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RepoIdentity
-from api.builds.retrying import retry_build
-from api.engine import refuse_while_draining
+from api.builds.canceling import cancel_build
+from api.builds.retrying import rerun_build
 from api.errors.responses import ApiError
 from api.fields import StoredRecord, Timestamp, Uuid
 from api.middleware.idempotency import KEY_ERRORS, KEY_PARAMETERS, Submission, key_of
@@ -171,13 +171,7 @@ class BuildsResource:
     def on_put_cancel(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
         """Cancel a build; a finished build stays unchanged."""
         build = self._access.build(req, org, pipeline, number)
-        if not build.state.terminal:
-            try:
-                self._engine.cancel(build.id)
-            except EngineBusy as error:
-                raise ApiError("busy", str(error), headers={"Retry-After": "1"}) from None
-            build = self._storage.builds.get(build.id) or build
-        answer(resp, self._record(build))
+        answer(resp, self._record(cancel_build(self._storage, self._engine, build)))
 
     @operation("approveBuild", Answer(200, "The build, which may run now.", BuildRecord), errors=_APPROVAL_ERRORS)
     def on_post_approve(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
@@ -214,11 +208,7 @@ class BuildsResource:
         which those in the cache pass at once. Soft failures stay, and a build that passed stays unchanged.
         """
         build = self._access.build(req, org, pipeline, number)
-        refuse_while_draining(self._engine)
-        retried = retry_build(self._storage, build)
-        if not retried.state.terminal:
-            self._engine.jobs_added(build.id)
-        answer(resp, self._record(retried))
+        answer(resp, self._record(rerun_build(self._storage, self._engine, build)))
 
     def _record(self, build: storage.Build) -> BuildRecord:
         return BuildRecord.of(build, wait_reason(self._storage, build))

@@ -48,7 +48,7 @@ def test_an_error_of_a_page_is_a_page(ada: Account):
 
 def test_an_error_of_the_api_stays_json(world: World):
     assert world.anonymous.simulate_get("/api/v0/user").json["error"]["code"] == "unauthorized"
-    assert world.anonymous.simulate_get("/nowhere").json["error"]["code"] == "route_not_found"
+    assert world.anonymous.simulate_get("/api/nowhere").json["error"]["code"] == "route_not_found"
 
 
 def test_hostile_texts_are_text(ada: Account):

@@ -100,14 +100,14 @@ def test_a_person_signs_in_with_an_issuer(world: World, issuer: ScriptedIssuer, 
 def test_the_way_there_and_back_is_at_one_host(world: World):
     """As installed, people may be at 127.0.0.1 or localhost, which have different cookies."""
     browser = Browser(world)
-    assert 'href="http://localhost:8800/login/with/corp?next=/account"' in browser.get("/login").text
+    assert 'href="http://localhost:8800/login/with/corp?next=/"' in browser.get("/login").text
     assert begun(browser)["redirect_uri"] == "http://localhost:8800/login/with/corp/callback"
 
 
 def test_a_person_signs_in_with_google(world: World):
     browser = Browser(world)
     asked = begun(browser, "google")
-    assert back(browser, "google", state=asked["state"], code="4/good").headers["Location"] == "./../../../account"
+    assert back(browser, "google", state=asked["state"], code="4/good").headers["Location"] == "./../../../"
     assert "bea@example.org" in browser.get("/account").text
 
 

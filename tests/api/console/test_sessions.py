@@ -45,8 +45,9 @@ def test_an_expired_session_leads_to_the_login(ada: Account):
     assert browser.get("/account").headers["Location"] == "./login?next=/account"
 
 
-def test_the_root_leads_to_the_account(ada: Account):
-    assert Browser.of(ada).get("/").headers["Location"] == "./account"
+def test_the_root_is_home_for_who_is_signed_in(world: World, ada: Account):
+    assert "<h1>Home</h1>" in Browser.of(ada).get("/").text
+    assert Browser(world).get("/").headers["Location"] == "./login"
 
 
 @pytest.mark.parametrize("token", ["", "0" * 64, "é", None])

@@ -66,7 +66,7 @@ def test_a_change_that_waits_for_another_delays_no_reader(served: Served):
 
 
 def test_error_pages_are_where_the_server_is(served: Served):
-    error = json.loads(served.get("/nothing").read())["error"]
+    error = json.loads(served.get("/api/nothing").read())["error"]
 
     assert error["doc_url"] == f"http://{served.server.address}/docs/errors/route_not_found"
 

@@ -31,10 +31,10 @@ def test_links_of_a_page_work_below_a_proxys_path(world: World, path: str, slash
         assert world.anonymous.simulate_get(target.removeprefix("/ci")).status_code == 200, link
 
 
-def test_the_root_leads_to_the_reference(world: World):
+def test_the_root_is_no_endpoint(world: World):
     answered = world.anonymous.simulate_get("/")
 
-    assert (answered.status_code, answered.headers["Location"]) == (303, "./docs")
+    assert (answered.status_code, answered.headers["Location"]) == (303, "./login")
     assert world.anonymous.simulate_head("/").status_code == 303
     assert world.anonymous.simulate_post("/").status_code == 405
     assert "/" not in world.anonymous.simulate_get("/api/v0/openapi.json").json["paths"]

@@ -1,0 +1,1 @@
+"""The page of a build: its states live, its graph and its time line."""

@@ -1,0 +1,213 @@
+"""Layout of a build's graph in layers, left to right; pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+__all__ = ["GraphEdge", "GraphLayout", "GraphNode", "Line", "PlacedNode", "critical_path", "lay_out"]
+
+NODE_WIDTH, NODE_HEIGHT = 176, 40
+_GAP_X, _GAP_Y = 56, 12
+_MARGIN = 12
+_SWEEPS = 4
+_FOLD_AT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """A job of the graph. ``seconds`` is how long it ran, 0 if it has not."""
+
+    position: int
+    name: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEdge:
+    """The job at ``to`` waits for the one at ``start``, and with ``disk`` also starts from its disk."""
+
+    start: int
+    to: int
+    disk: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedNode:
+    """A rectangle for one job, or for several that are folded; ``x`` and ``y`` are its upper left corner."""
+
+    positions: tuple[int, ...]
+    name: str
+    x: float
+    y: float
+    critical: bool
+
+    @property
+    def folded(self) -> bool:
+        """True if it stands for several jobs."""
+        return len(self.positions) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The path of an edge as SVG draws it."""
+
+    path: str
+    disk: bool
+    critical: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GraphLayout:
+    """A graph with places; ``layers`` counts its columns."""
+
+    nodes: tuple[PlacedNode, ...]
+    lines: tuple[Line, ...]
+    width: float
+    height: float
+    layers: int
+
+
+def critical_path(nodes: Sequence[GraphNode], edges: Iterable[GraphEdge]) -> frozenset[int]:
+    """Return the positions of the jobs on the path that took longest; empty if none has run.
+
+    Nodes come in topological order, as jobs of a build do.
+    """
+    before: dict[int, list[int]] = defaultdict(list)
+    for edge in edges:
+        before[edge.to].append(edge.start)
+    until: dict[int, float] = {}
+    via: dict[int, int | None] = {}
+    for node in nodes:
+        last = max(before[node.position], key=lambda position: until[position], default=None)
+        via[node.position] = last
+        until[node.position] = node.seconds + (0.0 if last is None else until[last])
+    longest = max(until, key=lambda position: until[position], default=None)
+    if longest is None or until[longest] <= 0:
+        return frozenset()
+    path = set()
+    while longest is not None:
+        path.add(longest)
+        longest = via[longest]
+    return frozenset(path)
+
+
+def lay_out(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], *, fold: bool = False) -> GraphLayout:
+    """Place every job in the layer after its last prerequisite, near what it waits for.
+
+    With ``fold``, jobs that wait for the same jobs, and for which the same jobs wait, share a node if they are at least
+    four. Nodes come in topological order.
+    """
+    critical = critical_path(nodes, edges)
+    groups = _folded(nodes, edges) if fold else [[node.position] for node in nodes]
+    group_of = {position: number for number, group in enumerate(groups) for position in group}
+    before: dict[int, set[int]] = defaultdict(set)
+    after: dict[int, set[int]] = defaultdict(set)
+    kinds: dict[tuple[int, int], bool] = {}
+    for edge in edges:
+        start, to = group_of[edge.start], group_of[edge.to]
+        before[to].add(start)
+        after[start].add(to)
+        kinds[start, to] = kinds.get((start, to), False) or edge.disk
+    layers = _layers(len(groups), before)
+    rows = _rows(layers, before, after)
+    names = {node.position: node.name for node in nodes}
+    placed = [
+        PlacedNode(
+            positions=tuple(group),
+            name=names[group[0]] if len(group) == 1 else f"{len(group)} x {_shared_name([names[p] for p in group])}",
+            x=_MARGIN + layers[number] * (NODE_WIDTH + _GAP_X),
+            y=_MARGIN + rows[number] * (NODE_HEIGHT + _GAP_Y),
+            critical=not critical.isdisjoint(group),
+        )
+        for number, group in enumerate(groups)
+    ]
+    lines = tuple(_line(placed[start], placed[to], disk=disk) for (start, to), disk in kinds.items())
+    deepest = max(layers, default=-1) + 1
+    return GraphLayout(
+        nodes=tuple(placed),
+        lines=lines,
+        width=2 * _MARGIN + max(0, deepest * (NODE_WIDTH + _GAP_X) - _GAP_X),
+        height=2 * _MARGIN + (max(rows, default=-1.0) + 1) * (NODE_HEIGHT + _GAP_Y) - _GAP_Y * bool(groups),
+        layers=deepest,
+    )
+
+
+def _folded(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge]) -> list[list[int]]:
+    """Return groups of interchangeable jobs, by the place of their first; still in topological order."""
+    before: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+    after: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+    for edge in edges:
+        before[edge.to].append((edge.start, edge.disk))
+        after[edge.start].append((edge.to, edge.disk))
+    alike: dict[object, list[int]] = {}
+    for node in nodes:
+        key = tuple(sorted(before[node.position])), tuple(sorted(after[node.position]))
+        alike.setdefault(key, []).append(node.position)
+    groups = []
+    for group in alike.values():
+        groups.extend([group] if len(group) >= _FOLD_AT else [[position] for position in group])
+    return sorted(groups)
+
+
+def _layers(count: int, before: Mapping[int, set[int]]) -> list[int]:
+    """Return the layer of each node, one more than the deepest of those before it."""
+    layers: list[int] = []
+    for number in range(count):
+        layers.append(1 + max((layers[each] for each in before.get(number, ())), default=-1))
+    return layers
+
+
+def _rows(layers: Sequence[int], before: Mapping[int, set[int]], after: Mapping[int, set[int]]) -> list[float]:
+    """Return the row of each node: in each layer as near as possible to the mean of its neighbours."""
+    by_layer: dict[int, list[int]] = defaultdict(list)
+    for number, layer in enumerate(layers):
+        by_layer[layer].append(number)
+    rows = [0.0] * len(layers)
+    for group in by_layer.values():
+        for row, number in enumerate(group):
+            rows[number] = float(row)
+    forward = [by_layer[layer] for layer in sorted(by_layer)]
+    for sweep in range(_SWEEPS):
+        neighbours = before if sweep % 2 == 0 else after
+        for group in forward if sweep % 2 == 0 else reversed(forward):
+            _settle(group, rows, lambda number, near=neighbours: near.get(number, set()))  # type: ignore[misc]
+    lowest = min(rows, default=0.0)
+    return [row - lowest for row in rows]
+
+
+def _settle(group: list[int], rows: list[float], near: Callable[[int], set[int]]) -> None:
+    """Move a layer's nodes towards their neighbours, in that order and at least one row apart."""
+    wanted = {number: _mean([rows[each] for each in near(number)], rows[number]) for number in group}
+    group.sort(key=lambda number: (wanted[number], number))
+    free = -float("inf")
+    for number in group:
+        rows[number] = max(wanted[number], free)
+        free = rows[number] + 1
+    # Nodes that were pushed down pull the layer up by their mean push, so that it stays where its neighbours are.
+    push = sum(rows[number] - wanted[number] for number in group) / len(group)
+    for number in group:
+        rows[number] -= push
+
+
+def _mean(values: Sequence[float], otherwise: float) -> float:
+    return sum(values) / len(values) if values else otherwise
+
+
+def _shared_name(names: Sequence[str]) -> str:
+    """Return the beginning that all names share, up to a whole word; the first name if there is none."""
+    first, last = min(names), max(names)
+    same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    return first[:same].rstrip(" -_:./(#") or names[0]
+
+
+def _line(start: PlacedNode, to: PlacedNode, *, disk: bool) -> Line:
+    x1, y1 = start.x + NODE_WIDTH, start.y + NODE_HEIGHT / 2
+    x2, y2 = to.x, to.y + NODE_HEIGHT / 2
+    bend = max(_GAP_X / 2, (x2 - x1) / 2)
+    path = f"M{x1:g} {y1:g}C{x1 + bend:g} {y1:g} {x2 - bend:g} {y2:g} {x2:g} {y2:g}"
+    return Line(path, disk, start.critical and to.critical)

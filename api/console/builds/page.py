@@ -1,0 +1,126 @@
+"""The page of a build."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from api.console.builds.graph import NODE_HEIGHT, NODE_WIDTH, GraphEdge, GraphNode, lay_out
+from api.console.builds.live import moment_of
+from api.console.builds.states import view_of
+from api.console.builds.timeline import WIDTH, time_line
+from api.console.pages import Page
+from storage import RENDER_LOG, EdgeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import falcon
+
+    from api.console.site import Site
+    from storage import Build, Job
+
+__all__ = ["BuildPage"]
+
+_VIEWS = (("jobs", "Jobs"), ("graph", "Graph"), ("time", "Time line"), ("artifacts", "Artifacts"))
+_NAMES = tuple(name for name, _ in _VIEWS)
+_SOURCES = {
+    "api": "the API",
+    "ui": "a person, here",
+    "cli": "a command line",
+    "webhook": "a push",
+    "schedule": "a schedule",
+    "trigger_job": "another build",
+}
+_WORST = ("failed", "timed_out", "timing_out", "canceling", "running", "assigned", "scheduled", "pending", "canceled")
+_FOLD_FROM = 40
+_RENDER_LOG_BYTES = 64 * 2**10
+_MOST_ARTIFACTS = 500
+
+
+class BuildPage(Page):
+    """``/{org}/pipelines/{pipeline}/builds/{number}``, in one of its views."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
+        """Show the build with its jobs as a list, a graph or a time line, or with its artifacts."""
+        site = self._site
+        build = site.access.readable_build(req, org, pipeline, number)
+        member = site.is_member(req, build.organization_id)
+        named = req.get_param("view")
+        chosen = named if named in _NAMES and (named != "artifacts" or member) else _NAMES[0]
+        moment = moment_of(view_of(site.storage, site.engine, build))
+        site.pages.show(
+            req,
+            resp,
+            "builds/build",
+            view=moment.view,
+            tag=moment.tag,
+            chosen=chosen,
+            member=member,
+            views=[each for each in _VIEWS if each[0] != "artifacts" or member],
+            sources=_SOURCES,
+            form_token=site.form_token(req),
+            render_log=self._render_log(moment.view.build),
+            **self._of_view(req, moment.view.build, chosen),
+        )
+
+    def _of_view(self, req: falcon.Request, build: Build, chosen: str) -> dict[str, object]:
+        storage = self._site.storage
+        match chosen:
+            case "graph":
+                return self._graph(req, build)
+            case "time":
+                jobs = storage.jobs.of_build(build.id)
+                attempts = {job.id: storage.attempts.of_job(job.id) for job in jobs if job.attempt}
+                line = time_line(jobs, attempts, build.created_at, self._site.clock.now())
+                return {"time": line, "time_width": WIDTH}
+            case "artifacts":
+                return {
+                    "artifacts": storage.artifacts.page_of_build(build.id, _MOST_ARTIFACTS, None).rows,
+                    "artifacts_expired_at": storage.artifacts.expired_at(build.id),
+                    "names": {job.uuid: job.name for job in storage.jobs.of_build(build.id)},
+                }
+            case _:
+                return {}
+
+    def _graph(self, req: falcon.Request, build: Build) -> dict[str, object]:
+        storage = self._site.storage
+        jobs = storage.jobs.of_build(build.id)
+        position = {job.id: job.position for job in jobs}
+        edges = [
+            GraphEdge(position[edge.from_id], position[edge.to_id], edge.kind is EdgeKind.BUILDS_IN)
+            for edge in storage.jobs.edges(build.id)
+        ]
+        wanted = req.get_param("fold")
+        folded = len(jobs) >= _FOLD_FROM if wanted is None else wanted == "yes"
+        nodes = [GraphNode(job.position, job.name, _seconds(job)) for job in jobs]
+        return {
+            "graph": lay_out(nodes, edges, fold=folded),
+            "by_position": {job.position: job for job in jobs},
+            "folded": folded,
+            "worst": _worst,
+            "node_width": NODE_WIDTH,
+            "node_height": NODE_HEIGHT,
+        }
+
+    def _render_log(self, build: Build) -> str | None:
+        """Return the output of the pipeline's files, if the build was rendered from them and failed by itself."""
+        storage = self._site.storage
+        if build.error_code is None or storage.renders.get(build.id) is None or build.logs_expired_at is not None:
+            return None
+        log = storage.logs.reader(build.uuid, RENDER_LOG)
+        return log.read(0, _RENDER_LOG_BYTES).decode("utf-8", "replace") or None
+
+
+def _worst(positions: Sequence[int], by_position: Mapping[int, Job]) -> str:
+    """Return the state of a node: of several jobs the one that matters most."""
+    states = {by_position[position].state for position in positions}
+    return next((state for state in _WORST if state in states), "passed" if "passed" in states else "skipped")
+
+
+def _seconds(job: Job) -> float:
+    if job.started_at is None or job.finished_at is None:
+        return 0.0
+    return (job.finished_at - job.started_at).total_seconds()

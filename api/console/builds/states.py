@@ -1,0 +1,133 @@
+"""A build and its jobs as its page shows them; pure, but for the reasons why jobs wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actors import wait_reason
+from api.console.words import duration, title_of
+from storage import BuildState, JobState
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from api.engine import EngineInterface
+    from storage import Build, Job, Storage
+
+__all__ = ["BuildView", "JobView", "view_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job in the list: ``detail`` says why it waits, how it ended, or that it came from the cache."""
+
+    position: int
+    uuid: str
+    name: str
+    state: JobState
+    detail: str
+    soft_failed: bool
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def runs(self) -> bool:
+        """True if time passes for it."""
+        return self.started_at is not None and self.finished_at is None
+
+    @property
+    def lasted(self) -> str:
+        """The time that it ran; empty if it has not started or not ended."""
+        if self.started_at is None or self.finished_at is None:
+            return ""
+        return duration((self.finished_at - self.started_at).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class BuildView:
+    """A build with all of its jobs at one moment; ``why`` says why it waits as a whole."""
+
+    build: Build
+    jobs: tuple[JobView, ...]
+    amount_cents: int
+    why: str
+
+    @property
+    def title(self) -> str:
+        """The first line of the commit's message."""
+        return title_of(self.build.message, self.build.commit)
+
+    @property
+    def done(self) -> int:
+        """The number of jobs that have ended."""
+        return sum(job.state.terminal for job in self.jobs)
+
+    @property
+    def failed(self) -> tuple[JobView, ...]:
+        """The jobs that failed it."""
+        return tuple(job for job in self.jobs if job.state.failed and not job.soft_failed)
+
+    @property
+    def lasted(self) -> str:
+        """The time that it ran; empty if it has not started or not ended."""
+        start, end = self.build.started_at, self.build.finished_at
+        return "" if start is None or end is None else duration((end - start).total_seconds())
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When its first job started."""
+        return self.build.started_at
+
+    @property
+    def runs(self) -> bool:
+        """True if time passes for it."""
+        return self.started_at is not None and self.build.finished_at is None
+
+    @property
+    def may_retry(self) -> bool:
+        """True if something in it did not pass and could run again."""
+        return self.build.state in {BuildState.FAILED, BuildState.CANCELED} and bool(self.jobs)
+
+
+def view_of(storage: Storage, engine: EngineInterface, build: Build) -> BuildView:
+    """Return a build as it is now."""
+    current = storage.builds.get(build.id) or build
+    jobs = storage.jobs.of_build(build.id)
+    return BuildView(
+        current,
+        tuple(_job_view(job, engine) for job in jobs),
+        storage.build_history.amount_cents(build.id),
+        wait_reason(storage, current) or "",
+    )
+
+
+def _job_view(job: Job, engine: EngineInterface) -> JobView:
+    return JobView(
+        position=job.position,
+        uuid=job.uuid,
+        name=job.name,
+        state=job.state,
+        detail=_detail(job, engine),
+        soft_failed=job.soft_failed,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+    )
+
+
+def _detail(job: Job, engine: EngineInterface) -> str:
+    """Return what is to know about a job besides its state, in a few words."""
+    parts = []
+    if job.state.waiting:
+        parts.append(engine.pending_reason(job) or "")
+    if job.cache_hit:
+        parts.append("from the cache")
+    if job.error_message:
+        parts.append(job.error_message)
+    elif job.exit_code:
+        parts.append(f"exit code {job.exit_code}")
+    if job.soft_failed:
+        parts.append("may fail")
+    if job.attempt > 1:
+        parts.append(f"attempt {job.attempt}")
+    return " · ".join(part for part in parts if part)

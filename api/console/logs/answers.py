@@ -1,0 +1,38 @@
+"""Answers for the script of the log view; not part of the API's document."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel
+
+__all__ = ["GroupRecord", "OutlineRecord", "SearchRecord", "TimesRecord"]
+
+
+class GroupRecord(BaseModel):
+    """A group of lines, from 0; ``last`` is null while it has no end."""
+
+    title: str
+    first: int
+    last: int | None
+
+
+class OutlineRecord(BaseModel):
+    """The line breaks in each block of the log's first ``size`` bytes; ``complete`` if nothing follows."""
+
+    size: int
+    block: int
+    newlines: list[int]
+    groups: list[GroupRecord]
+    complete: bool
+
+
+class SearchRecord(BaseModel):
+    """The number of lines that have the text, and the first of them, from 0."""
+
+    count: int
+    lines: list[int]
+
+
+class TimesRecord(BaseModel):
+    """For pieces of the log their end and their time in milliseconds since the epoch."""
+
+    times: list[tuple[int, int]]

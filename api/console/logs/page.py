@@ -1,0 +1,155 @@
+"""The page of a job with its log, and what its script asks for besides bytes."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from api.bodies import answer
+from api.console.logs.answers import GroupRecord, OutlineRecord, SearchRecord, TimesRecord
+from api.console.logs.outline import BLOCK_BYTES, LogOutline
+from api.console.logs.search import search
+from api.console.pages import Page
+from api.errors.responses import ApiError
+from api.resources.jobs import job_in_build
+
+if TYPE_CHECKING:
+    import falcon
+
+    from api.console.site import Site
+    from api.http.slots import StreamSlots
+    from api.logs.access import LogAccess, ReadableLog
+    from storage import JobLog
+
+__all__ = ["JobPage", "LogParts"]
+
+_SHOWN_BYTES = 32 * 2**10
+_MOST_FOUND = 5000
+_LONGEST_SEARCH = 200
+_MOST_TIMED_BYTES = 4 * 2**20
+_OUTLINES = 64
+_OFFSET = re.compile(r"[0-9]{1,15}", re.ASCII)
+
+
+class JobPage(Page):
+    """``…/builds/{number}/jobs/{job_id}``."""
+
+    def __init__(self, site: Site, access: LogAccess) -> None:
+        self._site = site
+        self._access = access
+
+    def on_get(
+        self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str, job_id: str
+    ) -> None:
+        """Show the job and the end of its log, which the script then replaces by a view of the whole log."""
+        site = self._site
+        build = site.access.readable_build(req, org, pipeline, number)
+        job = job_in_build(site.storage, build, job_id)
+        tail, size, gone = "", 0, ""
+        try:
+            readable = self._access.by_path(req, org, pipeline, number, job_id)
+            log = site.storage.logs.reader(readable.build.uuid, readable.job.uuid)
+            size = log.size()
+            tail = log.read(max(0, size - _SHOWN_BYTES), _SHOWN_BYTES).decode("utf-8", "replace")
+        except ApiError as error:
+            if error.problem.code != "log_expired":
+                raise
+            gone = error.message
+        site.pages.show(
+            req,
+            resp,
+            "logs/job",
+            build=build,
+            job=job,
+            attempts=site.storage.attempts.of_job(job.id),
+            why=site.engine.pending_reason(job) or "",
+            tail=tail,
+            size=size,
+            cut=size > _SHOWN_BYTES,
+            gone=gone,
+        )
+
+
+class LogParts:
+    """The outline, search and times of ``…/jobs/{job_id}/log``. Safe in any thread."""
+
+    def __init__(self, site: Site, access: LogAccess, slots: StreamSlots) -> None:
+        self._site = site
+        self._access = access
+        self._slots = slots
+        self._lock = threading.Lock()
+        self._outlines: OrderedDict[str, LogOutline] = OrderedDict()
+
+    def on_get_outline(
+        self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str, job_id: str
+    ) -> None:
+        """Return the number of lines of each block, and the groups."""
+        readable, log = self._log(req, org, pipeline, number, job_id)
+        job = self._site.storage.jobs.get(readable.job.id)
+        complete = job is None or job.state.terminal
+        size = log.size()
+        with self._lock:
+            outline = self._outlines.pop(readable.job.uuid, None)
+            if outline is None or outline.size > size:
+                outline = LogOutline()
+            outline.extend(log, size)
+            self._outlines[readable.job.uuid] = outline
+            while len(self._outlines) > _OUTLINES:
+                self._outlines.popitem(last=False)
+            record = OutlineRecord(
+                size=outline.size,
+                block=BLOCK_BYTES,
+                newlines=list(outline.newlines),
+                groups=[GroupRecord(title=each.title, first=each.first, last=each.last) for each in outline.groups],
+                complete=complete,
+            )
+        resp.cache_control = ["no-store"]
+        answer(resp, record)
+
+    def on_get_search(
+        self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str, job_id: str
+    ) -> None:
+        """Return the lines that have the text ``q``. A search holds a stream slot."""
+        text = req.get_param("q") or ""
+        if not text or len(text) > _LONGEST_SEARCH:
+            raise ApiError("malformed_request", f"q: expected 1 to {_LONGEST_SEARCH} characters")
+        readable, log = self._log(req, org, pipeline, number, job_id)
+        slot = self._slots.acquire_for_reader(self._access.reader(req, readable.build))
+        if slot is None:
+            raise ApiError("too_many_streams", "too many logs are read at once; try again soon")
+        try:
+            found = search(log, log.size(), text, _MOST_FOUND)
+        finally:
+            slot.release()
+        resp.cache_control = ["no-store"]
+        answer(resp, SearchRecord(count=found.count, lines=list(found.lines)))
+
+    def on_get_times(
+        self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str, job_id: str
+    ) -> None:
+        """Return when the bytes from ``first`` up to ``end`` were written: pairs of an end and a time."""
+        first, end = _offset(req, "first"), _offset(req, "end")
+        _, log = self._log(req, org, pipeline, number, job_id)
+        until = min(end, first + _MOST_TIMED_BYTES)
+        times: list[tuple[int, int]] = []
+        for chunk in log.chunks(first):
+            times.append((chunk.seq, chunk.time_ns // 1_000_000))
+            if chunk.seq >= until:
+                break
+        resp.cache_control = ["no-store"]
+        answer(resp, TimesRecord(times=times))
+
+    def _log(
+        self, req: falcon.Request, org: str, pipeline: str, number: str, job_id: str
+    ) -> tuple[ReadableLog, JobLog]:
+        readable = self._access.by_path(req, org, pipeline, number, job_id)
+        return readable, self._site.storage.logs.reader(readable.build.uuid, readable.job.uuid)
+
+
+def _offset(req: falcon.Request, name: str) -> int:
+    text = req.get_param(name) or ""
+    if not _OFFSET.fullmatch(text):
+        raise ApiError("malformed_request", f"{name}: expected an offset in bytes")
+    return int(text)

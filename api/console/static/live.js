@@ -1,0 +1,56 @@
+// What changes on an open page by itself: clocks, the states in the graph, what a screen reader says, and the note that
+// the connection was lost. The HTML of changes comes from the service, and htmx puts it in its place.
+
+const ORDER = ["failed", "timed_out", "timing_out", "canceling", "running", "assigned", "scheduled", "pending",
+  "canceled", "passed"];
+
+function inWords(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  for (const [unit, name, part, partName] of [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]]) {
+    if (whole >= unit) return `${Math.floor(whole / unit)} ${name} ${Math.floor(whole % unit / part)} ${partName}`;
+  }
+  return `${whole} s`;
+}
+
+function tick() {
+  for (const clock of document.querySelectorAll(".clock")) {
+    const text = inWords((Date.now() - Date.parse(clock.dataset.since)) / 1000);
+    if (clock.textContent !== text) clock.textContent = text;
+  }
+}
+
+function setStates(changed) {
+  for (const node of document.querySelectorAll("[data-jobs]")) {
+    const jobs = node.dataset.jobs.split(" ");
+    if (!jobs.some(job => job in changed)) continue;
+    const states = node.dataset.states.trim().split(" ");
+    jobs.forEach((job, place) => { states[place] = changed[job] ?? states[place]; });
+    node.dataset.states = states.join(" ");
+    node.dataset.state = ORDER.find(state => states.includes(state)) ?? "skipped";
+    const title = node.querySelector("title");
+    title.textContent = `${title.textContent.replace(/: [^:]*$/, "")}: ${node.dataset.state.replace("_", " ")}`;
+  }
+}
+
+function announce() {
+  const summary = document.getElementById("summary");
+  const announcement = document.getElementById("announcement");
+  if (!summary || !announcement || announcement.dataset.state === summary.dataset.state) return;
+  if (announcement.dataset.state) announcement.textContent = summary.dataset.said;
+  announcement.dataset.state = summary.dataset.state;
+}
+
+function connected(yes) {
+  const note = document.getElementById("connection");
+  if (note) note.hidden = yes;
+}
+
+document.addEventListener("sse:states", event => setStates(JSON.parse(event.detail.data)));
+document.addEventListener("htmx:oobAfterSwap", () => { tick(); announce(); });
+document.addEventListener("htmx:afterSettle", () => { tick(); connected(true); });
+document.addEventListener("htmx:sseOpen", () => connected(true));
+document.addEventListener("htmx:sseError", () => connected(false));
+document.addEventListener("htmx:sendError", () => connected(false));
+announce();
+tick();
+setInterval(tick, 1000);

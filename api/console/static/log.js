@@ -1,0 +1,309 @@
+// The log view: of a log of any size only the lines in view are in the page.
+
+import {LogSource} from "./log_source.js";
+import {LogSearch} from "./log_search.js";
+import {Folds} from "./log_folds.js";
+import {element, parse} from "./log_text.js";
+
+const HEIGHT = 20;
+const TALLEST = 8_000_000;
+const SPARE = 12;
+const MARK = /^::(?:end)?group::/;
+
+function made(name, properties = {}, ...content) {
+  const element = Object.assign(document.createElement(name), properties);
+  element.append(...content);
+  return element;
+}
+
+function toggle(text, pressed, act) {
+  const button = made("button", {type: "button", className: "tool", textContent: text});
+  const set = on => button.setAttribute("aria-pressed", on);
+  set(pressed);
+  button.addEventListener("click", () => act(button.getAttribute("aria-pressed") !== "true"));
+  return Object.assign(button, {set});
+}
+
+class LogView {
+  constructor(place, tools) {
+    this.source = new LogSource(place.dataset.log);
+    this.folds = new Folds();
+    this.top = 0;
+    this.following = false;
+    this.wrapped = false;
+    this.timed = false;
+    this.chosen = null;
+    this.hits = new Set();
+    this.turn = 0;
+    this.place = place;
+    this.frame = made("div", {className: "log-frame", tabIndex: 0});
+    this.frame.setAttribute("role", "region");
+    this.frame.setAttribute("aria-label", "Lines of the log");
+    this.sizer = made("div", {className: "log-sizer"});
+    this.content = made("div", {className: "log-lines"});
+    this.frame.append(this.sizer, this.content);
+    this.status = made("p", {className: "small log-status"});
+    this.status.setAttribute("role", "status");
+    this.addTools(tools);
+    this.listen();
+  }
+
+  addTools(tools) {
+    this.followButton = toggle("Follow", false, on => this.follow(on));
+    this.wrapButton = toggle("Wrap lines", false, on => {
+      this.wrapped = on;
+      this.wrapButton.set(on);
+      this.frame.classList.toggle("wrapped", on);
+      this.render();
+    });
+    this.timesButton = toggle("Times", false, on => {
+      this.timed = on;
+      this.timesButton.set(on);
+      this.frame.classList.toggle("timed", on);
+      this.render();
+    });
+    this.copyButton = made("button", {type: "button", className: "tool", textContent: "Copy"});
+    this.copyButton.hidden = !navigator.clipboard;
+    this.copyButton.addEventListener("click", () => this.copy());
+    this.search = new LogSearch(this.source, (lines, line) => {
+      this.hits = new Set(lines);
+      if (line === null) this.render();
+      else this.show(line);
+    });
+    tools.prepend(this.search.form, this.followButton, this.wrapButton, this.timesButton, this.copyButton);
+  }
+
+  listen() {
+    this.frame.addEventListener("scroll", () => this.scrolled());
+    this.frame.addEventListener("wheel", event => {
+      if (!this.scaled || event.ctrlKey) return;
+      event.preventDefault();
+      this.moveTo(this.top + event.deltaY / HEIGHT);
+    }, {passive: false});
+    this.frame.addEventListener("keydown", event => {
+      const page = this.room - 1;
+      const to = {
+        ArrowUp: this.top - 1, ArrowDown: this.top + 1, PageUp: this.top - page, PageDown: this.top + page,
+        Home: 0, End: this.folds.count,
+      }[event.key];
+      if (to === undefined || event.target !== this.frame) return;
+      event.preventDefault();
+      this.moveTo(to);
+    });
+    this.content.addEventListener("click", event => {
+      const number = event.target.closest("a.number");
+      const fold = event.target.closest("button.fold");
+      if (fold) {
+        this.folds.toggle(Number(fold.dataset.line));
+        this.resize();
+        this.render();
+      } else if (number) {
+        event.preventDefault();
+        const line = Number(number.dataset.line);
+        const from = event.shiftKey && this.chosen ? this.chosen[0] : line;
+        this.choose(Math.min(from, line), Math.max(from, line));
+      }
+    });
+    addEventListener("hashchange", () => this.goToHash());
+    new ResizeObserver(() => {
+      this.resize();
+      this.render();
+    }).observe(this.frame);
+  }
+
+  get room() {
+    return Math.max(1, this.frame.clientHeight / HEIGHT);
+  }
+
+  get last() {
+    return Math.max(0, this.folds.count - this.room);
+  }
+
+  get scaled() {
+    return this.folds.count * HEIGHT > TALLEST;
+  }
+
+  async begin() {
+    await this.source.load();
+    this.place.replaceChildren(this.frame, this.status);
+    this.folds.update(this.source.lines, this.source.groups);
+    this.resize();
+    if (!this.goToHash()) this.source.complete ? this.render() : this.follow(true);
+    this.say();
+    await this.source.follow(() => this.grew(), lost => this.lost(lost));
+    document.body.dispatchEvent(new Event("log:complete"));
+    this.say();
+  }
+
+  async grew() {
+    if (this.source.grewGroups) {
+      this.source.grewGroups = false;
+      await this.source.reloadGroups();
+    }
+    this.folds.update(this.source.lines, this.source.groups);
+    this.resize();
+    this.say();
+    if (this.following) this.moveTo(this.last);
+    else if (this.top + this.room + SPARE >= this.folds.count - SPARE) this.render();
+  }
+
+  lost(yes) {
+    if (yes) this.status.textContent = "The connection to the service was lost. The log goes on when it is back.";
+    else this.say();
+  }
+
+  say() {
+    const lines = this.source.lines.toLocaleString("en");
+    const text = this.source.size === 0
+      ? this.source.complete ? "The log is empty." : "Nothing was written yet."
+      : `${lines} lines${this.source.complete ? "" : " so far"}.`;
+    if (this.status.textContent !== text) this.status.textContent = text;
+  }
+
+  follow(on) {
+    this.following = on;
+    this.followButton.set(on);
+    if (on) this.moveTo(this.last);
+  }
+
+  resize() {
+    const height = Math.min(this.folds.count * HEIGHT, TALLEST);
+    this.sizer.style.height = `${Math.max(height, this.frame.clientHeight)}px`;
+    this.top = Math.min(this.top, this.last);
+  }
+
+  moveTo(top) {
+    this.top = Math.min(Math.max(0, top), this.last);
+    const most = this.sizer.offsetHeight - this.frame.clientHeight;
+    const wanted = this.scaled ? this.top / Math.max(1, this.last) * most : this.top * HEIGHT;
+    this.expected = Math.round(Math.min(wanted, most));
+    this.frame.scrollTop = this.expected;
+    this.render();
+  }
+
+  scrolled() {
+    const {scrollTop} = this.frame;
+    if (this.expected !== undefined && Math.abs(scrollTop - this.expected) < 2) {
+      this.place_lines();
+      return;
+    }
+    this.expected = undefined;
+    const most = Math.max(1, this.sizer.offsetHeight - this.frame.clientHeight);
+    this.top = this.scaled ? scrollTop / most * this.last : Math.min(scrollTop / HEIGHT, this.last);
+    const atEnd = scrollTop >= most - 2;
+    if (this.following && !atEnd) this.follow(false);
+    else if (atEnd && !this.source.complete && !this.following) this.follow(true);
+    this.render();
+  }
+
+  // Puts the first line in view where the frame is scrolled to; at the end the last line is at the bottom.
+  place_lines() {
+    const {scrollTop, clientHeight} = this.frame;
+    const fraction = this.top - Math.floor(this.top);
+    const first = this.content.firstElementChild;
+    let y = scrollTop - fraction * (first ? first.offsetHeight : HEIGHT);
+    if (this.top >= this.last - 0.01 && this.content.offsetHeight > clientHeight) {
+      y = scrollTop + clientHeight - this.content.offsetHeight;
+    }
+    this.content.style.transform = `translateY(${Math.max(0, y)}px)`;
+  }
+
+  async render() {
+    const turn = ++this.turn;
+    const first = Math.floor(this.top);
+    const end = Math.min(this.folds.count, first + Math.ceil(this.room) + 1);
+    let rows;
+    try {
+      rows = await Promise.all(Array.from({length: Math.max(0, end - first)}, (_, at) =>
+        this.source.line(this.folds.line(first + at))));
+    } catch (error) {
+      this.status.textContent = `The log cannot be read: ${error.message}.`;
+      return;
+    }
+    if (turn !== this.turn) return;
+    let style;
+    const lines = rows.map(row => {
+      const parsed = parse(row.bytes, style);
+      style = parsed.style;
+      return this.row(row, parsed.pieces);
+    });
+    this.content.replaceChildren(...lines);
+    this.place_lines();
+    if (this.timed) await this.addTimes(rows, lines);
+  }
+
+  row({number, cut}, pieces) {
+    const line = made("div", {className: "line", id: `L${number + 1}`});
+    const link = made("a", {className: "number", href: `#L${number + 1}`, textContent: number + 1});
+    link.dataset.line = number;
+    link.setAttribute("aria-label", `Line ${number + 1}`);
+    if (this.chosen && number >= this.chosen[0] && number <= this.chosen[1]) line.classList.add("chosen");
+    if (this.hits.has(number)) line.classList.add("hit");
+    if (this.search.current === number) line.classList.add("current");
+    const text = made("span", {className: "text"});
+    const group = this.folds.group(number);
+    if (group) {
+      const button = made("button", {type: "button", className: "fold", textContent: group.title || "Group"});
+      button.dataset.line = number;
+      button.setAttribute("aria-expanded", !this.folds.isFolded(number));
+      text.append(button);
+    } else if (pieces.length && MARK.test(pieces[0].text)) line.classList.add("group-end");
+    else text.append(...pieces.map(element));
+    if (cut) text.append(made("em", {textContent: ` … ${cut.toLocaleString("en")} bytes of this line are not shown`}));
+    line.append(link, made("time", {className: "at"}), text);
+    return line;
+  }
+
+  async addTimes(rows, lines) {
+    if (rows.length === 0) return;
+    const turn = this.turn;
+    const times = await this.source.times(rows[0].start, rows.at(-1).end + 1);
+    if (turn !== this.turn) return;
+    rows.forEach((row, at) => {
+      const written = times.find(([end]) => end > row.start);
+      if (!written) return;
+      const when = new Date(written[1]);
+      lines[at].querySelector("time").textContent = when.toISOString().slice(11, 23);
+      lines[at].querySelector("time").dateTime = when.toISOString();
+    });
+  }
+
+  choose(first, last) {
+    this.chosen = [first, last];
+    history.replaceState(null, "", first === last ? `#L${first + 1}` : `#L${first + 1}-L${last + 1}`);
+    this.render();
+  }
+
+  show(line) {
+    this.folds.reveal(line);
+    this.resize();
+    this.follow(false);
+    this.moveTo(this.folds.place(line) - Math.floor(this.room / 3));
+  }
+
+  goToHash() {
+    const found = /^#L(\d{1,12})(?:-L(\d{1,12}))?$/.exec(location.hash);
+    if (!found) return false;
+    const [first, last] = [Number(found[1]) - 1, Number(found[2] ?? found[1]) - 1];
+    this.chosen = [first, last];
+    this.show(Math.max(0, Math.min(first, this.source.lines - 1)));
+    return true;
+  }
+
+  async copy() {
+    const [first, last] = this.chosen ?? [Math.floor(this.top), Math.floor(this.top + this.room) - 1].map(
+      each => this.folds.line(Math.min(each, this.folds.count - 1)));
+    const end = Math.min(last, first + 9999, this.source.lines - 1);
+    const texts = [];
+    for (let line = first; line <= end; line++) {
+      texts.push(parse((await this.source.line(line)).bytes).pieces.map(piece => piece.text).join(""));
+    }
+    await navigator.clipboard.writeText(`${texts.join("\n")}\n`);
+    this.status.textContent = `Copied lines ${first + 1} to ${end + 1}.`;
+  }
+}
+
+const place = document.getElementById("log");
+new LogView(place, document.getElementById("log-tools")).begin().catch(error => {
+  place.prepend(Object.assign(document.createElement("p"), {className: "fault", textContent: `${error.message}.`}));
+});

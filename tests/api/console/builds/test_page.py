@@ -1,0 +1,92 @@
+"""The page of a build, and its forms."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from storage import BuildState, JobState
+from tests.api.console.browser import Browser
+from tests.api.world import Account, BuildPath, PipelinePath, World, steps
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+VIEWS = ("jobs", "graph", "time", "artifacts")
+
+
+def page_of(build: BuildPath) -> str:
+    stored = build.stored
+    return f"/{stored.organization_slug}/pipelines/{stored.pipeline_slug}/builds/{stored.number}"
+
+
+@pytest.fixture
+def build(pipeline: PipelinePath) -> BuildPath:
+    node = {"step": {"key": "only", "cmd": "true", "label": HOSTILE}, "env": {}}
+    ir = json.dumps({"version": "0", "graph": {"nodes": [node], "edges": []}})
+    return pipeline.build(pipeline_ir=ir, branch=HOSTILE, message=f"{HOSTILE}\n\nmore")
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_shows_hostile_texts_as_text(ada: Account, build: BuildPath, view: str):
+    shown = Browser.of(ada).get(f"{page_of(build)}?view={view}")
+    assert shown.status_code == 200
+    assert "<img" not in shown.text
+    assert "&lt;img src=x" in shown.text
+    assert f'href="./../../../..{page_of(build)}?view={view}" aria-current="page"' in shown.text
+
+
+def test_a_build_that_goes_on_is_followed(ada: Account, build: BuildPath):
+    assert "sse-connect" in Browser.of(ada).get(page_of(build)).text
+    build.job().end(JobState.CANCELED)
+    ada.world.storage.builds.move(build.stored.id, BuildState.SCHEDULED, BuildState.CANCELED)
+    assert "sse-connect" not in Browser.of(ada).get(page_of(build)).text
+
+
+def test_a_member_cancels_and_rebuilds(ada: Account, pipeline: PipelinePath):
+    build = pipeline.build(pipeline_ir=steps("one"))
+    browser, page = Browser.of(ada), page_of(build)
+    answered = browser.send(page, f"{page[1:]}/cancel")
+    assert (answered.status_code, answered.headers["Location"]) == (303, f"./../../../../..{page}")
+    assert build.stored.state is BuildState.CANCELED
+    again = browser.send(page, f"{page[1:]}/rebuild")
+    assert again.headers["Location"].endswith("/builds/2")
+    retried = browser.send(page, f"{page[1:]}/retry")
+    assert retried.status_code == 303
+    assert build.stored.state is BuildState.SCHEDULED
+
+
+def test_a_form_needs_a_member_and_its_token(ada: Account, bob: Account, build: BuildPath):
+    page = page_of(build)
+    token = Browser.of(bob).fields("/account", "account/profile")["form_token"]
+    assert Browser.of(bob).post(f"{page}/cancel", {"form_token": token}).status_code in {403, 404}
+    stranger = Browser.of(bob)
+    token = stranger.fields("/account", "account/profile")["form_token"]
+    assert stranger.post(f"{page}/cancel", {"form_token": token}).status_code == 404
+    assert Browser.of(ada).post(f"{page}/cancel", {}).status_code == 403
+    assert build.stored.state is BuildState.SCHEDULED
+
+
+def test_a_public_build_needs_no_session_and_has_no_forms(world: World, ada: Account, build: BuildPath):
+    page = page_of(build)
+    assert Browser(world).get(page).headers["Location"].startswith("./../../../../login?next=")
+    ada.client.simulate_patch(f"{ada.path}/pipelines/demo", json={"visibility": "public"})
+    shown = Browser(world).get(f"{page}?view=artifacts").text
+    assert "<form" not in shown
+    assert "Artifacts" not in shown
+    assert ">Sign in</a>" in shown
+    assert Browser(world).get("/ada-example-org/pipelines/demo").status_code == 200
+    assert Browser(world).get("/ada-example-org").status_code == 303
+
+
+def test_a_rejected_build_says_why(ada: Account, pipeline: PipelinePath):
+    pipeline.post(pipeline_ir="{")
+    shown = Browser.of(ada).get("/ada-example-org/pipelines/demo/builds/1").text
+    assert "Why it failed" in shown
+    assert "This build has no jobs." in shown
+
+
+def test_an_unknown_build_is_a_page(ada: Account, build: BuildPath):
+    for path in ("/builds/99", "/builds/x", "/builds/1/jobs/x"):
+        shown = Browser.of(ada).get(f"/ada-example-org/pipelines/demo{path}")
+        assert (shown.status_code, "<h1>Not Found</h1>" in shown.text) == (404, True)
+    assert Browser.of(ada).get("/robots.txt").status_code == 404

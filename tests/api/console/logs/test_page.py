@@ -1,0 +1,57 @@
+"""The page of a job, and what its script asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.api.console.browser import Browser
+from tests.api.world import Account, JobPath, PipelinePath, World
+
+
+@pytest.fixture
+def job(pipeline: PipelinePath) -> JobPath:
+    return pipeline.build().job()
+
+
+def page_of(job: JobPath) -> str:
+    return f"/ada-example-org/pipelines/demo/builds/1/jobs/{job.uuid}"
+
+
+def test_the_page_has_the_end_of_the_log_as_text(ada: Account, job: JobPath):
+    job.write(b"\x1b[1m<script>alert(1)</script>\x1b[0m\n", b"10%\r100%\n")
+    shown = Browser.of(ada).get(page_of(job)).text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;\n100%\n" in shown
+    assert "\x1b" not in shown
+
+
+def test_the_outline_search_and_times_of_a_log(ada: Account, job: JobPath):
+    job.write(b"one\n::group::G\n", b"two\n::endgroup::\n")
+    browser, log = Browser.of(ada), f"{page_of(job)}/log"
+    outline = browser.get(f"{log}/outline").json
+    assert outline["newlines"] == [4]
+    assert outline["groups"] == [{"title": "G", "first": 1, "last": 3}]
+    assert outline["complete"] is False
+    assert browser.get(f"{log}/search?q=TWO").json == {"count": 1, "lines": [2]}
+    times = browser.get(f"{log}/times?first=0&end=5").json["times"]
+    assert [end for end, _ in times] == [15]
+    assert browser.get(log, headers={"Range": "bytes=4-12"}).text == "::group::"
+
+
+@pytest.mark.parametrize("asked", ["search", "search?q=", f"search?q={'x' * 201}", "times", "times?first=-1&end=x"])
+def test_a_malformed_question_is_refused(ada: Account, job: JobPath, asked: str):
+    assert Browser.of(ada).get(f"{page_of(job)}/log/{asked}").status_code == 400
+
+
+@pytest.mark.parametrize("part", ["", "/log", "/log/outline", "/log/search?q=x", "/log/times?first=0&end=1"])
+def test_a_private_log_is_for_members(world: World, bob: Account, job: JobPath, part: str):
+    assert Browser.of(bob).get(f"{page_of(job)}{part}").status_code == 404
+    assert Browser(world).get(f"{page_of(job)}{part}").status_code in {303, 401}
+
+
+def test_an_expired_log_is_said(ada: Account, job: JobPath):
+    job.write(b"text\n")
+    job.run_for(1)
+    ada.world.storage.logs.remove(job.build.stored.uuid)
+    shown = Browser.of(ada).get(page_of(job))
+    assert shown.status_code == 200
+    assert "There is no log any more" in shown.text

@@ -1,0 +1,68 @@
+"""Home, an organization, a pipeline."""
+
+from __future__ import annotations
+
+from storage import BuildState, JobState
+from tests.api.console.browser import Browser
+from tests.api.world import Account, PipelinePath, World
+
+
+def test_home_leads_a_new_person_on(ada: Account):
+    shown = Browser.of(ada).get("/").text
+    assert "ci-daemon submit ." in shown
+    assert "https://ci.example.org" in shown
+
+
+def test_home_shows_what_waits_and_what_failed(world: World, ada: Account, pipeline: PipelinePath):
+    failed = pipeline.build(message="Broken")
+    failed.job().end(JobState.CANCELED)
+    world.storage.builds.move(failed.stored.id, BuildState.SCHEDULED, BuildState.FAILED)
+    pipeline.build(message="Waits")
+    shown = Browser.of(ada).get("/").text
+    waits, _, broken = shown.partition("Failed last")
+    assert "Waits" in waits
+    assert "host is full (4 of 4)" in waits
+    assert "Broken" in broken
+
+
+def test_home_shows_only_organizations_of_the_caller(bob: Account, pipeline: PipelinePath):
+    pipeline.build(message="Secret plan")
+    assert "Secret plan" not in Browser.of(bob).get("/").text
+
+
+def test_pipelines_are_filtered_by_name(ada: Account, pipeline: PipelinePath):
+    pipeline.build()
+    ada.pipeline("Web")
+    browser = Browser.of(ada)
+    assert browser.get("/ada-example-org").text.count('class="bars"') == 2
+    shown = browser.get("/ada-example-org?q=WE").text
+    assert ("/pipelines/web" in shown, "/pipelines/demo" in shown) == (True, False)
+    assert "No pipeline has this name" in browser.get("/ada-example-org?q=%3Cb%3E").text
+
+
+def test_an_organization_is_for_its_members(ada: Account, bob: Account):
+    assert Browser.of(bob).get("/ada-example-org").status_code == 404
+
+
+def test_builds_are_filtered_and_go_on(ada: Account, pipeline: PipelinePath):
+    for number in range(35):
+        pipeline.build(branch="main" if number % 2 else "other")
+    browser, page = Browser.of(ada), "/ada-example-org/pipelines/demo"
+    first = browser.get(page).text
+    assert first.count("<li>\n<a") == 30
+    assert "?before=6" in first
+    assert browser.get(f"{page}?before=6").text.count("<li>\n<a") == 5
+    assert browser.get(f"{page}?branch=main&state=scheduled").text.count("<li>\n<a") == 17
+    assert "No build is like this" in browser.get(f"{page}?state=passed").text
+    assert browser.get(f"{page}?state=nonsense&before=x").status_code == 200
+
+
+def test_builds_that_ran_are_plotted(ada: Account, pipeline: PipelinePath):
+    for seconds in (5, 7):
+        build = pipeline.build()
+        build.job().run_for(seconds)
+        ada.world.storage.builds.move(build.stored.id, BuildState.RUNNING, BuildState.PASSED)
+        ada.world.storage.builds.move(build.stored.id, BuildState.SCHEDULED, BuildState.PASSED)
+    shown = Browser.of(ada).get("/ada-example-org/pipelines/demo").text
+    assert "&#34;duration&#34;: [5.0, 7.0]" in shown
+    assert "100 % passed" in Browser.of(ada).get("/ada-example-org").text
