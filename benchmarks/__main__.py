@@ -19,6 +19,7 @@ from benchmarks.fork import FORK
 from benchmarks.http import HTTP
 from benchmarks.lease import LEASE
 from benchmarks.logs import LOGS
+from benchmarks.pushes import PUSHES
 from benchmarks.recovery import RECOVERY
 from benchmarks.render import RENDER
 from benchmarks.stock import STOCK
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _ALL: dict[str, Report] = {
     benchmark.name: benchmark
-    for benchmark in (LEASE, BUILDS, LOGS, HTTP, FORK, CACHE, STOCK, RENDER, RECOVERY, COMMAND)
+    for benchmark in (LEASE, BUILDS, LOGS, HTTP, FORK, CACHE, STOCK, RENDER, PUSHES, RECOVERY, COMMAND)
 }
 
 

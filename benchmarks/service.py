@@ -30,6 +30,8 @@ _CHUNK_BYTES = 1 << 20
 class Service:
     """A client of a running service over one persistent connection."""
 
+    daemon: Daemon
+    org: str
     connection: http.client.HTTPConnection
     headers: Mapping[str, str]
     builds: str
@@ -96,7 +98,7 @@ def serving(testbed: Testbed, **settings: str) -> Iterator[Service]:
         client = Client.create(daemon, "bench@example.org")
         builds = f"/api/v0/organizations/{client.org}/pipelines/{client.pipeline().slug}/builds"
         with closing(http.client.HTTPConnection(daemon.url.removeprefix("http://"))) as connection:
-            yield Service(connection, {"Authorization": f"Bearer {client.token}"}, builds)
+            yield Service(daemon, client.org, connection, {"Authorization": f"Bearer {client.token}"}, builds)
         daemon.stop()
     finally:
         daemon.kill()

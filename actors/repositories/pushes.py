@@ -113,7 +113,7 @@ class PushBuilds:
         if repository.checked_at is None and not known:
             known = _before(heads.commits, self._pushed(before))
             repositories.record_heads(repository, known)
-        if before or heads.commits != known or (repository.checked_at is None and repository.connection_id is None):
+        if heads.commits != known or (repository.checked_at is None and repository.connection_id is None):
             self._build_pushes(mirror, repository)
         with self._storage.transaction():
             repositories.checked(repository, heads.default_branch)

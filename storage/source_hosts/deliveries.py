@@ -23,6 +23,7 @@ __all__ = ["Deliveries"]
 
 _DELIVERY = Columns.of(Delivery, DeliveryRow)
 _KEPT = 7 * DAY
+_AT_ONCE = 100
 _FIRST_PAUSE = 10 * SECOND
 _DOUBLINGS = 8
 _MOST_ATTEMPTS = 30
@@ -45,7 +46,11 @@ class Deliveries:
         same = (DeliveryRow.provider == slot("provider"), DeliveryRow.delivery_id == slot("delivery_id"))
         self._known = Query(database, deliveries.where(*same), _DELIVERY)
         self._by_uuid = Query(database, deliveries.where(DeliveryRow.uuid == slot("uuid")), _DELIVERY)
-        self._pending = Query(database, deliveries.where(of_repository, waiting).order_by(DeliveryRow.id), _DELIVERY)
+        self._pending = Query(
+            database,
+            deliveries.where(of_repository, waiting).order_by(DeliveryRow.id).limit(_AT_ONCE),
+            _DELIVERY,
+        )
         self._latest = Query(database, deliveries.order_by(DeliveryRow.id.desc()).limit(slot("limit")), _DELIVERY)
         unassigned = (DeliveryRow.provider == slot("provider"), DeliveryRow.repository.is_null(), waiting)
         self._unassigned = Query(
@@ -133,7 +138,7 @@ class Deliveries:
             self._postpone.run(id=delivery.id, why=why, at=now + pause, processed_at=given_up)
 
     def pending(self, repository_id: int) -> list[Delivery]:
-        """Return the deliveries of a repository that wait, in the order of arrival."""
+        """Return the deliveries of a repository that wait, in the order of arrival, a hundred at most."""
         return self._pending.all(repository_id=repository_id)
 
     def processed(self, repository_id: int, deliveries: Iterable[Delivery]) -> None:
