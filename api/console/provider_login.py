@@ -62,6 +62,7 @@ class ProviderLoginPage(Page):
             "state": state,
             "nonce": nonce if about.nonce else None,
             "verifier": verifier if step.pkce else None,
+            "issuer": step.issuer,
             "next": local_path(req.get_param("next") or ""),
             "until": (self._clock.now() + _LIFETIME).isoformat(),
         }
@@ -102,7 +103,9 @@ class ProviderLoginPage(Page):
         provider = self._provider(name)
         kept = self._kept(req, name)
         self._cookies.drop(resp, SIGN_IN)
-        error, code = req.get_param("error"), req.get_param("code")
+        error, code, issuer = (req.get_param(name) for name in ("error", "code", "iss"))
+        if issuer is not None and kept.get("issuer") not in {None, issuer}:
+            raise ApiError("sign_in_interrupted", f"another issuer than {provider.about.title} sent you back")
         if error is not None or not code:
             raise ApiError("sign_in_interrupted", _reason(provider.about.title, error))
         exchange = CodeExchange(code, self._redirect_uri(name), kept["verifier"], kept["nonce"])

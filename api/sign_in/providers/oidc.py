@@ -38,7 +38,7 @@ class Oidc:
     def authorize_step(self, connection: ProviderConnection) -> AuthorizeStep:
         """Return how a person gets to the issuer. Raises ProviderError."""
         metadata = self._discovery.metadata(connection)
-        return AuthorizeStep(metadata.authorization_endpoint, metadata.pkce)
+        return AuthorizeStep(metadata.authorization_endpoint, metadata.pkce, metadata.issuer)
 
     def identify(self, connection: ProviderConnection, exchange: CodeExchange) -> ProvenIdentity:
         """Return the person. Raises ProviderError, and ProofMissing without a nonce or a verifier that is due."""

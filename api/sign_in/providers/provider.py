@@ -39,10 +39,14 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizeStep:
-    """The page of a provider to which people are sent, with a code challenge (RFC 7636) if ``pkce``."""
+    """The page of a provider to which people are sent, with a code challenge (RFC 7636) if ``pkce``.
+
+    If there is an ``issuer``, people who come back with a name of the issuer must have this one (RFC 9207).
+    """
 
     url: str
     pkce: bool
+    issuer: str | None = None
 
 
 class Provider(Protocol):

@@ -129,6 +129,17 @@ def test_a_code_of_another_provider_is_not_taken(world: World, issuer: ScriptedI
     assert issuer.asked("/token") == 0
 
 
+def test_an_answer_of_another_issuer_is_not_taken(world: World, issuer: ScriptedIssuer, server: LocalServer):
+    """The code stays unused, so that the issuer that is asked cannot have it (RFC 9207)."""
+    browser = Browser(world)
+    asked = begun(browser)
+    assert refused(back(browser, state=asked["state"], code="good", iss="https://evil.example"))
+    assert issuer.asked("/token") == 0
+    asked = begun(browser)
+    issuer.claims["nonce"] = asked["nonce"]
+    assert back(browser, state=asked["state"], code="good", iss=server.url).status_code == 303
+
+
 def test_a_sign_in_ends_after_ten_minutes(world: World, clock: ManualClock):
     browser = Browser(world)
     asked = begun(browser)
