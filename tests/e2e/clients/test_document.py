@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.e2e.daemon import Client, Daemon
+from tests.identity.github import Github
+from tests.identity.google import Google
+from tests.identity.issuer import ScriptedIssuer
+from tests.identity.local_server import LocalServer, local_server
 from tests.payment_provider import SECRET_KEY, WEBHOOK_SECRET, LocalProvider
 
 CONFIG = Path(__file__).with_name("schemathesis.toml")
@@ -20,8 +26,10 @@ UNLIMITED = str(10**6)
 
 @pytest.fixture(scope="module")
 def settings() -> Iterator[dict[str, str]]:
-    with LocalProvider.serving() as provider:
+    with LocalProvider.serving() as provider, local_server() as server:
         yield {
+            **identity_providers(server),
+            "CI_DAEMON_IDENTITY_SIGNUP": "open",
             "CI_DAEMON_PAYMENTS_SECRET_KEY": SECRET_KEY,
             "CI_DAEMON_PAYMENTS_WEBHOOK_SECRET": WEBHOOK_SECRET,
             "CI_DAEMON_PAYMENTS_API_BASE": provider.url,
@@ -32,6 +40,23 @@ def settings() -> Iterator[dict[str, str]]:
             "CI_DAEMON_RATE_LIMITS_EMAILS_PER_MINUTE": UNLIMITED,
             "CI_DAEMON_RATE_LIMITS_FAILURES_PER_MINUTE": UNLIMITED,
         }
+
+
+def identity_providers(server: LocalServer) -> dict[str, str]:
+    """Return the configuration of providers that accept the codes of the document's examples."""
+    code, page = "4/0AVMBsJhPq1Vt3kzQ", "https://ci.example.org/login/with/google/callback"
+    sections: dict[str, Any] = {
+        "GOOGLE": Google(server, code, page).settings,
+        "GITHUB": Github(server, code, page).settings,
+        "OIDC_CORP": ScriptedIssuer(server, int(time.time())).settings,
+    }
+    keys = ("issuer", "client_id", "client_secret", "token_url", "userinfo_url", "emails_url")
+    return {
+        f"CI_DAEMON_IDENTITY_{name}_{key.upper()}": getattr(section, key)
+        for name, section in sections.items()
+        for key in keys
+        if hasattr(section, key)
+    }
 
 
 @pytest.fixture
