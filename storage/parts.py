@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from storage.idempotency import IdempotencyKeys
     from storage.mail import MailQueue
     from storage.source_hosts.connections import HostConnections
+    from storage.source_hosts.credentials import RepositoryCredentials
     from storage.source_hosts.deliveries import Deliveries
     from storage.source_hosts.origins import BuildOrigins
     from storage.source_hosts.repositories import Repositories
@@ -106,6 +107,7 @@ __all__ = [
     "Queue",
     "Renders",
     "Repositories",
+    "RepositoryCredentials",
     "Retries",
     "RunnerTokens",
     "Schedules",

@@ -97,6 +97,7 @@ class Storage:
     renders = _part(lambda self: parts.Renders(self._database, self.builds, self.leases))
     host_connections = _part(lambda self: parts.HostConnections(self._database, self.vault))
     repositories = _part(lambda self: parts.Repositories(self._database))
+    repository_credentials = _part(lambda self: parts.RepositoryCredentials(self._database, self.vault))
     deliveries = _part(lambda self: parts.Deliveries(self._database, self.repositories))
     build_origins = _part(lambda self: parts.BuildOrigins(self._database))
     retries = _part(lambda self: parts.Retries(self._database, self.holds, self.concurrency_groups, self.build_origins))

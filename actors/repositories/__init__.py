@@ -7,11 +7,23 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
+    from actors.repositories.git import GitError
+    from actors.repositories.remote import Remote, RemoteInvalid
     from actors.repositories.settings import RepositorySettings
+    from actors.repositories.ssh_keys import fingerprint, host_key, new_deploy_key
 else:
     __getattr__ = on_first_use(__name__)
 
-__all__ = ["MIRRORS", "RepositorySettings"]
+__all__ = [
+    "MIRRORS",
+    "GitError",
+    "Remote",
+    "RemoteInvalid",
+    "RepositorySettings",
+    "fingerprint",
+    "host_key",
+    "new_deploy_key",
+]
 
 MIRRORS = "mirrors"
 """The folder of the state directory. Backups leave it out: it is fetched again."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import tempfile
 import time
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
+from actors.repositories.authentication import Authentication, authentication
+from actors.repositories.remote import Remote, RemoteInvalid
 from actors.vms.watched_process import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["Git", "GitError", "TooLarge"]
+    from actors.repositories.authentication import Credential
+
+__all__ = ["CommitRefused", "Git", "GitError", "TooLarge"]
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MAX_OUTPUT = 64 << 20
@@ -25,6 +29,8 @@ _SETTINGS = """\
 	askPass = /bin/false
 [http]
 	followRedirects = false
+	lowSpeedLimit = 1000
+	lowSpeedTime = 60
 [credential]
 	helper =
 [transfer]
@@ -52,8 +58,23 @@ class GitError(Exception):
     """git failed, took too long or fetched too much; the message says what to do."""
 
 
-class TooLarge(GitError):
-    """A commit has more than the limit; another attempt would not help."""
+class CommitRefused(GitError):
+    """A commit cannot be built; another attempt would not help."""
+
+
+class TooLarge(CommitRefused):
+    """A commit has more than the limit."""
+
+
+_ADVICE = {
+    "Host key verification failed": "the host's key is not the one that was trusted: if its owner changed it,"
+    " run `ci-daemon repo trust`",
+    "Permission denied (publickey": "the host refuses the deploy key: add the one that `ci-daemon repo key` prints",
+    "Authentication failed": "the host refuses the user and password: give others with `ci-daemon repo edit`",
+    "could not read Username": "the host asks for a user and password: give them with `ci-daemon repo edit`",
+    "unable to update url base from redirection": "the host redirects: connect the URL that it redirects to",
+}
+"""Causes of failed fetches, by a part of git's message, and what to do."""
 
 
 class Git:
@@ -61,59 +82,103 @@ class Git:
 
     Args:
         folder: holds the settings; only the service may write there.
-        remote: the URL or path that may be fetched from.
+        url: the URL or path that may be fetched from.
         max_bytes: the size that ``measured`` may reach.
         measured: returns the bytes in use; called while git runs.
+        ca_file: the certificates of authorities to trust, instead of the host's.
+
+    Raises GitError for an address that `Remote` refuses.
     """
 
-    def __init__(self, folder: Path, remote: str, max_bytes: int, measured: Callable[[], int]) -> None:
+    def __init__(
+        self, folder: Path, url: str, max_bytes: int, measured: Callable[[], int], ca_file: Path | None = None
+    ) -> None:
+        try:
+            self.remote = Remote.parse(url)
+        except RemoteInvalid as error:
+            raise GitError(str(error)) from error
         self._settings = folder / "gitconfig"
         self.max_bytes = max_bytes
         self._measured = measured
-        trusted = (remote, f"{remote.rstrip('/')}/.git") if remote.startswith("/") else ()
-        lines = (f'\tdirectory = "{_quoted(each)}"\n' for each in trusted)
-        self._protocol = "file" if remote.startswith("/") else "https"
-        self._settings.write_text(_SETTINGS + "".join(lines))
+        trusted = (url, f"{url.rstrip('/')}/.git") if self.remote.protocol == "file" else ()
+        text = _SETTINGS + "".join(f'\tdirectory = "{_quoted(each)}"\n' for each in trusted)
+        if ca_file is not None:
+            text += f'[http]\n\tsslCAInfo = "{_quoted(str(ca_file))}"\n'
+        self._settings.write_text(text)
 
-    def run(self, *arguments: str, at: Path, seconds: float, fetches: bool = False, from_mirror: bool = False) -> bytes:
-        """Return the output of a git command in a folder; it may fetch from the remote only. Raises GitError.
+    def fetch(self, *arguments: str, at: Path, seconds: float, credential: Credential | None) -> bytes:
+        """Return the output of a git command that asks the remote. Raises GitError."""
+        with authentication(self.remote, credential) as given:
+            return self._output(arguments, at, seconds, self.remote.protocol, self._check_size, given)
 
-        With ``from_mirror`` it may fetch from a folder of this host instead.
-        """
-        deadline = time.monotonic() + seconds
+    def copy(self, *arguments: str, at: Path, seconds: float) -> None:
+        """Run a git command that fetches from a folder of this host. Raises GitError."""
+        self._output(arguments, at, seconds, "file", self._check_size, Authentication())
 
-        def check() -> None:
-            if time.monotonic() > deadline:
-                raise GitError(f"git {arguments[0]} took more than {seconds:.0f} s and was ended")
-            if out.tell() > _MAX_OUTPUT:
-                raise GitError(f"git {arguments[0]} printed more than {_MAX_OUTPUT >> 20} MiB and was ended")
-            if fetches and self._measured() > self.max_bytes:
-                limit = f"{self.max_bytes / 2**30:g} GB"
-                raise GitError(f"the repository has more than {limit}: raise repositories.max_mirror_gb")
-
-        with tempfile.TemporaryFile() as out:
-            protocol = "file" if from_mirror else self._protocol
-            result = run(("git", *arguments), cwd=at, environment=self._environment(protocol), check=check, stdout=out)
-            if result.status != 0:
-                raise GitError(f"git {arguments[0]} failed: {result.output.strip()[-_SHOWN:]}")
-            out.seek(0)
-            return out.read(_MAX_OUTPUT)
+    def run(self, *arguments: str, at: Path, seconds: float) -> bytes:
+        """Return the output of a git command that fetches nothing. Raises GitError."""
+        return self._output(arguments, at, seconds, "", lambda: None, Authentication())
 
     def write(self, path: Path, *arguments: str, at: Path, seconds: float, max_bytes: int) -> None:
         """Write the output of a git command to a file. Raises GitError, also past ``max_bytes``."""
-        deadline = time.monotonic() + seconds
 
         def check() -> None:
-            if time.monotonic() > deadline:
-                raise GitError(f"git {arguments[0]} took more than {seconds:.0f} s and was ended")
             if path.stat().st_size > max_bytes:
                 raise TooLarge(f"the commit has more than {max_bytes >> 20} MB: raise repositories.max_source_mb")
 
         with path.open("wb") as out:
-            result = run(("git", *arguments), cwd=at, environment=self._environment(""), check=check, stdout=out)
+            self._run(arguments, at, seconds, "", check, Authentication(), out)
         check()
+
+    def _check_size(self) -> None:
+        if self._measured() > self.max_bytes:
+            limit = f"{self.max_bytes / 2**30:g} GB"
+            raise GitError(f"the repository has more than {limit}: raise repositories.max_mirror_gb")
+
+    def _output(
+        self,
+        arguments: tuple[str, ...],
+        at: Path,
+        seconds: float,
+        protocol: str,
+        check: Callable[[], None],
+        given: Authentication,
+    ) -> bytes:
+        def check_output() -> None:
+            if out.tell() > _MAX_OUTPUT:
+                raise GitError(f"git {arguments[0]} printed more than {_MAX_OUTPUT >> 20} MiB and was ended")
+            check()
+
+        with tempfile.TemporaryFile() as out:
+            self._run(arguments, at, seconds, protocol, check_output, given, out)
+            out.seek(0)
+            return out.read(_MAX_OUTPUT)
+
+    def _run(
+        self,
+        arguments: tuple[str, ...],
+        at: Path,
+        seconds: float,
+        protocol: str,
+        check: Callable[[], None],
+        given: Authentication,
+        out: IO[bytes],
+    ) -> None:
+        deadline = time.monotonic() + seconds
+
+        def check_all() -> None:
+            if time.monotonic() > deadline:
+                raise GitError(f"git {arguments[0]} took more than {seconds:.0f} s and was ended")
+            check()
+
+        settings = (option for key, value in given.settings.items() for option in ("-c", f"{key}={value}"))
+        environment = self._environment(protocol) | dict(given.environment)
+        argv = ("git", *settings, *arguments)
+        result = run(argv, cwd=at, environment=environment, check=check_all, stdout=out)
         if result.status != 0:
-            raise GitError(f"git {arguments[0]} failed: {result.output.strip()[-_SHOWN:]}")
+            output = given.shown(result.output.strip())
+            advice = next((f"{advice} ({self.remote.url})" for part, advice in _ADVICE.items() if part in output), "")
+            raise GitError(advice or f"git {arguments[0]} failed: {output[-_SHOWN:]}")
 
     def _environment(self, protocol: str) -> dict[str, str]:
         return {

@@ -7,15 +7,14 @@ import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.repositories.git import Git, GitError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from actors.repositories.authentication import Credential
     from actors.repositories.settings import RepositorySettings
-    from storage import Repository
 
 __all__ = ["Commit", "Heads", "Mirror"]
 
@@ -24,6 +23,8 @@ _REF = re.compile(r"ref: (refs/heads/\S+)\tHEAD")
 _MAX_NAME = 255
 _MAX_MESSAGE = 10_000
 _QUICK = 60.0
+_PARTIAL = ("tmp_", "incoming-")
+"""Beginnings of names of what git has not finished."""
 _NO_ATTRIBUTES = "* -export-ignore -export-subst -filter -ident -working-tree-encoding\n"
 """Attributes that win over those of a commit: all its files are packed, as they are."""
 
@@ -49,25 +50,33 @@ class Mirror:
     """The mirror of one repository. It blocks, and belongs to one thread at a time.
 
     Nothing of the repository is checked out: its files go from git's objects into an archive.
+
+    Args:
+        folder: of this repository alone.
+        url: the URL or path of the repository.
+        settings: limits of size and time.
+        credential: what the repository's host asks for, if anything.
     """
 
-    def __init__(self, mirrors: Path, repository: Repository, settings: RepositorySettings) -> None:
-        self.folder = mirrors / repository.uuid
-        self.path = self.folder / "mirror.git"
-        self._url = repository.url
+    def __init__(
+        self, folder: Path, url: str, settings: RepositorySettings, credential: Credential | None = None
+    ) -> None:
+        self.folder = folder
+        self.path = folder / "mirror.git"
+        self._complete = self.path / "complete"
+        self._url = url
         self._seconds = settings.fetch_timeout
+        self._credential = credential
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.git = Git(self.folder, repository.url, int(settings.max_mirror_gb * 2**30), lambda: _size(self.folder))
+        max_bytes = int(settings.max_mirror_gb * 2**30)
+        self.git = Git(self.folder, url, max_bytes, lambda: _size(self.folder), settings.ca_file)
 
     def remote_heads(self) -> Heads:
         """Return the heads of the repository itself, without fetching its objects. Raises GitError."""
         commits: dict[str, str] = {}
         default_branch = None
-        listed = self.git.run(
-            "ls-remote", "--symref", "--", self._url, "HEAD", "refs/heads/*", "refs/tags/*",
-            at=self.folder, seconds=self._seconds,
-        )  # fmt: skip
-        for line in listed.splitlines():
+        wanted = ("HEAD", "refs/heads/*", "refs/tags/*")
+        for line in self._ask("ls-remote", "--symref", "--", self._url, *wanted, at=self.folder).splitlines():
             with suppress(UnicodeDecodeError, ValueError):
                 sha, ref = line.decode().split("\t")
                 if sha.startswith("ref: ") and ref == "HEAD":
@@ -81,21 +90,24 @@ class Mirror:
 
         A mirror that git cannot use, such as after a crash, is made anew.
         """
-        if not (self.path / "complete").exists():
-            shutil.rmtree(self.path, ignore_errors=True)
-            self.git.run("init", "--quiet", "--bare", "--template=", str(self.path), at=self.folder, seconds=_QUICK)
-            (self.path / "info").mkdir(exist_ok=True)
-            (self.path / "info" / "attributes").write_text(_NO_ATTRIBUTES)
-            (self.path / "complete").touch()
-        refs = [f"+refs/{each}/*:refs/{each}/*" for each in ("heads", "tags")]
-        options = ("--quiet", "--prune", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--force")
+        made = self._make()
         try:
-            self._run("fetch", *options, "--", self._url, *refs, fetches=True)
+            self._fetch()
         except GitError:
             if _size(self.folder) > self.git.max_bytes:
-                shutil.rmtree(self.path, ignore_errors=True)  # its partial packs would only grow
-            raise
+                self.remove()  # its partial packs would only grow
+                raise
+            self._clear()
+            if made or self._is_whole():
+                raise
+            self.distrust()
+            self._make()
+            self._fetch()
         return Heads(self._commits(), self._default_branch())
+
+    def distrust(self) -> None:
+        """Let the mirror be made anew at the next fetch, because git cannot read it."""
+        self._complete.unlink(missing_ok=True)
 
     def commit(self, commit: str) -> Commit:
         """Return a commit's message and author. Raises GitError."""
@@ -112,12 +124,58 @@ class Mirror:
             return False
         return True
 
+    def tip(self, branch: str) -> str | None:
+        """Return the commit of a branch as it was fetched last."""
+        try:
+            return self._run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}^{{commit}}").decode().strip()
+        except GitError:
+            return None
+
     def remove(self) -> None:
         """Delete the mirror."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _run(self, *arguments: str, fetches: bool = False) -> bytes:
-        return self.git.run(*arguments, at=self.path, seconds=self._seconds, fetches=fetches)
+    def _make(self) -> bool:
+        """Make the mirror if there is none that is complete, else only clear it; tell whether it was made."""
+        if self._complete.exists():
+            self._clear()
+            return False
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.git.run("init", "--quiet", "--bare", "--template=", str(self.path), at=self.folder, seconds=_QUICK)
+        (self.path / "info").mkdir(exist_ok=True)
+        (self.path / "info" / "attributes").write_text(_NO_ATTRIBUTES)
+        self._complete.touch()
+        return True
+
+    def _fetch(self) -> None:
+        refs = [f"+refs/{each}/*:refs/{each}/*" for each in ("heads", "tags")]
+        options = ("--quiet", "--prune", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--force")
+        self._ask("fetch", *options, "--", self._url, *refs, at=self.path)
+
+    def _clear(self) -> None:
+        """Delete what a killed git left: nobody else uses the mirror, so its locks are nobody's."""
+        for parent, folders, files in os.walk(self.path):
+            here = Path(parent)
+            for name in [each for each in folders if each.startswith(_PARTIAL)]:
+                shutil.rmtree(here / name, ignore_errors=True)
+                folders.remove(name)
+            for name in files:
+                if name.endswith(".lock") or name.startswith(_PARTIAL):
+                    (here / name).unlink(missing_ok=True)
+
+    def _is_whole(self) -> bool:
+        """Tell whether git can read all commits and trees of the mirror."""
+        try:
+            self._run("rev-list", "--objects", "--all", "--quiet")
+        except GitError:
+            return False
+        return True
+
+    def _run(self, *arguments: str) -> bytes:
+        return self.git.run(*arguments, at=self.path, seconds=self._seconds)
+
+    def _ask(self, *arguments: str, at: Path) -> bytes:
+        return self.git.fetch(*arguments, at=at, seconds=self._seconds, credential=self._credential)
 
     def _commits(self) -> dict[str, str]:
         """Return the commit of each branch and tag; tags of other objects and unusable names are left out."""
@@ -132,7 +190,8 @@ class Mirror:
 
     def _default_branch(self) -> str | None:
         """Return the branch that the repository's HEAD names."""
-        found = _REF.search(self._run("ls-remote", "--symref", "--", self._url, "HEAD").decode(errors="replace"))
+        listed = self._ask("ls-remote", "--symref", "--", self._url, "HEAD", at=self.path)
+        found = _REF.search(listed.decode(errors="replace"))
         return found[1].removeprefix("refs/heads/") if found else None
 
 

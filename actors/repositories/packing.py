@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.repositories.git import TooLarge
+from actors.repositories.git import CommitRefused, GitError, TooLarge
 
 if TYPE_CHECKING:
     from actors.repositories.mirror import Mirror
@@ -25,6 +25,16 @@ def pack_commit(mirror: Mirror, ref: str, commit: str, settings: RepositorySetti
 
     Its ``.git`` has the last ``depth`` commits and their tags. It is on the branch that was pushed; for a tag on none.
     """
+    try:
+        return _pack(mirror, ref, commit, settings)
+    except CommitRefused:
+        raise
+    except GitError:
+        mirror.distrust()
+        raise
+
+
+def _pack(mirror: Mirror, ref: str, commit: str, settings: RepositorySettings) -> bytes:
     with tempfile.TemporaryDirectory(dir=mirror.folder, prefix="pack-") as temporary:
         files, history = Path(temporary, "files.tar"), Path(temporary, "mirror.git")
         limit = settings.max_source_mb * 2**20
@@ -48,7 +58,7 @@ def _clone(mirror: Mirror, history: Path, ref: str, commit: str, settings: Repos
     """Make a shallow repository of a commit, with an index but without files."""
 
     def git(*arguments: str, at: Path = history) -> None:
-        mirror.git.run(*arguments, at=at, seconds=settings.fetch_timeout, fetches=True, from_mirror=True)
+        mirror.git.copy(*arguments, at=at, seconds=settings.fetch_timeout)
 
     branch = ref.removeprefix(_HEADS) if ref.startswith(_HEADS) else None
     target = f"refs/remotes/origin/{branch}" if branch else "refs/ci/commit"

@@ -14,7 +14,7 @@ from actors.render.envelope import RenderFailed
 from actors.repositories.git import GitError, TooLarge
 from actors.repositories.mirror import Mirror
 from actors.repositories.packing import pack_commit
-from actors.source_hosts.host import PushedRef
+from actors.source_hosts.host import HostError, PushedRef
 from storage import BuildErrorCode, NewBuild, NewOrigin, OriginEvent, slugify
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class PushBuilds:
         """
         settings, ref = self._live_settings.now.repositories, f"{_BRANCH}{branch}"
         with self._lock(repository):
-            mirror = Mirror(self._mirrors, repository, settings)
+            mirror = self._mirror(repository)
             commit = mirror.fetch().commits.get(ref)
             if commit is None:
                 raise GitError(f'{repository.url} has no branch "{branch}"')
@@ -105,8 +105,17 @@ class PushBuilds:
     def _lock(self, repository: Repository) -> threading.Lock:
         return self._locks.setdefault(repository.id, threading.Lock())
 
+    def _mirror(self, repository: Repository) -> Mirror:
+        """Return a repository's mirror, with what its host asks for at this time. Raises GitError."""
+        try:
+            credential = self._hosts[repository.provider].credential(repository)
+        except HostError as error:
+            raise GitError(str(error)) from error
+        settings = self._live_settings.now.repositories
+        return Mirror(self._mirrors / repository.uuid, repository.url, settings, credential)
+
     def _check(self, repository: Repository) -> None:
-        mirror = Mirror(self._mirrors, repository, self._live_settings.now.repositories)
+        mirror = self._mirror(repository)
         repositories, deliveries = self._storage.repositories, self._storage.deliveries
         before = deliveries.pending(repository.id)
         heads, known = mirror.remote_heads(), repositories.heads(repository.id)

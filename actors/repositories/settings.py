@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003 - the configuration reads the annotation
 
 from storage import setting
 
@@ -24,3 +25,9 @@ class RepositorySettings:
     max_source_mb: int = setting(256, "The most MB of a commit's files and history.", at_least=1, live=True)
     max_mirror_gb: float = setting(4.0, "The most GB of a mirror.", above=0, live=True)
     fetch_timeout: float = setting(600.0, "The most seconds to fetch a repository.", above=0, at_most=_DAY, live=True)
+    ca_file: Path | None = setting(
+        None,
+        "The certificates of the authorities that hosts are trusted by; if not set, those that this host trusts.",
+        example="/etc/ci-daemon/git-ca.pem",
+        live=True,
+    )

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from storage import Build, BuildOrigin, Delivery, Repository
+    from storage import Build, BuildOrigin, Delivery, DeployKey, GitCredential, Repository
 
 __all__ = [
     "DeliveryInvalid",
     "DeliveryUnsigned",
-    "GitCredential",
     "HostError",
     "HostEvent",
     "HostNotConfigured",
@@ -54,17 +53,6 @@ class HostError(Exception):
         super().__init__(message)
         self.retry_after = retry_after
         self.final = final
-
-
-@dataclass(frozen=True, slots=True)
-class GitCredential:
-    """The user and password, or token, of a fetch over https."""
-
-    username: str
-    password: str
-
-    def __repr__(self) -> str:
-        return f"GitCredential({self.username!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +165,7 @@ class SourceHost(Protocol):
     def handle(self, delivery: Delivery) -> None:
         """Process a delivery that has no repository. It blocks. Raises HostError, to be called again later."""
 
-    def credential(self, repository: Repository) -> GitCredential | None:
+    def credential(self, repository: Repository) -> GitCredential | DeployKey | None:
         """Return what a fetch needs; None for a public repository. It blocks. Raises HostError."""
 
     def trusts(self, repository: Repository, login: str) -> bool:

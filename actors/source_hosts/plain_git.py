@@ -11,8 +11,8 @@ from storage import GIT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.source_hosts.host import GitCredential, HostEvent, Report
-    from storage import Delivery, Repository, Storage
+    from actors.source_hosts.host import HostEvent, Report
+    from storage import Delivery, DeployKey, GitCredential, Repository, Storage
 
 __all__ = ["PlainGit"]
 
@@ -59,9 +59,9 @@ class PlainGit:
     def handle(self, delivery: Delivery) -> None:
         """Do nothing: its deliveries have a repository."""
 
-    def credential(self, repository: Repository) -> GitCredential | None:
-        """Return None: what can be fetched without a credential is fetched."""
-        return None
+    def credential(self, repository: Repository) -> GitCredential | DeployKey | None:
+        """Return the password or deploy key that the repository was given. Raises SealBroken."""
+        return self._storage.repository_credentials.of(repository)
 
     def trusts(self, repository: Repository, login: str) -> bool:
         """Return False: a plain server knows no people."""

@@ -58,7 +58,8 @@ def packages() -> Iterator[Check]:
     yield _program("mmdebstrap", "mmdebstrap", "mmdebstrap", "`ci-daemon image build` needs it", needed=False)
     yield _program("skopeo", "skopeo", "skopeo", "`ci-daemon image pull` downloads with it", needed=False)
     yield _program("umoci", "umoci", "umoci", "`ci-daemon image pull` unpacks with it", needed=False)
-    yield _program("git", "git", "git", "`ci-daemon submit` reads branch and commit with it", needed=False)
+    yield _program("git", "git", "git", "repositories are fetched with it", needed=False)
+    yield _program("ssh", "ssh", "openssh-client", "repositories at ssh URLs are fetched with it", needed=False)
 
 
 def sub_ids() -> Check:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build_image", "check", "check_image", "install"]
 
-_HOST_CHECKS = {"uidmap", "network", "mmdebstrap", "git", "namespaces", "tun"}
+_HOST_CHECKS = {"uidmap", "network", "mmdebstrap", "git", "ssh", "namespaces", "tun"}
 """The doctor's checks of the host alone."""
 
 _CHECK_FAILED = 1

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         BuildOriginRow,
         DeliveryRow,
         HostConnectionRow,
+        RepositoryCredentialRow,
         RepositoryHeadRow,
         RepositoryRow,
     )
@@ -78,6 +79,7 @@ __all__ = [
     "RedemptionRow",
     "RenderRow",
     "RenderedRow",
+    "RepositoryCredentialRow",
     "RepositoryHeadRow",
     "RepositoryRow",
     "RerunDebitRow",

@@ -9,7 +9,14 @@ from storage.models.builds import BuildRow
 from storage.models.row import Row
 from storage.records import BuildOrigin, Delivery, HostConnection, Repository, RepositoryHead
 
-__all__ = ["BuildOriginRow", "DeliveryRow", "HostConnectionRow", "RepositoryHeadRow", "RepositoryRow"]
+__all__ = [
+    "BuildOriginRow",
+    "DeliveryRow",
+    "HostConnectionRow",
+    "RepositoryCredentialRow",
+    "RepositoryHeadRow",
+    "RepositoryRow",
+]
 
 
 class HostConnectionRow(Row, table="host_connections", record=HostConnection):
@@ -32,6 +39,16 @@ class RepositoryHeadRow(Row, table="repository_heads", record=RepositoryHead, ke
 
     repository = peewee.ForeignKeyField(RepositoryRow)
     commit = peewee.TextField(column_name="commit_sha")
+
+
+class RepositoryCredentialRow(Row, table="repository_credentials"):
+    """The password or deploy key of a repository."""
+
+    repository = peewee.ForeignKeyField(RepositoryRow, primary_key=True)
+    username = peewee.TextField(null=True)
+    public_key = peewee.TextField(null=True)
+    host_key = peewee.TextField(null=True)
+    secret = peewee.BlobField()
 
 
 class DeliveryRow(Row, table="deliveries", record=Delivery):

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     )
     from storage.records.pipelines import Declaration, NewPipeline, Pipeline, PipelineChanges, Visibility
     from storage.records.renders import Render, Rendered
-    from storage.records.repositories import Repository, RepositoryHead
+    from storage.records.repositories import DeployKey, GitCredential, Repository, RepositoryHead
     from storage.records.schedules import NewSchedule, Schedule, ScheduleChanges
     from storage.records.secrets import Secret, SecretScope
     from storage.records.source_hosts import (
@@ -107,11 +107,13 @@ __all__ = [
     "Declaration",
     "Delivery",
     "Dependency",
+    "DeployKey",
     "Discrepancy",
     "Edge",
     "EdgeKind",
     "EventEffect",
     "EventOutcome",
+    "GitCredential",
     "Hold",
     "HoldEnd",
     "HostConnection",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["Repository", "RepositoryHead"]
+__all__ = ["DeployKey", "GitCredential", "Repository", "RepositoryHead"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,8 @@ class Repository:
     """A git repository that belongs to an organization; ``url`` is a URL or an absolute path on this host.
 
     ``provider`` is the kind of its source host, ``git`` for a plain server, and ``remote_id`` the host's own id for it.
-    ``default_branch`` is known once it was checked. ``last_error`` is why the last ``failures`` checks failed.
+    With ``submodules`` and ``lfs`` sources have these, too. ``default_branch`` is known once it was checked.
+    ``last_error`` is why the last ``failures`` checks failed.
     """
 
     id: int
@@ -35,6 +36,8 @@ class Repository:
     connection_id: int | None
     remote_id: str | None
     private: bool
+    submodules: bool
+    lfs: bool
 
     @property
     def is_path(self) -> bool:
@@ -48,3 +51,25 @@ class RepositoryHead:
 
     ref: str
     commit: str
+
+
+@dataclass(frozen=True, slots=True)
+class GitCredential:
+    """The user and password, or token, of a fetch over https. Raises ValueError for what git cannot send."""
+
+    username: str
+    password: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        for each in (self.username, self.password):
+            if not each or not each.isprintable():
+                raise ValueError("a user or password is empty, or has a character that cannot be shown")
+
+
+@dataclass(frozen=True, slots=True)
+class DeployKey:
+    """The ed25519 key of a fetch over ssh, in OpenSSH's formats, and the trusted public key of the host."""
+
+    private_key: str = field(repr=False)
+    public_key: str
+    host_key: str

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from actors.repositories import Remote, RemoteInvalid
+from ci_daemon.command.builds.repo_access import (
+    HOOK_ADVICE,
+    find_repository,
+    given_credential,
+    given_password,
+    hook,
+    key,
+    key_document,
+    key_lines,
+    org_option,
+    rotate_key,
+    token_file_option,
+    trust,
+    user_option,
+)
 from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.lookup import find_organization
 from ci_daemon.command.support.session import Failure, Session, pass_session
 from ci_daemon.command.support.timestamps import timestamp
-from ci_daemon.push_hook import install_hook, remove_hook
-from storage import RepositoryConnected, repo_name
+from ci_daemon.push_hook import install_hook, remove_hook, server_hook
+from storage import GIT, DeployKey, RepositoryConnected, repo_name
 
 if TYPE_CHECKING:
     from storage import Repository, Storage
@@ -30,6 +45,10 @@ def repo() -> None:
     """Repositories whose pushes are built."""
 
 
+for _command in (key, rotate_key, trust, hook):
+    repo.add_command(_command)
+
+
 @repo.command()
 @click.argument("url", metavar="URL|PATH")
 @click.option("--org", required=True, help="The organization that the builds belong to.")
@@ -42,13 +61,34 @@ def repo() -> None:
     metavar="SECONDS",
     help="The seconds between two looks for pushes.",
 )
+@click.option("--submodules", is_flag=True, help="Pack the files of submodules, too.")
+@click.option("--lfs", is_flag=True, help="Pack the files of git LFS, too.")
+@user_option
+@token_file_option
 @pass_session
-def connect(session: Session, *, url: str, org: str, name: str | None, poll: int) -> None:
-    """Build what is pushed from now on to a git repository: an https URL, or a path on this host.
+def connect(
+    session: Session,
+    *,
+    url: str,
+    org: str,
+    name: str | None,
+    poll: int,
+    submodules: bool,
+    lfs: bool,
+    user: str | None,
+    token_file: TextIO | None,
+) -> None:
+    r"""Build what is pushed from now on to a git repository: an https or ssh URL, or a path on this host.
 
-    Each pushed branch or tag is built by the pipelines that its own commit declares, if their triggers want it. The
-    service's user must be able to read a path. There a post-receive hook is installed, if there is none and that user
-    may write it, so that pushes are reported at once.
+    Each pushed branch or tag is built by the pipelines that its own commit declares, if their triggers want it. For ssh
+    a deploy key is made and printed, to be added to the repository on its server, and the server's key is trusted from
+    then on. The service's user must be able to read a path. There a post-receive hook is installed, if there is none
+    and that user may write it, so that pushes are reported at once; for a server, the hook is printed.
+
+    \b
+    ci-daemon repo connect https://git.example.org/acme/web.git --org acme --user ci --token-file token
+    ci-daemon repo connect git@git.example.org:acme/web.git --org acme --submodules
+    ci-daemon repo connect /srv/git/acme/web.git --org acme --poll 3600
     """
     address = _address(url)
     known_as = name or _default_name(address)
@@ -56,16 +96,65 @@ def connect(session: Session, *, url: str, org: str, name: str | None, poll: int
         raise Failure(f"{url} names no owner and repository: give --name OWNER/REPO")
     with session.storage_without_billing() as storage:
         organization = find_organization(storage, org)
-        try:
-            connected = storage.repositories.connect(organization.id, address, known_as, poll)
-        except RepositoryConnected as error:
-            raise Failure(str(error)) from None
-        document = _document(storage, connected)
-        hooked = False
-        if connected.is_path:
-            hooked = install_hook(Path(address), session.config().http.url, storage.repositories.mint_token(connected))
+        credential = given_credential(address, known_as, user, token_file)
+        with storage.transaction():
+            try:
+                connected = storage.repositories.connect(organization.id, address, known_as, poll)
+            except RepositoryConnected as error:
+                raise Failure(str(error)) from None
+            connected = storage.repositories.edit(connected, poll_seconds=poll, submodules=submodules, lfs=lfs)
+            if credential is not None:
+                storage.repository_credentials.put(connected, credential)
+            token = storage.repositories.mint_token(connected)
+        document, service = _document(storage, connected), session.config().http.url
+    hooked = connected.is_path and install_hook(Path(address), service, token)
     how = "its hook reports them at once" if hooked else f"the service looks every {poll} s"
-    session.answer(document | {"hook": hooked}, f"pushes to {address} are built for {org}: {how}")
+    lines = [f"pushes to {address} are built for {org}: {how}"]
+    if not connected.is_path:
+        script = server_hook(service, token)
+        document["hook_script"] = script
+        lines += ["", HOOK_ADVICE, script]
+    if isinstance(credential, DeployKey):
+        document |= key_document(credential)
+        lines += ["", *key_lines(credential)]
+    session.answer(document | {"hook": hooked}, "\n".join(lines))
+
+
+@repo.command()
+@click.argument("url", metavar="URL|PATH")
+@org_option
+@click.option("--poll", type=click.IntRange(1, _DAY), metavar="SECONDS", help="The seconds between two looks.")
+@click.option("--submodules/--no-submodules", default=None, help="Pack the files of submodules, too, or do not.")
+@click.option("--lfs/--no-lfs", default=None, help="Pack the files of git LFS, too, or do not.")
+@user_option
+@token_file_option
+@pass_session
+def edit(
+    session: Session,
+    *,
+    url: str,
+    org: str,
+    poll: int | None,
+    submodules: bool | None,
+    lfs: bool | None,
+    user: str | None,
+    token_file: TextIO | None,
+) -> None:
+    """Change how a repository is fetched and packed; what is not given stays. It is looked at at once."""
+    with session.storage_without_billing() as storage:
+        found = find_repository(storage, url, org)
+        if user is not None or token_file is not None:
+            if found.provider != GIT or not found.url.startswith("https:"):
+                raise Failure(f"{found.url} needs no user and token: only plain https servers do")
+            storage.repository_credentials.put(found, given_password(user, token_file))
+        found = storage.repositories.edit(
+            found,
+            poll_seconds=found.poll_seconds if poll is None else poll,
+            submodules=found.submodules if submodules is None else submodules,
+            lfs=found.lfs if lfs is None else lfs,
+        )
+        document = _document(storage, found)
+    session.answer(document, f"{found.url} is changed, and looked at at once")
 
 
 @repo.command(name="list", reads=True)
@@ -79,17 +168,14 @@ def list_repositories(session: Session) -> None:
 
 @repo.command()
 @click.argument("url", metavar="URL|PATH")
-@click.option("--org", required=True, help="The organization that it is connected to.")
+@org_option
 @pass_session
 def remove(session: Session, *, url: str, org: str) -> None:
     """Build no more pushes to a repository. Its pipelines and builds stay."""
     from actors.repositories import MIRRORS  # noqa: PLC0415 - the other commands need no mirror
 
     with session.storage_without_billing() as storage:
-        found = storage.repositories.find(find_organization(storage, org).id, url)
-        found = found or storage.repositories.find(find_organization(storage, org).id, _address(url))
-        if found is None:
-            raise Failure(f"{url} is not connected to {org}: `ci-daemon repo list` shows what is")
+        found = find_repository(storage, url, org)
         document = _document(storage, found)
         storage.repositories.remove(found)
     if found.is_path:
@@ -100,23 +186,21 @@ def remove(session: Session, *, url: str, org: str) -> None:
 
 def _address(url: str) -> str:
     """Return a URL or an absolute path that may be stored. Raises Failure."""
-    if not url.isprintable() or len(url) > 1000:  # noqa: PLR2004 - far more than any URL
-        raise Failure("the URL or path has characters that cannot be shown, or more than 1,000 characters")
-    parts = urlsplit(url)
-    if parts.scheme == "https" and parts.hostname:
-        if parts.username is not None or parts.password is not None or parts.query:
-            raise Failure("the URL contains a user, password or query: nothing secret is kept in it, so leave them out")
-        return url
-    if parts.scheme or "@" in url.partition("/")[0]:
-        raise Failure(f"{url} cannot be fetched: give an https URL or a path on this host")
-    path = Path(url).resolve()
-    if not (path / "HEAD").is_file() and not (path / ".git" / "HEAD").is_file():
-        raise Failure(f"{path} is no git repository that this user can read: correct the path or its permissions")
-    return str(path)
+    if not url.isprintable():
+        raise Failure("the URL or path has characters that cannot be shown")
+    if ":" not in url.partition("/")[0]:
+        path = Path(url).resolve()
+        if not (path / "HEAD").is_file() and not (path / ".git" / "HEAD").is_file():
+            raise Failure(f"{path} is no git repository that this user can read: correct the path or its permissions")
+        url = str(path)
+    try:
+        return Remote.parse(url).url
+    except RemoteInvalid as error:
+        raise Failure(str(error)) from None
 
 
 def _default_name(address: str) -> str | None:
-    return repo_name(address if "://" in address else f"file://host{address}")
+    return repo_name(f"file://host{address}" if address.startswith("/") else address)
 
 
 def _document(storage: Storage, each: Repository) -> dict[str, object]:
@@ -128,6 +212,8 @@ def _document(storage: Storage, each: Repository) -> dict[str, object]:
         "repo_name": each.repo_name,
         "default_branch": each.default_branch,
         "poll_seconds": each.poll_seconds,
+        "submodules": each.submodules,
+        "lfs": each.lfs,
         "checked_at": each.checked_at and timestamp(each.checked_at),
         "next_check_at": timestamp(each.next_check_at),
         "last_error": each.last_error,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import subprocess
 import tarfile
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,8 @@ from actors.repositories.mirror import Mirror
 from actors.repositories.packing import pack_commit
 from actors.repositories.settings import RepositorySettings
 from actors.vms.source.archive import write_manifest
-from storage import Repository
 from tests.git_repository import GitRepository
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MAIN = "refs/heads/main"
 
 
@@ -28,10 +25,7 @@ def remote(tmp_path: Path) -> GitRepository:
 
 
 def mirror_of(tmp_path: Path, url: str, **settings: float) -> Mirror:
-    repository = Repository(
-        1, "a-uuid", 1, url, "acme/web", 60, None, NOW, NOW, None, 0, None, "git", None, None, private=True
-    )
-    return Mirror(tmp_path / "mirrors", repository, RepositorySettings(**settings))
+    return Mirror(tmp_path / "mirrors" / "a-uuid", url, RepositorySettings(**settings))
 
 
 @pytest.fixture
@@ -163,12 +157,42 @@ def test_a_repository_over_its_limit_is_given_up(remote: GitRepository, tmp_path
         mirror_of(tmp_path, str(remote.bare), fetch_timeout=1e-9).fetch()
 
 
-@pytest.mark.parametrize(
-    "url", ["ext::sh -c touch% /tmp/x", "ssh://localhost/x.git", "file:///etc", "http://127.0.0.1/x"]
-)
+@pytest.mark.parametrize("url", ["ext::sh -c touch% /tmp/x", "file:///etc", "http://127.0.0.1/x", "-u./x", "fd::7"])
 def test_other_protocols_are_closed(tmp_path: Path, url: str):
     with pytest.raises(GitError, match="not allowed"):
         mirror_of(tmp_path, url).fetch()
+
+
+def test_a_mirror_that_a_crash_left_is_used_or_made_anew(remote: GitRepository, mirror: Mirror):
+    remote.commit(a="1")
+    remote.push()
+    mirror.fetch()
+    for name in ("shallow.lock", "packed-refs.lock", "refs/heads/main.lock", "objects/pack/tmp_pack_x"):
+        (mirror.path / name).touch()
+    commit = remote.commit(a="2")
+    remote.push()
+    assert mirror.fetch().commits == {MAIN: commit}
+    assert list(mirror.path.rglob("*.lock")) == list(mirror.path.rglob("tmp_*")) == []
+    for each in (mirror.path / "objects").rglob("*"):
+        if each.is_file():
+            each.chmod(0o600)
+            each.write_bytes(b"")
+    commit = remote.commit(a="3")
+    remote.push()
+    assert mirror.fetch().commits == {MAIN: commit}
+    assert mirror.commit(commit).message == "Change"
+
+
+def test_a_mirror_with_a_lost_file_is_made_anew_next_time(remote: GitRepository, mirror: Mirror):
+    commit = remote.commit(a="1")
+    remote.push()
+    mirror.fetch()
+    for each in (mirror.path / "objects" / "pack").iterdir():
+        each.unlink()
+    with pytest.raises(GitError, match="git archive failed"):
+        pack_commit(mirror, MAIN, commit, RepositorySettings())
+    mirror.fetch()
+    assert pack_commit(mirror, MAIN, commit, RepositorySettings())
 
 
 def test_a_mirror_that_was_lost_is_made_anew(remote: GitRepository, mirror: Mirror):
@@ -176,4 +200,4 @@ def test_a_mirror_that_was_lost_is_made_anew(remote: GitRepository, mirror: Mirr
     remote.push()
     mirror.fetch()
     mirror.remove()
-    assert mirror_of(mirror.folder.parent.parent, str(remote.bare)).fetch().commits == {MAIN: commit}
+    assert mirror_of(mirror.folder.parents[1], str(remote.bare)).fetch().commits == {MAIN: commit}

@@ -16,7 +16,9 @@ from storage import (
     BuildState,
     CacheName,
     Declaration,
+    DeployKey,
     EdgeKind,
+    GitCredential,
     HoldEnd,
     Job,
     JobState,
@@ -375,6 +377,9 @@ class Everything:
         storage.repositories.record_heads(connected, {"refs/heads/main": "c0ffee"})
         storage.repositories.checked(connected, "main")
         storage.repositories.mint_token(connected)
+        storage.repository_credentials.put(connected, GitCredential("ci", "a password"))
+        by_ssh = storage.repositories.connect(acme, "git@example.org:acme/lib.git", "acme/lib", 60)
+        storage.repository_credentials.put(by_ssh, DeployKey("private", "public", "host"))
         account = storage.host_connections.connect(
             NewHostConnection(acme, "github", "7", "acme", "Organization", "Acme", b"a token")
         )

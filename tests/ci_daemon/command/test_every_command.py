@@ -21,6 +21,7 @@ from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.session import Session
 from storage import AuditEntry, NewBuild, NewPipeline, NewSchedule, Storage, SystemClock
 from tests.e2e.pipelines import one
+from tests.git_servers.ssh import ssh_server
 from tests.records import new_job
 from tests.registry import entry, layer, registry, small_system
 from tests.state import new_storage
@@ -87,6 +88,12 @@ CALLS = """
     pipeline list acme
     pipeline set acme web --fail-fast
     repo connect {repository} --org acme
+    repo connect {server} --org acme --name acme/lib
+    repo rotate-key {server} --org acme
+    repo key {server} --org acme
+    repo trust {server} --org acme
+    repo hook {server} --org acme
+    repo edit {server} --org acme --poll 30 --submodules
     repo list
     webhook list
     webhook show {delivery}
@@ -203,7 +210,7 @@ def test_json_is_one_document(
     (tmp_path / "images" / "debian@12").symlink_to(images_dir / "debian@12")
     monkeypatch.setenv("CI_DAEMON_IMAGES_DIR", str(tmp_path / "images"))
     called = set()
-    with registry(tmp_path / "registry") as served:
+    with registry(tmp_path / "registry") as served, ssh_server(tmp_path / "ssh") as ssh:
         words = {
             "reference": served.add("base:1", *layers),
             "tar": str(tmp_path / "root.tar"),
@@ -213,6 +220,7 @@ def test_json_is_one_document(
             "backup": str(tmp_path / "backup"),
             "restored": str(tmp_path / "restored"),
             "repository": str(tmp_path / "acme" / "web.git"),
+            "server": ssh.url(Path("/acme/lib.git")),
         }
         (tmp_path / "acme" / "web.git").mkdir(parents=True)
         (tmp_path / "acme" / "web.git" / "HEAD").write_text("ref: refs/heads/main\n")

@@ -1,0 +1,89 @@
+"""The way of a credential to git: by files in memory, which end with the command.
+
+A credential is never an argument, nor in the environment, in a URL or on a disk: git's helper and ssh read it from a
+file without a name, through the descriptor of this process. Only this service's user may open that.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from storage import DeployKey, GitCredential
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from actors.repositories.remote import Remote
+
+__all__ = ["Authentication", "Credential", "authentication"]
+
+Credential: TypeAlias = GitCredential | DeployKey
+
+_HOST_ALIAS = "ci-daemon-repository"
+_SSH = (
+    "ssh", "-F", "none", "-T", "-a", "-x",
+    "-o", "BatchMode=yes",
+    "-o", "ClearAllForwardings=yes",
+    "-o", "ConnectTimeout=20",
+    "-o", "ControlPath=none",
+    "-o", "GlobalKnownHostsFile=none",
+    "-o", f"HostKeyAlias={_HOST_ALIAS}",
+    "-o", "IdentitiesOnly=yes",
+    "-o", "IdentityAgent=none",
+    "-o", "LogLevel=ERROR",
+    "-o", "PermitLocalCommand=no",
+    "-o", "PreferredAuthentications=publickey",
+    "-o", "ServerAliveCountMax=3",
+    "-o", "ServerAliveInterval=20",
+    "-o", "StrictHostKeyChecking=yes",
+    "-o", "UpdateHostKeys=no",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Authentication:
+    """Settings and environment of one git command, and the texts that must not be shown of its output."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    hidden: tuple[str, ...] = ()
+
+    def shown(self, output: str) -> str:
+        """Return the output without what is hidden."""
+        for each in self.hidden:
+            output = output.replace(each, "***")
+        return output
+
+
+@contextmanager
+def authentication(remote: Remote, credential: Credential | None) -> Iterator[Authentication]:
+    """Hand a credential to the git commands of the body, for the scheme and host of the remote only."""
+    with ExitStack() as files:
+        match credential:
+            case GitCredential(username, password) if remote.protocol == "https":
+                path = files.enter_context(_memory_file(f"username={username}\npassword={password}\n"))
+                helper = f'!give() {{ test "$1" = get && cat {path}; }}; give'
+                yield Authentication({f"credential.{remote.origin}.helper": helper}, hidden=(password,))
+            case DeployKey(private_key, _, host_key) if remote.protocol == "ssh":
+                key = files.enter_context(_memory_file(private_key))
+                known = files.enter_context(_memory_file(f"{_HOST_ALIAS} {host_key}\n"))
+                ssh = (*_SSH, "-i", key, "-o", f"UserKnownHostsFile={known}")
+                yield Authentication(environment={"GIT_SSH_COMMAND": shlex.join(ssh), "GIT_SSH_VARIANT": "ssh"})
+            case _:
+                yield Authentication(environment={"GIT_SSH_COMMAND": "false", "GIT_SSH_VARIANT": "ssh"})
+
+
+@contextmanager
+def _memory_file(text: str) -> Iterator[str]:
+    """Make a file in memory; return a path by which children of this process open it."""
+    descriptor = os.memfd_create("ci-daemon-credential")
+    try:
+        os.fchmod(descriptor, 0o600)  # ssh refuses a key that others may read
+        os.write(descriptor, text.encode())
+        yield f"/proc/{os.getpid()}/fd/{descriptor}"
+    finally:
+        os.close(descriptor)

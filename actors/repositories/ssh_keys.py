@@ -1,0 +1,51 @@
+"""Keys of repositories that are fetched by ssh: their own, and those of their hosts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import socket
+from typing import TYPE_CHECKING
+
+from actors.repositories.git import GitError
+from storage import DeployKey
+
+if TYPE_CHECKING:
+    from actors.repositories.remote import Remote
+
+__all__ = ["fingerprint", "host_key", "new_deploy_key"]
+
+_SECONDS = 15.0
+
+
+def new_deploy_key(name: str, pinned: str) -> DeployKey:
+    """Return a new key for a repository, with its host's key."""
+    from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415 - slow to import
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
+    public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
+    return DeployKey(private.decode(), f"{public.decode()} ci-daemon:{name}", pinned)
+
+
+def host_key(remote: Remote) -> str:
+    """Ask the host of an ssh remote for its key, as ``ssh-ed25519 AAAA…``. Raises GitError."""
+    import paramiko  # noqa: PLC0415 - slow to import
+
+    try:
+        with (
+            socket.create_connection((remote.host.strip("[]"), remote.port), _SECONDS) as connection,
+            paramiko.Transport(connection) as transport,
+        ):
+            transport.start_client(timeout=_SECONDS)
+            key = transport.get_remote_server_key()
+            return f"{key.get_name()} {key.get_base64()}"
+    except (OSError, EOFError, paramiko.SSHException) as error:
+        raise GitError(f"no SSH server answers at {remote.host}:{remote.port}: {error}") from error
+
+
+def fingerprint(key: str) -> str:
+    """Return a public key's fingerprint as ssh shows it, ``SHA256:…``."""
+    digest = hashlib.sha256(base64.b64decode(key.split(" ")[1])).digest()
+    return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"

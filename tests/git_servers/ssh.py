@@ -1,0 +1,77 @@
+"""OpenSSH's sshd on the loopback, for one user with one key, of a package that is only unpacked."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.waiting import until
+
+_UNPACKED = Path(__file__).parents[2] / ".run" / "test-programs"
+_AS_ROOT = """
+mount --bind "$1/passwd" /etc/passwd
+mount -t tmpfs none /run
+mkdir -m 0755 /run/sshd
+shift
+exec "$@"
+"""
+
+
+@dataclass(frozen=True)
+class SshServer:
+    """An sshd that lets the keys in ``authorized`` in."""
+
+    folder: Path
+    port: int
+
+    @property
+    def authorized(self) -> Path:
+        return self.folder / "authorized_keys"
+
+    @property
+    def user(self) -> str:
+        return pwd.getpwuid(os.getuid()).pw_name
+
+    def url(self, path: Path) -> str:
+        return f"ssh://{self.user}@127.0.0.1:{self.port}{path}"
+
+
+@contextmanager
+def ssh_server(folder: Path, port: int = 0) -> Iterator[SshServer]:
+    """Run sshd until the end of the body, with a host key of its own."""
+    program = shutil.which("sshd", path=f"{_UNPACKED}/usr/sbin:/usr/sbin")
+    assert program, "there is no sshd: run `make .run/test-programs/.complete`"
+    folder.mkdir(exist_ok=True)
+    (folder / "host").unlink(missing_ok=True)
+    subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "host"), check=True)
+    if not port:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+    (folder / "config").write_text(
+        f"ListenAddress 127.0.0.1:{port}\nHostKey {folder}/host\nPidFile none\nUsePAM no\nStrictModes no\n"
+        f"AuthorizedKeysFile {folder}/authorized_keys\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n"
+    )
+    argv = [program, "-D", "-e", "-f", str(folder / "config")]
+    if os.geteuid() == 0:
+        users = Path("/etc/passwd").read_text().replace("sshd:", "sshd-of-the-host:")
+        (folder / "passwd").write_text(f"{users}sshd:x:65533:65534::/run/sshd:/bin/false\n")
+        argv = ["unshare", "--mount", "sh", "-ec", _AS_ROOT, "sh", str(folder), *argv]
+    libraries = ":".join(str(each) for each in (_UNPACKED / "lib").glob("*-linux-gnu"))
+    libraries += ":" + ":".join(str(each) for each in (_UNPACKED / "usr" / "lib").glob("*-linux-gnu"))
+    environ = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": libraries}
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(argv, env=environ, stderr=log, start_new_session=True)
+    try:
+        until(lambda: "listening" in (folder / "log").read_text(), "sshd", 10)
+        yield SshServer(folder, port)
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
