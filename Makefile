@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Images are large and the same in every checkout; set this to share them.
 export CI_DAEMON_IMAGES_DIR ?= $(CURDIR)/$(RUN)/images
 
-.PHONY: run setup test test-browser test-crash test-leaks test-system lint types docs bench clean
+.PHONY: run setup test test-browser test-crash test-leaks test-system lint types docs pictures bench clean
 
 run: setup
 	@$(BIN)/python -m ci_daemon.tour $(RUN)
@@ -41,7 +41,7 @@ $(VENV)/.complete: setup.cfg pyproject.toml .ci/venv
 # writes a file of its own next to COVERAGE_FILE for `combine`. Test files start in the order of their names, so that
 # the long ones are not last.
 test: export COVERAGE_FILE := $(CURDIR)/$(RUN)/coverage/data
-test: setup lint types $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider/.complete test-browser
+test: setup lint types $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider/.complete $(TEST_PROGRAMS)/axe/.complete test-browser
 	@rm -rf $(RUN)/coverage && mkdir -p $(RUN)/coverage
 	COVERAGE_PROCESS_START=$(CURDIR)/setup.cfg $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 	@$(BIN)/coverage combine --quiet
@@ -60,6 +60,11 @@ test-browser:
 # An OpenID Connect issuer to sign in with.
 $(TEST_PROGRAMS)/oidc-provider/.complete: .ci/npm tests/api/sign_in/oidc_provider/package-lock.json $(VENV)/.complete
 	@.ci/npm $(VENV) tests/api/sign_in/oidc_provider $(@D)
+	@touch $@
+
+# What finds barriers on pages.
+$(TEST_PROGRAMS)/axe/.complete: .ci/npm tests/e2e/console/axe/package-lock.json $(VENV)/.complete
+	@.ci/npm $(VENV) tests/e2e/console/axe $(@D)
 	@touch $@
 
 # Minutes of `kill -9`. It prints the seed of its schedule; CI_DAEMON_CRASH_SEED=… repeats a schedule.
@@ -87,6 +92,9 @@ types: $(VENV)/.complete
 
 docs: $(VENV)/.complete
 	$(BIN)/python -m ci_daemon.config.reference docs/configuration.md
+
+pictures: setup test-browser
+	$(BIN)/python -m tests.e2e.console.pictures docs/pictures
 
 bench: setup
 	$(BIN)/python -m benchmarks

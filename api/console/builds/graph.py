@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ _GAP_X, _GAP_Y = 56, 12
 _MARGIN = 12
 _SWEEPS = 4
 _FOLD_AT = 4
+_MOST_BENDS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ def lay_out(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], *, fold: boo
         after[start].add(to)
         kinds[start, to] = kinds.get((start, to), False) or edge.disk
     layers = _layers(len(groups), before)
+    ways = _ways(kinds, layers, before, after)
     rows = _rows(layers, before, after)
     names = {node.position: node.name for node in nodes}
     placed = [
@@ -126,8 +129,11 @@ def lay_out(nodes: Sequence[GraphNode], edges: Sequence[GraphEdge], *, fold: boo
         )
         for number, group in enumerate(groups)
     ]
-    lines = tuple(_line(placed[start], placed[to], disk=disk) for (start, to), disk in kinds.items())
-    deepest = max(layers, default=-1) + 1
+    lines = tuple(
+        _line(placed[start], placed[to], [_bend(layers[each], rows[each]) for each in ways[start, to]], disk=disk)
+        for (start, to), disk in kinds.items()
+    )
+    deepest = max(layers, default=-1) + 1  # the bends are in layers between nodes
     return GraphLayout(
         nodes=tuple(placed),
         lines=lines,
@@ -160,6 +166,31 @@ def _layers(count: int, before: Mapping[int, set[int]]) -> list[int]:
     for number in range(count):
         layers.append(1 + max((layers[each] for each in before.get(number, ())), default=-1))
     return layers
+
+
+def _ways(
+    edges: Iterable[tuple[int, int]], layers: list[int], before: dict[int, set[int]], after: dict[int, set[int]]
+) -> dict[tuple[int, int], list[int]]:
+    """Return for each edge its bends, one in each layer that it crosses, where it takes a row.
+
+    The bends are added to ``layers``, ``before`` and ``after``, as if they were nodes. If they were too many, edges are
+    drawn straight.
+    """
+    ways: dict[tuple[int, int], list[int]] = {}
+    crossed = sum(layers[to] - layers[start] - 1 for start, to in edges)
+    for start, to in edges:
+        way: list[int] = []
+        for layer in range(layers[start] + 1, layers[to] if crossed <= _MOST_BENDS else 0):
+            way.append(len(layers))
+            layers.append(layer)
+        ways[start, to] = way
+        if way:
+            before[to].discard(start)
+            after[start].discard(to)
+            for first, second in pairwise((start, *way, to)):
+                before[second].add(first)
+                after[first].add(second)
+    return ways
 
 
 def _rows(layers: Sequence[int], before: Mapping[int, set[int]], after: Mapping[int, set[int]]) -> list[float]:
@@ -205,9 +236,17 @@ def _shared_name(names: Sequence[str]) -> str:
     return first[:same].rstrip(" -_:./(#") or names[0]
 
 
-def _line(start: PlacedNode, to: PlacedNode, *, disk: bool) -> Line:
-    x1, y1 = start.x + NODE_WIDTH, start.y + NODE_HEIGHT / 2
-    x2, y2 = to.x, to.y + NODE_HEIGHT / 2
-    bend = max(_GAP_X / 2, (x2 - x1) / 2)
-    path = f"M{x1:g} {y1:g}C{x1 + bend:g} {y1:g} {x2 - bend:g} {y2:g} {x2:g} {y2:g}"
-    return Line(path, disk, start.critical and to.critical)
+def _bend(layer: int, row: float) -> tuple[float, float]:
+    """Return the place where an edge enters a layer that it crosses."""
+    return _MARGIN + layer * (NODE_WIDTH + _GAP_X), _MARGIN + row * (NODE_HEIGHT + _GAP_Y) + NODE_HEIGHT / 2
+
+
+def _line(start: PlacedNode, to: PlacedNode, bends: Sequence[tuple[float, float]], *, disk: bool) -> Line:
+    x, y = start.x + NODE_WIDTH, start.y + NODE_HEIGHT / 2
+    path = [f"M{x:.1f} {y:.1f}"]
+    for next_x, next_y in (*bends, (to.x, to.y + NODE_HEIGHT / 2)):
+        half = (next_x - x) / 2
+        path.append(f"C{x + half:.1f} {y:.1f} {next_x - half:.1f} {next_y:.1f} {next_x:.1f} {next_y:.1f}")
+        x, y = next_x + NODE_WIDTH, next_y
+        path.append(f"H{x:.1f}")
+    return Line("".join(path[:-1]), disk, start.critical and to.critical)

@@ -130,7 +130,9 @@ class LogView {
     this.resize();
     if (!this.goToHash()) this.source.complete ? this.render() : this.follow(true);
     this.say();
+    this.followButton.hidden = this.source.complete;
     await this.source.follow(() => this.grew(), lost => this.lost(lost));
+    this.followButton.hidden = true;
     document.body.dispatchEvent(new Event("log:complete"));
     this.say();
   }
@@ -247,8 +249,7 @@ class LogView {
       button.dataset.line = number;
       button.setAttribute("aria-expanded", !this.folds.isFolded(number));
       text.append(button);
-    } else if (pieces.length && MARK.test(pieces[0].text)) line.classList.add("group-end");
-    else text.append(...pieces.map(element));
+    } else if (!(pieces.length && MARK.test(pieces[0].text))) text.append(...pieces.map(element));
     if (cut) text.append(made("em", {textContent: ` … ${cut.toLocaleString("en")} bytes of this line are not shown`}));
     line.append(link, made("time", {className: "at"}), text);
     return line;

@@ -21,7 +21,7 @@ function draw(place) {
       width: figure.clientWidth,
       height: 130,
       legend: {show: false},
-      scales: {x: {time: false}},
+      scales: {x: {time: false}, y: {range: (_, least, most) => [0, most > 0 ? most * 1.1 : 1]}},
       axes: [{...axis, values: (_, numbers) => numbers.map(each => Number.isInteger(each) ? `#${each}` : "")}, {...axis, size: 48}],
       series: [{}, {stroke: color("--accent"), width: 2, points: {size: 5}}],
     }, [data.number, data[name]], figure);

@@ -1,0 +1,208 @@
+"""The console's pages of builds in a real browser, against the real daemon."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.e2e.browser import chromium
+from tests.e2e.console.visitor import GRAPH, visitor
+from tests.e2e.daemon import Client, Daemon, Pipeline
+
+HOSTILE = "<img src=x onerror=document.title='owned'>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+def submit(pipeline: Pipeline, ir: str = GRAPH, **fields: str) -> int:
+    """Begin a build; return its number."""
+    return int(pipeline.build(ir, **fields).path.rpartition("/")[2])
+
+
+def script(*commands: str) -> str:
+    steps = [{"type": "command", "key": f"s{n}", "label": f"Step {n}", "cmd": cmd} for n, cmd in enumerate(commands)]
+    return json.dumps({"version": "0", "steps": steps})
+
+
+def test_a_build_is_followed_to_its_end(browser: Browser, client: Client, pipeline: Pipeline):
+    with visitor(browser, client) as ada:
+        number = submit(pipeline, message="Speed up the tests")
+        page = ada.open(f"/pipelines/{pipeline.slug}/builds/{number}")
+        expect(page.get_by_role("heading", level=1)).to_have_text(f"#{number} Speed up the tests")
+        expect(page.locator("#job-0 .state")).to_have_text("Running", timeout=30_000)
+        expect(page.locator("#job-2 .state")).to_have_text("Failed", timeout=30_000)
+        expect(page.locator("#job-2 .detail")).to_have_text("exit code 3")
+        expect(page.locator("#job-3 .state")).to_have_text("Skipped")
+        expect(page.locator("#summary")).to_contain_text("4 of 4 done, 1 failed")
+        expect(page.locator("#announcement")).to_contain_text("Failed")
+        expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+        page.get_by_role("link", name="Graph").click()
+        expect(page.locator(".node[data-state=failed]")).to_contain_text("Unit tests")
+        page.get_by_role("link", name="Time line").click()
+        expect(page.get_by_role("img", name=re.compile("running"))).to_have_count(3)
+        page.goto(f"{ada.url}/")
+        page.get_by_role("link", name="Speed up the tests").click()
+        page.get_by_role("button", name="Rebuild").click()
+        expect(page).to_have_url(re.compile(f"/builds/{number + 1}$"))
+        page.get_by_role("button", name="Cancel").click()
+        expect(page.locator("#summary")).to_have_attribute("data-state", "canceled")
+        assert ada.faults == []
+
+
+def test_the_graph_changes_while_it_is_looked_at(browser: Browser, client: Client, pipeline: Pipeline):
+    with visitor(browser, client) as ada:
+        page = ada.open(f"/pipelines/{pipeline.slug}/builds/{submit(pipeline)}?view=graph")
+        node = page.locator(".node", has_text="Unit tests")
+        expect(node).to_have_attribute("data-state", "failed", timeout=30_000)
+        page.locator(".graph").focus()
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.getAttribute('class')").startswith("node")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Build", exact=True)).to_be_visible()
+
+
+def test_a_log_is_followed_and_searched(browser: Browser, client: Client, pipeline: Pipeline):
+    log = (
+        "for i in $(seq 1 3000); do echo \"line $i\"; done; sleep 1; printf '10%%\\r100%%\\n';"
+        r" printf '\033[38;2;10;200;30mgreen\033[0m \033[1;31mred\033[0m\n'; echo '::group::Inner'; echo hidden;"
+        " echo '::endgroup::'; echo '::group::Last'; echo shown; echo '::endgroup::'; echo \"<b>end</b>\""
+    )
+    with visitor(browser, client) as ada:
+        number = submit(pipeline, script(log))
+        page = ada.open(f"/pipelines/{pipeline.slug}/builds/{number}")
+        page.get_by_role("link", name="Step 0").click()
+        expect(page.locator(".line").last).to_contain_text("<b>end</b>", timeout=30_000)
+        expect(page.get_by_text("3,009 lines.")).to_be_visible()
+        assert page.locator(".line").count() < 100
+        expect(page.locator("#L3001 .text")).to_have_text("100%")
+        assert page.locator("#L3002 span[style]").evaluate("each => each.style.color") == "rgb(10, 200, 30)"
+        expect(page.locator("#L3002 .fg-1.bold")).to_have_text("red")
+        expect(page.get_by_text("hidden", exact=True)).to_have_count(0)
+        page.get_by_role("button", name="Inner").click()
+        expect(page.locator("#L3004 .text")).to_have_text("hidden")
+
+        page.get_by_role("searchbox").fill("LINE 29")
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("1 of 111 lines")).to_be_visible()
+        expect(page.locator(".line.current .text")).to_have_text("line 29")
+        page.keyboard.press("Enter")
+        expect(page.locator(".line.current .text")).to_have_text("line 290")
+
+        page.locator(".log-frame").focus()
+        page.keyboard.press("Home")
+        page.locator("#L2 a").click()
+        page.locator("#L4 a").click(modifiers=["Shift"])
+        assert page.url.endswith("#L2-L4")
+        page.reload()
+        expect(page.locator(".line.chosen")).to_have_count(3)
+        page.get_by_role("button", name="Times").click()
+        expect(page.locator("#L2 time")).to_have_text(re.compile(r"\d\d:\d\d:\d\d\.\d\d\d"))
+        # A browser reports that a log which was waited for has no more bytes.
+        assert [fault for fault in ada.faults if "416" not in fault] == []
+
+
+def test_hostile_texts_stay_texts(browser: Browser, client: Client, pipeline: Pipeline):
+    with visitor(browser, client) as ada:
+        number = submit(
+            pipeline,
+            script(f"echo \"{HOSTILE}\"; printf '\\033]0;x\\007\\033[2J\\0end\\n'"),
+            message=HOSTILE,
+            branch=HOSTILE,
+        )
+        page = ada.open(f"/pipelines/{pipeline.slug}/builds/{number}")
+        expect(page.locator("#summary")).to_have_attribute("data-state", "passed", timeout=30_000)
+        page.get_by_role("link", name="Step 0").click()
+        expect(page.locator("#L1 .text")).to_have_text(HOSTILE)
+        expect(page.locator("#L2 .text")).to_have_text("end")
+        ada.open(f"/pipelines/{pipeline.slug}")
+        expect(page.locator("#builds img")).to_have_count(0)
+        assert "owned" not in page.title()
+        assert ada.faults == []
+
+
+def test_a_restart_is_said_and_survived(daemon: Daemon, browser: Browser, client: Client, pipeline: Pipeline):
+    with visitor(browser, client) as ada:
+        number = submit(pipeline, script("sleep 6; echo done"))
+        page = ada.open(f"/pipelines/{pipeline.slug}/builds/{number}")
+        expect(page.locator("#job-0 .state")).to_have_text("Running", timeout=30_000)
+        address = daemon.url.removeprefix("http://")
+        assert daemon.stop() == 0
+        expect(page.locator("#connection")).to_be_visible(timeout=15_000)
+        daemon.start(CI_DAEMON_HTTP_LISTEN=address)
+        expect(page.locator("#summary")).to_have_attribute("data-state", "passed", timeout=60_000)
+        expect(page.locator("#connection")).to_be_hidden()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing(browser: Browser, client: Client, pipeline: Pipeline, theme: str):
+    with visitor(browser, client, theme=theme, bypass_csp=True) as ada:
+        page = ada.page
+        found = {}
+
+        def check(path: str) -> None:
+            page.goto(f"{ada.url}{path}")
+            found[path] = ada.violations()
+
+        check("/")
+        check(f"/{ada.org}")
+        above = f"/{ada.org}/pipelines/{pipeline.slug}"
+        check(above)
+        number = submit(pipeline, message="A message")
+        page.goto(f"{ada.url}{above}/builds/{number}")
+        expect(page.locator("#summary")).to_have_attribute("data-state", "failed", timeout=30_000)
+        for view in ("jobs", "graph", "time", "artifacts"):
+            check(f"{above}/builds/{number}?view={view}")
+        page.goto(f"{ada.url}{above}/builds/{number}")
+        page.get_by_role("link", name="Lint").click()
+        expect(page.locator(".line").first).to_be_visible()
+        found["log"] = ada.violations()
+        check("/")
+        check(above)
+        for path in ("/account", "/invites", "/cli-login", f"/{ada.org}/pipelines/none"):
+            check(path)
+        assert {path: each for path, each in found.items() if each} == {}
+
+
+@pytest.mark.parametrize("width", [360, 1920])
+def test_no_page_is_wider_than_the_window(browser: Browser, client: Client, pipeline: Pipeline, width: int):
+    number = submit(pipeline, message="A_long_word_" * 20, branch="a/long/branch/" * 10)
+    with visitor(browser, client, width=width) as ada:
+        build = f"/pipelines/{pipeline.slug}/builds/{number}"
+        expect(ada.open(build).locator("#summary")).to_have_attribute("data-state", "failed", timeout=30_000)
+        for path in (
+            "",
+            f"/pipelines/{pipeline.slug}",
+            *(f"{build}?view={view}" for view in ("jobs", "graph", "time")),
+        ):
+            page = ada.open(path)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        page = ada.open(build)
+        page.get_by_role("link", name="Build", exact=True).click()
+        expect(page.locator(".line").first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_without_scripts_every_page_reads(browser: Browser, client: Client, pipeline: Pipeline):
+    number = submit(pipeline)
+    with visitor(browser, client) as ada:
+        build = f"/pipelines/{pipeline.slug}/builds/{number}"
+        expect(ada.open(build).locator("#summary")).to_have_attribute("data-state", "failed", timeout=30_000)
+        cookies = ada.page.context.cookies()
+    context = browser.new_context(java_script_enabled=False)
+    context.add_cookies(cookies)
+    page = context.new_page()
+    url = f"{client.daemon.url.replace('127.0.0.1', 'localhost')}/{client.org}"
+    page.goto(f"{url}{build}?view=graph")
+    expect(page.get_by_role("link", name="Unit tests")).to_be_visible()
+    page.goto(f"{url}{build}")
+    page.get_by_role("link", name="Unit tests").click()
+    expect(page.get_by_text("1 failed", exact=True)).to_be_visible()
+    context.close()

@@ -1,0 +1,94 @@
+"""A person at a browser who is signed in to the console, and pages that this person opens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from playwright.sync_api import Browser, Page
+
+from storage import Storage, SystemClock
+from tests.e2e.daemon import Client
+
+_AXE = Path(__file__).parents[3] / ".run" / "test-programs" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+GRAPH = json.dumps(
+    {
+        "version": "0",
+        "graph": {
+            "nodes": [
+                {"step": {"key": "build", "cmd": "echo building; sleep 2; echo built", "label": "Build"}, "env": {}},
+                {"step": {"key": "lint", "cmd": r"printf '\033[32mclean\033[0m\n'", "label": "Lint"}, "env": {}},
+                {"step": {"key": "unit", "cmd": "echo '1 failed' >&2; exit 3", "label": "Unit tests"}, "env": {}},
+                {"step": {"key": "ship", "cmd": "true", "label": "Ship"}, "env": {}},
+            ],
+            "edges": [[0, 2, "builds_in"], [1, 3, "depends_on"], [2, 3, "depends_on"]],
+        },
+    }
+)
+"""A pipeline of four jobs, of which one fails and one is skipped."""
+
+
+@dataclass
+class Visitor:
+    """A browser of its own, with a session; ``faults`` are the errors that its pages report."""
+
+    page: Page
+    url: str
+    org: str
+    faults: list[str] = field(default_factory=list)
+
+    def open(self, path: str = "") -> Page:
+        """Go to a page below the organization's."""
+        self.page.goto(f"{self.url}/{self.org}{path}")
+        return self.page
+
+    def violations(self) -> list[str]:
+        """Return what axe finds wrong on the page."""
+        assert _AXE.exists(), "there is no axe-core: run `make .run/test-programs/axe/.complete`"
+        self.page.add_script_tag(path=str(_AXE))
+        found: dict[str, Any] = self.page.evaluate(
+            "rules => axe.run(document, {runOnly: {type: 'tag', values: rules}})", _RULES
+        )
+        return [f"{each['id']}: {node['html'][:200]}" for each in found["violations"] for node in each["nodes"]]
+
+
+@contextmanager
+def visitor(
+    browser: Browser,
+    client: Client,
+    *,
+    width: int = 1280,
+    theme: Literal["light", "dark"] = "light",
+    bypass_csp: bool = False,
+) -> Iterator[Visitor]:
+    """Open a browser in which the client's user is signed in."""
+    url = client.daemon.url.replace("127.0.0.1", "localhost")
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=theme, bypass_csp=bypass_csp, reduced_motion="reduce"
+    )
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    try:
+        page.goto(f"{url}/login")
+        page.evaluate(
+            "token => fetch('login/session', {method: 'POST', headers: {Authorization: `Bearer ${token}`}})",
+            _token(client),
+        )
+        yield Visitor(page, url, client.org, faults)
+    finally:
+        context.close()
+
+
+def _token(client: Client) -> str:
+    with closing(Storage.open(client.daemon.state, SystemClock())) as storage:
+        user = storage.users.by_email(client.email)
+        assert user is not None
+        return storage.tokens.create_session(user.id, "tests")[1]
