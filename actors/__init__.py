@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from actors.log_context import LogContextFilter
     from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
     from actors.supervision import doing
+    from actors.timed_http import Deadline, TimedBackend
 else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
     "ArtifactSettings",
     "CacheSettings",
+    "Deadline",
     "Engine",
     "EngineBusy",
     "EngineSettings",
@@ -32,6 +34,7 @@ __all__ = [
     "LogContextFilter",
     "PoolSettings",
     "RetentionSettings",
+    "TimedBackend",
     "doing",
     "job_environment",
     "repetition",

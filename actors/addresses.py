@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         ImagePullerMessage,
         LeasePoolMessage,
         MailSenderMessage,
+        NotifierMessage,
         RenderPoolMessage,
         RepositoryWatcherMessage,
         RootMessage,
@@ -73,3 +74,4 @@ class Addresses:
     repositories: Address[RepositoryWatcherMessage] = field(default_factory=Address)
     schedules: Address[ScheduleRunnerMessage] = field(default_factory=Address)
     statuses: Address[StatusReporterMessage] = field(default_factory=Address)
+    notifications: Address[NotifierMessage] = field(default_factory=Address)

@@ -17,8 +17,11 @@ from actors.builds.supervisor import BuildSupervisor
 from actors.cleanup.host_disk import HostDisk
 from actors.cleanup.reaper import Reaper
 from actors.log_watchers import LogWatchers
+from actors.mail import Mails
 from actors.mail.sender import MailSender
 from actors.metrics import EngineMetrics
+from actors.notifications.announcing import Announcements
+from actors.notifications.notifier import Notifier
 from actors.render.pool import RenderPool
 from actors.render.recording import RenderRecorder
 from actors.render.rendering import Rendering
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
         JobChanged,
         LeasePoolMessage,
         MailSenderMessage,
+        NotifierMessage,
         PollStorage,
         RenderPoolMessage,
         RepositoryWatcherMessage,
@@ -58,7 +62,7 @@ if TYPE_CHECKING:
     from actors.source_hosts.host import SourceHost
     from actors.timings import Timings
     from actors.vms import Images, Provider
-    from storage import Clock, Render, Storage
+    from storage import Build, Clock, Render, Storage
 
 __all__ = ["Composition", "Poller"]
 
@@ -90,6 +94,7 @@ class Composition:
     hosts: Mapping[str, SourceHost]
     live_settings: LiveSettings
     timings: Timings
+    describe_build: Callable[[Build], Mapping[str, object]]
     addresses: Addresses = field(default_factory=Addresses)
     reasons: PendingReasons = field(default_factory=PendingReasons)
     watchers: LogWatchers = field(default_factory=LogWatchers)
@@ -218,6 +223,7 @@ class Composition:
             Poller(RepositoryWatcher, self.addresses.repositories, self._repository_watcher),
             Poller(ScheduleRunner, self.addresses.schedules, self._schedule_runner),
             Poller(StatusReporter, self.addresses.statuses, self._status_reporter),
+            Poller(Notifier, self.addresses.notifications, self._notifier),
         )
 
     def _mail_sender(self) -> Address[MailSenderMessage]:
@@ -265,6 +271,25 @@ class Composition:
             storage=self.storage,
             live_settings=self.live_settings,
             hosts=self.hosts,
+            timings=self.timings,
+        )
+
+    def _notifier(self) -> Address[NotifierMessage]:
+        announcements = Announcements(
+            storage=self.storage,
+            live_settings=self.live_settings,
+            mails=Mails(self.storage, self.live_settings.now.base_url),
+            describe=self.describe_build,
+        )
+        return spawn(
+            Notifier,
+            timer=self.timer,
+            root=self.addresses.root,
+            storage=self.storage,
+            clock=self.clock,
+            live_settings=self.live_settings,
+            announcements=announcements,
+            metrics=self.metrics,
             timings=self.timings,
         )
 

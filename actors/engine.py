@@ -19,7 +19,7 @@ from actors.vms import VmError
 from storage import GIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from prometheus_client.registry import Collector
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from actors.render.envelope import Envelope
     from actors.source_hosts import SourceHost
     from actors.vms import Images, Provider
-    from storage import Clock, Job, Storage
+    from storage import Build, Clock, Job, Storage
 
 __all__ = ["Engine", "EngineBusy"]
 
@@ -49,6 +49,7 @@ class Engine:
         images: resolves, pulls and removes images.
         clock: the time.
         settings: the settings to begin with.
+        describe_build: returns a build as the API shows it.
         hosts: the source hosts by name; by default plain git servers only.
         timings: the waits, which tests shorten.
     """
@@ -60,6 +61,7 @@ class Engine:
         images: Images,
         clock: Clock,
         settings: EngineSettings,
+        describe_build: Callable[[Build], Mapping[str, object]],
         *,
         hosts: Mapping[str, SourceHost] | None = None,
         timings: Timings | None = None,
@@ -68,7 +70,7 @@ class Engine:
         if hosts is None:
             hosts = {GIT: PlainGit(storage)}
         self._composition = Composition(
-            storage, provider, images, clock, hosts, self._live_settings, timings or Timings()
+            storage, provider, images, clock, hosts, self._live_settings, timings or Timings(), describe_build
         )
         self._draining = threading.Event()
         self._discovering = threading.BoundedSemaphore(settings.render.vms)
@@ -135,6 +137,10 @@ class Engine:
     def deliveries_added(self) -> None:
         """Announce that pushes were reported. Returns at once."""
         self._composition.addresses.repositories.post(PollStorage())
+
+    def notifications_added(self) -> None:
+        """Announce that deliveries of notifications are in the storage. Returns at once."""
+        self._composition.addresses.notifications.post(PollStorage())
 
     def renders_wait(self) -> str | None:
         """Return why no build is rendered at present; None if builds are."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from actors.ir import IrSettings
     from actors.mail import MailSettings
+    from actors.notifications import NotificationSettings
     from actors.render.settings import RenderSettings
     from actors.repositories.settings import RepositorySettings
     from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
@@ -30,6 +31,7 @@ class EngineSettings:
     render: RenderSettings
     ir: IrSettings
     mail: MailSettings
+    notifications: NotificationSettings
     repositories: RepositorySettings
     base_url: str
     api_address: tuple[str, int]

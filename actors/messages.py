@@ -34,6 +34,7 @@ __all__ = [
     "LeasePoolMessage",
     "MailSenderMessage",
     "MakeRoom",
+    "NotifierMessage",
     "PollStorage",
     "QueueTimedOut",
     "Reap",
@@ -237,6 +238,9 @@ class ImagesAwaited:
 
 MailSenderMessage = PollStorage
 """The messages of the mail sender."""
+
+NotifierMessage = PollStorage
+"""The messages of the notifier."""
 
 RepositoryWatcherMessage = PollStorage
 """The messages of the repository watcher."""

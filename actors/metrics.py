@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 _SECONDS = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 14400, 86400)
 _MAKING_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 120)
 _NO_ERROR = "-"
-_ACTORS = ("BuildSupervisor", "ImagePuller", "JobActor", "LeasePool", "MailSender", "RenderPool")
+_ACTORS = ("BuildSupervisor", "ImagePuller", "JobActor", "LeasePool", "MailSender", "Notifier", "RenderPool")
 
 
 class EngineMetrics(Collector):
@@ -124,6 +124,14 @@ class EngineMetrics(Collector):
         )
         for result in ("sent", "deferred", "given_up", "expired"):
             self._mails.labels(result)
+        self._notified = Counter(
+            "ci_daemon_notification_attempts",
+            "Attempts at webhooks about builds, by result.",
+            ("result",),
+            registry=self._registry,
+        )
+        for result in ("delivered", "failed"):
+            self._notified.labels(result)
         self._dropped = Counter(
             "ci_daemon_dropped_events",
             "Events that no longer applied to the state of their job.",
@@ -183,6 +191,10 @@ class EngineMetrics(Collector):
     def mailed(self, result: str) -> None:
         """Count an attempt at e-mail."""
         self._mails.labels(result).inc()
+
+    def notified(self, result: str) -> None:
+        """Count an attempt at a webhook about a build."""
+        self._notified.labels(result).inc()
 
     def hit(self) -> None:
         """Count a cache hit."""

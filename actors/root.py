@@ -246,9 +246,10 @@ class RootSupervisor(Supervised[RootMessage | _ChoreDone, _Chore]):
             self._supervisors.send(message)
 
     def _dismiss(self, idle: Idle) -> None:
-        """Stop an idle supervisor; if its build is over, let others run and free what the build kept on disk."""
+        """Stop an idle supervisor; if its build is over, tell that, let others run, and free its disk."""
         if idle.finished:
             self._give_turns()
+            self._addresses.notifications.post(PollStorage())
         if self._supervisors.dismiss(idle) and idle.finished:
             self._run(_Chore.SWEEP, self._reaper.sweep)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from api.http.server import CannotListen, Server, check_listen_address
     from api.middleware.request_id import RequestIdFilter
     from api.payments.settings import PaymentSettings
+    from api.resources.builds import build_document
     from api.settings import HttpSettings, RateLimitSettings, pages_url
     from api.sign_in.relying_party import RelyingParty
     from api.sign_in.settings import IdentitySettings
@@ -35,6 +36,7 @@ __all__ = [
     "RequestIdFilter",
     "Server",
     "add_rebuild",
+    "build_document",
     "check_listen_address",
     "create_app",
     "error_catalog",

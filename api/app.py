@@ -52,6 +52,7 @@ from api.paths import (
     add_secrets,
     add_sessions,
     add_sources,
+    add_user,
     add_ways_in,
 )
 from api.payments.provider import PaymentProvider
@@ -60,6 +61,7 @@ from api.request import ApiRequest
 from api.resources.accounts.api_tokens import ApiTokensResource
 from api.resources.accounts.identities import IdentitiesResource
 from api.resources.accounts.invites import InvitesResource
+from api.resources.accounts.mail_settings import MailSettingsResource
 from api.resources.accounts.members import MembersResource
 from api.resources.accounts.organizations import OrganizationsResource
 from api.resources.accounts.passkeys import PasskeysResource
@@ -75,6 +77,7 @@ from api.resources.internal_source import InternalSourceResource
 from api.resources.jobs import JobsResource
 from api.resources.meta import HealthResource
 from api.resources.metrics import MetricsResource
+from api.resources.notifications import NotificationsResource
 from api.resources.pipelines import PipelinesResource
 from api.resources.schedules import SchedulesResource
 from api.resources.secrets import SecretsResource
@@ -149,7 +152,7 @@ def create_app(
     registry = metrics_registry(storage, engine)
     routes = Routes()
     add_meta(routes, HealthResource(engine), MetricsResource(registry, rates, settings.metrics_token))
-    routes.add(f"{_V0}/user", CurrentUserResource(storage, engine, access, rates))
+    add_user(routes, CurrentUserResource(storage, engine, access, rates), MailSettingsResource(storage, access))
     add_api_tokens(routes, ApiTokensResource(storage, access, rates, clock))
     add_sessions(routes, LogoutResource(bearer, rates), SessionsResource(storage, access, rates))
     sessions = SessionStart(storage, addresses)
@@ -187,7 +190,12 @@ def create_app(
         InvitesResource(storage, access, rates, mails, rate_limits.invites_per_day),
     )
 
-    add_pipelines(routes, PipelinesResource(storage, access, pager), SchedulesResource(storage, access, pager, clock))
+    add_pipelines(
+        routes,
+        PipelinesResource(storage, access, pager),
+        SchedulesResource(storage, access, pager, clock),
+        NotificationsResource(storage, engine, access, pager, mails, clock),
+    )
     creation = BuildCreation(storage, engine, limits or IrSettings(), RenderWait(storage, engine, slots, clock))
     builds = BuildsResource(storage, engine, access, pager, creation)
     add_builds(

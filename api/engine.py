@@ -56,6 +56,10 @@ class EngineInterface(Protocol):
         """Announce that deliveries of source hosts are in the storage. Returns at once."""
         ...
 
+    def notifications_added(self) -> None:
+        """Announce that deliveries of notifications are in the storage. Returns at once."""
+        ...
+
     def renders_wait(self) -> str | None:
         """Return why no build is rendered at present, though the service takes builds; None if builds are."""
         ...

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from api.resources.accounts.api_tokens import ApiTokensResource
     from api.resources.accounts.identities import IdentitiesResource
     from api.resources.accounts.invites import InvitesResource
+    from api.resources.accounts.mail_settings import MailSettingsResource
     from api.resources.accounts.members import MembersResource
     from api.resources.accounts.organizations import OrganizationsResource
     from api.resources.accounts.passkeys import PasskeysResource
     from api.resources.accounts.sessions import LogoutResource, SessionsResource
+    from api.resources.accounts.user import CurrentUserResource
     from api.resources.artifacts import ArtifactsResource
     from api.resources.billing.billing import BillingResource
     from api.resources.billing.coupons import CouponsResource
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from api.resources.internal_source import InternalSourceResource
     from api.resources.jobs import JobsResource
     from api.resources.metrics import MetricsResource
+    from api.resources.notifications import NotificationsResource
     from api.resources.pipelines import PipelinesResource
     from api.resources.schedules import SchedulesResource
     from api.resources.secrets import SecretsResource
@@ -94,6 +97,12 @@ def add_sessions(routes: Routes, logout: LogoutResource, sessions: SessionsResou
     routes.add(f"{_V0}/auth/logout", logout)
     routes.add(f"{_V0}/user/sessions", sessions, "list")
     routes.add(f"{_V0}/user/sessions/{{id}}", sessions)
+
+
+def add_user(routes: Routes, user: CurrentUserResource, mail: MailSettingsResource) -> None:
+    """Route the caller's own account."""
+    routes.add(f"{_V0}/user", user)
+    routes.add(f"{_V0}/user/mail", mail)
 
 
 def add_cli_login(routes: Routes, cli_login: CliLoginResource) -> None:
@@ -180,12 +189,21 @@ def add_sources(routes: Routes, internal: InternalSourceResource, webhooks: Webh
     routes.add("/webhooks/{provider}", webhooks)
 
 
-def add_pipelines(routes: Routes, pipelines: PipelinesResource, schedules: SchedulesResource) -> None:
-    """Route pipelines and their schedules."""
+def add_pipelines(
+    routes: Routes, pipelines: PipelinesResource, schedules: SchedulesResource, notifications: NotificationsResource
+) -> None:
+    """Route pipelines, their schedules and their notifications."""
     routes.add(_PIPELINES, pipelines, "list")
     routes.add(f"{_PIPELINES}/{{pipeline}}", pipelines)
     routes.add(f"{_PIPELINES}/{{pipeline}}/schedules", schedules, "list")
     routes.add(f"{_PIPELINES}/{{pipeline}}/schedules/{{id}}", schedules)
+    notification = f"{_PIPELINES}/{{pipeline}}/notifications/{{id}}"
+    routes.add(f"{_PIPELINES}/{{pipeline}}/notifications", notifications, "list")
+    routes.add(notification, notifications)
+    routes.add(f"{notification}/test", notifications, "test")
+    routes.add(f"{notification}/rotate", notifications, "rotate")
+    routes.add(f"{notification}/deliveries", notifications, "deliveries")
+    routes.add(f"{notification}/deliveries/{{delivery}}/redeliver", notifications, "redeliver")
 
 
 def add_jobs(routes: Routes, jobs: JobsResource) -> None:

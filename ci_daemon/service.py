@@ -12,7 +12,7 @@ import pykka
 
 from actors import Engine, EngineSettings
 from actors.vms.sandbox import VmLimits
-from api import RelyingParty, Server, create_app
+from api import RelyingParty, Server, build_document, create_app
 from ci_daemon.host.dump import dump
 from ci_daemon.host.lock import serving
 from ci_daemon.host.open_files import raise_open_file_limit
@@ -80,10 +80,12 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
                 render=config.render,
                 ir=config.ir,
                 mail=config.mail,
+                notifications=config.notifications,
                 repositories=config.repositories,
                 base_url=settings.url,
                 api_address=server.local_address,
             ),
+            build_document,
             hosts=hosts,
         )
         stack.callback(_stop_leaked_actors)

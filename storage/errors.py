@@ -55,6 +55,7 @@ __all__ = [
     "StorageClosed",
     "StorageError",
     "TooManyInvites",
+    "TooManyNotifications",
     "TooManyOrganizations",
     "TooManyPasskeys",
     "TooManySchedules",
@@ -280,6 +281,10 @@ class RepositoryConnected(StorageError):
 
 class HostConnectedElsewhere(StorageError):
     """The account at the source host is connected to another organization."""
+
+
+class TooManyNotifications(StorageError):
+    """The pipeline has the maximum number of notifications."""
 
 
 class TooManySchedules(StorageError):

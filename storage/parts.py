@@ -56,6 +56,10 @@ if TYPE_CHECKING:
     from storage.files.sources import Sources
     from storage.idempotency import IdempotencyKeys
     from storage.mail import MailQueue
+    from storage.notifications.deliveries import NotificationDeliveries
+    from storage.notifications.ended_builds import EndedBuilds
+    from storage.notifications.notifications import Notifications
+    from storage.notifications.opt_outs import MailOptOuts
     from storage.source_hosts.connections import HostConnections
     from storage.source_hosts.credentials import RepositoryCredentials
     from storage.source_hosts.deliveries import Deliveries
@@ -85,6 +89,7 @@ __all__ = [
     "Coupons",
     "Declarations",
     "Deliveries",
+    "EndedBuilds",
     "ForceFinish",
     "Holds",
     "HostConnections",
@@ -96,9 +101,12 @@ __all__ = [
     "Ledger",
     "LogFiles",
     "LogRetention",
+    "MailOptOuts",
     "MailQueue",
     "Members",
     "Meter",
+    "NotificationDeliveries",
+    "Notifications",
     "Organizations",
     "PasskeyChallenges",
     "Passkeys",

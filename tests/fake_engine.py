@@ -27,6 +27,7 @@ class FakeEngine:
         self.refusal: Exception | None = None
         self.added = 0
         self.deliveries = 0
+        self.notifications = 0
         self.builds_added = threading.Semaphore(0)
         self.readers_added = threading.Semaphore(0)
         self.canceled: list[int] = []
@@ -53,6 +54,9 @@ class FakeEngine:
 
     def deliveries_added(self) -> None:
         self.deliveries += 1
+
+    def notifications_added(self) -> None:
+        self.notifications += 1
 
     def renders_wait(self) -> str | None:
         return self.renders_blocked

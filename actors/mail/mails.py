@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from actors.mail.letters import Letters, shown_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
+    from actors.notifications.failed_steps import FailedStep
     from storage import Role, Storage
 
 __all__ = ["Mails"]
@@ -18,6 +20,9 @@ _log = logging.getLogger(__name__)
 
 _MOST = 3
 """Mails of one kind to one address in 15 minutes, so that nobody can fill a stranger's mailbox."""
+
+_MOST_BUILDS = 10
+"""Mails about builds to one address in 15 minutes."""
 
 
 class Mails:
@@ -73,8 +78,24 @@ class Mails:
             link=f"{self._url}/invites#{token}",
         )
 
-    def _add(self, to: str, kind: str, expires_at: datetime | None, **values: object) -> None:
+    def test(self, to: str, pipeline: str) -> bool:
+        """Write the mail that tests a pipeline's notifications; False if the address had too many."""
+        return self._add(to, "test", None, why=f"Somebody asked for it, to test the notifications of {pipeline}.")
+
+    def build(
+        self, to: str, headline: str, subject_line: str, error: str, failed: Sequence[FailedStep], link: str
+    ) -> bool:
+        """Write the mail about the end of a build; False if the address had too many of them.
+
+        ``subject_line`` is the commit's, ``error`` is why the build failed as a whole, ``link`` leads to its page.
+        """
+        values = {"headline": headline, "subject_line": subject_line, "error": error, "failed": failed, "link": link}
+        return self._add(to, "build", None, _MOST_BUILDS, **values)
+
+    def _add(self, to: str, kind: str, expires_at: datetime | None, most: int = _MOST, **values: object) -> bool:
         letter = self._letters.write(kind, expires_at=expires_at, **values)
-        if not self._storage.mail.add(to, kind, letter, expires_at, _MOST):
-            why = f"it had {_MOST} in 15 minutes, or too many mails wait"
-            _log.warning("no mail (%s) is written to %s: %s", kind, to, why)
+        if self._storage.mail.add(to, kind, letter, expires_at, most):
+            return True
+        why = f"it had {most} in 15 minutes, or too many mails wait"
+        _log.warning("no mail (%s) is written to %s: %s", kind, to, why)
+        return False

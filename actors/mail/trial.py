@@ -32,7 +32,7 @@ def send_test_mail(settings: MailSettings, url: str, to: str, now: datetime, not
     connection = SmtpConnection(settings, note)
     connection.open()
     try:
-        letter = Letters(url).write("test")
+        letter = Letters(url).write("test", why="It was sent by `ci-daemon mail test`.")
         message = message_of(letter, to=to, sender=settings.sender, message_id=str(uuid4()), date=now)
         connection.send(message, to)
     finally:

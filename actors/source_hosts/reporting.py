@@ -120,8 +120,7 @@ class StatusReporter(Supervised[StatusReporterMessage | _Reported, _ReportStates
         self.work(_ReportStates(repository_id), run)
 
     def _url(self, build: Build) -> str:
-        place = f"{build.organization_slug}/pipelines/{build.pipeline_slug}/builds/{build.number}"
-        return f"{self._live_settings.now.base_url}/{place}"
+        return f"{self._live_settings.now.base_url}/{build.page}"
 
 
 def report_state(build: Build) -> ReportState:

@@ -70,12 +70,14 @@ class BuildCreation:
         admit_manual_build(self._storage, pipeline)
         body = check_body(submission.document, model)
         try:
-            return self._plan(req, pipeline, body, key)
+            return self._plan(req, pipeline, body, submission)
         except KeyUsed as used:
             return self._repeat(req, used.use)
 
-    def rebuild(self, req: falcon.Request, pipeline: Pipeline, build: Build, key: RequestKey | None) -> Build:
-        """Return a new build that repeats another one, or the one that its key has created.
+    def rebuild(
+        self, req: falcon.Request, pipeline: Pipeline, build: Build, user_id: int, key: RequestKey | None
+    ) -> Build:
+        """Return a new build of a user that repeats another one, or the one that its key has created.
 
         Raises as `create` does, and ApiError ``source_expired``.
         """
@@ -84,7 +86,8 @@ class BuildCreation:
         refuse_while_draining(self._engine)
         admit_manual_build(self._storage, pipeline)
         try:
-            return self._create(req, pipeline, *rebuild_of(self._storage, build, "api", key))
+            new, source_url = rebuild_of(self._storage, build, "api", key)
+            return self._create(req, pipeline, replace(new, created_by=user_id), source_url)
         except SourceGone:
             raise source_expired(build) from None
         except KeyUsed as used:
@@ -134,7 +137,7 @@ class BuildCreation:
             raise plan_rejection(build)
         return build
 
-    def _plan(self, req: falcon.Request, pipeline: Pipeline, body: BuildRequest, key: RequestKey | None) -> Build:
+    def _plan(self, req: falcon.Request, pipeline: Pipeline, body: BuildRequest, submission: Submission) -> Build:
         """Create the build that a body describes."""
         by_slug = body if isinstance(body, CreateBuildRequest) else None
         new = NewBuild(
@@ -146,8 +149,9 @@ class BuildCreation:
             pipeline_ir=body.pipeline_ir,
             source_archive=body.archive(),
             source_sha256=(by_slug and by_slug.source_sha256) or "",
-            key=key,
+            key=submission.key,
             debug=bool(body.debug),
+            created_by=submission.user_id,
         )
         return self._create(req, pipeline, new, by_slug.source_url if by_slug else None)
 

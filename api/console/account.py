@@ -54,6 +54,7 @@ class AccountPage(Page):
             passkeys=self._storage.passkeys.of_user(caller.user.id),
             identities=[(self._providers.name_of(each.provider), each) for each in identities],
             origins=self._party.origins,
+            build_mail=not self._storage.mail_opt_outs.has(caller.user.email),
         )
 
 
@@ -78,6 +79,13 @@ class AccountForms(Page):
         caller, form = self._cookies.form(req, resp)
         body = check_body({"name": form.get("name", "")}, UserUpdateRequest)
         self._storage.users.rename(caller.user.id, body.name)
+        redirect(req, resp, "account")
+
+    @performs("updateMailSettings")
+    def on_post_mail(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Want mail about builds, or no more of it."""
+        caller, form = self._cookies.form(req, resp)
+        self._storage.mail_opt_outs.set(caller.user.email, out=form.get("builds") != "on")
         redirect(req, resp, "account")
 
     @performs("endSession")

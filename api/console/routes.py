@@ -92,6 +92,7 @@ def add_console(
     forms = AccountForms(storage, pages, cookies)
     routes.add_page("/account/sign-out", forms, "sign_out")
     routes.add_page("/account/profile", forms, "profile")
+    routes.add_page("/account/mail", forms, "mail")
     routes.add_page("/account/sessions/{id}/end", forms, "end_session")
     routes.add_page("/account/api-keys", forms, "api_key")
     routes.add_page("/account/api-keys/{id}/revoke", forms, "revoke_api_key")

@@ -39,10 +39,11 @@ KEY_ERRORS = ("invalid_idempotency_key", "idempotency_conflict")
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A body that is parsed but not checked, and the request's idempotency key if it has one."""
+    """A body that is parsed but not checked, who sent it, and the request's idempotency key if it has one."""
 
     document: object
     key: RequestKey | None
+    user_id: int
 
     @classmethod
     def read(cls, req: falcon.Request, member: Membership) -> Submission:
@@ -52,7 +53,7 @@ class Submission:
         """
         name = _key_name(req)
         body = body_bytes(req)
-        return cls(parse_json(body), _key(req, member, name, body))
+        return cls(parse_json(body), _key(req, member, name, body), member.caller.user.id)
 
 
 def key_of(req: falcon.Request, member: Membership) -> RequestKey | None:

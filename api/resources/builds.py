@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from api.middleware.authentication import Access
     from api.paging import Pager
 
-__all__ = ["BuildRecord", "BuildsResource"]
+__all__ = ["BuildRecord", "BuildsResource", "build_document"]
 
 
 _PIPELINE_ERRORS = ("organization_not_found", "pipeline_not_found")
@@ -94,6 +94,11 @@ class BuildRecord(StoredRecord):
     def of(cls, build: storage.Build, pending_reason: str | None) -> BuildRecord:
         """Return the record of a stored build."""
         return cls.showing(build, id=build.external_id, pending_reason=pending_reason)
+
+
+def build_document(build: storage.Build) -> dict[str, object]:
+    """Return a build as responses and webhooks show it."""
+    return BuildRecord.of(build, pending_reason=None).model_dump(mode="json")
 
 
 _CREATED = Answer(201, "The build, which is planned and starts by itself.", BuildRecord)
@@ -198,7 +203,8 @@ class BuildsResource:
         """
         member, found = self._access.pipeline(req, org, pipeline)
         build = self._access.build(req, org, pipeline, number)
-        answer(resp, self._record(self._creation.rebuild(req, found, build, key_of(req, member))), status=201)
+        user_id, key = member.caller.user.id, key_of(req, member)
+        answer(resp, self._record(self._creation.rebuild(req, found, build, user_id, key)), status=201)
 
     @operation("retryBuild", Answer(200, "The build, which runs again.", BuildRecord), errors=_RETRY_ERRORS)
     def on_post_retry(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from actors import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
 from actors.ir import IrSettings
 from actors.mail import MailSettings
+from actors.notifications import NotificationSettings
 from actors.render import RenderSettings
 from actors.repositories import RepositorySettings
 from actors.vms.images import ImageSettings
@@ -33,6 +34,7 @@ class Config:
     jobs: JobSettings = field(default_factory=JobSettings)
     journal: JournalSettings = field(default_factory=JournalSettings)
     mail: MailSettings = field(default_factory=MailSettings)
+    notifications: NotificationSettings = field(default_factory=NotificationSettings)
     payments: PaymentSettings = field(default_factory=PaymentSettings)
     pool: PoolSettings = field(default_factory=PoolSettings)
     rate_limits: RateLimitSettings = field(default_factory=RateLimitSettings)

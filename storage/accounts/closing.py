@@ -15,8 +15,10 @@ from storage.errors import SoleOwner
 from storage.models import (
     CliLoginRow,
     IdentityRow,
+    MailOptOutRow,
     MailRow,
     MembershipRow,
+    NotificationRow,
     OrganizationRow,
     PipelineRow,
     ScheduleRow,
@@ -76,6 +78,9 @@ class Accounts:
             PipelineRow.organization == slot("organization_id"), PipelineRow.deleted_at.is_null()
         )
         self._forget_schedules = Write(database, ScheduleRow.delete().where(ScheduleRow.pipeline << pipelines))
+        self._forget_notifications = Write(
+            database, NotificationRow.delete().where(NotificationRow.pipeline << pipelines)
+        )
         self._close_organization = Write(
             database,
             OrganizationRow.update({OrganizationRow.closed_at: slot("now")}).where(
@@ -89,6 +94,7 @@ class Accounts:
         self._forget_links = Write(database, SignInLinkRow.delete().where(SignInLinkRow.user == slot("user_id")))
         address = UserRow.select(UserRow.email).where(UserRow.id == slot("user_id"))
         self._forget_mails = Write(database, MailRow.delete().where(MailRow.recipient == address))
+        self._forget_opt_out = Write(database, MailOptOutRow.delete().where(MailOptOutRow.email == address))
         self._close_user = Write(
             database,
             UserRow.update({UserRow.email: UserRow.uuid, UserRow.name: "", UserRow.closed_at: slot("now")}).where(
@@ -113,6 +119,7 @@ class Accounts:
                 self._close_organization.run(organization_id=organization_id, now=now)
                 self._hide.run(organization_id=organization_id)
                 self._forget_schedules.run(organization_id=organization_id)
+                self._forget_notifications.run(organization_id=organization_id)
                 self._holds.forget(organization_id=organization_id)
             canceled = [build.id for build in self._builds.unfinished() if build.organization_id in closed]
             for build_id in canceled:
@@ -123,6 +130,7 @@ class Accounts:
             self._forget_links.run(user_id=user_id)
             self._passkeys.forget(user_id)
             self._forget_mails.run(user_id=user_id)
+            self._forget_opt_out.run(user_id=user_id)
             self._forget_identities.run(user_id=user_id)
             self._close_user.run(user_id=user_id, now=now)
             return canceled

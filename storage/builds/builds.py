@@ -146,6 +146,8 @@ class Builds:
                 "source_expired_at",
                 "approved_by",
                 "approved_at",
+                "told_at",
+                "told_state",
             ),
         )
         self._move = Write(

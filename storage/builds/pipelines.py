@@ -10,7 +10,16 @@ import peewee
 
 from storage.database.statements import Columns, Query, Slots, Write, first, insert_into, slot, written
 from storage.errors import PipelineBusy, PipelineGone, SlugTaken
-from storage.models import BuildRow, CacheRow, DeclarationRow, OrganizationRow, PipelineRow, ScheduleRow, SecretRow
+from storage.models import (
+    BuildRow,
+    CacheRow,
+    DeclarationRow,
+    NotificationRow,
+    OrganizationRow,
+    PipelineRow,
+    ScheduleRow,
+    SecretRow,
+)
 from storage.records import NewPipeline, Page, Pipeline, PipelineChanges
 
 if TYPE_CHECKING:
@@ -79,6 +88,9 @@ class Pipelines:
         self._forget_cache = Write(database, CacheRow.delete().where(CacheRow.pipeline == slot("id")))
         self._forget_secrets = Write(database, SecretRow.delete().where(SecretRow.pipeline == slot("id")))
         self._forget_schedules = Write(database, ScheduleRow.delete().where(ScheduleRow.pipeline == slot("id")))
+        self._forget_notifications = Write(
+            database, NotificationRow.delete().where(NotificationRow.pipeline == slot("id"))
+        )
         self._insert = Write(database, insert_into(PipelineRow, "last_number", "deleted_at"))
 
     def create(self, organization_id: int, new: NewPipeline) -> Pipeline:
@@ -105,7 +117,7 @@ class Pipelines:
             return changed
 
     def delete(self, pipeline_id: int) -> None:
-        """Delete a pipeline, its cache, schedules and secrets, and end the holds of its jobs' VMs. Idempotent.
+        """Delete a pipeline and all that is only its own, and end the holds of its jobs' VMs. Idempotent.
 
         Its builds are no longer found, but their costs stay in the ledger. Raises PipelineBusy if the pipeline has
         unfinished builds. A build that is created at the same time either counts as unfinished or is refused.
@@ -118,6 +130,7 @@ class Pipelines:
             self._forget_cache.run(id=pipeline_id)
             self._forget_secrets.run(id=pipeline_id)
             self._forget_schedules.run(id=pipeline_id)
+            self._forget_notifications.run(id=pipeline_id)
             self._holds.forget(pipeline_id=pipeline_id)
 
     def fails_fast(self, pipeline_id: int) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from storage.models.identities import IdentityRow
     from storage.models.leases import LeaseRow, LedgerRow, RerunDebitRow, SnapshotRow
     from storage.models.mail import MailRow
+    from storage.models.notifications import MailOptOutRow, NotificationDeliveryRow, NotificationRow
     from storage.models.passkeys import PasskeyChallengeRow, PasskeyHandleRow, PasskeyRow
     from storage.models.payments import PaymentEventRow, PaymentRefundRow, PaymentRow, PaymentTotalRow
     from storage.models.renders import DeclarationRow, RenderedRow, RenderRow, RunnerTokenRow
@@ -65,8 +66,11 @@ __all__ = [
     "KeyRow",
     "LeaseRow",
     "LedgerRow",
+    "MailOptOutRow",
     "MailRow",
     "MembershipRow",
+    "NotificationDeliveryRow",
+    "NotificationRow",
     "OrganizationRow",
     "PasskeyChallengeRow",
     "PasskeyHandleRow",

@@ -23,6 +23,8 @@ class BuildRow(Row, table="builds", record=Build, joined=("organization_id", "or
     artifact_bytes = peewee.IntegerField(null=True)
     artifacts_expired_at = InstantField(null=True)
     source_bytes = peewee.IntegerField(null=True)
+    told_at = InstantField(null=True)
+    told_state = peewee.TextField(null=True)
 
 
 class JobRow(Row, table="jobs", record=Job, joined=("depends_on",)):

@@ -69,6 +69,7 @@ class NewBuild:
 
     ``rebuild_of`` is the number of the build that it repeats; ``source_of`` is that build's UUID if it has an archive.
     ``approval_reason`` is why somebody has to approve it first; None if nobody has to.
+    ``created_by`` is the id of the user who asked for it.
     """
 
     branch: str
@@ -86,6 +87,7 @@ class NewBuild:
     source_of: str | None = None
     untrusted_origin: str | None = None
     approval_reason: str | None = None
+    created_by: int | None = None
 
     @property
     def has_source(self) -> bool:
@@ -98,7 +100,7 @@ class Build:
     """One run of a pipeline. ``external_id`` is the ``id`` of the wire; ``uuid`` is the stable build id.
 
     With ``debug`` the VMs of its failed jobs are held. ``recorded_at`` is when its end was written. ``rebuild_of`` is
-    the number of the build that it repeats.
+    the number of the build that it repeats, ``created_by`` the id of the user who created it, if a user did.
 
     ``untrusted_origin`` is the pull request of a fork that it comes from: it gets no secrets, and shares caches and
     concurrency groups only with that pull request. ``approval_reason`` is why it needs an approval first, or None.
@@ -138,6 +140,7 @@ class Build:
     approval_reason: str | None
     approved_by: str | None
     approved_at: datetime | None
+    created_by: int | None
 
     @property
     def name(self) -> str:
@@ -148,6 +151,11 @@ class Build:
     def untrusted(self) -> bool:
         """True if it comes from a fork, whose owner decides what runs in it."""
         return self.untrusted_origin is not None
+
+    @property
+    def page(self) -> str:
+        """The path of its page below the service's address: ORG/pipelines/PIPELINE/builds/NUMBER."""
+        return f"{self.organization_slug}/pipelines/{self.pipeline_slug}/builds/{self.number}"
 
     @property
     def end_requested(self) -> bool:

@@ -24,6 +24,7 @@ from actors.engine_settings import LiveSettings
 from actors.ir import IrSettings, load
 from actors.mail import MailSettings
 from actors.messages import Reschedule
+from actors.notifications import NotificationSettings
 from actors.render import RenderSettings
 from actors.repositories import RepositorySettings
 from actors.timings import Timings
@@ -49,10 +50,15 @@ def settings_with(pool: PoolSettings, jobs: JobSettings) -> EngineSettings:
         render=RenderSettings(),
         ir=IrSettings(),
         mail=MailSettings(),
+        notifications=NotificationSettings(),
         repositories=RepositorySettings(),
         base_url="http://ci.example.org",
         api_address=("127.0.0.1", 9),
     )
+
+
+def _document(build: Build) -> dict[str, object]:
+    return {"number": build.number, "state": build.state}
 
 
 _NOT_STARTED = {JobState.PENDING, JobState.SCHEDULED, JobState.ASSIGNED}
@@ -91,7 +97,9 @@ class Host:
 
     def new_engine(self) -> Engine:
         """Return another engine over the same state, as a new process would make it."""
-        return Engine(self.storage, self.provider, self.images, self.clock, self.settings, timings=self.timings)
+        return Engine(
+            self.storage, self.provider, self.images, self.clock, self.settings, _document, timings=self.timings
+        )
 
     def reaper(self, clock: Clock | None = None) -> Reaper:
         """Return a reaper of the engine's pool, with another clock if one is given."""

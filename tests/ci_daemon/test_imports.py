@@ -26,6 +26,7 @@ ROOMS = {
     "actors.cleanup",
     "actors.ir",
     "actors.mail",
+    "actors.notifications",
     "actors.render",
     "actors.repositories",
     "actors.schedules",

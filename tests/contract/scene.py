@@ -102,7 +102,7 @@ class Scene:
 
     def id_for(self, endpoint: Endpoint) -> str:
         """Return the value of ``{id}`` in the endpoint's path."""
-        kinds = ("api-tokens", "sessions", "invites", "artifacts", "identities", "schedules")
+        kinds = ("api-tokens", "sessions", "invites", "artifacts", "identities", "schedules", "notifications")
         kind = next((kind for kind in kinds if f"/{kind}/" in endpoint.path), "none")
         return self.named[kind]
 
@@ -145,6 +145,9 @@ def make_scene(directory: Path, provider: LocalProvider, identity: IdentitySetti
         storage.identities.sign_in(proven, SignUpPolicy())
     invite = owner.client.simulate_post(f"{owner.path}/invites", json={"email": guest.email, "role": "member"}).json
     schedule = owner.client.simulate_post(f"{pipeline.path}/schedules", json={"cron": "30 4 * * *"}).json
+    hook = {"kind": "webhook", "url": "https://hooks.example.org/builds"}
+    notification = owner.client.simulate_post(f"{pipeline.path}/notifications", json=hook).json
+    tested = owner.client.simulate_post(f"{pipeline.path}/notifications/{notification['id']}/test").json
     authenticator = with_passkey(owner)
     named = {
         "uuid": storage.passkeys.of_user(owner.user.id)[0].uuid,
@@ -162,6 +165,8 @@ def make_scene(directory: Path, provider: LocalProvider, identity: IdentitySetti
         "sessions": session.uuid,
         "invites": invite["id"],
         "schedules": schedule["id"],
+        "notifications": notification["id"],
+        "delivery": tested["id"],
         "invite_token": invite["token"],
         "artifacts": build.get("/artifacts").json["data"][0]["id"],
     }

@@ -27,12 +27,14 @@ NOUNS = {
     "user_id": "member_not_found",
     "code": "route_not_found",
     "uuid": "passkey_not_found",
+    "delivery": "notification_delivery_not_found",
 }
 IDS = {
     "api-tokens": "api_token_not_found",
     "sessions": "session_not_found",
     "invites": "invite_not_found",
     "schedules": "schedule_not_found",
+    "notifications": "notification_not_found",
     "artifacts": "artifact_not_found",
     "identities": "identity_not_found",
 }

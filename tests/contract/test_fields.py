@@ -23,7 +23,7 @@ TYPES: dict[str, type | tuple[type, ...]] = {
     "array": list,
     "object": dict,
 }
-WRONG: dict[str, Any] = {"string": 7, "integer": "7", "boolean": "yes", "object": [], "date-time": "soon"}
+WRONG: dict[str, Any] = {"string": 7, "integer": "7", "boolean": "yes", "object": [], "array": 7, "date-time": "soon"}
 
 
 @pytest.fixture(scope="module")

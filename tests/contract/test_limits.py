@@ -13,8 +13,11 @@ LONG = {"message": 10_000, "description": 10_000, "nonce": 256, "redirect_uri": 
 LONG_CODES = 4096
 """The limit of codes of identity providers."""
 
+LONG_URLS = 2000
+"""The limit of endpoints of notifications."""
+
 UNBOUNDED = {"pipeline_ir", "source_b64", "token", "value"}
-LISTED = {"visibility", "source", "role", "nonce_hash", "source_sha256", "code_verifier"}
+LISTED = {"visibility", "source", "role", "kind", "nonce_hash", "source_sha256", "code_verifier"}
 STRINGS = [field for field in REQUESTS if field.type == "string" and field.name not in UNBOUNDED | LISTED]
 TOKENS = [
     "POST /api/v0/user/api-tokens",
@@ -32,6 +35,8 @@ def test_a_string_has_a_limit(seen: Scene, field: Field):
     limit = LONG.get(field.name, 255)
     if field.name == "code" and {"redirect_uri"} <= (seen.body(field.endpoint) or {}).keys():
         limit = LONG_CODES
+    if field.name == "url" and "notifications" in field.of:
+        limit = LONG_URLS
     body = seen.body(field.endpoint) or {}
     answered = seen.ask(field.endpoint, json={**body, field.name: "x" * (limit + 1)})
 

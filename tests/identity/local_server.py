@@ -15,12 +15,13 @@ from urllib.parse import parse_qsl
 
 @dataclass(frozen=True)
 class Asked:
-    """A request: ``form`` is what a POST brings."""
+    """A request: ``body`` is what a POST brings, and ``form`` that as a form."""
 
     method: str
     path: str
     headers: Mapping[str, str]
     form: Mapping[str, str]
+    body: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
-        form = dict(parse_qsl(self.rfile.read(length).decode()))
-        asked = Asked(self.command, self.path.partition("?")[0], dict(self.headers), form)
+        body = self.rfile.read(length)
+        form = dict(parse_qsl(body.decode(errors="replace")))
+        asked = Asked(self.command, self.path.partition("?")[0], dict(self.headers), form, body)
         self.server.seen.append(asked)
         if asked.path in self.server.slow:
             self._drip()

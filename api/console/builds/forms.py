@@ -46,10 +46,10 @@ class BuildForms(Page):
     def on_post_rebuild(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
         """Build it again, as a new build."""
         self._site.cookies.form(req, resp)
-        _, found = self._site.access.pipeline(req, org, pipeline)
+        member, found = self._site.access.pipeline(req, org, pipeline)
         build = self._site.access.build(req, org, pipeline, number)
-        self._show(req, resp, self._creation.rebuild(req, found, build, None))
+        self._show(req, resp, self._creation.rebuild(req, found, build, member.caller.user.id, None))
 
     def _show(self, req: falcon.Request, resp: falcon.Response, build: Build) -> None:
         resp.context.record = BuildRecord.of(build, wait_reason(self._site.storage, build))
-        redirect(req, resp, f"{build.organization_slug}/pipelines/{build.pipeline_slug}/builds/{build.number}")
+        redirect(req, resp, build.page)

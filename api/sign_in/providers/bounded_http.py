@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,31 +9,18 @@ import httpcore
 import httpx
 import pydantic_core
 
+from actors import Deadline, TimedBackend
 from api.sign_in.providers.person import ProviderError
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterable
 
-__all__ = ["Deadline", "ProviderConnection", "ProviderHttp"]
+__all__ = ["ProviderConnection", "ProviderHttp"]
 
 _TOO_LATE = "the provider does not answer in time"
 _MOST_BYTES = 512 * 2**10
 _HEADERS = {"User-Agent": "ci-daemon", "Accept": "application/json", "Accept-Encoding": "identity"}
-
-
-class Deadline:
-    """The end of the time that a whole sign-in may wait for its provider."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end = time.monotonic() + seconds
-
-    def left(self) -> float:
-        """Return the seconds that are left. Raises ProviderError if there are none."""
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise ProviderError(_TOO_LATE)
-        return left
 
 
 class ProviderHttp:
@@ -45,7 +31,7 @@ class ProviderHttp:
 
     def connection(self) -> ProviderConnection:
         """Return a connection for one sign-in."""
-        return ProviderConnection(Deadline(self._timeout), self._ssl_context)
+        return ProviderConnection(Deadline(self._timeout, lambda: ProviderError(_TOO_LATE)), self._ssl_context)
 
     @cached_property
     def _ssl_context(self) -> ssl.SSLContext:
@@ -85,7 +71,7 @@ class _Transport(httpx.BaseTransport):
     """Sends each request over a connection of its own, and reads the whole response."""
 
     def __init__(self, deadline: Deadline, ssl_context: ssl.SSLContext) -> None:
-        self._backend = _Backend(deadline)
+        self._backend = TimedBackend(deadline)
         self._ssl_context = ssl_context
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -106,49 +92,6 @@ class _Transport(httpx.BaseTransport):
         if headers.get("Content-Encoding", "identity") != "identity":
             raise ProviderError(f"{where} answers in an encoding that was not asked for")
         return httpx.Response(response.status, headers=headers, content=content, request=request)
-
-
-class _Backend(httpcore.NetworkBackend):
-    """Connections of which every wait ends by a deadline: by itself, each byte would begin the wait anew."""
-
-    def __init__(self, deadline: Deadline) -> None:
-        self._deadline = deadline
-        self._sockets = httpcore.SyncBackend()
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.NetworkStream:
-        stream = self._sockets.connect_tcp(host, port, self._deadline.left(), local_address, socket_options)
-        return _Stream(stream, self._deadline)
-
-
-class _Stream(httpcore.NetworkStream):
-    def __init__(self, stream: httpcore.NetworkStream, deadline: Deadline) -> None:
-        self._stream = stream
-        self._deadline = deadline
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, self._deadline.left())
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._stream.write(buffer, self._deadline.left())
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.NetworkStream:
-        secured = self._stream.start_tls(ssl_context, server_hostname, self._deadline.left())
-        return _Stream(secured, self._deadline)
-
-    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - httpcore's signature
-        return self._stream.get_extra_info(info)
 
 
 def _whole(chunks: Iterable[bytes], where: str) -> bytes:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from joserfc.jwk import KeySet
 
-    from api.sign_in.providers.bounded_http import Deadline, ProviderConnection
+    from actors import Deadline
+    from api.sign_in.providers.bounded_http import ProviderConnection
     from api.sign_in.providers.token_endpoint import ClientAuth
     from storage import Clock
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ci_daemon.config import Config
     from ci_daemon.host.lock import ServingProcess
-    from storage import ServiceFailure, Storage
+    from storage import FailingNotification, ServiceFailure, Storage
 
 __all__ = ["status"]
 
@@ -115,6 +115,7 @@ def _document(session: Session, storage: Storage, config: Config, server: Servin
         "disk_free_bytes": free,
         "disk": {**_data_sizes(storage), "images": _image_bytes(session.state_dir, config)},
         "mail": {"configured": bool(config.mail.host), **asdict(storage.mail.totals())},
+        "notifications": [_failing_document(each) for each in storage.notifications.failing(_MAX_ERRORS)],
         "errors": [_error_document(each) for each in storage.service_failures.latest(_MAX_ERRORS)],
         "forced": [
             {**_error_document(each), "by": each.forced_by} for each in storage.service_failures.forced(_MAX_ERRORS)
@@ -184,6 +185,9 @@ def _lines(document: Mapping[str, Any], start_command: str) -> Iterator[tuple[st
     owing = f"; {overdrawn} organizations have a negative balance" if overdrawn else ""
     yield "money", f"{document['balances_cents']} cents on all accounts{owing}"
     yield "mail", _mail(document["mail"])
+    if document["notifications"]:
+        yield "notify", "notifications whose deliveries fail (`ci-daemon notify deliveries ID`):"
+        yield from (("", _failing_line(each)) for each in document["notifications"])
     yield (
         "errors",
         "the latest failures that the service caused:" if document["errors"] else "no failures that the service caused",
@@ -229,6 +233,21 @@ def _mail(mail: Mapping[str, Any]) -> str:
     failed = f", {mail['deferred']} of them after a failed attempt" if mail["deferred"] else ""
     lost = f"; {mail['given_up']} were given up in the last 24 hours" if mail["given_up"] else ""
     return f"{waiting}{failed}{lost}" + (": see `ci-daemon mail queue`" if failed or lost else "")
+
+
+def _failing_document(each: FailingNotification) -> dict[str, object]:
+    return {
+        "id": each.uuid,
+        "pipeline": f"{each.organization_slug}/{each.pipeline_slug}",
+        "failing_since": timestamp(each.failing_since),
+        "last_error": printable(each.last_error),
+        "disabled": each.disabled_at is not None,
+    }
+
+
+def _failing_line(each: Mapping[str, Any]) -> str:
+    state = "disabled, failing since" if each["disabled"] else "failing since"
+    return f"{each['pipeline']} {each['id']}: {state} {_relative_time(each['failing_since'])}: {each['last_error']}"
 
 
 def _error_document(each: ServiceFailure) -> dict[str, object]:

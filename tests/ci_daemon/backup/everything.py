@@ -13,11 +13,13 @@ from uuid import uuid4
 from actors import retry
 from storage import (
     Build,
+    BuildEvent,
     BuildState,
     CacheName,
     Declaration,
     DeployKey,
     EdgeKind,
+    EndpointAnswer,
     GitCredential,
     HoldEnd,
     Job,
@@ -29,11 +31,13 @@ from storage import (
     NewCoupon,
     NewHostConnection,
     NewJob,
+    NewNotification,
     NewOrigin,
     NewPasskey,
     NewPaymentEvent,
     NewPipeline,
     NewSchedule,
+    NotificationKind,
     OriginEvent,
     Outcome,
     PasskeyPurpose,
@@ -188,6 +192,7 @@ class Everything:
         storage.invites.revoke(acme, storage.invites.create(acme, owner_id, revoked, 10).uuid)
         storage.invites.create(acme, owner_id, accepted, 10)
         storage.invites.accept(accepted.token, storage.users.create("guest@example.org", "Guest"))
+        storage.mail_opt_outs.set("admin@example.org", out=True)
         storage.secrets.put(SecretScope(acme), "OF_ALL", "hush")
         storage.secrets.put(SecretScope(acme, self.pipeline.id), "OF_ONE", "hush too")
 
@@ -416,8 +421,32 @@ class Everything:
         schedule = storage.schedules.create(self.pipeline.id, nightly)
         storage.schedules.built(schedule.id, 1)
         storage.schedules.failed(schedule.id, "there is no build of the branch")
+        self._notifications()
         gone = storage.pipelines.create(acme, NewPipeline("gone", "Gone", "r", "main"))
         storage.pipelines.delete(gone.id)
+
+    def _notifications(self) -> None:
+        """Make notifications of every kind, deliveries in every state, and ends that are told."""
+        deliveries, acme = self.storage.notification_deliveries, self.pipeline.organization_id
+        refused = EndpointAnswer(500, "no", 3, "the endpoint answers 500")
+        for kind in NotificationKind:
+            url = None if kind is NotificationKind.EMAIL else "https://hooks.example.org/builds"
+            made, _ = self.storage.notifications.create(self.pipeline.id, NewNotification(kind, tuple(BuildEvent), url))
+            if url is None:
+                deliveries.mailed(made.id, BuildEvent.RECOVERED, 1, "ann@example.org")
+                deliveries.skipped(made.id, BuildEvent.RECOVERED, 2, None, "nobody to tell")
+            else:
+                deliveries.note(deliveries.add(made.id, BuildEvent.FINISHED, 1, "{}"), refused)
+                deliveries.note(deliveries.add(made.id, BuildEvent.FINISHED, 2, "{}"), replace(refused, error=None))
+            if kind is NotificationKind.SLACK:
+                deliveries.note(deliveries.add(made.id, BuildEvent.FINISHED, 3, "{}"), refused)
+                self.storage.notifications.update(made.id, enabled=False)
+        creator = self.storage.members.all(acme)[0]
+        self.build(created_by=creator.user_id)
+        for ended in self.storage.ended_builds.untold(20):
+            build = self.storage.builds.get(ended.build_id)
+            state = None if build is None or build.state is BuildState.CANCELED else build.state
+            self.storage.ended_builds.tell(ended, state)
 
     def _service(self) -> None:
         storage = self.storage

@@ -19,7 +19,16 @@ from ci_daemon import command
 from ci_daemon.command.support.catalog import HEADINGS
 from ci_daemon.command.support.command_classes import CallerCommand
 from ci_daemon.command.support.session import Session
-from storage import AuditEntry, NewBuild, NewPipeline, NewSchedule, Storage, SystemClock
+from storage import (
+    AuditEntry,
+    NewBuild,
+    NewNotification,
+    NewPipeline,
+    NewSchedule,
+    NotificationKind,
+    Storage,
+    SystemClock,
+)
 from tests.e2e.pipelines import one
 from tests.git_servers.ssh import ssh_server
 from tests.records import new_job
@@ -103,6 +112,14 @@ CALLS = """
     schedule set {schedule} --disable
     schedule list acme web
     schedule remove {schedule}
+    notify add acme web email --to-creator
+    notify list acme web
+    notify test {notification}
+    notify deliveries {notification}
+    notify redeliver {message}
+    notify rotate {notification}
+    notify set {notification} --disable
+    notify remove {notification}
     build list acme/web
     build show acme/web/1
     build logs acme/web/1
@@ -193,6 +210,11 @@ def state(tmp_path: Path) -> Path:
     (tmp_path / "token").write_text(with_storage.tokens.create_api_key(ada.id, "for the test")[0].uuid)
     schedule = with_storage.schedules.create(pipeline.id, NewSchedule("0 5 * * *", "UTC", "main", None))
     (tmp_path / "schedule").write_text(schedule.uuid)
+    hook = NewNotification(NotificationKind.WEBHOOK, ("build.finished",), "https://hooks.example.org/builds")
+    notification, _ = with_storage.notifications.create(pipeline.id, hook)
+    (tmp_path / "notification").write_text(notification.uuid)
+    message = with_storage.notification_deliveries.add(notification.id, "build.finished", 1, "{}")
+    (tmp_path / "message").write_text(message.uuid)
     with_storage.close()
     return tmp_path / "state"
 
@@ -217,6 +239,8 @@ def test_json_is_one_document(
             "token": (tmp_path / "token").read_text(),
             "schedule": (tmp_path / "schedule").read_text(),
             "delivery": (tmp_path / "delivery").read_text(),
+            "notification": (tmp_path / "notification").read_text(),
+            "message": (tmp_path / "message").read_text(),
             "backup": str(tmp_path / "backup"),
             "restored": str(tmp_path / "restored"),
             "repository": str(tmp_path / "acme" / "web.git"),

@@ -1,0 +1,24 @@
+"""Notifications: who is told about the ends of builds, and the actor that tells them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage import on_first_use
+
+if TYPE_CHECKING:
+    from actors.notifications.choices import NotificationInvalid, checked_events, endpoint_url, new_notification
+    from actors.notifications.settings import NotificationSettings
+    from actors.notifications.trial import deliver_test, mail_test
+else:
+    __getattr__ = on_first_use(__name__)
+
+__all__ = [
+    "NotificationInvalid",
+    "NotificationSettings",
+    "checked_events",
+    "deliver_test",
+    "endpoint_url",
+    "mail_test",
+    "new_notification",
+]

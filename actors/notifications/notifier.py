@@ -1,0 +1,149 @@
+"""The notifier: announces the ends of builds, and sends what is due."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
+
+from actors.messages import NotifierMessage, PollStorage
+from actors.notifications.endpoint_client import EndpointClient
+from actors.notifications.sending import DeliverySender
+from actors.supervision import Supervised
+from storage import EndedBuild, EndpointAnswer, NotificationDelivery
+
+if TYPE_CHECKING:
+    from actors.addresses import Address
+    from actors.engine_settings import LiveSettings
+    from actors.messages import RootMessage
+    from actors.metrics import EngineMetrics
+    from actors.notifications.announcing import Announcements
+    from actors.timer import Timer
+    from actors.timings import Timings
+    from storage import Clock, Storage
+
+__all__ = ["Notifier"]
+
+_AT_ONCE = 4
+_INTERNAL = EndpointAnswer(None, "", 0, "an internal error, see `ci-daemon logs`")
+
+
+@dataclass(frozen=True, slots=True)
+class _Announce:
+    """Work on a worker thread: announce the end of a build."""
+
+    ended: EndedBuild
+
+    def __str__(self) -> str:
+        return f"announce build {self.ended.build_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Send:
+    """Work on a worker thread: make an attempt at a delivery."""
+
+    delivery: NotificationDelivery
+
+    def __str__(self) -> str:
+        return f"send {self.delivery.uuid}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """Worker: this task has ended."""
+
+    task: _Announce | _Send
+
+
+class Notifier(Supervised[NotifierMessage | _Done, _Announce | _Send]):
+    """Announces ends one after the other, and sends to four endpoints at once, to each one at a time.
+
+    What it does next is in the storage, so that a successor, in this process or the next, goes on with it.
+    """
+
+    def __init__(
+        self,
+        *,
+        timer: Timer,
+        root: Address[RootMessage],
+        storage: Storage,
+        clock: Clock,
+        live_settings: LiveSettings,
+        announcements: Announcements,
+        metrics: EngineMetrics,
+        timings: Timings,
+    ) -> None:
+        super().__init__(timer, root, timings.retry)
+        self._storage = storage
+        self._announcements = announcements
+        self._stopping = threading.Event()
+        self._sender = DeliverySender(
+            storage=storage,
+            clock=clock,
+            live_settings=live_settings,
+            metrics=metrics,
+            client=EndpointClient(),
+            stopping=self._stopping,
+        )
+        self._announcing = False
+        self._busy: set[int] = set()
+
+    def teardown(self) -> None:
+        """Begin nothing else; what is under way is sent again by the next process, unless it ends in time."""
+        self._stopping.set()
+
+    def handle(self, message: NotifierMessage | _Done) -> None:
+        """Begin what is due."""
+        match message:
+            case PollStorage():
+                pass
+            case _Done(task):
+                self._forget(task)
+            case _:
+                assert_never(message)
+        self._begin_due()
+
+    def on_task_error(self, task: _Announce | _Send, error: Exception) -> None:
+        """Log the error. An end that cannot be announced is left out; a delivery is tried again after a pause."""
+        super().on_task_error(task, error)
+        self._forget(task)
+        match task:
+            case _Announce(ended):
+                self._storage.ended_builds.tell(ended, None)
+            case _Send(delivery):
+                self._sender.note(delivery, _INTERNAL)
+            case _:
+                assert_never(task)
+        self._begin_due()
+
+    def _forget(self, task: _Announce | _Send) -> None:
+        match task:
+            case _Announce():
+                self._announcing = False
+            case _Send(delivery):
+                self._busy.discard(delivery.notification_id)
+            case _:
+                assert_never(task)
+
+    def _begin_due(self) -> None:
+        if not self._announcing:
+            for ended in self._storage.ended_builds.untold(1):
+                self._announcing = True
+                self._start(_Announce(ended))
+        while len(self._busy) < _AT_ONCE and (due := self._storage.notification_deliveries.next(self._busy)):
+            self._busy.add(due.notification_id)
+            self._start(_Send(due))
+
+    def _start(self, task: _Announce | _Send) -> None:
+        self.work(task, partial(self._run, task))
+
+    def _run(self, task: _Announce | _Send) -> _Done:
+        match task:
+            case _Announce(ended):
+                self._announcements.announce(ended)
+            case _Send(delivery):
+                self._sender.send(delivery)
+            case _:
+                assert_never(task)
+        return _Done(task)

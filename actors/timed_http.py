@@ -1,0 +1,92 @@
+"""HTTP connections whose waits all end by one deadline.
+
+By itself, each byte would begin the wait anew.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpcore
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = ["Deadline", "TimedBackend"]
+
+
+class Deadline:
+    """The end of the time that all waits together may take."""
+
+    def __init__(self, seconds: float, error: Callable[[], Exception] = httpcore.ReadTimeout) -> None:
+        """Begin now; ``error`` makes what is raised when the time is up."""
+        self._end = time.monotonic() + seconds
+        self._error = error
+
+    def left(self) -> float:
+        """Return the seconds that are left. Raises the deadline's error if there are none."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise self._error()
+        return left
+
+
+class TimedBackend(httpcore.NetworkBackend):
+    """Connects to the first address of a host that answers, and reads and writes before the deadline."""
+
+    def __init__(
+        self, deadline: Deadline, resolve: Callable[[str, int], Sequence[str]] = lambda host, _: (host,)
+    ) -> None:
+        """Store the deadline; ``resolve`` returns the addresses of a host and port, at least one."""
+        self._deadline = deadline
+        self._resolve = resolve
+        self._sockets = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        """Connect; the time-out of the single wait is not used."""
+        *others, last = self._resolve(host, port)
+        for address in others:
+            try:
+                return self._connect(address, port, local_address, socket_options)
+            except httpcore.ConnectError:
+                continue
+        return self._connect(last, port, local_address, socket_options)
+
+    def _connect(
+        self, address: str, port: int, local_address: str | None, socket_options: Iterable[Any] | None
+    ) -> httpcore.NetworkStream:
+        left = self._deadline.left()
+        return _Stream(self._sockets.connect_tcp(address, port, left, local_address, socket_options), self._deadline)
+
+
+class _Stream(httpcore.NetworkStream):
+    def __init__(self, stream: httpcore.NetworkStream, deadline: Deadline) -> None:
+        self._stream = stream
+        self._deadline = deadline
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, self._deadline.left())
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, self._deadline.left())
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        secured = self._stream.start_tls(ssl_context, server_hostname, self._deadline.left())
+        return _Stream(secured, self._deadline)
+
+    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - httpcore's signature
+        return self._stream.get_extra_info(info)

@@ -1,0 +1,32 @@
+"""Notifications, their deliveries, and addresses that get no mail about builds."""
+
+from __future__ import annotations
+
+import peewee
+
+from storage.models.accounts import PipelineRow
+from storage.models.fields import InstantField
+from storage.models.row import Row
+from storage.records import Notification, NotificationDelivery
+
+__all__ = ["MailOptOutRow", "NotificationDeliveryRow", "NotificationRow"]
+
+
+class NotificationRow(Row, table="notifications", record=Notification):
+    """A notification; ``sealed`` has the URL and the secrets of its endpoint."""
+
+    pipeline = peewee.ForeignKeyField(PipelineRow)
+    sealed = peewee.BlobField(null=True)
+
+
+class NotificationDeliveryRow(Row, table="notification_deliveries", record=NotificationDelivery):
+    """An event for one notification, sent or to be sent."""
+
+    notification = peewee.ForeignKeyField(NotificationRow)
+
+
+class MailOptOutRow(Row, table="mail_opt_outs"):
+    """An address that gets no mail about builds."""
+
+    email = peewee.TextField(primary_key=True)
+    created_at = InstantField()
