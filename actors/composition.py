@@ -26,6 +26,8 @@ from actors.render.pool import RenderPool
 from actors.render.recording import RenderRecorder
 from actors.render.rendering import Rendering
 from actors.repositories import MIRRORS
+from actors.repositories.commit_builds import CommitBuilds
+from actors.repositories.pull_requests import PullRequestBuilds
 from actors.repositories.pushes import PushBuilds
 from actors.repositories.watcher import RepositoryWatcher
 from actors.schedules.runner import ScheduleRunner
@@ -152,15 +154,24 @@ class Composition:
 
     @cached_property
     def _pushes(self) -> PushBuilds:
-        return PushBuilds(
-            storage=self.storage,
+        storage, live_settings, hosts = self.storage, self.live_settings, self.hosts
+        commits = CommitBuilds(
+            storage=storage,
             provider=self.provider,
             images=self.images,
             clock=self.clock,
-            live_settings=self.live_settings,
+            live_settings=live_settings,
             root=self.addresses.root,
+            hosts=hosts,
+        )
+        pull_requests = PullRequestBuilds(storage=storage, live_settings=live_settings, commits=commits, hosts=hosts)
+        return PushBuilds(
+            storage=storage,
+            live_settings=live_settings,
+            commits=commits,
+            pull_requests=pull_requests,
             mirrors=self._mirrors,
-            hosts=self.hosts,
+            hosts=hosts,
         )
 
     def lease_pool(self) -> Address[LeasePoolMessage]:

@@ -51,7 +51,7 @@ class ServiceMetrics(Collector):
         yield _gauge(
             "ci_daemon_queue_longest_wait_seconds", "Seconds that the oldest of these jobs has waited.", longest
         )
-        rendering = len(stored.renders.unfinished())
+        rendering = len(stored.renders.due())
         yield _gauge("ci_daemon_unfinished_renders", "Builds that are being rendered or wait to be.", rendering)
         builds = stored.builds.unfinished_counts()
         states = [state for state in BuildState if not state.terminal]

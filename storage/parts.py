@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from storage.builds.secrets import Secrets
     from storage.builds.service_failures import ServiceFailures
     from storage.builds.snapshots import Snapshots
+    from storage.builds.superseding import SupersededBuilds
     from storage.files.all_kinds import FILE_KINDS
     from storage.files.artifact_retention import ArtifactRetention
     from storage.files.artifacts import ArtifactFiles
@@ -126,6 +127,7 @@ __all__ = [
     "Snapshots",
     "SourceRetention",
     "Sources",
+    "SupersededBuilds",
     "Switches",
     "Tokens",
     "TracesSent",

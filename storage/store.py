@@ -107,6 +107,7 @@ class Storage:
     mail_opt_outs = _part(lambda self: parts.MailOptOuts(self._database))
     runner_tokens = _part(lambda self: parts.RunnerTokens(self._database))
     queue = _part(lambda self: parts.Queue(self._database))
+    superseded = _part(lambda self: parts.SupersededBuilds(self._database))
     switches = _part(lambda self: parts.Switches(self._database))
     snapshots = _part(lambda self: parts.Snapshots(self._database))
     cache = _part(lambda self: parts.Cache(self._database, self.jobs, self.snapshots, self.artifacts, self.logs))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
+    from actors.ir.changes import concerns
     from actors.ir.definition import Plan
     from actors.ir.errors import IrError
     from actors.ir.planning import load, parse, plan
@@ -24,6 +25,7 @@ __all__ = [
     "Plan",
     "PullRequestEvent",
     "PushEvent",
+    "concerns",
     "load",
     "parse",
     "plan",

@@ -199,6 +199,7 @@ _OTHER_ARGS: Mapping[str, tuple[str, Reader[object], object]] = MappingProxyType
         "artifacts": ("artifacts", _globs, ()),
         "secrets": ("secrets", items(variable), ()),
         "network": ("network", _switch, True),
+        "paths": ("paths", _globs, None),
     }
 )
 """The keys of ``runner_args`` besides the shape: the job's field, the reader, the default."""

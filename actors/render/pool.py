@@ -133,7 +133,7 @@ class RenderPool(Supervised[RenderPoolMessage | _Rendered, _RenderBuild | _Destr
         """
         if self._draining:
             return
-        waiting = [each for each in self._storage.renders.unfinished() if each.build_id not in self._running]
+        waiting = [each for each in self._storage.renders.due() if each.build_id not in self._running]
         if not waiting or self._is_blocked():
             return
         while waiting and len(self._running) < self._live_settings.now.render.vms:

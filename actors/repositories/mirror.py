@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from contextlib import suppress
+import tempfile
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 from actors.repositories.git import Git, GitError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from actors.repositories.authentication import Credential
     from actors.repositories.settings import RepositorySettings
 
@@ -65,6 +68,7 @@ class Mirror:
         self.path = folder / "mirror.git"
         self._complete = self.path / "complete"
         self._url = url
+        self._settings = settings
         self._seconds = settings.fetch_timeout
         self._credential = credential
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -109,6 +113,26 @@ class Mirror:
         """Let the mirror be made anew at the next fetch, because git cannot read it."""
         self._complete.unlink(missing_ok=True)
 
+    @contextmanager
+    def borrowed(self, url: str) -> Iterator[Mirror]:
+        """Yield an empty mirror of another URL, which also finds this one's objects; then remove it.
+
+        Nothing that is fetched into it comes into this one. Raises GitError if the URL is of another server.
+        """
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix="borrowed-") as folder:
+            other = Mirror(Path(folder), url, self._settings, self._credential)
+            mine, its = self.git.remote, other.git.remote
+            if url != self._url and (its.protocol != "https" or its.origin != mine.origin):
+                raise GitError(f"{url} is not at the server of {self._url}")
+            other._make()
+            (other.path / "objects" / "info" / "alternates").write_text(f"{self.path / 'objects'}\n")
+            yield other
+
+    def fetch_ref(self, ref: str) -> None:
+        """Fetch one ref of the repository. Raises GitError."""
+        options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
+        self._ask("fetch", *options, "--", self._url, f"+{ref}:refs/ci/head", at=self.path)
+
     def commit(self, commit: str) -> Commit:
         """Return a commit's message and author. Raises GitError."""
         format_ = "--format=%an%x00%ae%x00%B"
@@ -128,6 +152,23 @@ class Mirror:
         """Return the commit of a branch as it was fetched last."""
         try:
             return self._run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}^{{commit}}").decode().strip()
+        except GitError:
+            return None
+
+    def changed(self, old: str | None, new: str) -> tuple[str, ...] | None:
+        """Return the paths in which two commits differ; of a renamed file both. None if that is not known."""
+        if old is None or not self.has(old):
+            return None
+        try:
+            names = self._run("diff-tree", "-r", "-z", "--no-renames", "--name-only", "--end-of-options", old, new)
+        except GitError:  # such as too many of them
+            return None
+        return tuple(name.decode(errors="replace") for name in names.split(b"\0") if name)
+
+    def merge_base(self, one: str, other: str) -> str | None:
+        """Return the best common ancestor of two commits; None if there is none."""
+        try:
+            return self._run("merge-base", "--", one, other).decode().strip() or None
         except GitError:
             return None
 

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from actors.ir import IrError, PushEvent, load, skips_builds, wants
-from actors.messages import BuildCreated
-from actors.render.discovery import discover
+from actors.ir import PushEvent, skips_builds
 from actors.render.envelope import RenderFailed
+from actors.repositories.commit_builds import PushedCommit
 from actors.repositories.git import GitError, TooLarge
 from actors.repositories.mirror import Mirror
 from actors.repositories.packing import pack_commit
-from actors.source_hosts.host import HostError, PushedRef
-from storage import BuildErrorCode, NewBuild, NewOrigin, OriginEvent, slugify
+from actors.source_hosts.host import HostError, PullRequest, PushedRef
+from storage import NewBuild, NewOrigin, OriginEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from actors import vms
-    from actors.addresses import Address
     from actors.engine_settings import LiveSettings
-    from actors.render.envelope import DeclaredPipeline, Envelope
+    from actors.render.envelope import Envelope
+    from actors.repositories.commit_builds import CommitBuilds
     from actors.repositories.mirror import Heads
-    from actors.source_hosts.host import SourceHost
-    from storage import Build, Clock, Delivery, Pipeline, Repository, Storage
+    from actors.repositories.pull_requests import PullRequestBuilds
+    from actors.source_hosts.host import HostEvent, SourceHost
+    from storage import Delivery, Repository, Storage
 
 __all__ = ["PushBuilds"]
 
@@ -36,17 +34,10 @@ _log = logging.getLogger(__name__)
 _BRANCH, _TAG = "refs/heads/", "refs/tags/"
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A pipeline to build, or why it cannot be."""
-
-    pipeline: Pipeline
-    definition: str | None = None
-    failure: str | None = None
-
-
 class PushBuilds:
     """Compares a repository's heads with those looked at last, and builds what was pushed meanwhile.
+
+    It also has the reported pull requests built.
 
     It blocks: it fetches, and renders in a VM. A second thread waits while one uses the same mirror.
     """
@@ -55,20 +46,16 @@ class PushBuilds:
         self,
         *,
         storage: Storage,
-        provider: vms.Provider,
-        images: vms.Images,
-        clock: Clock,
         live_settings: LiveSettings,
-        root: Address[BuildCreated],
+        commits: CommitBuilds,
+        pull_requests: PullRequestBuilds,
         mirrors: Path,
         hosts: Mapping[str, SourceHost],
     ) -> None:
         self._storage = storage
-        self._provider = provider
-        self._images = images
-        self._clock = clock
         self._live_settings = live_settings
-        self._root = root
+        self._commits = commits
+        self._pull_requests = pull_requests
         self._mirrors = mirrors
         self._hosts = hosts
         self._locks: dict[int, threading.Lock] = {}
@@ -94,7 +81,7 @@ class PushBuilds:
                 raise GitError(f'{repository.url} has no branch "{branch}"')
             message = mirror.commit(commit).message
             archive = pack_commit(mirror, ref, commit, settings)
-        declared = self._declared(repository, archive).find(source_slug)
+        declared = self._commits.declared(repository, archive).find(source_slug)
         if declared is None:
             missing = f'the commit {commit} of {repository.url} declares no pipeline "{source_slug}"'
             raise RenderFailed(missing)
@@ -124,6 +111,10 @@ class PushBuilds:
             repositories.record_heads(repository, known)
         if heads.commits != known or (repository.checked_at is None and repository.connection_id is None):
             self._build_pushes(mirror, repository)
+        changes = [event for event in self._events(before) if isinstance(event, PullRequest)]
+        fetched = mirror.fetch() if changes else heads
+        for change in changes:
+            self._pull_requests.build(mirror, repository, fetched, change)
         with self._storage.transaction():
             repositories.checked(repository, heads.default_branch)
             deliveries.processed(repository.id, before)
@@ -144,8 +135,10 @@ class PushBuilds:
                 self._build(mirror, repository, push, commit, heads.default_branch)
 
     def _pushed(self, deliveries: Iterable[Delivery]) -> list[PushedRef]:
-        events = (event for each in deliveries for event in self._hosts[each.provider].events(each))
-        return [each for each in events if isinstance(each, PushedRef)]
+        return [each for each in self._events(deliveries) if isinstance(each, PushedRef)]
+
+    def _events(self, deliveries: Iterable[Delivery]) -> list[HostEvent]:
+        return [event for each in deliveries for event in self._hosts[each.provider].events(each)]
 
     def _build_reported(
         self, mirror: Mirror, repository: Repository, reported: Iterable[PushedRef], heads: Heads
@@ -173,18 +166,15 @@ class PushBuilds:
             return
         is_tag = ref.startswith(_TAG)
         name = ref.removeprefix(_TAG if is_tag else _BRANCH)
-        event = PushEvent(name, is_tag)
-        follow = not is_tag and name == default_branch
         archive = None
         try:
             archive = pack_commit(mirror, ref, commit, self._live_settings.now.repositories)
-            envelope: Envelope | RenderFailed = self._declared(repository, archive)
+            declared: Envelope | RenderFailed = self._commits.declared(repository, archive)
         except TooLarge as error:
-            envelope = RenderFailed.exited("source fetch", 1, str(error))
+            declared = RenderFailed.exited("source fetch", 1, str(error))
         except RenderFailed as failure:
-            envelope = failure
+            declared = failure
         env = {"CI_TAG": name} if is_tag else {}
-        new = NewBuild(name, commit, pushed.message, source="webhook", env=env, source_archive=archive)
         origin = NewOrigin(
             repository.id,
             OriginEvent.TAG if is_tag else OriginEvent.PUSH,
@@ -193,87 +183,21 @@ class PushBuilds:
             author_name=pushed.author_name,
             author_email=pushed.author_email,
         )
-        build_ids = []
+        pushed_commit = PushedCommit(
+            repository,
+            PushEvent(name, is_tag),
+            origin,
+            NewBuild(name, commit, pushed.message, source="webhook", env=env, source_archive=archive),
+            changed=None if is_tag else mirror.changed(old, commit),
+            default_branch=default_branch,
+            followed=not is_tag and name == default_branch,
+        )
         with self._storage.transaction():
             if not self._storage.repositories.move_head(repository, ref, old, commit):
                 return
-            if isinstance(envelope, RenderFailed):
-                wanted = self._undeclared(repository, event, str(envelope))
-            else:
-                wanted = self._wanted(repository, event, envelope, default_branch or name, follow=follow)
-            for each in wanted:
-                build = self._create(each, new)
-                self._storage.build_origins.record(build.id, origin, reports=self._hosts[repository.provider].reports)
-                if build.error_code is None:
-                    build_ids.append(build.id)
-        for build_id in build_ids:
-            self._root.post(BuildCreated(build_id))
-        _log.info("%s of %s is at %s: %d builds", ref, repository.url, commit, len(wanted))
-
-    def _declared(self, repository: Repository, archive: bytes) -> Envelope:
-        """Return the pipelines that a commit declares. Raises RenderFailed and VmError."""
-        organization = self._storage.organizations.by_id(repository.organization_id)
-        return discover(
-            self._storage,
-            self._provider,
-            self._images,
-            self._clock,
-            self._live_settings.now,
-            organization="" if organization is None else organization.slug,
-            slug=slugify(repository.repo_name) or "pipeline",
-            archive=archive,
-        )
-
-    def _wanted(
-        self, repository: Repository, event: PushEvent, envelope: Envelope, default_branch: str, *, follow: bool
-    ) -> list[_Wanted]:
-        """Return the pipelines whose triggers want a push; those that are not known yet are registered."""
-        organization_id, repo_name = repository.organization_id, repository.repo_name
-        if follow:
-            declared = {each.slug: each.declaration for each in envelope.pipelines}
-            self._storage.declarations.follow(organization_id, repo_name, declared)
-        wanted = []
-        for each in envelope.pipelines:
-            if wants(each.triggers, event):
-                pipeline = self._storage.pipelines.by_source(organization_id, repo_name, each.slug)
-                if pipeline is None and self._live_settings.now.render.register:
-                    pipeline = self._storage.declarations.register(
-                        organization_id, repo_name, each.slug, default_branch, each.declaration
-                    )
-                if pipeline is not None:
-                    wanted.append(_with_definition(pipeline, each))
-        return wanted
-
-    def _undeclared(self, repository: Repository, event: PushEvent, failure: str) -> list[_Wanted]:
-        """Return the known pipelines whose last declaration wants a push that cannot be rendered."""
-        known = self._storage.declarations.of_repository(repository.organization_id, repository.repo_name)
-        return [_Wanted(pipeline, failure=failure) for pipeline, declared in known if wants(declared.triggers, event)]
-
-    def _create(self, wanted: _Wanted, new: NewBuild) -> Build:
-        """Store a build; one that cannot begin has an error code."""
-        builds, pipeline = self._storage.builds, wanted.pipeline
-        without_source = NewBuild(new.branch, new.commit, new.message, source=new.source)
-        if not self._has_credit(pipeline.organization_id):
-            why = "the organization has no credit, and this service requires it: add some, then push again or rebuild"
-            return builds.create_rejected(pipeline, without_source, BuildErrorCode.BILLING_INSUFFICIENT_BALANCE, why)
-        if wanted.definition is None:
-            return builds.create_rejected(pipeline, without_source, BuildErrorCode.RENDER_FAILED, wanted.failure or "")
-        try:
-            planned = load(wanted.definition, self._live_settings.now.ir)
-        except IrError as error:
-            return builds.create_rejected(pipeline, without_source, error.code, error.message)
-        planned_build = replace(new, pipeline_ir=wanted.definition, timeout_seconds=planned.timeout_seconds)
-        return builds.create(pipeline, planned_build, planned.jobs)
-
-    def _has_credit(self, organization_id: int) -> bool:
-        return not self._storage.billing.require_credit or self._storage.ledger.balance(organization_id) > 0
-
-
-def _with_definition(pipeline: Pipeline, declared: DeclaredPipeline) -> _Wanted:
-    try:
-        return _Wanted(pipeline, definition=declared.pipeline_ir)
-    except RenderFailed as failure:
-        return _Wanted(pipeline, failure=str(failure))
+            builds = self._commits.add(pushed_commit, declared)
+        self._commits.announce(builds)
+        _log.info("%s of %s is at %s: %d builds", ref, repository.url, commit, len(builds))
 
 
 def _before(commits: Mapping[str, str], pushed: list[PushedRef]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 - the configuration reads the annotation
+from typing import Literal
 
 from storage import setting
 
@@ -24,6 +25,23 @@ class RepositorySettings:
     )
     max_source_mb: int = setting(256, "The most MB of a commit's files and history.", at_least=1, live=True)
     max_mirror_gb: float = setting(4.0, "The most GB of a mirror.", above=0, live=True)
+    cancel_superseded: Literal["waiting", "branches", "all"] = setting(
+        "waiting",
+        "The builds that a newer push to their branch or pull request cancels: `waiting` are those that have not begun,"
+        " `branches` also running ones, but not of the default branch, `all` these too.",
+        live=True,
+    )
+    fork_approval: Literal["strangers", "always", "never"] = setting(
+        "strangers",
+        "The pull requests from forks whose builds wait for an approval: those of `strangers`, who may not push to the"
+        " repository, or `always`, or `never`.",
+        live=True,
+    )
+    fork_secrets: bool = setting(
+        default=False,
+        description="Give builds of pull requests from forks the secrets and caches of other builds.",
+        live=True,
+    )
     fetch_timeout: float = setting(600.0, "The most seconds to fetch a repository.", above=0, at_most=_DAY, live=True)
     ca_file: Path | None = setting(
         None,

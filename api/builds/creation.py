@@ -24,6 +24,7 @@ from storage import (
     RequestKey,
     SourceGone,
     Storage,
+    WaitsFor,
 )
 
 if TYPE_CHECKING:
@@ -178,7 +179,13 @@ class BuildCreation:
         return self._wait_for_render(req, build, slot)
 
     def _wait_for_render(self, req: falcon.Request, build: Build, slot: StreamSlot) -> Build:
-        """Wait for a build's render; return the build, or raise its rejection."""
+        """Wait for a build's render; return the build, or raise its rejection.
+
+        A build that waits for an approval is returned at once.
+        """
+        if build.waits_for is WaitsFor.APPROVAL:
+            slot.release()
+            return build
         build = self._renders.wait_for_render(req, build, slot)
         render = self._storage.renders.get(build.id)
         if render is not None and render.rejected:

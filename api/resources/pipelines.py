@@ -14,6 +14,7 @@ from api.fields import LongText, RequestBody, RequiredText, StoredRecord, Text, 
 from api.openapi.operations import Answer, operation
 from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
 from storage import (
+    CancelSuperseded,
     NewPipeline,
     PipelineBusy,
     Role,
@@ -55,6 +56,7 @@ class PipelineRecord(StoredRecord):
     repo_name: str | None
     concurrency_group: str | None
     concurrency_limit: int
+    cancel_superseded: CancelSuperseded | None
 
     @classmethod
     def of(cls, pipeline: storage.Pipeline) -> PipelineRecord:
@@ -89,7 +91,8 @@ class UpdatePipelineRequest(RequestBody):
     """The body of ``PATCH …/pipelines/{pipeline}``. Absent fields stay as they are, and so does the slug.
 
     ``concurrency_group`` is for builds from now on; ``{branch}`` in it stands for a build's branch, and null for no
-    group.
+    group. ``cancel_superseded`` are the builds that a newer push to their branch or pull request cancels: those that
+    wait, also running ones of ``branches`` but the default branch, or ``all``; null leaves it to organization and host.
     """
 
     model_config = ConfigDict(json_schema_extra=_without_defaults)
@@ -104,11 +107,16 @@ class UpdatePipelineRequest(RequestBody):
     fail_fast: bool = False
     concurrency_group: RequiredText | None = None
     concurrency_limit: Annotated[int, Field(ge=1, le=_MAX_CONCURRENCY)] = 1
+    cancel_superseded: Literal["waiting", "branches", "all"] | None = None
 
     def changes(self) -> PipelineChanges:
         """Return the fields that the body gives."""
         given = cast("PipelineChanges", self.model_dump(exclude_unset=True))
-        return given | {"visibility": Visibility(self.visibility)} if "visibility" in given else given
+        if "visibility" in given:
+            given["visibility"] = Visibility(self.visibility)
+        if self.cancel_superseded is not None:
+            given["cancel_superseded"] = CancelSuperseded(self.cancel_superseded)
+        return given
 
 
 class PipelinesResource:

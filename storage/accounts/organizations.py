@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -11,14 +12,17 @@ from storage.accounts.slugs import RESERVED_SLUGS, slug_candidates, slugify
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
 from storage.errors import NameUnusable, TooManyOrganizations
 from storage.models import MembershipRow, OrganizationRow
-from storage.records import Organization, Page, Role
+from storage.records import Organization, OrganizationChanges, Page, Role
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from storage.database.connection import Database
 
 __all__ = ["ORGANIZATION", "Organizations"]
 
 ORGANIZATION = Columns.of(Organization, OrganizationRow)
+_CHANGEABLE = tuple(OrganizationChanges.__annotations__)
 _MEMBERSHIP = Columns(lambda organization, role: (organization, role), ORGANIZATION, MembershipRow.role)
 
 
@@ -63,9 +67,18 @@ class Organizations:
             database, OrganizationRow.select(OrganizationRow.id).where(OrganizationRow.slug == slot("slug")), first
         )
         self._insert = Write(
-            database, insert_into(OrganizationRow, "balance_cents", "fail_fast", "weight", "closed_at")
+            database,
+            insert_into(
+                OrganizationRow,
+                "balance_cents",
+                "fail_fast",
+                "weight",
+                "closed_at",
+                "cancel_superseded",
+                "fork_approval",
+                "fork_secrets",
+            ),
         )
-        coalesce = peewee.fn.COALESCE
         self._all = Query(
             database,
             organizations.where(OrganizationRow.closed_at.is_null()).order_by(OrganizationRow.id),
@@ -73,12 +86,9 @@ class Organizations:
         )
         self._configure = Write(
             database,
-            OrganizationRow.update(
-                {
-                    OrganizationRow.fail_fast: coalesce(slot("fail_fast"), OrganizationRow.fail_fast),
-                    OrganizationRow.weight: coalesce(slot("weight"), OrganizationRow.weight),
-                }
-            ).where(OrganizationRow.id == slot("id")),
+            OrganizationRow.update({getattr(OrganizationRow, name): slot(name) for name in _CHANGEABLE}).where(
+                OrganizationRow.id == slot("id")
+            ),
         )
         self._insert_membership = Write(database, insert_into(MembershipRow))
 
@@ -106,10 +116,11 @@ class Organizations:
         """Return every organization that is not closed, oldest first."""
         return self._all.all()
 
-    def configure(self, organization_id: int, *, fail_fast: bool | None = None, weight: int | None = None) -> None:
-        """Change an organization's settings by the host's owner; those that are None stay as they are."""
+    def configure(self, organization_id: int, **changes: Unpack[OrganizationChanges]) -> None:
+        """Change the given settings of an organization, by the host's owner."""
         with self._database.write():
-            self._configure.run(id=organization_id, fail_fast=fail_fast, weight=weight)
+            changed = replace(written(self._by_id.one(id=organization_id)), **changes)
+            self._configure.run(id=organization_id, **{name: getattr(changed, name) for name in _CHANGEABLE})
 
     def for_member(self, user_id: int, slug: str) -> tuple[Organization, Role] | None:
         """Return an organization and the user's role in it; None if the user is not a member."""

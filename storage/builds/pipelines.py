@@ -20,7 +20,7 @@ from storage.models import (
     ScheduleRow,
     SecretRow,
 )
-from storage.records import NewPipeline, Page, Pipeline, PipelineChanges
+from storage.records import CancelSuperseded, NewPipeline, Page, Pipeline, PipelineChanges
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -80,6 +80,12 @@ class Pipelines:
             PipelineRow.select(PipelineRow.fail_fast | OrganizationRow.fail_fast).join(OrganizationRow).where(this),
             first,
         )
+        superseded = peewee.fn.COALESCE(PipelineRow.cancel_superseded, OrganizationRow.cancel_superseded)
+        self._cancel_superseded: Query[CancelSuperseded | None] = Query(
+            database,
+            PipelineRow.select(superseded).join(OrganizationRow).where(this),
+            lambda row: None if row[0] is None else CancelSuperseded(row[0]),
+        )
         self._update = Write(
             database,
             PipelineRow.update({getattr(PipelineRow, name): slot(name) for name in _CHANGEABLE}).where(this),
@@ -136,6 +142,10 @@ class Pipelines:
     def fails_fast(self, pipeline_id: int) -> bool:
         """Tell whether a pipeline's builds fail fast, by its own setting or its organization's."""
         return bool(self._fails_fast.one(id=pipeline_id))
+
+    def cancel_superseded(self, pipeline_id: int) -> CancelSuperseded | None:
+        """Return which superseded builds a pipeline or its organization cancels; None if neither says."""
+        return self._cancel_superseded.one(id=pipeline_id)
 
     def by_id(self, pipeline_id: int) -> Pipeline | None:
         """Return a pipeline by row id."""

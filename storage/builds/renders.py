@@ -10,7 +10,7 @@ from storage.builds.job_insertion import JobInserter
 from storage.database.instants import to_micros
 from storage.database.statements import Columns, Query, Write, insert_into, slot, written
 from storage.models import BuildRow, KeyRow, PipelineRow, RenderedRow, RenderRow
-from storage.records import BuildState, Render, Rendered
+from storage.records import BuildState, Render, Rendered, WaitsFor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,6 +46,8 @@ class Renders:
         renders = RenderRow.select(*_RENDER.selected).join(BuildRow).join(PipelineRow)
         self._get = Query(database, renders.where(this), _RENDER)
         self._unfinished = Query(database, renders.where(unfinished).order_by(RenderRow.build), _RENDER)
+        allowed = BuildRow.waits_for.is_null() | (BuildRow.waits_for != WaitsFor.APPROVAL)
+        self._due = Query(database, renders.where(unfinished, allowed).order_by(RenderRow.build), _RENDER)
         self._insert = Write(database, insert_into(RenderRow, "lease_id", "finished_at"))
         self._set_lease = Write(database, RenderRow.update({RenderRow.lease: slot("lease_id")}).where(this, unfinished))
         self._finish = Write(
@@ -97,6 +99,10 @@ class Renders:
     def unfinished(self) -> list[Render]:
         """Return the unfinished renders, oldest first."""
         return self._unfinished.all()
+
+    def due(self) -> list[Render]:
+        """Return the unfinished renders of builds that do not wait for an approval, oldest first."""
+        return self._due.all()
 
     def lease(self, render: Render, uuid: str, *, provider: str, image: str, shape: Shape) -> Lease | None:
         """Add the lease of a render's VM before the VM is created; None if the render is finished."""

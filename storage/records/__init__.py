@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from storage.records.accounts import (
         Caller,
         CliLoginKind,
+        ForkApproval,
         Invite,
         InviteDraft,
         Member,
         Organization,
+        OrganizationChanges,
         Role,
         SessionOrigin,
         SignInLink,
@@ -82,7 +84,14 @@ if TYPE_CHECKING:
         RefundTotal,
         SessionReport,
     )
-    from storage.records.pipelines import Declaration, NewPipeline, Pipeline, PipelineChanges, Visibility
+    from storage.records.pipelines import (
+        CancelSuperseded,
+        Declaration,
+        NewPipeline,
+        Pipeline,
+        PipelineChanges,
+        Visibility,
+    )
     from storage.records.renders import Render, Rendered
     from storage.records.repositories import DeployKey, GitCredential, Repository, RepositoryHead
     from storage.records.schedules import NewSchedule, Schedule, ScheduleChanges
@@ -115,6 +124,7 @@ __all__ = [
     "CacheEntry",
     "CacheName",
     "Caller",
+    "CancelSuperseded",
     "CliLoginKind",
     "Coupon",
     "DayUsage",
@@ -132,6 +142,7 @@ __all__ = [
     "EventEffect",
     "EventOutcome",
     "FailingNotification",
+    "ForkApproval",
     "GitCredential",
     "Hold",
     "HoldEnd",
@@ -167,6 +178,7 @@ __all__ = [
     "NotificationDelivery",
     "NotificationKind",
     "Organization",
+    "OrganizationChanges",
     "OriginEvent",
     "Outcome",
     "Page",

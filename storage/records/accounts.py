@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
+
+from storage.records.pipelines import CancelSuperseded  # noqa: TC001 - a model reads the annotations
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -12,10 +14,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Caller",
     "CliLoginKind",
+    "ForkApproval",
     "Invite",
     "InviteDraft",
     "Member",
     "Organization",
+    "OrganizationChanges",
     "Role",
     "SessionOrigin",
     "SignInLink",
@@ -174,9 +178,30 @@ class Caller:
     kind: TokenKind
 
 
+class ForkApproval(StrEnum):
+    """The pull requests from forks that need an approval: those of authors who may not push, all, or none."""
+
+    STRANGERS = "strangers"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class OrganizationChanges(TypedDict, total=False):
+    """Changes of an organization by the host's owner; absent fields stay as they are."""
+
+    fail_fast: bool
+    weight: int
+    cancel_superseded: CancelSuperseded | None
+    fork_approval: ForkApproval | None
+    fork_secrets: bool | None
+
+
 @dataclass(frozen=True, slots=True)
 class Organization:
-    """An organization: the owner of pipelines and of a ledger. ``weight`` sets its share of the host."""
+    """An organization: the owner of pipelines and of a ledger. ``weight`` sets its share of the host.
+
+    ``cancel_superseded``, ``fork_approval`` and ``fork_secrets`` are None where the host's settings apply.
+    """
 
     id: int
     uuid: str
@@ -185,4 +210,7 @@ class Organization:
     url: str
     fail_fast: bool
     weight: int
+    cancel_superseded: CancelSuperseded | None
+    fork_approval: ForkApproval | None
+    fork_secrets: bool | None
     created_at: datetime

@@ -44,4 +44,5 @@ class BuildErrorCode(StrEnum):
     INVALID_IR = "invalid_ir"
     INVALID_JSON = "invalid_json"
     RENDER_FAILED = "render_failed"
+    SUPERSEDED = "superseded"
     UNKNOWN_DEPENDENCY = "unknown_dependency"

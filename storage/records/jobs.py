@@ -136,9 +136,13 @@ class Dependency(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewJob(Step):
-    """A planned job to insert. Its dependencies are sorted by position, one for each job."""
+    """A planned job to insert. Its dependencies are sorted by position, one for each job.
+
+    ``paths`` are globs of files: a change of one concerns its pipeline. None if the step gives none.
+    """
 
     depends_on: tuple[Dependency, ...]
+    paths: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

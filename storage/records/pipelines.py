@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["Declaration", "NewPipeline", "Pipeline", "PipelineChanges", "Visibility"]
+__all__ = ["CancelSuperseded", "Declaration", "NewPipeline", "Pipeline", "PipelineChanges", "Visibility"]
 
 
 class Visibility(StrEnum):
@@ -17,6 +17,17 @@ class Visibility(StrEnum):
 
     PRIVATE = "private"
     PUBLIC = "public"
+
+
+class CancelSuperseded(StrEnum):
+    """The builds that a newer build of their branch or pull request cancels.
+
+    Those that have not begun; also those that run, but for the default branch's; or these too.
+    """
+
+    WAITING = "waiting"
+    BRANCHES = "branches"
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +46,7 @@ class NewPipeline:
     source_slug: str | None = None
     concurrency_group: str | None = None
     concurrency_limit: int = 1
+    cancel_superseded: CancelSuperseded | None = None
 
 
 class PipelineChanges(TypedDict, total=False):
@@ -50,6 +62,7 @@ class PipelineChanges(TypedDict, total=False):
     fail_fast: bool
     concurrency_group: str | None
     concurrency_limit: int
+    cancel_superseded: CancelSuperseded | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +70,7 @@ class Pipeline:
     """A named CI definition of an organization.
 
     Builds of an organization with the same ``concurrency_group`` run at most ``concurrency_limit`` at a time. The group
-    may contain ``{branch}``.
+    may contain ``{branch}``. Without a ``cancel_superseded`` of its own the organization's applies, else the host's.
 
     ``build_count`` is also the number of its latest build, because no number is skipped and no build removed.
     """
@@ -77,6 +90,7 @@ class Pipeline:
     fail_fast: bool
     concurrency_group: str | None
     concurrency_limit: int
+    cancel_superseded: CancelSuperseded | None
     build_count: int
     created_at: datetime
 

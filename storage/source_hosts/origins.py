@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from storage.database.instants import SECOND
-from storage.database.statements import Columns, Query, Write, insert_into, slot
-from storage.models import BuildOriginRow
+from storage.database.statements import Columns, Query, Write, first, insert_into, slot
+from storage.models import BuildOriginRow, BuildRow
 from storage.records import BuildOrigin
 
 if TYPE_CHECKING:
@@ -43,6 +43,22 @@ class BuildOrigins:
             .order_by(BuildOriginRow.report_at)
             .limit(slot("limit")),
             _ORIGIN,
+        )
+        number = BuildOriginRow.pull_request
+        same = (number == slot("pull_request")) | (number.is_null() & (BuildOriginRow.ref == slot("ref")))
+        self._built = Query(
+            database,
+            BuildOriginRow.select(BuildOriginRow.build)
+            .join(BuildRow)
+            .where(
+                BuildOriginRow.repository == slot("repository_id"),
+                BuildOriginRow.event == slot("event"),
+                same,
+                BuildRow.pipeline == slot("pipeline_id"),
+                BuildRow.commit == slot("commit_sha"),
+            )
+            .limit(1),
+            first,
         )
         self._insert = Write(
             database, insert_into(BuildOriginRow, "reported", "report_id", "report_failures", "report_error")
@@ -92,6 +108,20 @@ class BuildOrigins:
                 author_email=new.author_email,
                 report_at=self._database.now() if reports else None,
             )
+
+    def has_build(self, pipeline_id: int, origin: NewOrigin, commit: str) -> bool:
+        """Tell whether a pipeline has a build of this commit for the same branch or pull request."""
+        return (
+            self._built.one(
+                pipeline_id=pipeline_id,
+                commit_sha=commit,
+                repository_id=origin.repository_id,
+                event=origin.event,
+                ref=origin.ref,
+                pull_request=origin.pull_request,
+            )
+            is not None
+        )
 
     def get(self, build_id: int) -> BuildOrigin | None:
         """Return the origin of a build; None if it was not made for a push or pull request."""

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from actors.builds.attempt.globs import Globs
+from actors.ir.globs import Globs
 from actors.vms import CommandTimeout, VmError, download_files, list_files
 
 if TYPE_CHECKING:

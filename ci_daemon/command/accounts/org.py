@@ -10,15 +10,17 @@ from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.lookup import find_organization, find_user
 from ci_daemon.command.support.person import display_name
 from ci_daemon.command.support.session import Failure, Session, pass_session
+from ci_daemon.command.support.setting_options import DEFAULT, settings_in_words, superseded_option
 from ci_daemon.command.support.texts import one_line
-from storage import NameUnusable, Role
+from storage import CancelSuperseded, ForkApproval, NameUnusable, Role
 
 if TYPE_CHECKING:
-    from storage import Organization, Storage
+    from storage import Organization, OrganizationChanges, Storage
 
 __all__ = ["org"]
 
 _COLUMNS = ("slug", "name", "balance_cents", "weight", "fail_fast")
+_SETTINGS = ("weight", "fail_fast", "cancel_superseded", "fork_approval", "fork_secrets")
 _MAX_WEIGHT = 1_000_000
 _MAX_URL = 255
 
@@ -66,16 +68,49 @@ def create(session: Session, *, name: str, owner: str, url: str | None) -> None:
     type=click.IntRange(1, _MAX_WEIGHT),
     help="Its share of VM time while others wait, as a multiple of that of an organization of weight 1.",
 )
+@superseded_option
+@click.option(
+    "--fork-approval",
+    type=click.Choice([*(each.value for each in ForkApproval), DEFAULT]),
+    help="The pull requests from forks whose builds wait for an approval; strangers are those who may not push.",
+)
+@click.option(
+    "--fork-secrets",
+    type=click.Choice(["yes", "no", DEFAULT]),
+    help="Whether builds of pull requests from forks get the secrets and caches of other builds.",
+)
 @pass_session
-def set_organization(session: Session, *, org: str, fail_fast: bool | None, weight: int | None) -> None:
-    """Change settings of the organization ORG, with immediate effect, also on running builds."""
-    if fail_fast is None and weight is None:
-        raise click.UsageError("give --fail-fast, --no-fail-fast or --weight")
+def set_organization(
+    session: Session,
+    *,
+    org: str,
+    fail_fast: bool | None,
+    weight: int | None,
+    cancel_superseded: str | None,
+    fork_approval: str | None,
+    fork_secrets: str | None,
+) -> None:
+    """Change settings of the organization ORG, with immediate effect, also on running builds.
+
+    Where a setting is "default", the configuration of the host applies.
+    """
+    changes: OrganizationChanges = {}
+    if fail_fast is not None:
+        changes["fail_fast"] = fail_fast
+    if weight is not None:
+        changes["weight"] = weight
+    if cancel_superseded is not None:
+        changes["cancel_superseded"] = None if cancel_superseded == DEFAULT else CancelSuperseded(cancel_superseded)
+    if fork_approval is not None:
+        changes["fork_approval"] = None if fork_approval == DEFAULT else ForkApproval(fork_approval)
+    if fork_secrets is not None:
+        changes["fork_secrets"] = None if fork_secrets == DEFAULT else fork_secrets == "yes"
+    if not changes:
+        raise click.UsageError("give at least one setting, such as --weight or --fail-fast")
     with session.storage_without_billing() as storage:
-        storage.organizations.configure(find_organization(storage, org).id, fail_fast=fail_fast, weight=weight)
+        storage.organizations.configure(find_organization(storage, org).id, **changes)
         document = _document(find_organization(storage, org), storage)
-    on = "on" if document["fail_fast"] else "off"
-    session.answer(document, f"{org}: weight {document['weight']}, fail fast {on}")
+    session.answer(document, f"{org}: {settings_in_words(document, _SETTINGS)}")
 
 
 @org.command(reads=True)
@@ -119,4 +154,7 @@ def _document(each: Organization, storage: Storage) -> dict[str, object]:
         "balance_cents": storage.ledger.balance(each.id),
         "weight": each.weight,
         "fail_fast": each.fail_fast,
+        "cancel_superseded": each.cancel_superseded,
+        "fork_approval": each.fork_approval,
+        "fork_secrets": each.fork_secrets,
     }

@@ -9,7 +9,9 @@ import click
 from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.lookup import find_organization, find_pipeline
 from ci_daemon.command.support.session import Session, pass_session
+from ci_daemon.command.support.setting_options import DEFAULT, settings_in_words, superseded_option
 from ci_daemon.command.support.texts import one_line
+from storage import CancelSuperseded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["pipeline"]
 
 _COLUMNS = ("slug", "name", "repository", "visibility", "fail_fast")
+_SETTINGS = ("fail_fast", "concurrency_group", "concurrency_limit", "cancel_superseded")
 _PAGE_SIZE = 100
 _MAX_GROUP = 255
 _MAX_CONCURRENCY = 1000
@@ -55,6 +58,7 @@ def list_pipelines(session: Session, *, org: str) -> None:
     type=click.IntRange(1, _MAX_CONCURRENCY),
     help="The most builds of the group that run at a time.",
 )
+@superseded_option
 @pass_session
 def set_pipeline(
     session: Session,
@@ -65,10 +69,12 @@ def set_pipeline(
     concurrency_group: str | None,
     no_concurrency_group: bool,
     concurrency_limit: int | None,
+    cancel_superseded: str | None,
 ) -> None:
     """Change settings of PIPELINE of the organization ORG, with immediate effect, also on running builds.
 
-    Builds of the organization with the same concurrency group run at most so many at a time; the others wait.
+    Builds of the organization with the same concurrency group run at most so many at a time; the others wait. Where
+    --cancel-superseded is "default", the setting of the organization or host applies.
     """
     changes: PipelineChanges = {}
     if fail_fast is not None:
@@ -79,16 +85,14 @@ def set_pipeline(
         changes["concurrency_group"] = concurrency_group
     if concurrency_limit is not None:
         changes["concurrency_limit"] = concurrency_limit
+    if cancel_superseded is not None:
+        changes["cancel_superseded"] = None if cancel_superseded == DEFAULT else CancelSuperseded(cancel_superseded)
     if not changes:
         raise click.UsageError("give at least one setting, such as --fail-fast")
     with session.storage_without_billing() as storage:
         changed = storage.pipelines.update(find_pipeline(storage, org, pipeline).id, **changes)
-    group = "none" if changed.concurrency_group is None else changed.concurrency_group
-    session.answer(
-        _document(changed),
-        f"{org}/{pipeline}: fail fast {'on' if changed.fail_fast else 'off'}, concurrency group {group},"
-        f" at most {changed.concurrency_limit} at a time",
-    )
+    document = _document(changed)
+    session.answer(document, f"{org}/{pipeline}: {settings_in_words(document, _SETTINGS)}")
 
 
 def _all_pipelines(storage: Storage, organization_id: int) -> Iterator[Pipeline]:
@@ -110,4 +114,5 @@ def _document(each: Pipeline) -> dict[str, object]:
         "fail_fast": each.fail_fast,
         "concurrency_group": each.concurrency_group,
         "concurrency_limit": each.concurrency_limit,
+        "cancel_superseded": each.cancel_superseded,
     }

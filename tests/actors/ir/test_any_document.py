@@ -33,7 +33,18 @@ NAMES = sorted(
             "cache",
         ),
         *("default_image", "timeout_seconds", "builds_in", "continue_on_failure", "policy", "runner_args", "retry"),
-        *("limit", "exit_codes", "soft_fail", "artifacts", "secrets", "network", "cpu", "backoff_seconds", "A"),
+        *(
+            "limit",
+            "exit_codes",
+            "soft_fail",
+            "artifacts",
+            "paths",
+            "secrets",
+            "network",
+            "cpu",
+            "backoff_seconds",
+            "A",
+        ),
     }
 )
 WORDS = [

@@ -201,3 +201,31 @@ def test_a_mirror_that_was_lost_is_made_anew(remote: GitRepository, mirror: Mirr
     mirror.fetch()
     mirror.remove()
     assert mirror_of(mirror.folder.parents[1], str(remote.bare)).fetch().commits == {MAIN: commit}
+
+
+def test_changed_files_are_those_in_which_two_commits_differ(remote: GitRepository, mirror: Mirror):
+    first = remote.commit(kept="1", changed="1", removed="1", old="a name\n" * 9)
+    remote.git("rm", "--quiet", "removed")
+    remote.git("mv", "old", "new")
+    second = remote.commit("Two", changed="2", folder__ü="1")
+    remote.push()
+    mirror.fetch()
+    assert mirror.changed(first, second) == ("changed", "folder/ü", "new", "old", "removed")
+    assert mirror.changed(first, first) == ()
+    assert mirror.changed(None, second) is None
+    assert mirror.changed("0" * 40, second) is None
+
+
+def test_a_merge_base_is_the_last_commit_in_common(remote: GitRepository, mirror: Mirror):
+    base = remote.commit(a="1")
+    remote.git("checkout", "--quiet", "-b", "other")
+    other = remote.commit("Other", b="1")
+    remote.git("checkout", "--quiet", "main")
+    main = remote.commit("Main", c="1")
+    remote.git("checkout", "--quiet", "--orphan", "alone")
+    alone = remote.commit("Alone", d="1")
+    remote.push("main", "other", "alone")
+    mirror.fetch()
+    assert mirror.merge_base(main, other) == base
+    assert mirror.merge_base(main, alone) is None
+    assert mirror.merge_base(main, "0" * 40) is None

@@ -17,6 +17,8 @@ from actors import JobSettings, PoolSettings
 from actors.addresses import Address
 from actors.engine_settings import LiveSettings
 from actors.messages import Drain, PollStorage
+from actors.repositories.commit_builds import CommitBuilds
+from actors.repositories.pull_requests import PullRequestBuilds
 from actors.repositories.pushes import PushBuilds
 from actors.schedules import new_schedule
 from actors.schedules.runner import ScheduleRunner
@@ -79,15 +81,25 @@ class World:
         timer = Timer(self.clock)
         live_settings = LiveSettings(settings_with(PoolSettings(), JobSettings()))
         images = images_in_memory(self.directory / str(next(self.names)))
-        pushes = PushBuilds(
+        hosts = {"git": PlainGit(self.storage)}
+        commits = CommitBuilds(
             storage=self.storage,
             provider=MemoryProvider(images),
             images=images,
             clock=self.clock,
             live_settings=live_settings,
             root=Address(),
+            hosts=hosts,
+        )
+        pushes = PushBuilds(
+            storage=self.storage,
+            live_settings=live_settings,
+            commits=commits,
+            pull_requests=PullRequestBuilds(
+                storage=self.storage, live_settings=live_settings, commits=commits, hosts=hosts
+            ),
             mirrors=self.directory / "mirrors",
-            hosts={"git": PlainGit(self.storage)},
+            hosts=hosts,
         )
         address = spawn(
             ScheduleRunner,

@@ -30,6 +30,7 @@ def test_what_is_given_changes_and_the_slug_stays(ada: Account, pipeline: Pipeli
         "repo_name": "acme/other",
         "concurrency_group": "deploy {branch}",
         "concurrency_limit": 3,
+        "cancel_superseded": "all",
     }
     changed = ada.client.simulate_patch(pipeline.path, json=change)
 

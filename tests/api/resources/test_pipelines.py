@@ -25,6 +25,7 @@ def test_a_pipeline_is_created_with_a_slug_from_its_name(ada: Account):
         "repo_name": "acme/tools",
         "concurrency_group": None,
         "concurrency_limit": 1,
+        "cancel_superseded": None,
     }
 
 

@@ -85,6 +85,32 @@ def test_a_pipeline_fails_fast(storage: Storage, pipeline: Pipeline, run_json: R
     assert run_json("pipeline", "set", "acme", "web", "--no-fail-fast")["fail_fast"] is False
 
 
+def test_settings_of_triggers_are_set_and_left_to_the_next_unit(
+    storage: Storage, pipeline: Pipeline, run: Run, run_json: RunJson, capsys: pytest.CaptureFixture[str]
+):
+    given = ("--cancel-superseded", "all", "--fork-approval", "always", "--fork-secrets", "no")
+    org = run_json("org", "set", "acme", *given)
+    assert (org["cancel_superseded"], org["fork_approval"], org["fork_secrets"]) == ("all", "always", False)
+    assert storage.pipelines.cancel_superseded(pipeline.id) == "all"
+    run_json("pipeline", "set", "acme", "web", "--cancel-superseded", "branches")
+    assert storage.pipelines.cancel_superseded(pipeline.id) == "branches"
+    words = ("--cancel-superseded", "default", "--fork-approval", "default", "--fork-secrets", "default")
+    assert run("org", "set", "acme", *words) == 0
+    said = "acme: weight 1, fail fast off, cancel superseded default, fork approval default, fork secrets default\n"
+    assert capsys.readouterr().out.endswith(said)
+    assert run_json("pipeline", "set", "acme", "web", "--cancel-superseded", "default")["cancel_superseded"] is None
+    assert storage.pipelines.cancel_superseded(pipeline.id) is None
+
+
+def test_a_pipeline_gets_a_concurrency_group(storage: Storage, pipeline: Pipeline, run: Run, run_json: RunJson):
+    words = ("--concurrency-group", "deploy {branch}", "--concurrency-limit", "2")
+    changed = run_json("pipeline", "set", "acme", "web", *words)
+    assert (changed["concurrency_group"], changed["concurrency_limit"]) == ("deploy {branch}", 2)
+    built(storage, pipeline)
+    assert run("pipeline", "set", "acme", "web", *words, "--no-concurrency-group") == 2
+    assert run_json("pipeline", "set", "acme", "web", "--no-concurrency-group")["concurrency_group"] is None
+
+
 def test_builds_are_listed_newest_first_and_shown_with_jobs(
     storage: Storage, pipeline: Pipeline, run_json: RunJson, run: Run, capsys: pytest.CaptureFixture[str]
 ):
@@ -161,7 +187,7 @@ def test_a_finished_build_is_refused(
         (["org", "create", "a\nb", "--owner", "ada@example.org"], 2, "give 1 to 255 characters on one line"),
         (["org", "create", " ", "--owner", "ada@example.org"], 2, "give 1 to 255 characters on one line"),
         (["org", "create", "New", "--owner", "ada@example.org", "--url", "u" * 256], 2, "give 1 to 255 characters"),
-        (["org", "set", "acme"], 2, "give --fail-fast, --no-fail-fast or --weight"),
+        (["org", "set", "acme"], 2, "give at least one setting"),
         (["org", "set", "acme", "--weight", "0"], 2, "--weight"),
         (["org", "add-member", "acme", "ada@example.org"], 1, "ada@example.org is already a member of acme"),
         (["org", "add-member", "acme", "eve@example.org"], 1, "there is no user eve@example.org"),

@@ -1,4 +1,4 @@
-"""Matching of artifact globs against paths in the workspace. Pure (pipeline-ir.md, "runner_args")."""
+"""Matching of globs against paths in the workspace. Pure (pipeline-ir.md, "runner_args")."""
 
 from __future__ import annotations
 

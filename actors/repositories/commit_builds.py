@@ -1,0 +1,203 @@
+"""The builds of a commit, of the pipelines that it declares (wire-decisions.md, "Source hosts")."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from actors.ir import IrError, concerns, load, wants
+from actors.messages import BuildCreated, CancelBuild
+from actors.render.discovery import discover
+from actors.render.envelope import Envelope, RenderFailed
+from storage import BuildErrorCode, CancelSuperseded, NewBuild, slugify
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from actors import vms
+    from actors.addresses import Address
+    from actors.engine_settings import LiveSettings
+    from actors.ir import PullRequestEvent, PushEvent
+    from actors.render.envelope import DeclaredPipeline
+    from actors.source_hosts.host import SourceHost
+    from storage import Build, Clock, NewOrigin, Pipeline, Repository, Storage
+
+__all__ = ["CommitBuilds", "PushedCommit"]
+
+_HEADS = "refs/heads/"
+
+
+@dataclass(frozen=True, slots=True)
+class PushedCommit:
+    """A commit that a push or pull request brought.
+
+    ``changed`` are the files that differ, None if that is not known. Pipelines that are not known yet are made if the
+    commit ``registers`` them; if it is ``followed``, all that it does not declare are archived. Each pipeline is built
+    once for it if it is built ``once``, however often it is brought.
+    """
+
+    repository: Repository
+    event: PushEvent | PullRequestEvent
+    origin: NewOrigin
+    new: NewBuild
+    changed: Collection[str] | None
+    default_branch: str | None
+    registers: bool = True
+    followed: bool = False
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A pipeline to build, or why it cannot be."""
+
+    pipeline: Pipeline
+    definition: str | None = None
+    failure: str | None = None
+
+
+class CommitBuilds:
+    """Makes the builds of commits. It renders in a VM, which blocks. Safe in any thread."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        provider: vms.Provider,
+        images: vms.Images,
+        clock: Clock,
+        live_settings: LiveSettings,
+        root: Address[BuildCreated | CancelBuild],
+        hosts: Mapping[str, SourceHost],
+    ) -> None:
+        self._storage = storage
+        self._provider = provider
+        self._images = images
+        self._clock = clock
+        self._live_settings = live_settings
+        self._root = root
+        self._hosts = hosts
+
+    def declared(self, repository: Repository, archive: bytes) -> Envelope:
+        """Return the pipelines that a commit declares. Raises RenderFailed and VmError."""
+        organization = self._storage.organizations.by_id(repository.organization_id)
+        return discover(
+            self._storage,
+            self._provider,
+            self._images,
+            self._clock,
+            self._live_settings.now,
+            organization="" if organization is None else organization.slug,
+            slug=slugify(repository.repo_name) or "pipeline",
+            archive=archive,
+        )
+
+    def add(self, commit: PushedCommit, declared: Envelope | RenderFailed) -> list[int]:
+        """Add the builds that a commit's triggers want, and cancel those that they supersede.
+
+        Call it in a transaction, and `announce` the result after it.
+        """
+        if isinstance(declared, RenderFailed):
+            wanted = self._undeclared(commit, str(declared))
+        else:
+            wanted = self._wanted(commit, declared)
+        builds = [build for each in wanted if (build := self._create(each, commit)) is not None]
+        return [build.id for build in builds] + [each for build in builds for each in self._supersede(build, commit)]
+
+    def add_unrendered(self, commit: PushedCommit) -> list[int]:
+        """Add builds of a commit whose pipeline files may not be read yet, as `add` does.
+
+        The triggers are those that the repository declared last.
+        """
+        builds = []
+        for wanted in self._undeclared(commit, ""):
+            if not self._is_built(wanted.pipeline, commit):
+                build = self._storage.renders.begin(wanted.pipeline, commit.new, None)
+                builds.append(self._recorded(build, commit))
+        return [build.id for build in builds] + [each for build in builds for each in self._supersede(build, commit)]
+
+    def announce(self, build_ids: Iterable[int]) -> None:
+        """Tell the service of builds that were added or superseded."""
+        for build_id in build_ids:
+            build = self._storage.builds.get(build_id)
+            if build is not None and build.cancel_requested:
+                self._root.post(CancelBuild(build_id, threading.Event()))
+            elif build is not None and not build.state.terminal:
+                self._root.post(BuildCreated(build_id))
+
+    def _wanted(self, commit: PushedCommit, envelope: Envelope) -> list[_Wanted]:
+        """Return the pipelines whose triggers want a commit; those that are not known yet are registered."""
+        organization_id, repo_name = commit.repository.organization_id, commit.repository.repo_name
+        registers = commit.registers and self._live_settings.now.render.register
+        if commit.followed:
+            declared = {each.slug: each.declaration for each in envelope.pipelines}
+            self._storage.declarations.follow(organization_id, repo_name, declared)
+        wanted = []
+        for each in envelope.pipelines:
+            if wants(each.triggers, commit.event):
+                pipeline = self._storage.pipelines.by_source(organization_id, repo_name, each.slug)
+                if pipeline is None and registers:
+                    branch = commit.default_branch or commit.new.branch
+                    pipeline = self._storage.declarations.register(
+                        organization_id, repo_name, each.slug, branch, each.declaration
+                    )
+                if pipeline is not None:
+                    wanted.append(_with_definition(pipeline, each))
+        return wanted
+
+    def _undeclared(self, commit: PushedCommit, failure: str) -> list[_Wanted]:
+        """Return the known pipelines whose last declaration wants a commit."""
+        repository = commit.repository
+        known = self._storage.declarations.of_repository(repository.organization_id, repository.repo_name)
+        return [
+            _Wanted(pipeline, failure=failure) for pipeline, declared in known if wants(declared.triggers, commit.event)
+        ]
+
+    def _create(self, wanted: _Wanted, commit: PushedCommit) -> Build | None:
+        """Store a build; None if the commit does not concern its pipeline, or it has been built."""
+        builds, pipeline, new = self._storage.builds, wanted.pipeline, commit.new
+        if self._is_built(pipeline, commit):
+            return None
+        without_source = replace(new, env={}, source_archive=None)
+        if not self._has_credit(pipeline.organization_id):
+            why = "the organization has no credit, and this service requires it: add some, then push again or rebuild"
+            code = BuildErrorCode.BILLING_INSUFFICIENT_BALANCE
+            return self._recorded(builds.create_rejected(pipeline, without_source, code, why), commit)
+        if wanted.definition is None:
+            code, why = BuildErrorCode.RENDER_FAILED, wanted.failure or ""
+            return self._recorded(builds.create_rejected(pipeline, without_source, code, why), commit)
+        try:
+            planned = load(wanted.definition, self._live_settings.now.ir)
+        except IrError as error:
+            return self._recorded(builds.create_rejected(pipeline, without_source, error.code, error.message), commit)
+        if not concerns(planned, commit.changed):
+            return None
+        planned_build = replace(new, pipeline_ir=wanted.definition, timeout_seconds=planned.timeout_seconds)
+        return self._recorded(builds.create(pipeline, planned_build, planned.jobs), commit)
+
+    def _is_built(self, pipeline: Pipeline, commit: PushedCommit) -> bool:
+        return commit.once and self._storage.build_origins.has_build(pipeline.id, commit.origin, commit.new.commit)
+
+    def _recorded(self, build: Build, commit: PushedCommit) -> Build:
+        reports = self._hosts[commit.repository.provider].reports
+        self._storage.build_origins.record(build.id, commit.origin, reports=reports)
+        return build
+
+    def _supersede(self, build: Build, commit: PushedCommit) -> list[int]:
+        """Cancel older builds of a build's branch or pull request."""
+        mode = self._storage.pipelines.cancel_superseded(build.pipeline_id)
+        mode = mode or CancelSuperseded(self._live_settings.now.repositories.cancel_superseded)
+        of_default = commit.origin.ref == f"{_HEADS}{commit.default_branch}" and commit.origin.pull_request is None
+        running = mode is CancelSuperseded.ALL or (mode is CancelSuperseded.BRANCHES and not of_default)
+        return self._storage.superseded.cancel_older(build, commit.origin, running=running)
+
+    def _has_credit(self, organization_id: int) -> bool:
+        return not self._storage.billing.require_credit or self._storage.ledger.balance(organization_id) > 0
+
+
+def _with_definition(pipeline: Pipeline, declared: DeclaredPipeline) -> _Wanted:
+    try:
+        return _Wanted(pipeline, definition=declared.pipeline_ir)
+    except RenderFailed as failure:
+        return _Wanted(pipeline, failure=str(failure))

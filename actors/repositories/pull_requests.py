@@ -1,0 +1,174 @@
+"""From a pull request to the builds of its head (wire-decisions.md, "Source hosts")."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from actors.ir import PullRequestEvent, skips_builds
+from actors.render.envelope import RenderFailed
+from actors.repositories.commit_builds import PushedCommit
+from actors.repositories.git import GitError
+from actors.repositories.packing import pack_commit
+from actors.source_hosts.host import HostError
+from storage import ForkApproval, NewBuild, NewOrigin, OriginEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actors.engine_settings import LiveSettings
+    from actors.render.envelope import Envelope
+    from actors.repositories.commit_builds import CommitBuilds
+    from actors.repositories.mirror import Commit, Heads, Mirror
+    from actors.source_hosts.host import PullRequest, SourceHost
+    from storage import Repository, Storage
+
+__all__ = ["PullRequestBuilds"]
+
+_log = logging.getLogger(__name__)
+
+_HEADS = "refs/heads/"
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_REF = re.compile(r"refs/[^\s:?*\[\\^~]+")
+_CLOSED = "closed"
+
+
+class _Trust(NamedTuple):
+    """The trust in a pull request: the origin of untrusted builds, and why they need an approval."""
+
+    untrusted_origin: str | None = None
+    approval_reason: str | None = None
+
+
+class PullRequestBuilds:
+    """Builds the heads of pull requests. It blocks: it fetches, renders in a VM, and asks the host.
+
+    The owner of a fork decides what its commits hold. So they never enter the mirror, are rendered only once that is
+    approved, and declare no pipeline that is not known.
+    """
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        live_settings: LiveSettings,
+        commits: CommitBuilds,
+        hosts: Mapping[str, SourceHost],
+    ) -> None:
+        self._storage = storage
+        self._live_settings = live_settings
+        self._commits = commits
+        self._hosts = hosts
+
+    def build(self, mirror: Mirror, repository: Repository, heads: Heads, change: PullRequest) -> None:
+        """Build a change of a pull request, once for each pipeline and commit. Raises VmError.
+
+        A head that cannot be fetched, or that the pull request no longer has, is not built: a newer one is, when it is
+        reported.
+        """
+        if change.action == _CLOSED:
+            self._commits.announce(self._storage.superseded.cancel_closed(repository.id, change.number))
+        name = f"pull request {change.number} of {repository.url}"
+        if not _COMMIT.fullmatch(change.head_commit) or not _REF.fullmatch(change.head_ref):
+            _log.warning("%s is not built: its host names no commit and ref", name)
+            return
+        try:
+            with mirror.borrowed(change.url) as fork:
+                fork.fetch_ref(change.head_ref)
+                if not fork.has(change.head_commit):
+                    _log.info("%s has no commit %s any more", name, change.head_commit)
+                    return
+                self._build(fork, repository, heads, change)
+        except GitError as error:
+            _log.warning("%s is not built: %s", name, error)
+
+    def _build(self, fork: Mirror, repository: Repository, heads: Heads, change: PullRequest) -> None:
+        head = fork.commit(change.head_commit)
+        if skips_builds(head.message):
+            return
+        trust = self._trust(repository, change)
+        ref = f"{_HEADS}{change.branch}" if _REF.fullmatch(f"{_HEADS}{change.branch}") else change.head_ref
+        archive = pack_commit(fork, ref, change.head_commit, self._live_settings.now.repositories)
+        target = heads.commits.get(f"{_HEADS}{change.target_branch}")
+        base = None if target is None else fork.merge_base(target, change.head_commit)
+        commit = PushedCommit(
+            repository,
+            PullRequestEvent(change.target_branch, change.action),
+            _origin(repository, change, head),
+            _new_build(change, head, archive, trust),
+            changed=fork.changed(base, change.head_commit),
+            default_branch=heads.default_branch,
+            registers=not change.from_fork,
+            once=change.action != _CLOSED,
+        )
+        if trust.approval_reason is not None:
+            with self._storage.transaction():
+                builds = self._commits.add_unrendered(commit)
+        else:
+            try:
+                declared: Envelope | RenderFailed = self._commits.declared(repository, archive)
+            except RenderFailed as failure:
+                declared = failure
+            with self._storage.transaction():
+                builds = self._commits.add(commit, declared)
+        self._commits.announce(builds)
+        _log.info("%s is at %s: %d builds", change.head_ref, change.head_commit, len(builds))
+
+    def _trust(self, repository: Repository, change: PullRequest) -> _Trust:
+        if not change.from_fork:
+            return _Trust()
+        host = self._live_settings.now.repositories
+        organization = self._storage.organizations.by_id(repository.organization_id)
+        own_secrets = None if organization is None else organization.fork_secrets
+        own_approval = None if organization is None else organization.fork_approval
+        secrets = host.fork_secrets if own_secrets is None else own_secrets
+        origin = None if secrets else f"pull/{repository.id}/{change.number}"
+        match own_approval or ForkApproval(host.fork_approval):
+            case ForkApproval.NEVER:
+                return _Trust(origin)
+            case ForkApproval.ALWAYS:
+                return _Trust(origin, "every pull request from a fork needs one")
+            case ForkApproval.STRANGERS:
+                if self._may_push(repository, change):
+                    return _Trust(origin)
+                return _Trust(origin, f"{change.author or 'its author'} may not push to {repository.repo_name}")
+
+    def _may_push(self, repository: Repository, change: PullRequest) -> bool:
+        """Tell whether the author of a pull request may push; False if the host does not say."""
+        if change.trusted is not None or change.author is None:
+            return bool(change.trusted)
+        try:
+            return self._hosts[repository.provider].trusts(repository, change.author)
+        except HostError as error:
+            _log.warning("the host of %s does not say whether %s may push: %s", repository.url, change.author, error)
+            return False
+
+
+def _origin(repository: Repository, change: PullRequest, head: Commit) -> NewOrigin:
+    return NewOrigin(
+        repository.id,
+        OriginEvent.PULL_REQUEST,
+        change.head_ref,
+        pull_request=change.number,
+        target_branch=change.target_branch,
+        from_fork=change.from_fork,
+        actor=change.author,
+        author_name=head.author_name,
+        author_email=head.author_email,
+    )
+
+
+def _new_build(change: PullRequest, head: Commit, archive: bytes, trust: _Trust) -> NewBuild:
+    """Return the build of a head. A fork's branch never has the name of one of the repository's own."""
+    branch = f"{change.author or f'pull-{change.number}'}:{change.branch}" if change.from_fork else change.branch
+    return NewBuild(
+        branch,
+        change.head_commit,
+        head.message,
+        source="webhook",
+        env={"CI_PULL_REQUEST": str(change.number), "CI_TARGET_BRANCH": change.target_branch},
+        source_archive=archive,
+        untrusted_origin=trust.untrusted_origin,
+        approval_reason=trust.approval_reason,
+    )
