@@ -227,6 +227,8 @@ def create_app(
         slots=slots,
         addresses=addresses,
         pager=pager,
+        mails=mails,
+        invites_per_day=rate_limits.invites_per_day,
     )
     routes.add("/v0/jobs/{job_id}/logs", LogEventsResource(storage, engine, log_access, slots, clock))
 

@@ -18,6 +18,7 @@ from api.console.pipelines.home import HomePage
 from api.console.pipelines.organization import OrganizationPage
 from api.console.pipelines.page import PipelinePage
 from api.console.provider_login import ProviderLoginPage
+from api.console.settings_routes import add_settings_pages
 from api.console.site import Site
 from api.console.ways_in import ClosingForm, PasskeyForms
 from api.http.static_files import CSS, JAVASCRIPT, SVG, StaticFile, StaticFilesResource
@@ -26,6 +27,7 @@ from api.logs.log import JobLogResource
 from api.resources.artifacts import ArtifactsResource
 
 if TYPE_CHECKING:
+    from actors.mail import Mails
     from api.builds.creation import BuildCreation
     from api.engine import EngineInterface
     from api.http.client_addresses import ClientAddresses
@@ -129,14 +131,27 @@ def add_build_pages(
     slots: StreamSlots,
     addresses: ClientAddresses,
     pager: Pager,
+    mails: Mails,
+    invites_per_day: int,
 ) -> None:
-    """Route the pages of pipelines, builds and logs, and the files of all pages.
+    """Route the pages of pipelines, builds, logs and organizations, and the files of all pages.
 
     The resources of the API that they show are routed again, for the caller whose session the browser has.
     """
     routes.add_page("/", HomePage(site, url))
     routes.add_page("/{org}", OrganizationPage(site, url))
     routes.add_page("/{org}/pipelines/{pipeline}", PipelinePage(site))
+
+    add_settings_pages(
+        routes,
+        site,
+        url=url,
+        creation=creation,
+        rates=rates,
+        pager=pager,
+        mails=mails,
+        invites_per_day=invites_per_day,
+    )
 
     build = "/{org}/pipelines/{pipeline}/builds/{number}"
     routes.add_page(build, BuildPage(site))

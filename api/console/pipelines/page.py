@@ -58,6 +58,7 @@ class PipelinePage(Page):
             states=list(BuildState),
             sources=_SOURCES,
             member=self._site.is_member(req, found.organization_id),
+            form_token=self._site.form_token(req),
             plot=_plot(storage.build_history.of_pipeline(found.id, _PLOTTED)),
         )
 
@@ -69,10 +70,16 @@ def _plot(newest_first: Sequence[PastBuild]) -> str | None:
         return None
     return json.dumps(
         {
-            "number": [build.number for build in ran],
-            "duration": [round(build.seconds or 0.0, 1) for build in ran],
-            "wait": [round(build.waited or 0.0, 1) for build in ran],
-            "cost": [build.amount_cents / 100 for build in ran],
+            "time": False,
+            "x": [build.number for build in ran],
+            "series": [
+                {"label": label, "unit": unit, "values": values}
+                for label, unit, values in (
+                    ("Duration", "s", [round(build.seconds or 0.0, 1) for build in ran]),
+                    ("Wait for a VM", "s", [round(build.waited or 0.0, 1) for build in ran]),
+                    ("Cost", "$", [build.amount_cents / 100 for build in ran]),
+                )
+            ],
         }
     )
 

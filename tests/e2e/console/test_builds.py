@@ -166,7 +166,15 @@ def test_axe_finds_nothing(browser: Browser, client: Client, pipeline: Pipeline,
         found["log"] = ada.violations()
         check("/")
         check(above)
-        for path in ("/account", "/invites", "/cli-login", f"/{ada.org}/pipelines/none"):
+        for path in (
+            f"/{ada.org}/settings",
+            f"/{ada.org}/billing",
+            f"{above}/settings",
+            "/account",
+            "/invites",
+            "/cli-login",
+            f"/{ada.org}/pipelines/none",
+        ):
             check(path)
         assert {path: each for path, each in found.items() if each} == {}
 
@@ -179,6 +187,9 @@ def test_no_page_is_wider_than_the_window(browser: Browser, client: Client, pipe
         expect(ada.open(build).locator("#summary")).to_have_attribute("data-state", "failed", timeout=30_000)
         for path in (
             "",
+            "/settings",
+            "/billing",
+            f"/pipelines/{pipeline.slug}/settings",
             f"/pipelines/{pipeline.slug}",
             *(f"{build}?view={view}" for view in ("jobs", "graph", "time")),
         ):

@@ -64,5 +64,5 @@ def test_builds_that_ran_are_plotted(ada: Account, pipeline: PipelinePath):
         ada.world.storage.builds.move(build.stored.id, BuildState.RUNNING, BuildState.PASSED)
         ada.world.storage.builds.move(build.stored.id, BuildState.SCHEDULED, BuildState.PASSED)
     shown = Browser.of(ada).get("/ada-example-org/pipelines/demo").text
-    assert "&#34;duration&#34;: [5.0, 7.0]" in shown
+    assert "&#34;values&#34;: [5.0, 7.0]" in shown
     assert "100 % passed" in Browser.of(ada).get("/ada-example-org").text

@@ -1,0 +1,93 @@
+"""Forms that perform an operation of the API: their fields are the body that its responder checks."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from api.console.pages import Page, redirect
+from api.openapi.operations import performs
+from api.request import ApiRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import falcon
+
+    from api.console.site import Site
+
+    Next = Callable[[ApiRequest, falcon.Response, Mapping[str, str], Any], None]
+    """Answers a form, from the parameters of its path and the record of the operation's answer."""
+
+__all__ = ["OperationForm", "given", "leads_to", "shows"]
+
+
+class OperationForm(Page):
+    """A form of a page.
+
+    ``responder`` belongs to a resource of the API that knows callers by their cookie. ``document`` makes its body of
+    the fields; the fields ``in_path`` are parameters of its path.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        responder: Callable[..., None],
+        after: Next,
+        document: Callable[[Mapping[str, str]], object] = dict,
+        in_path: tuple[str, ...] = (),
+    ) -> None:
+        self._site = site
+        self._responder = responder
+        self._after = after
+        self._document = document
+        self._in_path = in_path
+        declared = responder.operation  # type: ignore[attr-defined] # by @operation
+        self.on_post = performs(declared.id)(self._responder_to_post())
+
+    def _responder_to_post(self) -> Callable[..., None]:
+        def on_post(req: ApiRequest, resp: falcon.Response, **params: str) -> None:
+            """Perform the operation, and show what follows."""
+            _, fields = self._site.cookies.form(req, resp)
+            named = {name: fields.get(name, "") for name in self._in_path}
+            body = json.dumps(self._document(fields)).encode()
+            self._responder(_with_body(req, body), resp, **params, **named)
+            resp.data = None
+            self._after(req, resp, params, resp.context.get("record"))
+
+        return on_post
+
+
+def leads_to(path: Callable[[Mapping[str, str], Any], str]) -> Next:
+    """Return what leads to another page, by its path below the root."""
+    return lambda req, resp, params, record: redirect(req, resp, path(params, record))
+
+
+def shows(site: Site, template: str, **values: object) -> Next:
+    """Return what shows a record in this response alone."""
+
+    def show(req: ApiRequest, resp: falcon.Response, params: Mapping[str, str], record: object) -> None:
+        resp.status = 200
+        site.pages.show(req, resp, template, record=record, **params, **values)
+
+    return show
+
+
+def given(*names: str) -> Callable[[Mapping[str, str]], dict[str, str]]:
+    """Return a function to a body of those of the named fields that are not empty."""
+    return lambda fields: {name: fields[name] for name in names if fields.get(name, "").strip()}
+
+
+def _with_body(req: ApiRequest, body: bytes) -> ApiRequest:
+    """Return the request as a program would send it."""
+    environ = {
+        **req.env,
+        "wsgi.input": BytesIO(body),
+        "CONTENT_LENGTH": str(len(body)),
+        "CONTENT_TYPE": "application/json",
+        "HTTP_X_REQUEST_ID": req.request_id,
+    }
+    sent = ApiRequest(environ, req.options)
+    sent.context = req.context
+    return sent

@@ -1,0 +1,1 @@
+"""The pages of an organization besides its pipelines: members, invites and secrets; and billing."""

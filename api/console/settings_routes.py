@@ -1,0 +1,102 @@
+"""The paths of settings and billing, whose forms perform operations of the API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from api.console.operation_form import OperationForm, given, leads_to, shows
+from api.console.organization.billing import BillingPage
+from api.console.organization.people import OrganizationSettingsPage
+from api.console.pipelines.settings import PipelineSettingsPage, build_of, settings_of
+from api.resources.accounts.invites import InvitesResource
+from api.resources.accounts.members import MembersResource
+from api.resources.billing.coupons import CouponsResource
+from api.resources.builds import BuildsResource
+from api.resources.pipelines import PipelinesResource
+from api.resources.schedules import SchedulesResource
+from api.resources.secrets import SecretsResource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actors.mail import Mails
+    from api.builds.creation import BuildCreation
+    from api.console.operation_form import Next
+    from api.console.site import Site
+    from api.middleware.rate_limits import RateLimits
+    from api.openapi.operations import Routes
+    from api.paging import Pager
+    from api.resources.builds import BuildRecord
+
+__all__ = ["add_settings_pages"]
+
+
+def add_settings_pages(
+    routes: Routes,
+    site: Site,
+    *,
+    url: str,
+    creation: BuildCreation,
+    rates: RateLimits,
+    pager: Pager,
+    mails: Mails,
+    invites_per_day: int,
+) -> None:
+    """Route the pages of pipelines' and organizations' settings, and their forms."""
+    storage, access, clock = site.storage, site.access, site.clock
+    secrets = SecretsResource(storage, access)
+
+    pipeline = "/{org}/pipelines/{pipeline}"
+    routes.add_page(f"{pipeline}/settings", PipelineSettingsPage(site, url))
+    builds = BuildsResource(storage, site.engine, access, pager, creation)
+    routes.add_page(f"{pipeline}/builds", OperationForm(site, builds.on_post_list, leads_to(_build), build_of))
+    pipelines, back = PipelinesResource(storage, access, pager), _settings_of_pipeline()
+    routes.add_page(f"{pipeline}/settings/update", OperationForm(site, pipelines.on_patch, back, settings_of))
+    routes.add_page(f"{pipeline}/settings/delete", OperationForm(site, pipelines.on_delete, leads_to(_organization)))
+    schedules, back = SchedulesResource(storage, access, pager, clock), _settings_of_pipeline("schedules")
+    document = given("cron", "timezone", "branch")
+    routes.add_page(f"{pipeline}/schedules", OperationForm(site, schedules.on_post_list, back, document))
+    routes.add_page(f"{pipeline}/schedules/{{id}}/delete", OperationForm(site, schedules.on_delete, back))
+    back = _settings_of_pipeline("secrets")
+    form = OperationForm(site, secrets.on_put_pipeline, back, given("value"), in_path=("name",))
+    routes.add_page(f"{pipeline}/secrets", form)
+    routes.add_page(f"{pipeline}/secrets/{{name}}/delete", OperationForm(site, secrets.on_delete_pipeline, back))
+
+    routes.add_page("/{org}/settings", OrganizationSettingsPage(site))
+    back, members = leads_to(_organization_settings), MembersResource(storage, access)
+    routes.add_page("/{org}/members/{user_id}/role", OperationForm(site, members.on_patch, back, given("role")))
+    routes.add_page("/{org}/members/{user_id}/remove", OperationForm(site, members.on_delete, back))
+    invites, document = InvitesResource(storage, access, rates, mails, invites_per_day), given("email", "role")
+    shown = shows(site, "organization/invited", url=url)
+    routes.add_page("/{org}/invites", OperationForm(site, invites.on_post_list, shown, document))
+    routes.add_page("/{org}/invites/{id}/revoke", OperationForm(site, invites.on_delete, back))
+    form = OperationForm(site, secrets.on_put_organization, back, given("value"), in_path=("name",))
+    routes.add_page("/{org}/secrets", form)
+    routes.add_page("/{org}/secrets/{name}/delete", OperationForm(site, secrets.on_delete_organization, back))
+
+    routes.add_page("/{org}/billing", BillingPage(site))
+    coupons = CouponsResource(storage, access, rates)
+    form = OperationForm(site, coupons.on_post_redeem, leads_to(_billing), given("code"))
+    routes.add_page("/{org}/billing/coupons", form)
+
+
+def _build(params: Mapping[str, str], record: BuildRecord) -> str:
+    return f"{params['org']}/pipelines/{params['pipeline']}/builds/{record.number}"
+
+
+def _organization(params: Mapping[str, str], _record: object) -> str:
+    return params["org"]
+
+
+def _organization_settings(params: Mapping[str, str], _record: object) -> str:
+    return f"{params['org']}/settings"
+
+
+def _billing(params: Mapping[str, str], _record: object) -> str:
+    return f"{params['org']}/billing"
+
+
+def _settings_of_pipeline(section: str = "") -> Next:
+    """Return what leads to a section of the settings of a pipeline."""
+    fragment = f"#{section}" if section else ""
+    return leads_to(lambda params, _: f"{params['org']}/pipelines/{params['pipeline']}/settings{fragment}")
