@@ -50,6 +50,7 @@ class Retries:
                     BuildRow.started_at: None,
                     BuildRow.finished_at: None,
                     BuildRow.recorded_at: None,
+                    BuildRow.told_at: None,
                     BuildRow.error_code: None,
                     BuildRow.error_message: None,
                     BuildRow.log_bytes: None,

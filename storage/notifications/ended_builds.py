@@ -26,9 +26,7 @@ class EndedBuilds:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        untold = BuildRow.recorded_at.is_null(is_null=False) & peewee.Expression(
-            BuildRow.recorded_at, "IS NOT", BuildRow.told_at
-        )
+        untold = peewee.Expression(BuildRow.recorded_at, "IS NOT", BuildRow.told_at)  # both are null before an end
         self._untold = Query(
             database,
             BuildRow.select(*_ENDED.selected)

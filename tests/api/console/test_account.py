@@ -51,6 +51,17 @@ def test_a_session_of_another_device_is_ended(ada: Account):
     assert actions(ada)[-1] == "endSession"
 
 
+def test_mail_about_builds_is_switched_off_and_on(ada: Account):
+    browser, opt_outs = Browser.of(ada), ada.world.storage.mail_opt_outs
+    assert 'name="builds" checked' in browser.get("/account").text
+    assert browser.send("/account", "account/mail").status_code == 303
+    assert opt_outs.has(ada.email)
+    assert 'name="builds" checked' not in browser.get("/account").text
+    browser.send("/account", "account/mail", builds="on")
+    assert not opt_outs.has(ada.email)
+    assert actions(ada)[-1] == "updateMailSettings"
+
+
 def test_records_of_others_are_not_touched(ada: Account, bob: Account):
     mallory, victim = Browser.of(bob), Browser.of(ada)
     token = mallory.fields("/account", "account/sign-out")

@@ -54,6 +54,7 @@ IN_AN_INDEX_OF_FEW = (
     "mails_waiting",
     "mails_due",
     "mails_unsent",
+    "builds_untold",
 )
 
 
@@ -122,6 +123,10 @@ def _sorts_prerequisites_only(sorts: list[str]) -> bool:
         ("schedules._page", "schedules_pipeline (pipeline_id=? AND rowid>?)"),
         ("schedules._due", "schedules_due (next_at>? AND next_at<?)"),
         ("schedules._later", "schedules_due (next_at>?)"),
+        ("ended_builds._untold", "builds_untold"),
+        ("ended_builds._last_told", "builds_of_branch (pipeline_id=? AND branch=?)"),
+        ("notification_deliveries._next", "notification_deliveries_due"),
+        ("notification_deliveries._end", "notification_deliveries_waiting (notification_id=?"),
         ("pipelines._unfinished_count", "builds_unfinished_of_pipeline (pipeline_id=?)"),
         ("idempotency_keys._find", "PRIMARY KEY (user_id=? AND organization_id=? AND key=?)"),
         ("idempotency_keys._forget", "idempotency_keys_made (created_at<?)"),
