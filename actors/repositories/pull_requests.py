@@ -130,18 +130,24 @@ class PullRequestBuilds:
             case ForkApproval.ALWAYS:
                 return _Trust(origin, "every pull request from a fork needs one")
             case ForkApproval.STRANGERS:
-                if self._may_push(repository, change):
-                    return _Trust(origin)
-                return _Trust(origin, f"{change.author or 'its author'} may not push to {repository.repo_name}")
+                stranger = self._stranger(repository, change)
+                return _Trust(origin, stranger and f"{stranger} may not push to {repository.repo_name}")
 
-    def _may_push(self, repository: Repository, change: PullRequest) -> bool:
-        """Tell whether the author of a pull request may push; False if the host does not say."""
-        if change.trusted is not None or change.author is None:
-            return bool(change.trusted)
+    def _stranger(self, repository: Repository, change: PullRequest) -> str | None:
+        """Return the author or sender of a change if one may not push, or the host does not say; else None."""
+        author, sender = change.author, change.sender
+        if author is None:
+            return "its author"
+        if not (self._may_push(repository, author) if change.trusted is None else change.trusted):
+            return author
+        return sender if sender not in {None, author} and not self._may_push(repository, sender) else None
+
+    def _may_push(self, repository: Repository, login: str) -> bool:
+        """Tell whether somebody may push, by the host; False if it does not say."""
         try:
-            return self._hosts[repository.provider].trusts(repository, change.author)
+            return self._hosts[repository.provider].trusts(repository, login)
         except HostError as error:
-            _log.warning("the host of %s does not say whether %s may push: %s", repository.url, change.author, error)
+            _log.warning("the host of %s does not say whether %s may push: %s", repository.url, login, error)
             return False
 
 

@@ -88,7 +88,7 @@ class PullRequest:
     ``action`` is in the words of the triggers: opened, synchronize, reopened, closed, or another of the host's own.
     ``head_ref`` is the full name, in the repository at ``url``, of the ref to fetch ``head_commit`` from; ``branch`` is
     the name of its branch for people. ``trusted`` is True if the host says that the author may push to the repository,
-    None if it does not say.
+    None if it does not say. ``sender`` is the login of whom caused the change, such as by a push.
     """
 
     number: int
@@ -102,6 +102,7 @@ class PullRequest:
     from_fork: bool
     author: str | None
     trusted: bool | None = None
+    sender: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,7 @@ def add_build_pages(
     routes.add_page(build, BuildPage(site))
     routes.add_page(f"{build}/live", BuildEvents(site, slots, addresses))
     actions = BuildForms(site, creation)
-    for action in ("cancel", "retry", "rebuild"):
+    for action in ("cancel", "approve", "retry", "rebuild"):
         routes.add_page(f"{build}/{action}", actions, action)
     artifacts = ArtifactsResource(site.storage, site.access, pager, url)
     routes.add_page(f"{build}/artifacts/{{id}}/download", artifacts, "download")

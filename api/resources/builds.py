@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import storage
 from actors import wait_reason
 from api.bodies import answer, check_body
+from api.builds.approving import approve_build
 from api.builds.bodies import CreateBuildRequest, CreateRepoBuildRequest, RepoIdentity
 from api.builds.canceling import cancel_build
 from api.builds.retrying import rerun_build
-from api.errors.responses import ApiError
 from api.fields import StoredRecord, Timestamp, Uuid
 from api.middleware.idempotency import KEY_ERRORS, KEY_PARAMETERS, Submission, key_of
 from api.openapi.operations import Answer, operation
 from api.paging import PAGE_ERRORS, PAGE_PARAMETERS, PageRecord
-from storage import ApprovalNotAwaited, BuildState, Storage
+from storage import BuildState, Storage
 
 if TYPE_CHECKING:
     import falcon
@@ -186,12 +186,7 @@ class BuildsResource:
         """
         member, _ = self._access.pipeline(req, org, pipeline)
         build = self._access.build(req, org, pipeline, number)
-        try:
-            approved = self._storage.approvals.approve(build.id, member.caller.user.email)
-        except ApprovalNotAwaited as error:
-            raise ApiError("approval_not_awaited", f"build {build.number} cannot be approved: {error}") from None
-        self._engine.jobs_added(build.id)
-        answer(resp, self._record(approved))
+        answer(resp, self._record(approve_build(self._storage, self._engine, build, member.caller.user)))
 
     @operation("rebuildBuild", _CREATED, errors=_REBUILD_ERRORS, parameters=KEY_PARAMETERS)
     def on_post_rebuild(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:

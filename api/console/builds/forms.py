@@ -1,10 +1,11 @@
-"""The forms of a build: cancel, retry, rebuild."""
+"""The forms of a build: cancel, approve, retry, rebuild."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from actors import wait_reason
+from api.builds.approving import approve_build
 from api.builds.canceling import cancel_build
 from api.builds.retrying import rerun_build
 from api.console.pages import Page, redirect
@@ -22,7 +23,7 @@ __all__ = ["BuildForms"]
 
 
 class BuildForms(Page):
-    """``…/builds/{number}/cancel``, ``…/retry`` and ``…/rebuild``; each leads to the build's page."""
+    """``cancel``, ``approve``, ``retry`` and ``rebuild`` below a build's page; each leads back to it."""
 
     def __init__(self, site: Site, creation: BuildCreation) -> None:
         self._site = site
@@ -34,6 +35,14 @@ class BuildForms(Page):
         self._site.cookies.form(req, resp)
         build = self._site.access.build(req, org, pipeline, number)
         self._show(req, resp, cancel_build(self._site.storage, self._site.engine, build))
+
+    @performs("approveBuild")
+    def on_post_approve(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
+        """Let the build of a pull request from a fork run."""
+        self._site.cookies.form(req, resp)
+        member, _ = self._site.access.pipeline(req, org, pipeline)
+        build = self._site.access.build(req, org, pipeline, number)
+        self._show(req, resp, approve_build(self._site.storage, self._site.engine, build, member.caller.user))
 
     @performs("retryBuild")
     def on_post_retry(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:

@@ -180,28 +180,31 @@ def test_an_approval_is_of_one_commit(world: World):
     assert wait_reason(world.storage, third) is not None
 
 
-POLICIES: list[tuple[str, str | None, bool | None, bool]] = [
-    ("strangers", "eve", None, True),
-    ("strangers", "ann", None, False),
-    ("strangers", "eve", True, False),
-    ("strangers", "ann", False, True),
-    ("strangers", "unknown", None, True),
-    ("strangers", None, None, True),
-    ("always", "ann", True, True),
-    ("never", "eve", False, False),
+POLICIES: list[tuple[str, str | None, str | None, bool | None, bool]] = [
+    ("strangers", "eve", None, None, True),
+    ("strangers", "ann", None, None, False),
+    ("strangers", "ann", "ann", None, False),
+    ("strangers", "ann", "eve", None, True),
+    ("strangers", "bob", "ann", True, False),
+    ("strangers", "bob", "eve", True, True),
+    ("strangers", "ann", None, False, True),
+    ("strangers", "unknown", None, None, True),
+    ("strangers", None, "ann", None, True),
+    ("always", "ann", None, True, True),
+    ("never", "eve", None, False, False),
 ]
-"""The policy, the author, whether the host's report trusts the author, and whether the build waits."""
+"""The policy, author and sender, whether the report trusts the author, and whether the build waits."""
 
 
 def test_who_needs_an_approval_is_a_setting(world: World):
     commit = world.head(a="1")
-    for number, (policy, author, trusted, waits) in enumerate(POLICIES, 2):
+    for number, (policy, author, sender, trusted, waits) in enumerate(POLICIES, 2):
         world.remote.push(f"HEAD:refs/pull/{number}/head")
         world.configure(fork_approval="never" if waits else "always")
         world.storage.organizations.configure(world.pipeline.organization_id, fork_approval=ForkApproval(policy))
-        world.fork(commit, number, author=author, trusted=trusted)
+        world.fork(commit, number, author=author, sender=sender, trusted=trusted)
         build = world.builds()[-1]
-        assert (wait_reason(world.storage, build) is not None) is waits, (policy, author, trusted)
+        assert (wait_reason(world.storage, build) is not None) is waits, (policy, author, sender, trusted)
         assert build.untrusted
     assert len(world.builds()) == len(POLICIES)
 

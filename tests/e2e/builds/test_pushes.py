@@ -102,6 +102,51 @@ def test_only_pushes_that_a_trigger_wants_are_built(daemon: Daemon, client: Clie
     assert [each["branch"] for each in builds(client)] == ["feature/x"] * 2
 
 
+def test_only_changes_of_files_that_a_step_names_are_built(daemon: Daemon, client: Client, repository: GitRepository):
+    args = 'key="look", image="debian:12", runner_args={"paths": ["src", "!**/*.md"]})'
+    named = PIPELINE.replace("hm.sh(", "hm.scratch().sh(").replace('label="look")', args)
+    repository.commit("Name the files", **{".hm__pipeline.py": named})
+    repository.push("main")
+    repository.commit("Describe", **{"src__note.md": "1"}, docs__a="1")
+    repository.push("main")
+    checked(daemon, repository)
+    assert builds(client) == []
+    wanted = [repository.commit("Change", src__a="1")]
+    repository.push("main")
+    built(client, 1)
+    wanted.append(repository.commit("A new branch", docs__b="1"))
+    repository.push("HEAD:feature/new")
+    built(client, 2)
+    assert [each["commit"] for each in builds(client)] == wanted
+
+
+def test_a_newer_push_takes_the_turn_of_one_that_waits(client: Client, repository: GitRepository):
+    slow = PIPELINE.replace('look = "', 'look = "echo begun; test -e fast || sleep 600; ')
+    repository.commit("Slow", **{".hm__pipeline.py": slow})
+    repository.push("main")
+    first = built(client, 1)
+    assert client.request("PATCH", "pipelines/acme-web-ci", json={"concurrency_group": "{branch}"}).status_code == 200
+    first.cancel()
+    repository.commit("Slow again", a="1")
+    repository.push("main")
+    second = built(client, 2)
+    second.says("begun", "look")
+    repository.commit("Slow too", a="2")
+    repository.push("main")
+    third = built(client, 3)
+    reason = 'waiting for acme-web-ci/2: the concurrency group "main" runs 1 build at a time'
+    assert third.record()["pending_reason"] == reason
+    repository.commit("Fast", fast="1")
+    repository.push("main")
+    last = built(client, 4)
+    superseded = third.finish()
+    assert (superseded["state"], superseded["error_code"]) == ("canceled", "superseded")
+    assert superseded["error_message"] == "build 4 is of a newer commit"
+    assert last.record()["pending_reason"] == reason
+    second.cancel()
+    assert last.finish(90)["state"] == "passed"
+
+
 def test_a_push_that_cannot_be_rendered_is_a_failed_build(daemon: Daemon, client: Client, repository: GitRepository):
     repository.commit("Good", a="1")
     repository.push("main")

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from storage import BuildState, JobState
+from storage import BuildState, JobState, NewBuild, Storage
 from tests.api.console.browser import Browser
 from tests.api.world import Account, BuildPath, PipelinePath, World, steps
+from tests.records import new_job
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 VIEWS = ("jobs", "graph", "time", "artifacts")
@@ -53,6 +54,20 @@ def test_a_member_cancels_and_rebuilds(ada: Account, pipeline: PipelinePath):
     retried = browser.send(page, f"{page[1:]}/retry")
     assert retried.status_code == 303
     assert build.stored.state is BuildState.SCHEDULED
+
+
+def test_a_member_approves_a_build_of_a_fork(ada: Account, pipeline: PipelinePath, storage: Storage):
+    found = storage.pipelines.by_slug(ada.org_id, "demo")
+    assert found is not None
+    new = NewBuild("eve:main", "c0ffee", untrusted_origin="pull/1/7", approval_reason="eve may not push")
+    number = storage.builds.create(found, new, [new_job()]).number
+    browser, page = Browser.of(ada), page_of(BuildPath(ada, f"{pipeline.path}/builds/{number}"))
+    assert "waiting for approval: eve may not push" in browser.get(page).text
+    assert browser.send(page, f"{page[1:]}/approve").status_code == 303
+    build = storage.builds.by_number(found.id, number)
+    assert build is not None
+    assert (build.approved_by, build.waits_for) == (ada.email, None)
+    assert "/approve" not in browser.get(page).text
 
 
 def test_a_form_needs_a_member_and_its_token(ada: Account, bob: Account, build: BuildPath):
