@@ -41,7 +41,7 @@ $(VENV)/.complete: setup.cfg pyproject.toml .ci/venv
 # writes a file of its own next to COVERAGE_FILE for `combine`. Test files start in the order of their names, so that
 # the long ones are not last.
 test: export COVERAGE_FILE := $(CURDIR)/$(RUN)/coverage/data
-test: setup lint types $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider/.complete $(TEST_PROGRAMS)/axe/.complete test-browser
+test: setup lint types $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider/.complete $(TEST_PROGRAMS)/axe/.complete $(TEST_PROGRAMS)/octokit/.complete test-browser
 	@rm -rf $(RUN)/coverage && mkdir -p $(RUN)/coverage
 	COVERAGE_PROCESS_START=$(CURDIR)/setup.cfg $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 	@$(BIN)/coverage combine --quiet
@@ -65,6 +65,14 @@ $(TEST_PROGRAMS)/oidc-provider/.complete: .ci/npm tests/api/sign_in/oidc_provide
 # What finds barriers on pages.
 $(TEST_PROGRAMS)/axe/.complete: .ci/npm tests/e2e/console/axe/package-lock.json $(VENV)/.complete
 	@.ci/npm $(VENV) tests/e2e/console/axe $(@D)
+	@touch $@
+
+# GitHub's description of its API, examples of its deliveries, and the program that signs them. Of the descriptions,
+# which are large, one is needed.
+OCTOKIT := tests/actors/source_hosts/github/octokit
+$(TEST_PROGRAMS)/octokit/.complete: .ci/npm $(OCTOKIT)/package-lock.json $(VENV)/.complete
+	@.ci/npm $(VENV) $(OCTOKIT) $(@D)
+	@cd $(@D)/node_modules/@octokit/openapi/generated && find . -name '*.json' ! -name api.github.com.json -delete
 	@touch $@
 
 # Minutes of `kill -9`. It prints the seed of its schedule; CI_DAEMON_CRASH_SEED=… repeats a schedule.

@@ -65,7 +65,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
         _warn_of_unusable_passkeys(config)
         server = Server(config.http)
         settings = server.settings
-        hosts = open_source_hosts(storage)
+        hosts = open_source_hosts(storage, config, clock)
         engine = Engine(
             storage,
             provider,

@@ -107,9 +107,13 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True)
 class RerunAsked:
-    """A request at the host to build again; ``report_id`` is the host's name for the build's report."""
+    """A request at the host to build again.
 
-    report_id: str
+    ``report_id`` is the host's name for the build's report; without one every build of the ``commit`` is meant.
+    """
+
+    report_id: str | None
+    commit: str | None = None
     actor: str | None = None
 
 

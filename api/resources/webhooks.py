@@ -51,6 +51,7 @@ class WebhookResource:
             "delivery_id_invalid",
             "delivery_event_missing",
             "delivery_signature_invalid",
+            "malformed_json",
             "source_host_unknown",
             "source_host_not_configured",
             "unauthorized",

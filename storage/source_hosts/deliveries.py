@@ -125,9 +125,11 @@ class Deliveries:
             self._repositories.hasten(repository.id)
 
     def handled(self, delivery: Delivery) -> None:
-        """Note that a delivery without repository was processed."""
+        """Note that a delivery without repository was processed, unless it has one by now."""
         with self._database.write():
-            self._processed.run(id=delivery.id, now=self._database.now())
+            found = self._by_uuid.one(uuid=delivery.uuid)
+            if found is not None and found.repository_id is None:
+                self._processed.run(id=delivery.id, now=self._database.now())
 
     def postpone(self, delivery: Delivery, why: str) -> None:
         """Note why a delivery without repository failed; it waits ever longer, and is given up after days."""

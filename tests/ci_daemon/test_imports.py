@@ -32,6 +32,7 @@ ROOMS = {
     "actors.schedules",
     "actors.scheduling",
     "actors.source_hosts",
+    "actors.source_hosts.github",
     "actors.vms",
     "actors.vms.images",
     "actors.vms.sandbox",

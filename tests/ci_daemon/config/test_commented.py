@@ -26,9 +26,11 @@ def test_the_values_in_comments_are_the_defaults(tmp_path: Path):
     assert config.identity.oidc["example"].client_id == "ci-daemon"
     as_default = replace(
         config,
+        github=replace(config.github, private_key=None),
         http=replace(config.http, base_url=None),
         identity=replace(config.identity, rp_id=None, oidc={}),
         images=Config().images,
+        repositories=replace(config.repositories, ca_file=None),
         sandbox=replace(config.sandbox, base_image=None),
     )
     assert as_default == Config()

@@ -1,0 +1,198 @@
+"""Requests to GitHub's API, as the app and as its installations."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from actors.source_hosts.host import HostError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterator, Mapping
+
+    from githubkit import GitHub
+
+    from actors.source_hosts.github.settings import GithubAppSettings
+    from storage import Clock
+
+__all__ = ["GithubApi", "GithubNotFound"]
+
+_PAGE = 100
+_MOST_PAGES = 200
+_RENEWED_BEFORE = timedelta(minutes=10)
+"""Longer than the fetch that a token is taken for."""
+
+_FETCH_RIGHTS = {"contents": "read"}
+
+
+class GithubNotFound(HostError):
+    """GitHub has no such thing, or does not show it to the app."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, final=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    value: str
+    expires_at: datetime
+
+
+class GithubApi:
+    """GitHub's REST API by githubkit. It blocks, and is safe in any thread. Every method raises HostError.
+
+    An installation's token is kept until shortly before it expires. While GitHub asks for a pause, requests of that
+    installation fail without being sent. Nothing is repeated here, because all callers try again later.
+    """
+
+    def __init__(self, settings: GithubAppSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tokens: dict[tuple[str, str | None], _Token] = {}
+        self._pauses: dict[str, datetime] = {}
+        self._app: GitHub[Any] | None = None
+
+    def as_app(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:  # noqa: ANN401 - JSON
+        """Return the answer to a request of the app itself."""
+        return self._send(self._app_client(), "", method, path, body)
+
+    def request(self, installation_id: str, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:  # noqa: ANN401 - JSON
+        """Return the answer to a request of an installation; a token that was revoked is replaced once."""
+        kept = (installation_id, None) in self._tokens
+        try:
+            return self._send(self._client(installation_id), installation_id, method, path, body)
+        except _TokenRevoked:
+            self._tokens.pop((installation_id, None), None)
+            if not kept:
+                raise
+            return self._send(self._client(installation_id), installation_id, method, path, body)
+
+    def repositories(self, installation_id: str) -> Iterator[Any]:
+        """Yield the repositories of an installation, as GitHub describes them."""
+        for page in range(1, _MOST_PAGES + 1):
+            path = f"/installation/repositories?per_page={_PAGE}&page={page}"
+            found = self.request(installation_id, "GET", path)["repositories"]
+            yield from found
+            if len(found) < _PAGE:
+                return
+
+    def fetch_token(self, installation_id: str, repository_id: str) -> str:
+        """Return a token that can read the contents of one repository, and nothing else."""
+        return self._token(installation_id, repository_id)
+
+    def _client(self, installation_id: str) -> GitHub[Any]:
+        return self._github(self._token(installation_id, None))
+
+    def _token(self, installation_id: str, repository_id: str | None) -> str:
+        key = installation_id, repository_id
+        with self._lock:  # so that two threads do not both ask for one
+            kept = self._tokens.get(key)
+            if kept is None or kept.expires_at - _RENEWED_BEFORE <= self._clock.now():
+                body = None  # all that the account has granted
+                if repository_id is not None:
+                    body = {"permissions": _FETCH_RIGHTS, "repository_ids": [int(repository_id)]}
+                path = f"/app/installations/{int(installation_id)}/access_tokens"
+                made = self._send(self._app_client(), installation_id, "POST", path, body)
+                kept = _Token(made["token"], datetime.fromisoformat(made["expires_at"]))
+                now = self._clock.now()
+                self._tokens = {each: token for each, token in self._tokens.items() if token.expires_at > now}
+                self._tokens[key] = kept
+            return kept.value
+
+    def _send(
+        self, client: GitHub[Any], account: str, method: str, path: str, body: Mapping[str, object] | None
+    ) -> Any:  # noqa: ANN401 - JSON
+        from githubkit.exception import GitHubException, RateLimitExceeded, RequestFailed, RequestTimeout  # noqa: PLC0415
+
+        self._wait_for_no_pause(account)
+        try:
+            return client.request(method, path, json=body).json()
+        except RateLimitExceeded as error:
+            until = self._clock.now() + error.retry_after
+            self._pauses[account] = until
+            seconds = error.retry_after.total_seconds()
+            raise HostError(f"GitHub's rate limit is reached until {until:%H:%M:%S} UTC", retry_after=seconds) from None
+        except RequestTimeout:
+            raise HostError(f"GitHub did not answer within {self._settings.timeout:g} s") from None
+        except RequestFailed as error:
+            raise _refusal(
+                error.response.status_code, error.response.text, f"{method} {path.partition('?')[0]}"
+            ) from None
+        except GitHubException as error:
+            raise HostError(f"GitHub cannot be reached: {error.__cause__ or error}") from None
+        except ValueError:
+            raise HostError(f"GitHub answered {method} {path} with what is no JSON") from None
+
+    def _wait_for_no_pause(self, account: str) -> None:
+        """Raise HostError while GitHub asks for a pause."""
+        until = self._pauses.get(account)
+        if until is not None:
+            left = (until - self._clock.now()).total_seconds()
+            if left > 0:
+                raise HostError(f"GitHub's rate limit is reached until {until:%H:%M:%S} UTC", retry_after=left)
+            self._pauses.pop(account, None)
+
+    def _app_client(self) -> GitHub[Any]:
+        """Return the client of the app. Raises HostError if its private key cannot be used."""
+        if self._app is None:
+            from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
+            from githubkit import AppAuthStrategy  # noqa: PLC0415 - a second that a service without GitHub saves
+
+            try:
+                key = self._settings.read_private_key()
+                load_pem_private_key(key.encode(), None)
+            except (OSError, ValueError, TypeError) as error:
+                raise HostError(f"the private key of the GitHub app cannot be used: {error}") from None
+            self._app = self._github(AppAuthStrategy(self._settings.app_id, key))
+        return self._app
+
+    @cached_property
+    def _ssl_context(self) -> ssl.SSLContext:
+        """The trusted authorities, which take a tenth of a second to read."""
+        import httpx  # noqa: PLC0415
+
+        return httpx.create_ssl_context()
+
+    def _github(self, auth: Any) -> GitHub[Any]:  # noqa: ANN401 - a token or githubkit's strategy
+        from githubkit import GitHub  # noqa: PLC0415
+
+        return GitHub(
+            auth,
+            base_url=self._settings.api_url,
+            user_agent="ci-daemon",
+            ssl_verify=self._ssl_context,
+            timeout=self._settings.timeout,
+            http_cache=False,
+            auto_retry=False,
+        )
+
+
+class _TokenRevoked(HostError):
+    """GitHub does not take the token."""
+
+
+def _refusal(status: int, text: str, what: str) -> HostError:
+    message = f"GitHub answered {what} with {status}: {_first_line(text)}"
+    match status:
+        case 401:
+            return _TokenRevoked(message)
+        case 404 | 410:
+            return GithubNotFound(message)
+        case 422:
+            return HostError(message, final=True)
+        case _:
+            return HostError(message)
+
+
+def _first_line(text: str) -> str:
+    """Return GitHub's own words on an error, or the beginning of another's."""
+    with suppress(ValueError, KeyError, TypeError):
+        text = json.loads(text)["message"]
+    return "".join(each if each.isprintable() else " " for each in str(text)[:200]).strip()

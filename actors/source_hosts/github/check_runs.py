@@ -1,0 +1,151 @@
+"""Check runs: a build as GitHub shows it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+from actors.source_hosts.github.markdown import fenced, last_lines, plain
+from actors.source_hosts.host import ReportState
+from storage import JobState, WaitsFor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from actors.source_hosts.host import Report
+    from storage import Build, Job
+
+__all__ = ["TAIL_BYTES", "FinishedStep", "check_run"]
+
+TAIL_BYTES = 32 * 2**10
+"""The bytes of a log's end that its last lines are taken from."""
+
+_MOST_CHARACTERS = 60_000
+"""GitHub takes 65,535, and counts them in its own way."""
+
+_MOST_ROWS = 100
+_LONGEST_NAME = 60
+_MOST_LOGS = 10
+_LINES = 30
+_LOG_CHARACTERS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedStep:
+    """A job of a build that has ended or not, and the end of its log if it failed."""
+
+    job: Job
+    log: bytes = b""
+
+
+def check_run(report: Report, steps: Sequence[FinishedStep]) -> Mapping[str, object]:
+    """Return the check run of a build, as GitHub's API takes it; the commit is not in it."""
+    build = report.build
+    run: dict[str, object] = {
+        "name": f"ci/{build.pipeline_slug}",
+        "external_id": build.uuid,
+        "details_url": report.url,
+        "output": {"title": _title(report, steps), "summary": _summary(build, steps)},
+    }
+    if build.started_at is not None:
+        run["started_at"] = _instant(build.started_at)
+    match report.state:
+        case ReportState.WAITING:
+            run["status"] = "queued"
+        case ReportState.RUNNING:
+            run["status"] = "in_progress"
+        case ReportState.PASSED | ReportState.FAILED | ReportState.CANCELED:
+            run["status"] = "completed"
+            run["conclusion"] = _conclusion(report.state, steps)
+            if build.finished_at is not None:
+                run["completed_at"] = _instant(build.finished_at)
+        case _:
+            assert_never(report.state)
+    return run
+
+
+def _conclusion(state: ReportState, steps: Sequence[FinishedStep]) -> str:
+    """Return the conclusion; neutral is that of a build in which nothing failed and nothing ran."""
+    if state is ReportState.CANCELED:
+        return "cancelled"
+    if state is ReportState.FAILED:
+        return "failure"
+    return "success" if any(each.job.state is JobState.PASSED for each in steps) else "neutral"
+
+
+def _title(report: Report, steps: Sequence[FinishedStep]) -> str:
+    build, number = report.build, f"Build {report.build.number}"
+    failed = sum(_is_failure(each.job) for each in steps)
+    match report.state:
+        case ReportState.WAITING if build.waits_for is WaitsFor.APPROVAL:
+            return f"{number} waits for an approval"
+        case ReportState.WAITING:
+            return f"{number} waits"
+        case ReportState.RUNNING:
+            return f"{number} runs"
+        case ReportState.PASSED:
+            return f"{number} passed"
+        case ReportState.FAILED if failed:
+            return f"{number} failed: {failed} of {len(steps)} steps"
+        case ReportState.FAILED:
+            return f"{number} failed"
+        case ReportState.CANCELED:
+            return f"{number} was canceled"
+        case _:
+            assert_never(report.state)
+
+
+def _summary(build: Build, steps: Sequence[FinishedStep]) -> str:
+    parts = []
+    if build.waits_for is WaitsFor.APPROVAL and build.approval_reason:
+        parts.append(plain(build.approval_reason))
+    if build.error_message:
+        parts.append(fenced(last_lines(build.error_message.encode(), _LINES, _LOG_CHARACTERS)))
+    if steps:
+        parts.append(_table([each.job for each in steps]))
+    failures = [each for each in steps if _is_failure(each.job)]
+    parts += [_failure(each) for each in failures[:_MOST_LOGS]]
+    while len("\n\n".join(parts)) > _MOST_CHARACTERS:
+        parts.pop()
+    return "\n\n".join(parts)
+
+
+def _table(jobs: Sequence[Job]) -> str:
+    rows = ["| Step | State | Time |", "| :-- | :-- | --: |"]
+    rows += [f"| {plain(each.name[:_LONGEST_NAME])} | {_state(each)} | {_time(each)} |" for each in jobs[:_MOST_ROWS]]
+    if len(jobs) > _MOST_ROWS:
+        rows.append(f"| … and {len(jobs) - _MOST_ROWS} more | | |")
+    return "\n".join(rows)
+
+
+def _failure(step: FinishedStep) -> str:
+    job = step.job
+    heading = f"#### {plain(job.name[:_LONGEST_NAME])}: {_state(job)}"
+    why = f"\n\n{plain(job.error_message[:1000])}" if job.error_message else ""
+    lines = last_lines(step.log, _LINES, _LOG_CHARACTERS)
+    return f"{heading}{why}" + (f"\n\n{fenced(lines)}" if lines else "")
+
+
+def _is_failure(job: Job) -> bool:
+    return job.state.failed and not job.soft_failed
+
+
+def _state(job: Job) -> str:
+    words = str(job.state).replace("_", " ")
+    if job.state is JobState.FAILED and job.exit_code is not None:
+        words += f", exit code {job.exit_code}"
+    if job.cache_hit:
+        words += ", cached"
+    return f"{words}, allowed to" if job.state.failed and job.soft_failed else words
+
+
+def _time(job: Job) -> str:
+    if job.started_at is None or job.finished_at is None:
+        return ""
+    seconds = int((job.finished_at - job.started_at).total_seconds())
+    return f"{seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"{seconds} s"  # noqa: PLR2004 - a minute
+
+
+def _instant(when: datetime) -> str:
+    return f"{when:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,150 @@
+"""GitHub, as a source host."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from actors.source_hosts.github import payloads
+from actors.source_hosts.github.api import GithubNotFound
+from actors.source_hosts.github.check_runs import TAIL_BYTES, FinishedStep, check_run
+from actors.source_hosts.github.installations import GITHUB, Installations
+from actors.source_hosts.host import (
+    DeliveryInvalid,
+    DeliveryUnsigned,
+    HostError,
+    HostNotConfigured,
+    Received,
+    ReportState,
+)
+from storage import GitCredential
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actors.source_hosts.github.api import GithubApi
+    from actors.source_hosts.github.settings import GithubAppSettings
+    from actors.source_hosts.host import HostEvent, Report
+    from storage import Delivery, HostConnection, Job, Repository, Storage
+
+__all__ = ["GITHUB", "Github"]
+
+_DELIVERY_ID = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
+_EVENT = re.compile(r"[a-z0-9_]{1,100}", re.ASCII)
+_MAY_PUSH = {"admin", "write"}
+
+
+class Github:
+    """The `SourceHost` of an app at GitHub."""
+
+    provider = GITHUB
+    max_bytes = 25 * 2**20
+    reports = True
+
+    def __init__(self, storage: Storage, settings: GithubAppSettings, api: GithubApi) -> None:
+        self.installations = Installations(storage, api)
+        self._storage = storage
+        self._settings = settings
+        self._api = api
+
+    def receive(self, headers: Mapping[str, str], body: bytes) -> Received:
+        """Check a delivery's signature, and find its repository.
+
+        Raises HostNotConfigured, DeliveryInvalid and DeliveryUnsigned.
+        """
+        if not self._settings.configured:
+            raise HostNotConfigured("this service is no GitHub app: the section [github] is empty")
+        event = headers.get("X-GITHUB-EVENT", "")
+        if not _EVENT.fullmatch(event):
+            raise DeliveryInvalid("delivery_event_missing", "X-GitHub-Event: expected the name of an event")
+        if not payloads.is_signed(body, self._settings.webhook_secret, headers.get("X-HUB-SIGNATURE-256", "")):
+            raise DeliveryUnsigned("X-Hub-Signature-256 is not the signature of this body with the webhook's secret")
+        delivery_id = headers.get("X-GITHUB-DELIVERY", "")
+        if not _DELIVERY_ID.fullmatch(delivery_id):
+            raise DeliveryInvalid("delivery_event_missing", "X-GitHub-Delivery: expected GitHub's id of the delivery")
+        try:
+            payload = payloads.Payload.model_validate_json(body)
+        except ValidationError:
+            raise DeliveryInvalid(
+                "malformed_json", "the body is no payload in JSON: let GitHub send application/json"
+            ) from None
+        return Received(event, delivery_id, self._repository(payload) if payload.is_of_repository(event) else None)
+
+    def events(self, delivery: Delivery) -> tuple[HostEvent, ...]:
+        """Return what a delivery of a repository reports."""
+        return payloads.events(delivery.event, delivery.body)
+
+    def handle(self, delivery: Delivery) -> None:
+        """Bring the records of an installation up to date, then give a push its repository."""
+        payload = payloads.Payload.model_validate_json(delivery.body)
+        if payload.installation is None or (
+            delivery.event in {"check_run", "check_suite"} and payload.action != "rerequested"
+        ):
+            return
+        self.installations.changed(str(payload.installation.id))
+        if payload.is_of_repository(delivery.event):
+            repository = self._repository(payload)
+            if repository is not None:
+                self._storage.deliveries.assign(delivery, repository)
+
+    def credential(self, repository: Repository) -> GitCredential | None:
+        """Return a token that reads this repository alone, for an hour at most. Raises HostError."""
+        if not repository.private:
+            return None
+        connection = self._connection(repository)
+        return GitCredential("x-access-token", self._api.fetch_token(connection.remote_id, str(repository.remote_id)))
+
+    def trusts(self, repository: Repository, login: str) -> bool:
+        """Tell whether somebody may push to a repository. Raises HostError."""
+        connection = self._connection(repository)
+        try:
+            found = self._api.request(
+                connection.remote_id, "GET", f"/repos/{repository.repo_name}/collaborators/{login}/permission"
+            )
+        except GithubNotFound:
+            return False
+        return found["permission"] in _MAY_PUSH
+
+    def report(self, repository: Repository, report: Report) -> str | None:
+        """Make the check run of a build, or bring it up to date. Raises HostError.
+
+        GitHub shows the newest check run of a name, so that one made twice after a crash is hidden. A build that is
+        retried gets a new one, because the old one has ended.
+        """
+        installation_id = self._connection(repository).remote_id
+        path = f"/repos/{repository.repo_name}/check-runs"
+        run = check_run(report, self._steps(report))
+        before = report.origin.reported
+        ended = before is not None and ReportState(before).final
+        if report.origin.report_id is not None and not ended:
+            self._api.request(installation_id, "PATCH", f"{path}/{report.origin.report_id}", run)
+            return report.origin.report_id
+        made = self._api.request(installation_id, "POST", path, {**run, "head_sha": report.build.commit})
+        return str(made["id"])
+
+    def _steps(self, report: Report) -> list[FinishedStep]:
+        jobs = self._storage.jobs.of_build(report.build.id)
+        return [FinishedStep(each, self._log_end(report, each) if each.state.failed else b"") for each in jobs]
+
+    def _log_end(self, report: Report, job: Job) -> bytes:
+        log = self._storage.logs.reader(report.build.uuid, job.uuid)
+        return log.read(max(0, log.size() - TAIL_BYTES), TAIL_BYTES)
+
+    def _repository(self, payload: payloads.Payload) -> Repository | None:
+        """Return the repository of a delivery, as it belongs to the installation that reports it."""
+        if payload.repository is None or payload.installation is None:
+            return None
+        connection = self._storage.host_connections.find(GITHUB, str(payload.installation.id))
+        known = self._storage.repositories.of_remote(GITHUB, str(payload.repository.id))
+        return next((each for each in known if connection is not None and each.connection_id == connection.id), None)
+
+    def _connection(self, repository: Repository) -> HostConnection:
+        """Return the installation of a repository. Raises HostError if it is suspended."""
+        connection = self._storage.host_connections.get(repository.connection_id or 0)
+        if connection is None:
+            raise HostError(f"{repository.repo_name} belongs to no installation of the app any more", final=True)
+        if connection.suspended_at is not None:
+            raise HostError(f"{connection.account} has suspended the installation of the app at GitHub")
+        return connection

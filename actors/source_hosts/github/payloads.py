@@ -1,0 +1,150 @@
+"""The parts of GitHub's deliveries that matter here. Pure."""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, Field, ValidationError
+
+from actors.source_hosts.host import PullRequest, PushedRef, RerunAsked
+
+if TYPE_CHECKING:
+    from actors.source_hosts.host import HostEvent
+
+__all__ = ["Account", "Payload", "events", "is_signed"]
+
+_MEMBERS = {"OWNER", "MEMBER", "COLLABORATOR"}
+_RERUN = "rerequested"
+
+Commit = Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")]
+Ref = Annotated[str, Field(pattern=r"^refs/(heads|tags)/\S+$")]
+
+
+class Account(BaseModel):
+    """A person or organization at GitHub."""
+
+    login: str
+
+
+class _Id(BaseModel):
+    id: int
+
+
+class Payload(BaseModel):
+    """The installation and the repository of a delivery."""
+
+    action: str = ""
+    repository: _Id | None = None
+    installation: _Id | None = None
+
+    def is_of_repository(self, event: str) -> bool:
+        """True if the delivery reports something to build.
+
+        GitHub also reports the check runs that this service makes; these are no reason to look at a repository.
+        """
+        return event in {"push", "pull_request"} or (event in {"check_run", "check_suite"} and self.action == _RERUN)
+
+
+class _Push(BaseModel):
+    ref: Ref
+    before: Commit
+    after: Commit
+    sender: Account | None = None
+
+
+class _Repository(_Id):
+    clone_url: str
+
+
+class _Head(BaseModel):
+    sha: Commit
+    ref: str
+    repo: _Repository | None
+
+
+class _Base(BaseModel):
+    ref: str
+    repo: _Repository
+
+
+class _Change(BaseModel):
+    title: str
+    head: _Head
+    base: _Base
+    user: Account | None
+    author_association: str = "NONE"
+
+
+class _PullRequest(BaseModel):
+    action: str
+    number: int
+    pull_request: _Change
+
+
+class _CheckRun(BaseModel):
+    action: Literal["rerequested"]
+    check_run: _Id
+    sender: Account | None = None
+
+
+class _Suite(BaseModel):
+    head_sha: Commit
+
+
+class _CheckSuite(BaseModel):
+    action: Literal["rerequested"]
+    check_suite: _Suite
+    sender: Account | None = None
+
+
+def is_signed(body: bytes, secret: str, signature: str) -> bool:
+    """Tell whether a body has GitHub's signature."""
+    expected = "sha256=" + hmac.new(secret.encode(), body, "sha256").hexdigest()
+    return hmac.compare_digest(expected.encode(), signature.encode(errors="replace"))
+
+
+def events(event: str, body: bytes) -> tuple[HostEvent, ...]:
+    """Return what a delivery of a repository reports; nothing of what cannot be read."""
+    try:
+        match event:
+            case "push":
+                return (_pushed(_Push.model_validate_json(body)),)
+            case "pull_request":
+                return (_pull_request(_PullRequest.model_validate_json(body)),)
+            case "check_run":
+                run = _CheckRun.model_validate_json(body)
+                return (RerunAsked(str(run.check_run.id), actor=_login(run.sender)),)
+            case "check_suite":
+                suite = _CheckSuite.model_validate_json(body)
+                return (RerunAsked(None, suite.check_suite.head_sha, _login(suite.sender)),)
+    except ValidationError:
+        pass
+    return ()
+
+
+def _pushed(push: _Push) -> PushedRef:
+    old, new = (None if not each.strip("0") else each for each in (push.before, push.after))
+    return PushedRef(push.ref, old, new, _login(push.sender))
+
+
+def _pull_request(payload: _PullRequest) -> PullRequest:
+    change = payload.pull_request
+    head, base = change.head, change.base
+    return PullRequest(
+        number=payload.number,
+        action=payload.action,
+        title=change.title,
+        head_commit=head.sha,
+        head_ref=f"refs/pull/{payload.number}/head",
+        url=base.repo.clone_url,
+        branch=head.ref,
+        target_branch=base.ref,
+        from_fork=head.repo is None or head.repo.id != base.repo.id,
+        author=_login(change.user),
+        trusted=change.author_association in _MEMBERS,
+    )
+
+
+def _login(account: Account | None) -> str | None:
+    return None if account is None else account.login

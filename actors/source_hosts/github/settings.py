@@ -1,0 +1,54 @@
+"""The configuration section of the GitHub app, with its defaults."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage import setting
+
+__all__ = ["PRIVATE_KEY", "GithubAppSettings"]
+
+PRIVATE_KEY = "github-app.pem"
+"""The name of the systemd credential with the app's private key."""
+
+_BASE = re.compile(
+    r"https://[^\s?#@]+|http://(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?::\d+)?(?:/[^\s?#@]*)?", re.ASCII
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GithubAppSettings:
+    """Section ``[github]``: the GitHub app by which pushes and pull requests at GitHub are built."""
+
+    app_id: str = setting("", "The id of the app; if it is empty, GitHub is not used.")
+    private_key: Path | None = setting(
+        None,
+        f"The file with the app's private key; by default the systemd credential `{PRIVATE_KEY}`.",
+        example="/etc/ci-daemon/github-app.pem",
+    )
+    webhook_secret: str = setting("", "The secret by which GitHub signs its deliveries.", secret=True)
+    api_url: str = setting("https://api.github.com", "The address of GitHub's API; of GitHub Enterprise, `…/api/v3`.")
+    web_url: str = setting("https://github.com", "The address of GitHub's pages.")
+    timeout: float = setting(15.0, "The most seconds to wait for an answer of GitHub.", above=0, at_most=60)
+
+    def __post_init__(self) -> None:
+        if self.app_id and not self.app_id.isdecimal():
+            raise ValueError(f'app_id must be the number that GitHub shows on the app\'s page, not "{self.app_id}"')
+        if self.app_id and not self.webhook_secret:
+            raise ValueError("webhook_secret is missing: without it nobody could tell GitHub's deliveries from others")
+        for name, value in (("api_url", self.api_url), ("web_url", self.web_url)):
+            if not _BASE.fullmatch(value):
+                raise ValueError(f'{name} must be an https:// address, not "{value}"')
+
+    @property
+    def configured(self) -> bool:
+        """True if the service is an app at GitHub."""
+        return bool(self.app_id)
+
+    def read_private_key(self) -> str:
+        """Return the app's private key. Raises OSError."""
+        credentials = Path(os.environ.get("CREDENTIALS_DIRECTORY", "/nonexistent"))
+        return (self.private_key or credentials / PRIVATE_KEY).read_text()

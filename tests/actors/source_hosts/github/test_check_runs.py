@@ -1,0 +1,153 @@
+"""Check runs: the states of a build at GitHub, and a summary that no step's name or log can break."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.source_hosts.github.check_runs import FinishedStep, check_run
+from actors.source_hosts.github.markdown import fenced, last_lines, plain
+from actors.source_hosts.host import Report, ReportState
+from storage import BuildState, Job, JobState, NewBuild, NewOrigin, NewPipeline, OriginEvent
+from tests.actors.source_hosts.github.conftest import App
+from tests.records import finish, new_job, started
+
+URL = "https://ci.example.org/acme/pipelines/web/builds/1"
+
+
+@pytest.fixture
+def report(app: App) -> Report:
+    """The first state of a build with two steps."""
+    app.bound()
+    storage = app.storage
+    pipeline = storage.pipelines.create(app.organization_id, NewPipeline("web", "Web", "acme/web", "main"))
+    with storage.transaction():
+        jobs = [new_job("one", name="One"), new_job("two", name="Two | `x` @eve <b>")]
+        build = storage.builds.create(pipeline, NewBuild("main", "c" * 40), jobs)
+        origin = NewOrigin(app.repositories()[0].id, OriginEvent.PUSH, "refs/heads/main")
+        storage.build_origins.record(build.id, origin, reports=True)
+    found = storage.build_origins.get(build.id)
+    assert found is not None
+    return Report(ReportState.WAITING, build, found, URL)
+
+
+def jobs(app: App, report: Report) -> list[Job]:
+    return app.storage.jobs.of_build(report.build.id)
+
+
+def reported(app: App, report: Report, state: ReportState) -> Report:
+    """Report a state as the reporter does; return the report with what GitHub has then."""
+    report = replace(report, state=state)
+    report_id = app.host.report(app.repositories()[0], report)
+    app.storage.build_origins.reported(report.build.id, state, report_id, final=state.final)
+    origin = app.storage.build_origins.get(report.build.id)
+    assert origin is not None
+    return replace(report, origin=origin)
+
+
+def test_a_check_run_goes_through_the_states_of_its_build(app: App, report: Report):
+    for state in (ReportState.WAITING, ReportState.RUNNING, ReportState.FAILED):
+        report = reported(app, report, state)
+    (number,) = app.server.check_runs
+    assert app.server.states == [(number, "queued"), (number, "in_progress"), (number, "failure")]
+    run = app.server.check_runs[number]
+    assert (run["name"], run["head_sha"], run["details_url"]) == ("ci/web", "c" * 40, URL)
+    assert run["external_id"] == report.build.uuid
+    assert run["repository"] == "acme/web"
+    assert report.origin.report_id == str(number)
+
+    report = reported(app, report, ReportState.RUNNING)
+    report = reported(app, report, ReportState.FAILED)
+    assert len(app.server.check_runs) == 2, "a retried build has a check run that has not ended"
+
+
+def test_conclusions_are_in_the_words_of_github(app: App, report: Report):
+    def conclusion(state: ReportState, *states: JobState) -> object:
+        steps = [FinishedStep(replace(jobs(app, report)[0], state=each)) for each in states]
+        return check_run(replace(report, state=state), steps)["conclusion"]
+
+    assert conclusion(ReportState.PASSED, JobState.PASSED, JobState.SKIPPED) == "success"
+    assert conclusion(ReportState.PASSED, JobState.SKIPPED) == "neutral"
+    assert conclusion(ReportState.FAILED, JobState.PASSED, JobState.TIMED_OUT) == "failure"
+    assert conclusion(ReportState.CANCELED, JobState.CANCELED) == "cancelled"
+
+
+def summary(report: Report, *steps: FinishedStep) -> str:
+    output = check_run(replace(report, state=ReportState.FAILED), steps)["output"]
+    assert isinstance(output, dict)
+    return str(output["summary"])
+
+
+def test_failures_show_the_last_lines_of_their_logs(app: App, report: Report):
+    first, second = jobs(app, report)
+    failed = replace(second, state=JobState.FAILED, exit_code=3)
+    log = "".join(f"line {number}\n" for number in range(100)).encode()
+    text = summary(report, FinishedStep(replace(first, state=JobState.PASSED)), FinishedStep(failed, log))
+    assert "| One | passed |  |" in text
+    assert "failed, exit code 3" in text
+    assert "line 70\n" in text
+    assert "line 69\n" not in text
+    assert "Two &#124; &#96;x&#96; &#64;eve &#60;b&#62;" in text
+
+
+def test_what_failed_softly_shows_no_log(app: App, report: Report):
+    job = replace(jobs(app, report)[0], state=JobState.FAILED, soft_failed=True, exit_code=1)
+    text = summary(report, FinishedStep(job, b"harmless"))
+    assert "failed, exit code 1, allowed to" in text
+    assert "harmless" not in text
+
+
+def test_the_log_of_a_failed_step_is_read_as_it_was_written(app: App, report: Report):
+    job = jobs(app, report)[0]
+    with app.storage.logs.writer(report.build.uuid, job.uuid, 1) as writer:
+        writer.output(b"x" * 100_000 + b"\nthe end, with \xff\n")
+    finish(app.storage, job, started(app.storage, job), JobState.FAILED)
+    reported(app, report, ReportState.FAILED)
+    (run,) = app.server.check_runs.values()
+    assert "the end, with �" in run["output"]["summary"]
+
+
+def test_a_hostile_log_stays_in_its_block():
+    text = last_lines(
+        b"```\n</details>\n````` # x\n\x1b[31mred\x1b[0m\n10%\r99%\n\x1b]0;title\x07a\xe2\x80\xaeb\n\n\n", 30, 4000
+    )
+    assert text == "```\n</details>\n````` # x\nred\n99%\nab"
+    block = fenced(text)
+    assert block.startswith("``````text\n")
+    assert block.endswith("\n``````")
+
+
+@given(st.binary(max_size=2000))
+def test_no_log_ends_its_block_or_shows_controls(log: bytes):
+    lines = fenced(last_lines(log, 30, 1000)).split("\n")
+    fence = lines[-1]
+    assert re.fullmatch("`{3,}", fence)
+    assert lines[0] == f"{fence}text"
+    assert not any(fence in line for line in lines[1:-1])
+    assert all(each.isprintable() or each == "\t" or ord(each) > 127 for line in lines for each in line)
+
+
+@given(st.text(max_size=50))
+def test_no_name_makes_a_mark(name: str):
+    assert not set(plain(name)) & set("|`<>[]*_@\n\\!\"'()~")
+
+
+def test_a_summary_fits_github_whatever_the_build_wrote(app: App, report: Report):
+    job = replace(jobs(app, report)[0], state=JobState.FAILED, name="|" * 200, error_message="<" * 5000)
+    steps = [FinishedStep(job, ("`" * 499 + "\n").encode() * 100)] * 500
+    text = summary(report, *steps)
+    assert 1000 < len(text) <= 65_535
+    assert "and 400 more" in text
+    assert len(json.dumps(text)) < 10**6
+
+
+def test_a_build_that_never_began_says_why(report: Report):
+    build = replace(report.build, state=BuildState.FAILED, error_message="NameError: x\n```")
+    run = check_run(replace(report, build=build, state=ReportState.FAILED), [])
+    assert run["conclusion"] == "failure"
+    assert run["output"] == {"title": "Build 1 failed", "summary": "````text\nNameError: x\n```\n````"}

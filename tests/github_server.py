@@ -1,0 +1,287 @@
+"""A local GitHub, which checks each request against GitHub's own description of its API."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from jsonschema import Draft202012Validator, FormatChecker
+
+OCTOKIT = Path(__file__).parent.parent / ".run" / "test-programs" / "octokit" / "node_modules" / "@octokit"
+WEBHOOK_SECRET = "the secret of the tests"
+APP_ID = "4711"
+
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+
+@cache
+def description() -> dict[str, Any]:
+    """Return GitHub's description, in OpenAPI."""
+    described: dict[str, Any] = json.loads((OCTOKIT / "openapi" / "generated" / "api.github.com.json").read_text())
+    return described
+
+
+@cache
+def _paths() -> list[tuple[str, re.Pattern[str]]]:
+    paths = sorted(description()["paths"], key=lambda path: len(_PARAMETER.findall(path)))
+    return [(each, re.compile(_PARAMETER.sub("[^/]+", re.sub(r"[.]", r"\\.", each)))) for each in paths]
+
+
+@cache
+def private_key() -> str:
+    """Return the private key of the app, in PEM."""
+    key = rsa.generate_private_key(65537, 2048)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
+
+
+@dataclass
+class Fault:
+    """An answer in place of the right one; a ``status`` of 0 is no answer in time."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    message: str = "a fault of the test"
+
+
+@dataclass
+class Installation:
+    """An installation of the app, with its repositories as GitHub describes them."""
+
+    id: int
+    account: dict[str, Any]
+    repositories: list[dict[str, Any]] = field(default_factory=list)
+    suspended: bool = False
+
+    def add(self, repository_id: int, full_name: str, clone_url: str, *, private: bool = False) -> dict[str, Any]:
+        """Give the installation a repository."""
+        made = {
+            "id": repository_id,
+            "full_name": full_name,
+            "name": full_name.rpartition("/")[2],
+            "clone_url": clone_url,
+            "default_branch": "main",
+            "private": private,
+        }
+        self.repositories.append(made)
+        return made
+
+
+@dataclass
+class GithubServer:
+    """GitHub; ``faults`` are used up one by one before it answers rightly.
+
+    ``asked`` are the operations of the requests, ``wrong`` what they violate of the description.
+    """
+
+    url: str = ""
+    asked: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    installations: dict[int, Installation] = field(default_factory=dict)
+    users: dict[int, str] = field(default_factory=dict)
+    roles: dict[tuple[str, str], str] = field(default_factory=dict)
+    permissions: dict[str, str] = field(default_factory=dict)
+    check_runs: dict[int, dict[str, Any]] = field(default_factory=dict)
+    states: list[tuple[int, str]] = field(default_factory=list)
+    tokens: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)
+    manifests: set[str] = field(default_factory=set)
+    lifetime: timedelta = timedelta(hours=1)
+    now: datetime | None = None
+    over: threading.Event = field(default_factory=threading.Event)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1000))
+
+    @classmethod
+    @contextmanager
+    def serving(cls) -> Iterator[GithubServer]:
+        """Serve at a port of its own."""
+        github = cls()
+        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(github))
+        github.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield github
+        finally:
+            github.over.set()
+            server.shutdown()
+            server.server_close()
+            thread.join()
+        assert github.wrong == []
+
+    def install(self, number: int, login: str, account_id: int, kind: str = "Organization") -> Installation:
+        """Install the app on an account."""
+        made = self.installations[number] = Installation(number, {"id": account_id, "login": login, "type": kind})
+        return made
+
+    def answer(self, method: str, path: str, body: Any, authorization: str) -> tuple[int, Any]:
+        """Return the status and body of the answer to a request that is as described."""
+        token = authorization.partition(" ")[2]
+        match method, path.strip("/").split("/"):
+            case "POST", ["app-manifests", code, "conversions"]:
+                return self._convert(code)
+            case _, ["app", *rest]:
+                return self._as_app(method, rest, body, token)
+        if token not in self.tokens:
+            return 401, {"message": "Bad credentials"}
+        installation, rights = self.installations[self.tokens[token][0]], self.tokens[token][1]
+        match method, path.strip("/").split("/"):
+            case "GET", ["installation", "repositories"]:
+                return 200, installation.repositories
+            case "GET", ["user", number] if int(number) in self.users:
+                return 200, {"login": self.users[int(number)], "id": int(number)}
+            case "GET", ["orgs", organization, "memberships", login] if (organization, login) in self.roles:
+                person = next(key for key, value in self.users.items() if value == login)
+                role = self.roles[organization, login]
+                return 200, {"role": role, "state": "active", "user": {"id": person, "login": login}}
+            case "GET", ["repos", _, _, "collaborators", login, "permission"] if login in self.permissions:
+                return 200, {"permission": self.permissions[login]}
+            case "POST", ["repos", owner, name, "check-runs"] if "permissions" not in rights:
+                made = next(self._numbers)
+                return 201, self._check_run(made, {**body, "repository": f"{owner}/{name}"})
+            case "PATCH", ["repos", _, _, "check-runs", number] if int(number) in self.check_runs:
+                return 200, self._check_run(int(number), {**self.check_runs[int(number)], **body})
+        return 404, {"message": "Not Found"}
+
+    def _as_app(self, method: str, rest: list[str], body: Any, token: str) -> tuple[int, Any]:
+        public = rsa_public_key()
+        claims = jwt.decode(token, public, algorithms=["RS256"])
+        assert claims["iss"] == APP_ID
+        assert claims["exp"] - claims["iat"] <= 600
+        installation = self.installations.get(int(rest[1]))
+        if installation is None:
+            return 404, {"message": "Not Found"}
+        if method == "GET":
+            suspended = "2026-01-01T00:00:00Z" if installation.suspended else None
+            return 200, {"id": installation.id, "account": installation.account, "suspended_at": suspended}
+        if installation.suspended:
+            return 403, {"message": "This installation has been suspended"}
+        made = f"ghs_{secrets.token_hex(18)}"
+        self.tokens[made] = installation.id, body or {}
+        expires = (self.now or datetime.now(UTC)) + self.lifetime
+        return 201, {"token": made, "expires_at": f"{expires:%Y-%m-%dT%H:%M:%SZ}"}
+
+    def _check_run(self, number: int, run: dict[str, Any]) -> dict[str, Any]:
+        shown = self.check_runs[number] = {**run, "id": number}
+        self.states.append((number, run.get("conclusion") or run["status"]))
+        return shown
+
+    def _convert(self, code: str) -> tuple[int, Any]:
+        if code not in self.manifests:
+            return 404, {"message": "Not Found"}
+        self.manifests.remove(code)
+        made = {"id": int(APP_ID), "slug": "ci-of-the-tests", "pem": private_key(), "webhook_secret": WEBHOOK_SECRET}
+        own = {"client_id": "Iv1.0123456789abcdef", "client_secret": "a" * 40, "owner": {"login": "acme"}}
+        return 201, made | own | {"html_url": f"{self.url}/apps/ci-of-the-tests"}
+
+
+@cache
+def rsa_public_key() -> Any:
+    """Return the public key of the app."""
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
+
+    return load_pem_private_key(private_key().encode(), None).public_key()
+
+
+def violations(method: str, target: str, body: Any) -> Iterator[str]:
+    """Yield how a request differs from GitHub's description."""
+    parts = urlsplit(target)
+    found = next((path for path, pattern in _paths() if pattern.fullmatch(parts.path)), None)
+    operation = None if found is None else description()["paths"][found].get(method.lower())
+    if operation is None:
+        yield f"GitHub has no {method} {parts.path}"
+        return
+    parameters = [_resolved(each) for each in operation.get("parameters", ())]
+    known = {each["name"] for each in parameters if each["in"] == "query"}
+    yield from (f"{method} {found} has no parameter {name}" for name, _ in parse_qsl(parts.query) if name not in known)
+    content = operation.get("requestBody", {}).get("content", {})
+    if body is not None and "application/json" not in content:
+        yield f"{method} {found} takes no body"
+    elif "application/json" in content and (body is not None or operation["requestBody"].get("required")):
+        schema = {**content["application/json"]["schema"], "components": description()["components"]}
+        checker = Draft202012Validator(schema, format_checker=FormatChecker())
+        yield from (f"{method} {found}: {each.message[:300]}" for each in checker.iter_errors(body))
+        unknown = set(body) - set(schema.get("properties", body))
+        yield from (f"{method} {found} has no field {name}" for name in unknown)
+
+
+def _resolved(parameter: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" not in parameter:
+        return parameter
+    named: dict[str, Any] = description()["components"]["parameters"][parameter["$ref"].rpartition("/")[2]]
+    return named
+
+
+def _handler(github: GithubServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            text = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = json.loads(text) if text and text != b"null" else None
+            path = self.path
+            github.asked.append(f"{self.command} {path.partition('?')[0]}")
+            github.wrong.extend(violations(self.command, path, body))
+            if github.faults:
+                self._fault(github.faults.pop(0))
+                return
+            try:
+                status, found = github.answer(
+                    self.command, path.partition("?")[0], body, self.headers.get("Authorization", "")
+                )
+            except Exception as error:
+                github.wrong.append(f"{self.command} {path}: {error!r}")
+                raise
+            if path.startswith("/installation/repositories") and status == 200:
+                found = _page(found, dict(parse_qsl(urlsplit(path).query)))
+            self._answer(status, found, {})
+
+        do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815 - the names are the library's
+
+        def _fault(self, fault: Fault) -> None:
+            if fault.status == 0:
+                github.over.wait(10)
+                return
+            self._answer(fault.status, {"message": fault.message}, fault.headers)
+
+        def _answer(self, status: int, body: Any, headers: Mapping[str, str]) -> None:
+            text = json.dumps(body).encode()
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(text)), "Connection": "close"}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None:
+            """Stay silent."""
+
+    return Handler
+
+
+def _page(repositories: list[Any], query: dict[str, str]) -> dict[str, Any]:
+    size, page = int(query.get("per_page", 30)), int(query.get("page", 1))
+    assert size <= 100
+    return {"total_count": len(repositories), "repositories": repositories[(page - 1) * size : page * size]}
+
+
+def reset_at(moment: datetime) -> dict[str, str]:
+    """Return the headers of an exhausted rate limit."""
+    return {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(moment.timestamp()))}
+
+
+def soon() -> datetime:
+    """Return a moment half an hour ahead of the host's clock."""
+    return datetime.fromtimestamp(time.time() + 1800, UTC)
