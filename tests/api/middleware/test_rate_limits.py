@@ -3,13 +3,10 @@ from __future__ import annotations
 import http.client
 from typing import Any
 
-import falcon
 import pytest
 from falcon import testing
 
 from api import HttpSettings, RateLimitSettings, Server, create_app
-from api.errors.responses import ApiError
-from api.middleware.rate_limits import RateLimits
 from storage import Storage
 from tests.api.world import World
 from tests.clock import ManualClock
@@ -18,6 +15,7 @@ from tests.fake_engine import FakeEngine
 CLAIM = "/api/v0/auth/cli/claim"
 CODE = "/api/v0/auth/cli/code"
 USER = "/api/v0/user"
+CREDENTIALS = [f"{USER}/{each}" for each in ("api-tokens", "sessions", "passkeys", "identities")]
 
 
 def _world(storage: Storage, clock: ManualClock, http: HttpSettings | None = None, **limits: int) -> World:
@@ -59,15 +57,13 @@ def test_too_many_requests_of_an_address_are_429_with_retry(storage: Storage, cl
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        *(("POST", f"/api/{version}/auth/cli/{step}", 422) for version in ("v0", "v2") for step in ("transfer",)),
+        *(("POST", f"/api/{version}/auth/cli/transfer", 422) for version in ("v0", "v2")),
         *(("POST", f"/api/{version}/auth/cli/code", 200) for version in ("v0", "v2")),
         ("POST", "/api/v0/auth/passkey/register/options", 200),
         ("POST", "/api/v0/auth/passkey/register/finalize", 422),
-        ("GET", "/api/v0/user/api-tokens", 200),
         ("POST", "/api/v0/user/api-tokens", 422),
-        ("DELETE", "/api/v0/user/api-tokens/x", 404),
-        *(("GET", f"/api/v0/user/{credentials}", 200) for credentials in ("sessions", "passkeys", "identities")),
-        *(("DELETE", f"/api/v0/user/{credentials}/x", 404) for credentials in ("sessions", "passkeys", "identities")),
+        *(("GET", path, 200) for path in CREDENTIALS),
+        *(("DELETE", f"{path}/x", 404) for path in CREDENTIALS),
         ("POST", "/api/v0/invites/accept", 422),
     ],
 )
@@ -93,22 +89,18 @@ def test_an_account_is_limited_wherever_it_asks_from(
             for step in ("transfer", "claim", "code", "redeem")
         ),
         *(
-            ("POST", f"/api/v0/auth/{step}")
-            for step in (
-                *(f"passkey/{purpose}/{end}" for purpose in ("login", "register") for end in ("options", "finalize")),
-                *(f"passkey/signup/{end}" for end in ("begin", "options", "finalize")),
-                *(f"recover/{end}" for end in ("begin", "options", "finalize")),
-                *("google", "github", "oidc/corp"),
-            )
+            ("POST", f"/api/v0/auth/{way}/{step}")
+            for way in ("passkey/login", "passkey/register", "passkey/signup", "recover")
+            for step in ("options", "finalize")
         ),
+        *(("POST", f"/api/v0/auth/{way}/begin") for way in ("passkey/signup", "recover")),
+        *(("POST", f"/api/v0/auth/{provider}") for provider in ("google", "github", "oidc/corp")),
         ("GET", "/api/v0/auth/providers"),
         ("POST", "/api/v2/auth/google"),
         ("POST", "/api/v0/auth/logout"),
-        ("GET", "/api/v0/user/api-tokens"),
         ("POST", "/api/v0/user/api-tokens"),
-        ("DELETE", "/api/v0/user/api-tokens/x"),
-        *(("GET", f"/api/v0/user/{credentials}") for credentials in ("sessions", "passkeys", "identities")),
-        *(("DELETE", f"/api/v0/user/{credentials}/x") for credentials in ("sessions", "passkeys", "identities")),
+        *(("GET", path) for path in CREDENTIALS),
+        *(("DELETE", f"{path}/x") for path in CREDENTIALS),
         ("DELETE", "/api/v0/user"),
         ("POST", "/api/v0/invites/accept"),
         ("POST", "/api/v0/billing/checkout/ada-example-org"),
@@ -121,41 +113,6 @@ def test_every_endpoint_about_credentials_is_limited_by_address(
     world = _world(storage, clock, address_per_minute=1)
     assert world.anonymous.simulate_request(method, path).status_code != 429
     _refused(world.anonymous.simulate_request(method, path), 60)
-
-
-def _limits(clock: ManualClock, **limits: int) -> RateLimits:
-    return RateLimits(RateLimitSettings(**limits), (), clock)
-
-
-def _ask(limits: RateLimits, email: str, address: str) -> bool:
-    """Tell whether a request that names an e-mail address is admitted."""
-    try:
-        limits.limit_email(testing.create_req(remote_addr=address), falcon.Response(), email)
-    except ApiError:
-        return False
-    return True
-
-
-def test_an_email_address_is_limited_wherever_it_is_asked(clock: ManualClock):
-    limits = _limits(clock, emails_per_minute=2)
-    spellings = ("ada@example.org", " ADA@example.org ", "Ada@Example.org")
-    asked = [_ask(limits, email, f"192.0.2.{number}") for number, email in enumerate(spellings)]
-    assert asked == [True, True, False]
-    assert _ask(limits, "bob@example.org", "192.0.2.9")
-    clock.advance(30)
-    assert _ask(limits, "ada@example.org", "192.0.2.9")
-
-
-def test_an_address_asks_about_a_limited_number_of_emails(clock: ManualClock):
-    limits = _limits(clock, emails_per_minute=2)
-    assert [_ask(limits, f"u{number}@example.org", "192.0.2.1") for number in range(3)] == [True, True, False]
-    assert _ask(limits, "u2@example.org", "192.0.2.2")
-
-
-def test_no_email_address_is_remembered(clock: ManualClock):
-    limits = _limits(clock)
-    _ask(limits, "ada@example.org", "192.0.2.1")
-    assert all(len(key) == 64 for key in limits._by_email._held)
 
 
 def test_the_nearer_of_two_limits_is_reported(storage: Storage, clock: ManualClock):
@@ -232,7 +189,6 @@ def test_reading_with_a_good_token_is_not_limited(storage: Storage, clock: Manua
 
 
 PUBLIC = [
-    "/",
     "/docs",
     "/docs/errors",
     "/docs/errors/busy",
@@ -254,6 +210,16 @@ def test_what_needs_no_token_is_limited_by_address(
     assert world.anonymous.simulate_get(path, headers=headers, remote_addr="192.0.2.7").status_code < 400
     clock.advance(60)
     assert world.anonymous.simulate_get(path, headers=headers).status_code < 400
+
+
+@pytest.mark.parametrize("path", ["/", "/login"])
+def test_a_page_is_refused_in_words(storage: Storage, clock: ManualClock, path: str):
+    world = _world(storage, clock, address_per_minute=1)
+    assert world.anonymous.simulate_get(path).status_code < 400
+    refused = world.anonymous.simulate_get(path)
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "60")
+    assert "too many requests" in refused.text
+    assert refused.headers["Content-Type"] == "text/html; charset=utf-8"
 
 
 @pytest.mark.parametrize("below", ["", "/1", "/1/jobs", "/1/jobs/{job}", "/1/jobs/{job}/log", "/1/render-log", "{sse}"])
