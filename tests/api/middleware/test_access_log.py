@@ -67,7 +67,7 @@ def test_what_has_no_route_or_no_organization_is_logged_without(
     world: World, ada: Account, log: pytest.LogCaptureFixture
 ):
     log.clear()
-    world.anonymous.simulate_request("PUT", "/x%0Ay")
+    world.anonymous.simulate_request("PUT", "/api/v0/x%0Ay")
     ada.client.simulate_patch(USER, json={"name": "Ada"})
     ada.client.simulate_post("/api/v0/organizations/No%0Aslug/pipelines", json={})
 

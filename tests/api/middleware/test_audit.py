@@ -25,8 +25,8 @@ _OPERATIONS = {
 ASKS = [endpoint for endpoint in ENDPOINTS.values() if re.search(r"/auth/.*/(begin|options)$", endpoint.path)]
 """Endpoints that are asked by POST for a mail or a challenge: nothing that a person would look for."""
 
-DELIVERIES = {"POST /webhooks/git"}
-"""Reports of pushes: each is a row that `ci-daemon webhook list` shows."""
+DELIVERIES = {"POST /webhooks/{provider}"}
+"""Reports of source hosts: each is a row that `ci-daemon webhook list` shows."""
 
 CHANGES = [
     ENDPOINTS[request]
