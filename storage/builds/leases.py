@@ -12,11 +12,13 @@ import peewee
 
 from storage.database.clock import boot_id
 from storage.database.instants import SECOND, to_micros
-from storage.database.statements import Columns, Query, Write, first, insert_into, slot, written
+from storage.database.statements import Columns, Query, SqlValue, Write, first, insert_into, slot, written
 from storage.models import BuildRow, JobRow, LeaseRow
 from storage.records import JobState, Lease, LeaseState, Shape
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from storage.billing.metering import Meter
     from storage.builds.attempts import Attempts
     from storage.builds.jobs import Jobs
@@ -60,25 +62,12 @@ class Leases:
                     LeaseRow.organization: slot("organization_id"),
                     LeaseRow.job: slot("job_id"),
                     LeaseRow.attempt: slot("attempt"),
-                    LeaseRow.image: slot("image"),
-                    LeaseRow.cpu: slot("cpu"),
-                    LeaseRow.memory_gb: slot("memory_gb"),
-                    LeaseRow.disk_gb: slot("disk_gb"),
-                    LeaseRow.network: slot("network"),
-                }
-            ).where(this),
-        )
-        self._adopt_render = Write(
-            database,
-            LeaseRow.update(
-                {
-                    LeaseRow.state: LeaseState.CREATING,
-                    LeaseRow.organization: slot("organization_id"),
                     LeaseRow.build: slot("build_id"),
                     LeaseRow.image: slot("image"),
                     LeaseRow.cpu: slot("cpu"),
                     LeaseRow.memory_gb: slot("memory_gb"),
                     LeaseRow.disk_gb: slot("disk_gb"),
+                    LeaseRow.network: slot("network"),
                 }
             ).where(this),
         )
@@ -153,22 +142,19 @@ class Leases:
     def reserve_parked(self, uuid: str, provider: str) -> Lease:
         """Add the lease of a VM without a disk, before the VM is made."""
         with self._database.write():
-            return written(self.get(self._write(uuid, provider, None, Shape(), network=True)))
+            return self._add(uuid, provider, _claim(None, Shape()))
 
     def reserve_unclaimed(self, uuid: str, provider: str, image: str, shape: Shape) -> Lease:
         """Add the lease of a VM of nobody's, with network, before the VM is created."""
         with self._database.write():
-            return written(self.get(self._write(uuid, provider, image, shape, network=True)))
+            return self._add(uuid, provider, _claim(image, shape))
 
     def reserve_render(
         self, uuid: str, provider: str, image: str, shape: Shape, *, organization_id: int, build_id: int
     ) -> Lease:
         """Add the lease of a VM that renders a build, with network, before the VM is created; it is free."""
         with self._database.write():
-            lease_id = self._write(
-                uuid, provider, image, shape, network=True, organization_id=organization_id, build_id=build_id
-            )
-            return written(self.get(lease_id))
+            return self._add(uuid, provider, _claim(image, shape, organization_id=organization_id, build_id=build_id))
 
     def assign_render(
         self, lease_id: int, image: str, shape: Shape, *, organization_id: int, build_id: int
@@ -180,16 +166,7 @@ class Leases:
         with self._database.write():
             if not self._is_free(self.get(lease_id)):
                 return None
-            self._adopt_render.run(
-                id=lease_id,
-                organization_id=organization_id,
-                build_id=build_id,
-                image=image,
-                cpu=shape.cpu,
-                memory_gb=shape.memory_gb,
-                disk_gb=shape.disk_gb,
-            )
-            return written(self.get(lease_id))
+            return self._give(lease_id, _claim(image, shape, organization_id=organization_id, build_id=build_id))
 
     def parked(self, lease_id: int) -> bool:
         """Note that a parked VM is ready for a job; False if the lease is not ``creating``."""
@@ -227,31 +204,10 @@ class Leases:
                 return None
             organization_id, attempt = assigned
             self._attempts.open(job_id, attempt, self._database.now())
-            if parked is None:
-                lease_id = self._write(
-                    lease_uuid,
-                    provider,
-                    image,
-                    shape,
-                    network=network,
-                    organization_id=organization_id,
-                    job_id=job_id,
-                    attempt=attempt,
-                )
-            else:
-                lease_id = parked.id
-                self._adopt.run(
-                    id=lease_id,
-                    organization_id=organization_id,
-                    job_id=job_id,
-                    attempt=attempt,
-                    image=image,
-                    cpu=shape.cpu,
-                    memory_gb=shape.memory_gb,
-                    disk_gb=shape.disk_gb,
-                    network=network,
-                )
-            return written(self.get(lease_id))
+            claim = _claim(
+                image, shape, network=network, organization_id=organization_id, job_id=job_id, attempt=attempt
+            )
+            return self._add(lease_uuid, provider, claim) if parked is None else self._give(parked.id, claim)
 
     def start(self, lease_id: int, job_id: int, attempt: int | None = None) -> bool:
         """Note in lease, attempt, job and build that a job's command started; billing starts with it.
@@ -313,32 +269,43 @@ class Leases:
         with self._database.write():
             return self._move.run(id=lease_id, old=old, new=new) == 1
 
-    def _write(
-        self,
-        uuid: str,
-        provider: str,
-        image: str | None,
-        shape: Shape,
-        *,
-        network: bool,
-        organization_id: int | None = None,
-        job_id: int | None = None,
-        attempt: int = 0,
-        build_id: int | None = None,
-    ) -> int:
-        return self._insert.insert(
+    def _add(self, uuid: str, provider: str, claim: Mapping[str, SqlValue]) -> Lease:
+        """Add a lease for what claims it."""
+        lease_id = self._insert.insert(
             uuid=uuid,
-            organization_id=organization_id,
-            job_id=job_id,
-            attempt=attempt,
             provider=provider,
-            image=image,
-            cpu=shape.cpu,
-            memory_gb=shape.memory_gb,
-            disk_gb=shape.disk_gb,
-            network=network,
             state=LeaseState.CREATING,
             created_at=self._database.now(),
             amount_cents=0,
-            build_id=build_id,
+            **claim,
         )
+        return written(self.get(lease_id))
+
+    def _give(self, lease_id: int, claim: Mapping[str, SqlValue]) -> Lease:
+        """Give a free lease to what claims it."""
+        self._adopt.run(id=lease_id, **claim)
+        return written(self.get(lease_id))
+
+
+def _claim(
+    image: str | None,
+    shape: Shape,
+    *,
+    network: bool = True,
+    organization_id: int | None = None,
+    job_id: int | None = None,
+    attempt: int = 0,
+    build_id: int | None = None,
+) -> dict[str, SqlValue]:
+    """Return the columns of a lease that say who has the VM, and which VM that is to be."""
+    return {
+        "image": image,
+        "cpu": shape.cpu,
+        "memory_gb": shape.memory_gb,
+        "disk_gb": shape.disk_gb,
+        "network": network,
+        "organization_id": organization_id,
+        "job_id": job_id,
+        "attempt": attempt,
+        "build_id": build_id,
+    }
