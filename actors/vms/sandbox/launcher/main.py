@@ -2,8 +2,9 @@
 
 Its standard input is a socket to the service, and it ends when the service hangs up. Each message names a program and
 carries descriptors: the program's standard input, from which it reads its arguments (by ``marshal``, as both ends are
-the service's own python), its standard output and error, and any others. The arguments of a program are never in the
-memory of this process, and so never in that of another program.
+the service's own python), its standard output and error, and any others. One process is always forked ahead, and
+waits for the next message, so that a request need not wait for a fork. The arguments of a program are never in the
+memory of the zygote, and so never in that of another program.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import _socket
 import gc
 import os
+import select
 import struct
 
 from . import attach, disk_files, mapped_program, syscall_filter, unlinked, vm
@@ -31,6 +33,8 @@ _PROGRAMS: dict[bytes, Callable[..., int]] = {
 _NAME_BYTES = 16
 _DESCRIPTORS = 8
 _EACH = "i"
+_TAKEN, _HUNG_UP = b"1", b"0"
+_PAUSE_MS = 20
 
 
 def main() -> int:
@@ -52,25 +56,65 @@ def main() -> int:
     ignore_children()
     gc.freeze()  # so that the forks copy no memory for the collector's marks
     requests = _socket.socket(fileno=0)
-    while True:
-        program, extra, _, _ = requests.recvmsg(_NAME_BYTES, _socket.CMSG_SPACE(_DESCRIPTORS * struct.calcsize(_EACH)))
-        if not program:
-            return 0
-        descriptors = [number for _, _, sent in extra for (number,) in struct.iter_unpack(_EACH, sent)]
-        try:
-            if os.fork() == 0:
-                _run_program(program, descriptors)
-        except OSError:  # the host has no room for a process: the client sees its descriptors closed
-            pass
-        for descriptor in descriptors:
-            os.close(descriptor)
+    while _serve_next(requests):
+        pass
+    return 0
 
 
-def _run_program(program: bytes, descriptors: list[int]) -> NoReturn:
+def _serve_next(requests: _socket.socket) -> bool:
+    """Fork a process that serves the next request; return once it has one, False if there is none.
+
+    There is none when the service has hung up.
+    """
+    noted, note = os.pipe()
+    try:
+        if os.fork() == 0:
+            os.close(noted)
+            _serve_one(requests, note)
+    except OSError:  # the host has no room for a process: the client sees its descriptors closed
+        os.close(note)
+        os.close(noted)
+        return _refuse(requests)
+    os.close(note)
+    taken = os.read(noted, 1)
+    os.close(noted)
+    if taken == _HUNG_UP:
+        return False
+    _await_next(requests)
+    return True
+
+
+def _await_next(requests: _socket.socket) -> None:
+    """Wait a moment for the next request, for a fork would take CPU from the program that has begun."""
+    poll = select.poll()
+    poll.register(requests, select.POLLIN)
+    poll.poll(_PAUSE_MS)
+
+
+def _refuse(requests: _socket.socket) -> bool:
+    """Close the descriptors of the next request; tell if there was one."""
+    program, descriptors = _receive(requests)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return bool(program)
+
+
+def _receive(requests: _socket.socket) -> tuple[bytes, list[int]]:
+    """Return a program's name and its descriptors."""
+    program, extra, _, _ = requests.recvmsg(_NAME_BYTES, _socket.CMSG_SPACE(_DESCRIPTORS * struct.calcsize(_EACH)))
+    return program, [number for _, _, sent in extra for (number,) in struct.iter_unpack(_EACH, sent)]
+
+
+def _serve_one(requests: _socket.socket, note: int) -> NoReturn:
+    """Wait for a request, note that it has come or that none will, and run its program."""
     status = 1
     try:
         os.setsid()
         await_children()
+        program, descriptors = _receive(requests)
+        _tell(note, _TAKEN if program else _HUNG_UP)
+        if not program:
+            os._exit(0)
         for standard, descriptor in enumerate(descriptors[:3]):
             os.dup2(descriptor, standard)
             os.close(descriptor)
@@ -81,3 +125,12 @@ def _run_program(program: bytes, descriptors: list[int]) -> NoReturn:
         os.write(2, f"{error}\n".encode())
     finally:
         os._exit(status)
+
+
+def _tell(note: int, word: bytes) -> None:
+    """Let the zygote go on."""
+    try:
+        os.write(note, word)
+    except BrokenPipeError:  # it was killed; this request is still served
+        return
+    os.close(note)

@@ -55,9 +55,16 @@ def test_one_process_serves_and_another_takes_its_place(zygote: Zygote, idmap: I
 def test_it_ends_with_its_caller_and_leaves_no_zombie(zygote: Zygote, idmap: IdMap) -> None:
     process = process_of(zygote, idmap)
     children = Path(f"/proc/{process}/task/{process}/children")
-    until(lambda: not children.read_text(), "the end of its children")
+
+    def waiting() -> int | None:
+        """Return its only child, which waits for the next request; None if there are others."""
+        running = children.read_text().split()
+        return int(running[0]) if len(running) == 1 else None
+
+    child = until(waiting, "the end of its other children")
     zygote.close()
     until(lambda: gone(process), "its end")
+    until(lambda: gone(child), "the end of the child that waited")
 
 
 def test_vms_outlive_it_and_are_found_by_the_next(host: Host, boot: Boot) -> None:
