@@ -31,6 +31,9 @@ __all__ = ["Completed", "Connection", "HostKeyMismatch", "OutputTooLong"]
 _KEEPALIVE_SECONDS = 15
 _START_SECONDS = 20.0
 _UNACKNOWLEDGED_MS = 60_000
+_KEX = ("ecdh-sha2-nistp256", "curve25519-sha256@libssh.org")
+"""OpenSSH has curve25519 in portable C, which takes 2 ms more of CPU for each VM than OpenSSL's P-256."""
+
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")
 
 
@@ -175,6 +178,7 @@ class Connection:
     def _handshake(self, endpoint: SshEndpoint, deadline: Deadline) -> None:
         transport = self._transport
         options = transport.get_security_options()
+        options.kex = _KEX
         options.ciphers = _CIPHERS
         options.key_types = ("ssh-ed25519",)
         seconds = deadline.remaining() or 0.0
