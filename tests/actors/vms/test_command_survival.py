@@ -88,15 +88,21 @@ class TestSurviving:
             list(chunks)
         until(lambda: not vm.provider.alive(vm.id), "the VM's end")
 
-    def test_a_killed_keeper_is_reported_and_leaves_nothing(self, connection: Connection):
-        """A program that entered the job's namespaces may kill the parent of the command's PID 1."""
+    def test_a_killed_init_is_reported_and_leaves_nothing(self, connection: Connection):
+        """A program that entered the job's namespaces may kill the PID 1 of the command."""
         start(connection, CommandSpec("echo up; exec sleep 600"))
         assert next(iter(follow(connection))) == b"up\n"
-        run_in_job(connection, "pkill -KILL -x keeper")
-        with pytest.raises(CommandLost):
-            ended(connection)
+        run_in_job(connection, "pkill -KILL -x init")
+        assert ended(connection).exit_code == 128 + 9
         until(lambda: left_running(connection) == [], "the end of the command's processes", 20.0)
         terminate(connection)
+
+    def test_a_command_whose_init_is_stopped_ends_all_the_same(self, connection: Connection):
+        start(connection, CommandSpec("echo up; sleep 600 & until [ -e /run/go ]; do sleep 0.01; done; exit 3"))
+        assert next(iter(follow(connection))) == b"up\n"
+        run_in_job(connection, "pkill -STOP -x init; touch /run/go")
+        assert ended(connection).exit_code == 3
+        assert left_running(connection) == []
 
     @pytest.mark.parametrize(
         "lines",

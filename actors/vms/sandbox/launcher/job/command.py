@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
 import fcntl
 import os
 import time
@@ -19,12 +18,14 @@ _F_SETPIPE_SZ = 1031
 _PIPE_BYTES = 1 << 18
 """More than a pipe's usual 64 KiB, so that a command that prints much waits less often."""
 
+_STOPPED_SECONDS = 1.0
+"""The time after which what an ended command left is killed, if a shell has stopped its init."""
+
 
 class Command:
     """A command that runs, or has ended.
 
-    ``pipe`` and ``keeper`` are descriptors to poll; -1 once they are done. Times are seconds since boot, a clock that
-    nobody can set.
+    ``pipe`` is a descriptor to poll, -1 once it is done. Times are seconds since boot, a clock that nobody can set.
     """
 
     def __init__(self, spec: dict[str, Any], processes: Processes, output: Output) -> None:
@@ -32,8 +33,7 @@ class Command:
         self._output = output
         self._limit: int = spec["output_limit"]
         self._grace: float = spec["grace"]
-        self._keeper_id, self._init, self.pipe = processes.keeper, processes.init, processes.output
-        self.keeper = os.pidfd_open(self._keeper_id)
+        self._processes, self.pipe = processes, processes.output
         os.set_blocking(self.pipe, False)
         _enlarge(self.pipe)
         processes.start(spec)
@@ -43,6 +43,11 @@ class Command:
         self._ending = self._timed_out = False
         self._term_at: float | None = self._started + spec["seconds"]
         self._kill_at: float | None = None
+
+    @property
+    def end(self) -> int:
+        """A descriptor to poll for `reap`; -1 once the command has ended."""
+        return self._processes.end
 
     def keep_output(self) -> bool:
         """Move what the pipe has now to the output; tell if there was anything."""
@@ -54,24 +59,29 @@ class Command:
             self._close_pipe()
         return count > 0
 
-    def reap(self) -> None:
-        """Note the end of the command, all of whose processes are dead; their last output comes first."""
-        self._signal(_signal.SIGKILL)  # a program that entered the job's namespaces may have killed the keeper alone
+    def reap(self) -> bool:
+        """Take the next step to the end of the command, and tell if it has ended.
+
+        All its processes are dead then, and their last output is kept.
+        """
+        exit_code = self._processes.reap()
+        if exit_code is None:
+            self._term_at, self._kill_at = None, uptime() + _STOPPED_SECONDS
+            return False
         while self.pipe >= 0 and self.keep_output():
             pass
         if self.pipe >= 0:  # a shell that has entered may hold it
             self._close_pipe()
-        os.close(self.keeper)
-        self.keeper = -1
-        self.exit_code = os.waitstatus_to_exitcode(os.waitpid(self._keeper_id, 0)[1])
+        self.exit_code = exit_code
         self._ended = uptime()
-        self._term_at = self._kill_at = None
+        self._kill_at = None
+        return True
 
-    def end(self, grace: float) -> None:
+    def terminate(self, grace: float) -> None:
         """Send TERM to all its processes, unless that was done, and KILL after ``grace`` seconds."""
         if not self._ending:
             self._ending, self._term_at = True, None
-            self._signal(_signal.SIGTERM)
+            self._processes.terminate()
         kill_at = uptime() + grace
         self._kill_at = kill_at if self._kill_at is None else min(self._kill_at, kill_at)
 
@@ -79,10 +89,10 @@ class Command:
         """Do what is due: TERM at the time-out, KILL after the grace."""
         if self._term_at is not None and self._term_at <= uptime():
             self._timed_out = True
-            self.end(self._grace)
+            self.terminate(self._grace)
         if self._kill_at is not None and self._kill_at <= uptime():
             self._kill_at = None
-            self._signal(_signal.SIGKILL)
+            self._processes.kill()
 
     @property
     def milliseconds_left(self) -> float | None:
@@ -97,12 +107,6 @@ class Command:
         sizes = f"{self._output.size} {self._output.dropped}"
         lines = f"started {self._started:.2f}\n{timed_out}exit {self.exit_code}\noutput {sizes}\n"
         return f"{lines}ended {self._ended:.2f}\nnow {uptime():.2f}\n".encode()
-
-    def _signal(self, number: int) -> None:
-        try:
-            _signal.pidfd_send_signal(self._init, number)
-        except ProcessLookupError:  # it has just ended
-            return
 
     def _close_pipe(self) -> None:
         os.close(self.pipe)

@@ -25,6 +25,7 @@ from ..kernel import (
 from ..outer import JOB_ROOT, STAGE, WORKSPACE
 from ..trees import make_directory
 from . import root
+from .command_init import CommandInit
 
 TYPE_CHECKING = False  # importing typing takes longer than all other imports together
 if TYPE_CHECKING:
@@ -40,21 +41,24 @@ _ID_BYTES = 16
 class Namespaces:
     """The mount and PID namespaces of a job, and their PID 1, which waits for the disk.
 
-    This process keeps its own PID namespace: only its children are in the job's.
+    This process keeps its own PID namespace: only its children are in the job's, or in that of the job's command.
     """
 
     def __init__(self, offline: int) -> None:
         """Make them. ``offline`` is a network namespace without a network. Raises OSError."""
         self._offline = offline
+        self.command_init = CommandInit()
         unshare(CLONE_NEWNS | CLONE_NEWPID)
         mount("none", "/", flags=MS_REC | MS_PRIVATE)
         order, self._order = os.pipe()
         self._done, report = os.pipe()
         if os.fork() == 0:
             os.close(self._order)
-            _run_init(order, report, offline)
+            _run_init(order, report, offline, self.command_init)
         os.close(order)
         os.close(report)
+        self.command_init.close_theirs()
+        self._of_children = os.open("/proc/self/ns/pid_for_children", os.O_RDONLY)
 
     def enter(self, spec: dict[str, Any], disk: int) -> None:
         """Make the mount of the job's disk the root, also of this process. Raises OSError."""
@@ -69,6 +73,14 @@ class Namespaces:
         if answer != b"1":
             raise OSError(answer.decode() or "the job's namespaces cannot be made")
         os.chdir("/")
+
+    def next_child_joins_command(self) -> None:
+        """Let the next child be in the PID namespace of the job's command. Raises OSError."""
+        self.command_init.join()
+
+    def next_child_joins_job(self) -> None:
+        """Let all children be in the job's PID namespace again."""
+        join_descriptor(self._of_children, CLONE_NEWPID)
 
 
 def mount_workspace(session: int) -> bool:
@@ -102,8 +114,8 @@ def open_entrance(door: _socket.socket) -> int:
     return entrance
 
 
-def _run_init(order: int, report: int, offline: int) -> NoReturn:
-    """Be PID 1 of the job's PID namespace, whose orphans the kernel reaps."""
+def _run_init(order: int, report: int, offline: int, command_init: CommandInit) -> NoReturn:
+    """Be PID 1 of the job's PID namespace, whose orphans the kernel reaps, and start the command's init."""
     try:
         root.stage(STAGE)
         set_title(b"init")
@@ -114,6 +126,7 @@ def _run_init(order: int, report: int, offline: int) -> NoReturn:
             join_descriptor(offline, 0)
         root.enter_root(JOB_ROOT, STAGE, spec["memory_bytes"], spec["resolver"])
         os.write(report, b"1")
+        command_init.fork()
         close_all_but()
         ignore_children()
         while True:

@@ -1,27 +1,21 @@
 """The processes of a job's command: each runs in the job's namespaces, below those of the service.
 
-The keeper is in the job's PID namespace and makes another one for the command. The command's init is PID 1 of that:
-when the command ends, it ends too, and the kernel kills all processes that the command left. Both are made before the
-command is known, while the service prepares the job.
+The process that becomes the command is made before the command is known, while the service prepares the job. It is in
+the PID namespace of the command's init, but a child of the supervisor, which so learns of its end at once.
 """
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # signal.py would cost 3 ms for its enums
-import _socket
 import marshal
 import os
 import resource
-import struct
 
 from ..kernel import (
     CLONE_NEWCGROUP,
     CLONE_NEWNS,
-    CLONE_NEWPID,
     MS_NODEV,
     MS_NOEXEC,
     MS_NOSUID,
-    close_all_but,
     mount,
     restore_signals,
     set_dumpable,
@@ -34,141 +28,107 @@ TYPE_CHECKING = False  # importing typing takes longer than all other imports to
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
+    from .namespaces import Namespaces
+
 _SHELLS = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh")
 _OOM_SCORE = 1000
-_READY = b"ready"
-_LENGTH = struct.Struct("I")
-_MESSAGE_BYTES = 1024
-_CREDENTIALS = struct.Struct("3i")
 _NOT_STARTED = 127
 
 
 class Processes:
-    """The keeper and the init of a command, which wait for it.
+    """The process that becomes the command, which waits for it, and the command's init.
 
-    ``keeper`` is the keeper's id and ``init`` a pidfd of the command's init. ``output`` is the end of a pipe from which
-    to read what the command prints. The keeper exits as the command does; signal N is 128 + N.
+    ``output`` is the end of a pipe from which to read what the command prints, and ``end`` a descriptor that is
+    readable when `reap` has something to do.
     """
 
-    def __init__(self, limits: list[tuple[int, int, int]], groups: list[int]) -> None:
-        """Start them. Raises OSError if they cannot be made.
-
-        No descriptor is sent: the kernel counts those on their way by the user id that all VMs share.
-        """
+    def __init__(self, job: Namespaces, limits: list[tuple[int, int, int]], groups: list[int]) -> None:
+        """Start the process. Raises OSError if it cannot be made."""
+        self._init = job.command_init
+        self._status: int | None = None
+        spec, self._spec = os.pipe()
         self.output, output = os.pipe()
-        self._init, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        self._init.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)  # tells the sender's id as it is here
         try:
-            self.keeper = os.fork()
-            if self.keeper == 0:
-                self._init.close()
-                os.close(self.output)
-                _keep(limits, groups, output, theirs)
-            theirs.close()
-            message, credentials, _, _ = self._init.recvmsg(_MESSAGE_BYTES, _socket.CMSG_SPACE(_CREDENTIALS.size))
-            if message != _READY:
-                os.waitpid(self.keeper, 0)
-                raise OSError(message.decode() or "its processes were killed")
-            self.init = os.pidfd_open(_CREDENTIALS.unpack(credentials[0][2])[0])
-        except BaseException:
-            self._init.close()
+            job.next_child_joins_command()
+            self._command = os.fork()
+            if self._command == 0:
+                _become_command(spec, limits, groups, output)
+        except OSError:
+            os.close(self._spec)
             os.close(self.output)
             raise
         finally:
+            job.next_child_joins_job()
+            os.close(spec)
             os.close(output)
+        self.end = os.pidfd_open(self._command)
 
     def start(self, spec: dict[str, Any]) -> None:
-        """Let init start the command. Raises OSError if they were killed meanwhile."""
-        content = marshal.dumps(spec)
-        self._init.sendall(_LENGTH.pack(len(content)) + content)
+        """Let the process become the command. Raises OSError if it was killed meanwhile."""
+        with os.fdopen(self._spec, "wb") as pipe:
+            marshal.dump(spec, pipe)
+
+    def terminate(self) -> None:
+        """Send TERM to all processes of the command."""
+        self._init.terminate_all()
+
+    def kill(self) -> None:
+        """Kill all processes of the command."""
+        self._init.kill()
+
+    def reap(self) -> int | None:
+        """Note the command's end, and then that of all it left; return its exit code after that, else None.
+
+        Signal N is 128 + N.
+        """
+        if self._status is None:
+            self._status = os.waitpid(self._command, 0)[1]
+            os.close(self.end)
+            self._init.kill_all()
+            self.end = self._init.word
+            return None
+        if self.end == self._init.word and not self._init.all_dead():
+            self.end = self._init.pidfd  # it was killed, and the kernel kills the others
+            return None
         self._init.close()
+        self.end = -1
+        code = os.waitstatus_to_exitcode(self._status)
+        return code if code >= 0 else 128 - code
 
 
-def _keep(limits: list[tuple[int, int, int]], groups: list[int], output: int, service: _socket.socket) -> NoReturn:
+def _become_command(received: int, limits: list[tuple[int, int, int]], groups: list[int], output: int) -> NoReturn:
+    """Prepare all that needs no spec, wait for it, and execute the command."""
     try:
-        unshare(CLONE_NEWNS | CLONE_NEWPID)
-        set_title(b"keeper")  # /proc will soon be that of the new PID namespace
-        init = os.fork()
-        if init == 0:
-            _run_init(limits, groups, output, service)
-        close_all_but()
-        os._exit(_exit_code(os.waitpid(init, 0)[1]))
-    except OSError as error:
-        service.send(str(error).encode())
-    finally:
-        os._exit(1)
-
-
-def _run_init(limits: list[tuple[int, int, int]], groups: list[int], output: int, service: _socket.socket) -> NoReturn:
-    """Be PID 1: start the command, reap, pass TERM on to all processes, and exit as the command does."""
-    waited = (_signal.SIGCHLD, _signal.SIGTERM)
-    try:
-        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-        _signal.pthread_sigmask(_signal.SIG_BLOCK, waited)
-        service.send(_READY)
-        spec = _received(service)
-        command = os.fork()
-        if command == 0:
-            _execute(spec, limits, groups, output)
-        close_all_but()
-        set_title(b"init")
-        while True:
-            if _signal.sigwait(waited) == _signal.SIGTERM:
-                try:
-                    os.kill(-1, _signal.SIGTERM)
-                except ProcessLookupError:
-                    continue
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                if ended[0] == command:
-                    os._exit(_exit_code(ended[1]))
-    finally:
-        os._exit(_NOT_STARTED)
-
-
-def _received(service: _socket.socket) -> dict[str, Any]:
-    """Wait for the spec of the command, and return it. Raises EOFError if the service hangs up."""
-    (size,) = _LENGTH.unpack(_exactly(service, _LENGTH.size))
-    spec: dict[str, Any] = marshal.loads(_exactly(service, size))  # noqa: S302 - from the service itself
-    return spec
-
-
-def _exactly(service: _socket.socket, size: int) -> bytes:
-    content = bytearray()
-    while len(content) < size:
-        if not (piece := service.recv(size - len(content))):
-            raise EOFError
-        content += piece
-    return bytes(content)
-
-
-def _execute(spec: dict[str, Any], limits: list[tuple[int, int, int]], groups: list[int], output: int) -> NoReturn:
-    try:
-        os.setsid()
-        os.dup2(output, 1)
-        os.dup2(output, 2)
         for group in groups:
             os.write(group, b"0")
-        unshare(CLONE_NEWCGROUP)
+        unshare(CLONE_NEWNS | CLONE_NEWCGROUP)
+        mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        os.setsid()
+        for number, descriptor in enumerate((os.open("/dev/null", os.O_RDONLY), output, output)):
+            os.dup2(descriptor, number)
+        os.closerange(3, received)
+        os.closerange(received + 1, os.sysconf("SC_OPEN_MAX"))
         for kind, soft, hard in limits:
             resource.setrlimit(kind, (soft, hard))
-        most = min(spec["processes"], limit_of_job())
-        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
         os.umask(0o022)
-        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         restore_signals()
+        set_title(b"command")
         set_dumpable(dumpable=True)  # so that it may write this file
         with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
             file.write(b"%d" % _OOM_SCORE)
-        os.chdir(spec["cwd"])
-        shell = next((path for path in _SHELLS if os.access(path, os.X_OK)), _SHELLS[-1])
-        os.execve(shell, [shell, *spec["arguments"]], spec["env"])  # noqa: S606 - the very point
+        set_dumpable(dumpable=False)
+        _execute(received)
     except OSError as error:
         os.write(2, f"the command cannot be started: {error}\n".encode())
     finally:
         os._exit(_NOT_STARTED)
 
 
-def _exit_code(status: int) -> int:
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
+def _execute(received: int) -> NoReturn:
+    with os.fdopen(received, "rb") as pipe:
+        spec: dict[str, Any] = marshal.load(pipe)  # noqa: S302 - from the service itself
+    most = min(spec["processes"], limit_of_job())
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+    os.chdir(spec["cwd"])
+    shell = next((path for path in _SHELLS if os.access(path, os.X_OK)), _SHELLS[-1])
+    os.execve(shell, [shell, *spec["arguments"]], spec["env"])  # noqa: S606 - the very point

@@ -45,12 +45,12 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
         listener = _socket.socket(fileno=control)
         connection = _socket.socket(fileno=listener._accept()[0])  # type: ignore[attr-defined]  # noqa: SLF001 - see init.py
         try:
+            job = namespaces.Namespaces(offline)
             requests = os.open(REQUESTS, os.O_RDWR | os.O_NONBLOCK)
             service = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
             service.bind(SUPERVISOR)
             service.listen(_BACKLOG)
             output = os.open(f"{COMMAND_FOLDER}/output", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            job = namespaces.Namespaces(offline)
             message, rights, _, _ = connection.recvmsg(_SPEC_BYTES, _socket.CMSG_SPACE(_MAX_DESCRIPTORS * 4))
             spec = marshal.loads(message)  # noqa: S302 - from the service itself
             disk, log, *groups = (number for _, _, sent in rights for (number,) in struct.iter_unpack("i", sent))
@@ -64,11 +64,20 @@ def run(control: int, offline: int, door: _socket.socket) -> NoReturn:
         connection.close()
         listener.close()
         entrance = _Entrance(door, groups, spec["limits"])
-        _Supervisor(requests, service, Output(output), entrance, spec["limits"], groups).serve()
+        processes = _made(job, spec["limits"], groups)
+        _Supervisor(requests, service, Output(output), entrance, processes).serve()
     except Exception as error:  # noqa: BLE001 - the boundary of this process
         os.write(2, f"{error}\n".encode())
     finally:
         os._exit(1)
+
+
+def _made(job: namespaces.Namespaces, limits: list[tuple[int, int, int]], groups: list[int]) -> Processes | OSError:
+    """Return the processes of the command, or the reason why they cannot be made, for its start."""
+    try:
+        return Processes(job, limits, groups)
+    except OSError as error:
+        return error
 
 
 class _Entrance:
@@ -100,16 +109,13 @@ class _Supervisor:
         listener: _socket.socket,
         output: Output,
         entrance: _Entrance,
-        limits: list[tuple[int, int, int]],
-        groups: list[int],
+        processes: Processes | OSError,
     ) -> None:
         self._requests = requests
         self._listener = listener
         self._output = output
         self._entrance = entrance
-        self._limits = limits
-        self._groups = groups
-        self._processes: Processes | None = None
+        self._processes = processes
         self._command: Command | None = None
         self._conversations: dict[int, Conversation] = {}
         self._terminating: list[Conversation] = []
@@ -117,17 +123,13 @@ class _Supervisor:
 
     def serve(self) -> NoReturn:
         """Handle requests, output and time-outs for ever."""
-        try:
-            self._processes = Processes(self._limits, self._groups)
-        except OSError:  # there is no room yet: they are made with the command
-            self._processes = None
         while True:
             command = self._command
             poll = select.poll()
             poll.register(self._requests, select.POLLIN)
             poll.register(self._listener.fileno(), select.POLLIN)
             if command is not None:
-                for each in filter(lambda number: number >= 0, (command.pipe, command.keeper)):
+                for each in filter(lambda number: number >= 0, (command.pipe, command.end)):
                     poll.register(each, select.POLLIN)
             for number, conversation in self._conversations.items():
                 wanted = select.POLLOUT if not conversation.idle else 0 if conversation.asked else select.POLLIN
@@ -146,8 +148,7 @@ class _Supervisor:
         """Keep the command's output, note its end, and answer the conversations that wait for either."""
         if command.pipe in ready:
             command.keep_output()
-        if command.keeper in ready:
-            command.reap()
+        if command.end in ready and command.reap():
             for conversation in self._terminating:
                 self._end(conversation, b"dead\n")
             self._terminating.clear()
@@ -200,7 +201,9 @@ class _Supervisor:
     def _start(self, conversation: Conversation, content: bytes) -> Command | None:
         try:
             spec: dict[str, Any] = marshal.loads(content)  # noqa: S302 - from the service itself
-            return Command(spec, self._processes or Processes(self._limits, self._groups), self._output)
+            if isinstance(self._processes, OSError):
+                raise self._processes
+            return Command(spec, self._processes, self._output)
         except (OSError, EOFError, ValueError) as error:  # no room for a process, or the spec was cut
             self._end(conversation, f"failed {error}\n".encode())
             return None
@@ -223,7 +226,7 @@ class _Supervisor:
             self._end(conversation, b"dead\n")
         else:
             self._terminating.append(conversation)
-            command.end(grace / 100)
+            command.terminate(grace / 100)
             command.enforce_times()
 
     def _end(self, conversation: Conversation, text: bytes = b"") -> None:

@@ -65,7 +65,7 @@ def test_processes_start_with_clean_signals_mask_and_environment(boot: Boot) -> 
 
 def test_only_processes_of_the_vm_are_seen(boot: Boot) -> None:
     vm = boot()
-    assert set(vm.says("ps -e -o comm=; true").split()) == {"init", "keeper", "sh", "ps"}
+    assert set(vm.says("ps -e -o comm=; true").split()) == {"init", "command", "sh", "ps"}
     assert vm.says("tr '\\0' ' ' < /proc/1/cmdline") == "init"
 
 

@@ -38,7 +38,7 @@ def test_no_way_leads_from_a_command_to_the_outer_layer(host: Host, vm: Guest) -
 
 
 def test_no_way_leads_from_an_entered_shell_to_the_outer_layer(host: Host, vm: Guest) -> None:
-    """As debugging and rendering have it: such a shell also sees the keeper and PID 1 of the job."""
+    """As debugging and rendering have it: such a shell also sees the PID 1 of the job, and its command."""
     done = vm.run(f"python3 - {out_of_reach(host, vm)}", stdin=WAYS.encode(), timeout=100)
     assert (done.stdout.decode(), done.exit_code) == ("tried all\n", 0)
     assert vm.outside("cat /run/ci-daemon/ssh/authorized_keys; echo well").endswith("well")

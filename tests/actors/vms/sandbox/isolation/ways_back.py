@@ -230,7 +230,7 @@ def processes():
             name = text(f"{pid}/comm", PROC).strip()
         except OSError:
             continue
-        if name not in {"init", "keeper"} | SERVICE:
+        if name not in {"init", "command"} | SERVICE:
             continue
         if libc.ptrace(16, pid, 0, 0) == 0 or libc.ptrace(0x4206, pid, 0, 0) == 0:
             say("ptrace", name)
