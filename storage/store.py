@@ -104,7 +104,7 @@ class Storage:
     notifications = _part(lambda self: parts.Notifications(self._database, self.vault, self.pipelines))
     notification_deliveries = _part(lambda self: parts.NotificationDeliveries(self._database, self.notifications))
     ended_builds = _part(lambda self: parts.EndedBuilds(self._database))
-    mail_opt_outs = _part(lambda self: parts.MailOptOuts(self._database))
+    mail_opt_outs = _part(lambda self: parts.MailOptOuts(self._database, self.vault))
     runner_tokens = _part(lambda self: parts.RunnerTokens(self._database))
     queue = _part(lambda self: parts.Queue(self._database))
     superseded = _part(lambda self: parts.SupersededBuilds(self._database))

@@ -55,7 +55,8 @@ class Letters:
         text = self._templates.get_template(f"{kind}.txt").render(url=self._url, **shown)
         subject, _, body = text.partition("\n")
         html = self._templates.get_template(f"{kind}.html").render(url=self._url, subject=subject, **shown)
-        return Letter(subject, body.lstrip("\n") + "\n", html)
+        stop_link = shown.get("stop_link")
+        return Letter(subject, body.lstrip("\n") + "\n", html, None if stop_link is None else str(stop_link))
 
 
 def shown_name(name: str) -> str:

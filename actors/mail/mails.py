@@ -89,8 +89,19 @@ class Mails:
 
         ``subject_line`` is the commit's, ``error`` is why the build failed as a whole, ``link`` leads to its page.
         """
-        values = {"headline": headline, "subject_line": subject_line, "error": error, "failed": failed, "link": link}
-        return self._add(to, "build", None, _MOST_BUILDS, **values)
+        stop_link = f"{self._url}/account/mail/stop?token={self._storage.mail_opt_outs.token(to)}"
+        return self._add(
+            to,
+            "build",
+            None,
+            _MOST_BUILDS,
+            headline=headline,
+            subject_line=subject_line,
+            error=error,
+            failed=failed,
+            link=link,
+            stop_link=stop_link,
+        )
 
     def _add(self, to: str, kind: str, expires_at: datetime | None, most: int = _MOST, **values: object) -> bool:
         letter = self._letters.write(kind, expires_at=expires_at, **values)

@@ -34,6 +34,9 @@ _LOWEST = 200
 _LONGEST_LINE = 900
 """Bytes, fewer than the 998 of SMTP."""
 
+_LONG_HEADERS = SMTP.clone(max_line_length=_LONGEST_LINE)
+"""Keeps a long link in one piece. By default it is encoded, and no mail program offers it."""
+
 
 class MailError(Exception):
     """No mail was sent; the message says why, and contains no secret."""
@@ -103,7 +106,7 @@ class SmtpConnection:
             _expect(server.mail(self._settings.sender), 250, temporary=True)
             _expect(server.rcpt(to), 250, 251)
             self._note(f"the server accepts {to}")
-            _expect(server.data(message.as_bytes()), 250)
+            _expect(server.data(message.as_bytes(policy=_LONG_HEADERS)), 250)
             self._note("the server accepted the mail")
         except smtplib.SMTPResponseException as error:
             self._reset(server, error.smtp_code)
@@ -203,6 +206,9 @@ def message_of(letter: Letter, *, to: str, sender: str, message_id: str, date: d
     message["Date"] = date
     message["Message-ID"] = f"<{message_id}@{sender.rpartition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"
+    if letter.stop_link is not None:
+        message["List-Unsubscribe"] = f"<{letter.stop_link}>"
+        message["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
     message.set_content(letter.text, cte=_encoding(letter.text))
     message.add_alternative(letter.html, subtype="html", cte="quoted-printable")
     return message

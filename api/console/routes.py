@@ -13,6 +13,7 @@ from api.console.cookies import Cookies
 from api.console.invites import InvitesPage
 from api.console.login import LinkPage, LoginPage, MailForms, SessionCookieResource
 from api.console.logs.page import JobPage, LogParts
+from api.console.mail_stop import MailStopPage
 from api.console.pages import Pages
 from api.console.pipelines.home import HomePage
 from api.console.pipelines.organization import OrganizationPage
@@ -95,6 +96,7 @@ def add_console(
     routes.add_page("/account/sign-out", forms, "sign_out")
     routes.add_page("/account/profile", forms, "profile")
     routes.add_page("/account/mail", forms, "mail")
+    routes.add_page("/account/mail/stop", MailStopPage(storage, pages, rates))
     routes.add_page("/account/sessions/{id}/end", forms, "end_session")
     routes.add_page("/account/api-keys", forms, "api_key")
     routes.add_page("/account/api-keys/{id}/revoke", forms, "revoke_api_key")

@@ -13,11 +13,12 @@ __all__ = ["Letter", "Mail", "MailTotals"]
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """The content of an e-mail: its subject in one line, and the same body twice."""
+    """The content of an e-mail: its subject, the same body twice, and a link that ends such mail."""
 
     subject: str
     text: str
     html: str
+    stop_link: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,8 @@ def test_a_failure_and_its_recovery_are_told(
         f"{ann.org}/{SLUG} has failed on main: build 2",
         f"{ann.org}/{SLUG} passes again on main: build 3",
     ]
+    for mail in told:
+        assert str(mail["List-Unsubscribe"]).startswith("<http://127.0.0.1:")
     page = f"/{ann.org}/pipelines/{SLUG}/builds/2"
     for part in ("Break it <now>", "Step check: exit code 3", "    the <reason> & more", page):
         assert part in text_of(told[0])
