@@ -31,7 +31,8 @@ def places(ada: Account) -> dict[str, str]:
     storage = ada.world.storage
     assert storage.jobs.move(job.stored.id, JobState.SCHEDULED, JobState.CANCELED)
     assert storage.builds.move(build.stored.id, BuildState.SCHEDULED, BuildState.CANCELED)
-    return {"org": ada.org, "pipeline": "open", "number": "1", "job_id": job.uuid, "id": job.uuid, "name": "TOKEN"}
+    ids = dict.fromkeys(("job_id", "id", "delivery"), job.uuid)
+    return {"org": ada.org, "pipeline": "open", "number": "1", "name": "TOKEN", **ids}
 
 
 def operations(world: World) -> Iterator[tuple[str, str, str]]:
