@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from api.console.account import AccountForms, AccountPage
 from api.console.builds.events import BuildEvents
-from api.console.builds.forms import BuildForms
 from api.console.builds.page import BuildPage
 from api.console.cli_login import CliLoginPage
 from api.console.cookies import Cookies
@@ -14,12 +13,12 @@ from api.console.invites import InvitesPage
 from api.console.login import LinkPage, LoginPage, MailForms, SessionCookieResource
 from api.console.logs.page import JobPage, LogParts
 from api.console.mail_stop import MailStopPage
+from api.console.operation_routes import add_operation_pages
 from api.console.pages import Pages
 from api.console.pipelines.home import HomePage
 from api.console.pipelines.organization import OrganizationPage
 from api.console.pipelines.page import PipelinePage
 from api.console.provider_login import ProviderLoginPage
-from api.console.settings_routes import add_settings_pages
 from api.console.site import Site
 from api.console.ways_in import ClosingForm, PasskeyForms
 from api.http.static_files import CSS, JAVASCRIPT, SVG, StaticFile, StaticFilesResource
@@ -144,7 +143,7 @@ def add_build_pages(
     routes.add_page("/{org}", OrganizationPage(site, url))
     routes.add_page("/{org}/pipelines/{pipeline}", PipelinePage(site))
 
-    add_settings_pages(
+    add_operation_pages(
         routes,
         site,
         url=url,
@@ -158,9 +157,6 @@ def add_build_pages(
     build = "/{org}/pipelines/{pipeline}/builds/{number}"
     routes.add_page(build, BuildPage(site))
     routes.add_page(f"{build}/live", BuildEvents(site, slots, addresses))
-    actions = BuildForms(site, creation)
-    for action in ("cancel", "approve", "retry", "rebuild"):
-        routes.add_page(f"{build}/{action}", actions, action)
     artifacts = ArtifactsResource(site.storage, site.access, pager, url)
     routes.add_page(f"{build}/artifacts/{{id}}/download", artifacts, "download")
 

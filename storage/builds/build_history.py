@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import peewee
 
 from storage.builds.builds import BUILD
+from storage.database.instants import SECOND
 from storage.database.statements import NEWEST, Columns, Query, slot
 from storage.models import BuildRow, JobRow, LeaseRow, OrganizationRow, PipelineRow
-from storage.records import BuildState, PastBuild
+from storage.records import BuildState, FlakyStep, JobState, PastBuild, SlowStep
 
 if TYPE_CHECKING:
     from storage.database.connection import Database
@@ -46,6 +47,36 @@ class BuildHistory:
         )
         self._of_pipeline = Query(
             database, past.where(of_pipeline).order_by(BuildRow.number.desc()).limit(slot("limit")), _PAST
+        )
+        seconds = (JobRow.finished_at - JobRow.started_at) / (SECOND * 1.0)
+        jobs = JobRow.select(JobRow.name).join(BuildRow).join(PipelineRow).where(of_pipeline, recent)
+        ran = JobRow.started_at.is_null(is_null=False) & JobRow.finished_at.is_null(is_null=False)
+        mean = peewee.fn.AVG(seconds)
+        self._slowest = Query(
+            database,
+            jobs.select_extend(mean, peewee.fn.COUNT(JobRow.id))
+            .where(ran)
+            .group_by(JobRow.step_key)
+            .order_by(mean.desc())
+            .limit(slot("limit")),
+            lambda row: SlowStep(*row),
+        )
+        both = (
+            jobs.select_extend(JobRow.step_key.alias("step_key"))
+            .where(BuildRow.commit.is_null(is_null=False), BuildRow.commit != "")
+            .group_by(BuildRow.commit, JobRow.step_key)
+            .having(
+                peewee.fn.MAX(JobRow.state == JobState.FAILED) == 1, peewee.fn.MAX(JobRow.state == JobState.PASSED) == 1
+            )
+        )
+        commits = peewee.fn.COUNT(peewee.SQL("*"))
+        self._flaky = Query(
+            database,
+            peewee.Select([both], [both.c.name, commits])
+            .group_by(both.c.step_key)
+            .order_by(commits.desc(), both.c.name)
+            .limit(slot("limit")),
+            lambda row: FlakyStep(*row),
         )
         self._price = Query(database, BuildRow.select(_PRICE).where(BuildRow.id == slot("id")), lambda row: int(row[0]))
 
@@ -84,6 +115,14 @@ class BuildHistory:
     def of_pipeline(self, pipeline_id: int, limit: int) -> list[PastBuild]:
         """Return a pipeline's last builds."""
         return self._of_pipeline.all(pipeline_id=pipeline_id, limit=limit)
+
+    def slowest(self, pipeline_id: int, count: int, limit: int) -> list[SlowStep]:
+        """Return the slowest steps in a pipeline's last ``count`` builds."""
+        return self._slowest.all(pipeline_id=pipeline_id, count=count, limit=limit)
+
+    def flaky(self, pipeline_id: int, count: int, limit: int) -> list[FlakyStep]:
+        """Return steps that failed and passed on the same commit in a pipeline's last ``count`` builds."""
+        return self._flaky.all(pipeline_id=pipeline_id, count=count, limit=limit)
 
     def amount_cents(self, build_id: int) -> int:
         """Return the price of a build's VMs so far."""

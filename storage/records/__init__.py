@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from storage.records.artifacts import Artifact, NewArtifact
     from storage.records.audit import AuditEntry, AuditFilter
-    from storage.records.build_history import PastBuild
+    from storage.records.build_history import FlakyStep, PastBuild, SlowStep
     from storage.records.build_status import PipelineStatus
     from storage.records.builds import Build, BuildState, KeyUse, NewBuild, RequestKey, WaitsFor
     from storage.records.cache import CacheEntry, CacheName
@@ -142,6 +142,7 @@ __all__ = [
     "EventEffect",
     "EventOutcome",
     "FailingNotification",
+    "FlakyStep",
     "ForkApproval",
     "GitCredential",
     "Hold",
@@ -216,6 +217,7 @@ __all__ = [
     "SignInLinkKind",
     "SignUpMode",
     "SignUpPolicy",
+    "SlowStep",
     "Snapshot",
     "Step",
     "Token",

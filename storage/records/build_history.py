@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from storage.records.builds import BuildState
 
-__all__ = ["PastBuild"]
+__all__ = ["FlakyStep", "PastBuild", "SlowStep"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +36,20 @@ class PastBuild:
     def waited(self) -> float | None:
         """The seconds that it waited for its first VM; None if it has not started."""
         return None if self.started_at is None else (self.started_at - self.created_at).total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class SlowStep:
+    """A step with the mean time that its jobs ran, in seconds, and how many they were."""
+
+    name: str
+    mean_seconds: float
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlakyStep:
+    """A step whose jobs failed and passed on one commit; ``commits`` counts those commits."""
+
+    name: str
+    commits: int

@@ -22,6 +22,7 @@ class OutlineRecord(BaseModel):
     block: int
     newlines: list[int]
     groups: list[GroupRecord]
+    ends_in_break: bool
     complete: bool
 
 

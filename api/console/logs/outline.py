@@ -38,6 +38,7 @@ class LogOutline:
     size: int = 0
     newlines: list[int] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
+    ends_in_break: bool = False
     _open: list[Group] = field(default_factory=list)
     _lines: int = 0
     _part: bytes = b""
@@ -51,6 +52,7 @@ class LogOutline:
             self._count(data)
             self._find_groups(data)
             self.size += len(data)
+            self.ends_in_break = data.endswith(b"\n")
 
     def _count(self, data: bytes) -> None:
         at = 0

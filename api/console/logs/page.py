@@ -103,6 +103,7 @@ class LogParts:
                 block=BLOCK_BYTES,
                 newlines=list(outline.newlines),
                 groups=[GroupRecord(title=each.title, first=each.first, last=each.last) for each in outline.groups],
+                ends_in_break=outline.ends_in_break,
                 complete=complete,
             )
         resp.cache_control = ["no-store"]

@@ -22,6 +22,7 @@ __all__ = ["PipelinePage"]
 
 _BUILDS = 30
 _PLOTTED = 100
+_STEPS = 5
 _SOURCES = {"api": "API", "ui": "person", "cli": "command line", "webhook": "push", "schedule": "schedule"}
 _NUMBERS = range(1, 10**15)
 
@@ -59,6 +60,8 @@ class PipelinePage(Page):
             sources=_SOURCES,
             member=self._site.is_member(req, found.organization_id),
             form_token=self._site.form_token(req),
+            slowest=storage.build_history.slowest(found.id, _PLOTTED, _STEPS),
+            flaky=storage.build_history.flaky(found.id, _PLOTTED, _STEPS),
             plot=_plot(storage.build_history.of_pipeline(found.id, _PLOTTED)),
         )
 

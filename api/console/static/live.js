@@ -23,12 +23,12 @@ function setStates(changed) {
   for (const node of document.querySelectorAll("[data-jobs]")) {
     const jobs = node.dataset.jobs.split(" ");
     if (!jobs.some(job => job in changed)) continue;
-    const states = node.dataset.states.trim().split(" ");
+    const states = (node.dataset.states ?? node.dataset.state).trim().split(" ");
     jobs.forEach((job, place) => { states[place] = changed[job] ?? states[place]; });
-    node.dataset.states = states.join(" ");
+    if (node.dataset.states) node.dataset.states = states.join(" ");
     node.dataset.state = ORDER.find(state => states.includes(state)) ?? "skipped";
-    const title = node.querySelector("title");
-    title.textContent = `${title.textContent.replace(/: [^:]*$/, "")}: ${node.dataset.state.replace("_", " ")}`;
+    const name = node.getAttribute("aria-label").replace(/: [^:]*$/, "");
+    node.setAttribute("aria-label", `${name}: ${node.dataset.state.replace("_", " ")}`);
   }
 }
 

@@ -35,7 +35,7 @@ export class LogSource {
     this.groups = outline.groups;
     this.before = [0];
     for (const count of outline.newlines) this.before.push(this.before.at(-1) + count);
-    this.endsInBreak = this.size > 0 && (await this.bytes(this.size - 1, this.size))[0] === 10;
+    this.endsInBreak = outline.ends_in_break;
   }
 
   async reloadGroups() {

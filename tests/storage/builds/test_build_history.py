@@ -63,3 +63,17 @@ def test_builds_are_filtered(storage: Storage):
     assert numbers(branch="main") == [1]
     assert numbers(state="failed") == [2]
     assert numbers(source="cli") == []
+
+
+def test_slow_and_flaky_steps(storage: Storage):
+    pipeline = records.new_pipeline(storage)
+    fail(storage, new_build(storage, pipeline))
+    assert storage.build_history.flaky(pipeline.id, 9, 9) == []
+    again = new_build(storage, pipeline)
+    (job,) = storage.jobs.of_build(again)
+    records.finish(storage, job, records.started(storage, job))
+    (flaky,) = storage.build_history.flaky(pipeline.id, 9, 9)
+    assert (flaky.name, flaky.commits) == ("step", 1)
+    (slow,) = storage.build_history.slowest(pipeline.id, 9, 9)
+    assert (slow.name, slow.runs, slow.mean_seconds >= 0) == ("step", 2, True)
+    assert storage.build_history.flaky(pipeline.id, 1, 9) == []

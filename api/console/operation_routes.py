@@ -1,4 +1,4 @@
-"""The paths of settings and billing, whose forms perform operations of the API."""
+"""The paths of forms that perform operations of the API, and of the pages of settings and billing."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from api.paging import Pager
     from api.resources.builds import BuildRecord
 
-__all__ = ["add_settings_pages"]
+__all__ = ["add_operation_pages"]
 
 
-def add_settings_pages(
+def add_operation_pages(
     routes: Routes,
     site: Site,
     *,
@@ -42,7 +42,7 @@ def add_settings_pages(
     mails: Mails,
     invites_per_day: int,
 ) -> None:
-    """Route the pages of pipelines' and organizations' settings, and their forms."""
+    """Route the forms of pipelines, builds and organizations, and the pages of settings."""
     storage, access, clock = site.storage, site.access, site.clock
     secrets = SecretsResource(storage, access)
 
@@ -50,6 +50,14 @@ def add_settings_pages(
     routes.add_page(f"{pipeline}/settings", PipelineSettingsPage(site, url))
     builds = BuildsResource(storage, site.engine, access, pager, creation)
     routes.add_page(f"{pipeline}/builds", OperationForm(site, builds.on_post_list, leads_to(_build), build_of))
+    this_build = leads_to(lambda params, _: _build_path(params, params["number"]))
+    for action, responder, after in (
+        ("cancel", builds.on_put_cancel, this_build),
+        ("approve", builds.on_post_approve, this_build),
+        ("retry", builds.on_post_retry, this_build),
+        ("rebuild", builds.on_post_rebuild, leads_to(_build)),
+    ):
+        routes.add_page(f"{pipeline}/builds/{{number}}/{action}", OperationForm(site, responder, after))
     pipelines, back = PipelinesResource(storage, access, pager), _settings_of_pipeline()
     routes.add_page(f"{pipeline}/settings/update", OperationForm(site, pipelines.on_patch, back, settings_of))
     routes.add_page(f"{pipeline}/settings/delete", OperationForm(site, pipelines.on_delete, leads_to(_organization)))
@@ -81,7 +89,11 @@ def add_settings_pages(
 
 
 def _build(params: Mapping[str, str], record: BuildRecord) -> str:
-    return f"{params['org']}/pipelines/{params['pipeline']}/builds/{record.number}"
+    return _build_path(params, record.number)
+
+
+def _build_path(params: Mapping[str, str], number: object) -> str:
+    return f"{params['org']}/pipelines/{params['pipeline']}/builds/{number}"
 
 
 def _organization(params: Mapping[str, str], _record: object) -> str:
