@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from api.console.builds.graph import NODE_HEIGHT, NODE_WIDTH, GraphEdge, GraphNode, lay_out
 from api.console.builds.live import moment_of
 from api.console.builds.states import view_of
+from api.console.builds.test_reports import TestReports
 from api.console.builds.timeline import WIDTH, time_line
 from api.console.pages import Page
 from storage import RENDER_LOG, EdgeKind
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BuildPage"]
 
-_VIEWS = (("jobs", "Jobs"), ("graph", "Graph"), ("time", "Time line"), ("artifacts", "Artifacts"))
+_VIEWS = (("jobs", "Jobs"), ("graph", "Graph"), ("time", "Time line"), ("tests", "Tests"), ("artifacts", "Artifacts"))
+_FOR_MEMBERS = {"tests", "artifacts"}
 _NAMES = tuple(name for name, _ in _VIEWS)
 _SOURCES = {
     "api": "the API",
@@ -35,6 +37,7 @@ _WORST = ("failed", "timed_out", "timing_out", "canceling", "running", "assigned
 _FOLD_FROM = 40
 _RENDER_LOG_BYTES = 64 * 2**10
 _MOST_ARTIFACTS = 500
+_MOST_TESTS = 500
 
 
 class BuildPage(Page):
@@ -42,6 +45,7 @@ class BuildPage(Page):
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        self._reports = TestReports(site.storage)
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str, pipeline: str, number: str) -> None:
         """Show the build with its jobs as a list, a graph or a time line, or with its artifacts."""
@@ -49,7 +53,7 @@ class BuildPage(Page):
         build = site.access.readable_build(req, org, pipeline, number)
         member = site.is_member(req, build.organization_id)
         named = req.get_param("view")
-        chosen = named if named in _NAMES and (named != "artifacts" or member) else _NAMES[0]
+        chosen = named if named in _NAMES and (named not in _FOR_MEMBERS or member) else _NAMES[0]
         moment = moment_of(view_of(site.storage, site.engine, build))
         site.pages.show(
             req,
@@ -59,7 +63,7 @@ class BuildPage(Page):
             tag=moment.tag,
             chosen=chosen,
             member=member,
-            views=[each for each in _VIEWS if each[0] != "artifacts" or member],
+            views=[each for each in _VIEWS if each[0] not in _FOR_MEMBERS or member],
             sources=_SOURCES,
             form_token=site.form_token(req),
             render_log=self._render_log(moment.view.build),
@@ -76,6 +80,8 @@ class BuildPage(Page):
                 attempts = {job.id: storage.attempts.of_job(job.id) for job in jobs if job.attempt}
                 line = time_line(jobs, attempts, build.created_at, self._site.clock.now())
                 return {"time": line, "time_width": WIDTH}
+            case "tests":
+                return {"tests": self._reports.of_build(build.id, _MOST_ARTIFACTS), "most": _MOST_TESTS}
             case "artifacts":
                 return {
                     "artifacts": storage.artifacts.page_of_build(build.id, _MOST_ARTIFACTS, None).rows,

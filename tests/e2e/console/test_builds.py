@@ -158,7 +158,7 @@ def test_axe_finds_nothing(browser: Browser, client: Client, pipeline: Pipeline,
         number = submit(pipeline, message="A message")
         page.goto(f"{ada.url}{above}/builds/{number}")
         expect(page.locator("#summary")).to_have_attribute("data-state", "failed", timeout=30_000)
-        for view in ("jobs", "graph", "time", "artifacts"):
+        for view in ("jobs", "graph", "time", "tests", "artifacts"):
             check(f"{above}/builds/{number}?view={view}")
         page.goto(f"{ada.url}{above}/builds/{number}")
         page.get_by_role("link", name="Lint").click()

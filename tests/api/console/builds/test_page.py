@@ -12,7 +12,7 @@ from tests.api.world import Account, BuildPath, PipelinePath, World, steps
 from tests.records import new_job
 
 HOSTILE = "<img src=x onerror=alert(1)>"
-VIEWS = ("jobs", "graph", "time", "artifacts")
+VIEWS = ("jobs", "graph", "time", "tests", "artifacts")
 
 
 def page_of(build: BuildPath) -> str:
@@ -88,6 +88,7 @@ def test_a_public_build_needs_no_session_and_has_no_forms(world: World, ada: Acc
     shown = Browser(world).get(f"{page}?view=artifacts").text
     assert "<form" not in shown
     assert "Artifacts" not in shown
+    assert "Tests" not in shown
     assert ">Sign in</a>" in shown
     assert Browser(world).get("/ada-example-org/pipelines/demo").status_code == 200
     assert Browser(world).get("/ada-example-org").status_code == 303
@@ -105,3 +106,19 @@ def test_an_unknown_build_is_a_page(ada: Account, build: BuildPath):
         shown = Browser.of(ada).get(f"/ada-example-org/pipelines/demo{path}")
         assert (shown.status_code, "<h1>Not Found</h1>" in shown.text) == (404, True)
     assert Browser.of(ada).get("/robots.txt").status_code == 404
+
+
+def test_the_tests_of_reports_are_shown_failures_first(ada: Account, bob: Account, pipeline: PipelinePath):
+    build, files = pipeline.build(), ada.world.storage.artifacts.files
+    report = (
+        b'<testsuite><testcase name="good"/><testcase name="bad"><failure>&lt;b&gt;why</failure></testcase></testsuite>'
+    )
+    kept = {"report.xml": report, "bomb.xml": b'<!DOCTYPE a [<!ENTITY b "c">]><testsuite/>', "text.txt": report}
+    found = [files.write(build.stored.uuid, path, [content]) for path, content in kept.items()]
+    ada.world.storage.artifacts.store(build.stored, build.job().stored, found)
+    shown = Browser.of(ada).get(f"{page_of(build)}?view=tests").text
+    assert "1 failed, 0 skipped, 1 passed" in shown
+    assert "&lt;b&gt;why" in shown
+    assert shown.index("bad") < shown.index("good")
+    assert "bomb.xml: it has a document type." in shown
+    assert Browser.of(bob).get(f"{page_of(build)}?view=tests").status_code == 404

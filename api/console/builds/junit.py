@@ -1,0 +1,129 @@
+"""Test reports in JUnit's XML, as most test runners write them; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from xml.parsers import expat
+
+__all__ = ["CaseOutcome", "NotReport", "TestCase", "read_report"]
+
+_MOST_CASES = 5000
+_LONGEST_NAME = 200
+_LONGEST_OUTPUT = 8192
+_LONGEST_OUTPUTS = 2**20
+_OUTPUTS = {"failure", "error", "skipped", "system-out", "system-err"}
+
+
+class NotReport(Exception):
+    """A file that is no test report; the message says why."""
+
+
+class CaseOutcome(StrEnum):
+    """The outcome of a test."""
+
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    PASSED = "passed"
+
+
+@dataclass(frozen=True, slots=True)
+class TestCase:
+    """A test. ``output`` begins with the message of its failure; it and the names may be cut."""
+
+    __test__ = False  # pytest would take it for tests
+
+    suite: str
+    name: str
+    seconds: float
+    outcome: CaseOutcome
+    output: str
+
+
+def read_report(content: bytes) -> list[TestCase]:
+    """Return the tests of a report. Raises NotReport.
+
+    A document with a DTD is refused, so that there are no entities: neither files of the host nor texts that grow.
+    """
+    reader = _Reader()
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartDoctypeDeclHandler = reader.doctype
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
+    parser.CharacterDataHandler = reader.text
+    try:
+        parser.Parse(content, True)  # noqa: FBT003 - expat's signature: it is the whole document
+    except expat.ExpatError as error:
+        raise NotReport(f"it is no XML: {error}") from None
+    return reader.cases
+
+
+@dataclass(slots=True)
+class _Reader:
+    """The state between the elements of a document."""
+
+    cases: list[TestCase] = field(default_factory=list)
+    _depth: int = 0
+    _suites: list[str] = field(default_factory=list)
+    _case: dict[str, str] | None = None
+    _outcome: CaseOutcome = CaseOutcome.PASSED
+    _output: list[str] = field(default_factory=list)
+    _size: int = 0
+    _left: int = _LONGEST_OUTPUTS
+    _within: bool = False
+
+    def doctype(self, *_: object) -> None:
+        raise NotReport("it has a document type")
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self._depth += 1
+        if self._depth == 1 and name not in {"testsuites", "testsuite"}:
+            raise NotReport("its first element is neither <testsuites> nor <testsuite>")
+        if name == "testsuite":
+            self._suites.append(attributes.get("name", ""))
+        elif name == "testcase" and len(self.cases) < _MOST_CASES:
+            self._case, self._outcome = attributes, CaseOutcome.PASSED
+            self._output, self._size = [], 0
+        elif self._case is not None and name in _OUTPUTS:
+            self._within = True
+            if name in {"failure", "error"}:
+                self._outcome = CaseOutcome.FAILED
+            elif name == "skipped" and self._outcome is CaseOutcome.PASSED:
+                self._outcome = CaseOutcome.SKIPPED
+            self.text(attributes.get("message", ""))
+            self.text("\n")
+
+    def end(self, name: str) -> None:
+        self._depth -= 1
+        if name == "testsuite":
+            self._suites.pop()
+        elif name == "testcase" and self._case is not None:
+            suite = self._case.get("classname") or (self._suites[-1] if self._suites else "")
+            self.cases.append(
+                TestCase(
+                    suite[:_LONGEST_NAME],
+                    self._case.get("name", "")[:_LONGEST_NAME],
+                    _seconds(self._case.get("time", "")),
+                    self._outcome,
+                    "".join(self._output).strip(),
+                )
+            )
+            self._case = None
+        elif name in _OUTPUTS:
+            self._within = False
+
+    def text(self, text: str) -> None:
+        if self._case is not None and self._within:
+            kept = text[: min(_LONGEST_OUTPUT - self._size, self._left)]
+            self._output.append(kept)
+            self._size += len(kept)
+            self._left -= len(kept)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text.replace(",", ""))
+    except ValueError:
+        return 0.0
+    return seconds if 0 <= seconds < float("inf") else 0.0

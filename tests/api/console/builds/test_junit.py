@@ -1,0 +1,54 @@
+"""Test reports in JUnit's XML."""
+
+from __future__ import annotations
+
+import pytest
+
+from api.console.builds.junit import CaseOutcome, NotReport, read_report
+
+REPORT = b"""<?xml version="1.0"?>
+<testsuites><testsuite name="outer">
+<testcase classname="tests.test_a" name="adds" time="0.012"/>
+<testcase name="breaks" time="1,002.5"><failure message="expected 1">Trace &lt;b&gt;</failure>
+<system-out>hello</system-out></testcase>
+<testcase name="errs"><error>boom</error></testcase>
+<testcase name="waits" time="x"><skipped message="later"/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_a_report_has_outcomes_times_and_outputs():
+    adds, breaks, errs, waits = read_report(REPORT)
+    assert (adds.suite, adds.name, adds.seconds, adds.outcome) == ("tests.test_a", "adds", 0.012, CaseOutcome.PASSED)
+    assert (breaks.suite, breaks.seconds, breaks.outcome) == ("outer", 1002.5, CaseOutcome.FAILED)
+    assert breaks.output == "expected 1\nTrace <b>\nhello"
+    assert (errs.outcome, errs.output) == (CaseOutcome.FAILED, "boom")
+    assert (waits.outcome, waits.output, waits.seconds) == (CaseOutcome.SKIPPED, "later", 0.0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not xml",
+        b"<html/>",
+        b"<testsuite>",
+        b'<!DOCTYPE x [<!ENTITY a "b">]><testsuite/>',
+        '<?xml version="1.0" encoding="utf-16"?><!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><testsuite/>'.encode(
+            "utf-16"
+        ),
+    ],
+)
+def test_other_files_are_refused(content: bytes):
+    with pytest.raises(NotReport):
+        read_report(content)
+
+
+def test_a_long_output_is_cut():
+    (case,) = read_report(b"<testsuite><testcase><failure>" + b"x" * 100_000 + b"</failure></testcase></testsuite>")
+    assert len(case.output) <= 8192
+
+
+def test_deep_and_odd_reports_are_read():
+    deep = b"<testsuite>" * 1000 + b'<testcase name="in"/>' + b"</testsuite>" * 1000
+    assert [case.name for case in read_report(deep)] == ["in"]
+    assert read_report(b"<testsuite><failure/></testsuite>") == []
