@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 import pytest
 
 from tests.api.console.browser import Browser
-from tests.api.world import Account, World
+from tests.api.world import Account, PipelinePath, World
 
 POLICY = {
     "default-src 'none'",
@@ -20,11 +21,16 @@ POLICY = {
     "base-uri 'none'",
 }
 LOGIN = ("/login", "/login/verify", "/login/recover", "/login/owner", "/login/sent")
-PAGES = (*LOGIN, "/account", "/cli-login", "/cli-login/done", "/invites", "/invites/accepted")
+PIPELINE = "/ada-example-org/pipelines/demo"
+ORGANIZATION = ("/", "/ada-example-org", "/ada-example-org/settings", "/ada-example-org/billing")
+BUILD = tuple(f"{PIPELINE}/builds/1?view={view}" for view in ("jobs", "graph", "time", "tests", "artifacts"))
+PEOPLE = (*LOGIN, "/account", "/cli-login", "/cli-login/done", "/invites", "/invites/accepted")
+PAGES = (*PEOPLE, *ORGANIZATION, PIPELINE, f"{PIPELINE}/settings", *BUILD)
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_strict_and_complete(world: World, ada: Account, page: str):
+def test_a_page_is_strict_and_complete(world: World, ada: Account, pipeline: PipelinePath, page: str):
+    pipeline.build()
     browser = Browser(world) if page.startswith("/login") else Browser.of(ada)
     shown = browser.get(page)
     assert shown.status_code == 200
@@ -35,7 +41,8 @@ def test_a_page_is_strict_and_complete(world: World, ada: Account, page: str):
     for identifier in re.findall(r'<input id="([^"]+)"', shown.text):
         assert f'<label for="{identifier}">' in shown.text
     for link in re.findall(r'(?:src|href)="(\.[^"#]+)', shown.text):
-        assert browser.get(f"/{link.replace('../', '').removeprefix('./')}").status_code in {200, 303}, link
+        path = html.unescape(link).replace("../", "").removeprefix("./")
+        assert browser.get(f"/{path}").status_code in {200, 303}, link
 
 
 def test_an_error_of_a_page_is_a_page(ada: Account):

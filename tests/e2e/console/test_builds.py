@@ -217,3 +217,18 @@ def test_without_scripts_every_page_reads(browser: Browser, client: Client, pipe
     page.get_by_role("link", name="Unit tests").click()
     expect(page.get_by_text("1 failed", exact=True)).to_be_visible()
     context.close()
+
+
+def test_a_form_survives_the_end_of_its_session(browser: Browser, client: Client, pipeline: Pipeline):
+    with visitor(browser, client) as ada:
+        page = ada.open(f"/pipelines/{pipeline.slug}/settings")
+        page.get_by_label("Description").fill("A long text that nobody types twice")
+        page.context.clear_cookies()
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_role("alert")).to_contain_text("nothing was sent")
+        expect(page.get_by_label("Description")).to_have_value("A long text that nobody types twice")
+        ada.sign_in(client)
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_role("alert")).to_have_count(0)
+        expect(page.get_by_label("Description")).to_have_value("A long text that nobody types twice")
+        assert client.get(f"pipelines/{pipeline.slug}")["description"] == "A long text that nobody types twice"

@@ -43,6 +43,13 @@ class Visitor:
     org: str
     faults: list[str] = field(default_factory=list)
 
+    def sign_in(self, client: Client) -> None:
+        """Begin a session of the client's user, in whatever page is open."""
+        self.page.evaluate(
+            "([url, token]) => fetch(url, {method: 'POST', headers: {Authorization: `Bearer ${token}`}})",
+            [f"{self.url}/login/session", _token(client)],
+        )
+
     def open(self, path: str = "") -> Page:
         """Go to a page below the organization's."""
         self.page.goto(f"{self.url}/{self.org}{path}")
@@ -78,11 +85,9 @@ def visitor(
     page.on("pageerror", lambda error: faults.append(str(error)))
     try:
         page.goto(f"{url}/login")
-        page.evaluate(
-            "token => fetch('login/session', {method: 'POST', headers: {Authorization: `Bearer ${token}`}})",
-            _token(client),
-        )
-        yield Visitor(page, url, client.org, faults)
+        ada = Visitor(page, url, client.org, faults)
+        ada.sign_in(client)
+        yield ada
     finally:
         context.close()
 
