@@ -27,6 +27,7 @@ from actors.render.recording import RenderRecorder
 from actors.render.rendering import Rendering
 from actors.repositories import MIRRORS
 from actors.repositories.commit_builds import CommitBuilds
+from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.pull_requests import PullRequestBuilds
 from actors.repositories.pushes import PushBuilds
 from actors.repositories.watcher import RepositoryWatcher
@@ -170,6 +171,7 @@ class Composition:
             live_settings=live_settings,
             commits=commits,
             pull_requests=pull_requests,
+            approvals=HostApprovals(storage=storage, commits=commits, hosts=hosts),
             mirrors=self._mirrors,
             hosts=hosts,
         )

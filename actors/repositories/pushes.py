@@ -12,7 +12,7 @@ from actors.repositories.commit_builds import PushedCommit
 from actors.repositories.git import GitError, TooLarge
 from actors.repositories.mirror import Mirror
 from actors.repositories.packing import pack_commit
-from actors.source_hosts.host import HostError, PullRequest, PushedRef
+from actors.source_hosts.host import ApprovalGiven, HostError, PullRequest, PushedRef
 from storage import NewBuild, NewOrigin, OriginEvent
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from actors.engine_settings import LiveSettings
     from actors.render.envelope import Envelope
     from actors.repositories.commit_builds import CommitBuilds
+    from actors.repositories.host_approvals import HostApprovals
     from actors.repositories.mirror import Heads
     from actors.repositories.pull_requests import PullRequestBuilds
     from actors.source_hosts.host import HostEvent, SourceHost
@@ -49,6 +50,7 @@ class PushBuilds:
         live_settings: LiveSettings,
         commits: CommitBuilds,
         pull_requests: PullRequestBuilds,
+        approvals: HostApprovals,
         mirrors: Path,
         hosts: Mapping[str, SourceHost],
     ) -> None:
@@ -56,6 +58,7 @@ class PushBuilds:
         self._live_settings = live_settings
         self._commits = commits
         self._pull_requests = pull_requests
+        self._approvals = approvals
         self._mirrors = mirrors
         self._hosts = hosts
         self._locks: dict[int, threading.Lock] = {}
@@ -111,10 +114,14 @@ class PushBuilds:
             repositories.record_heads(repository, known)
         if heads.commits != known or (repository.checked_at is None and repository.connection_id is None):
             self._build_pushes(mirror, repository)
-        changes = [event for event in self._events(before) if isinstance(event, PullRequest)]
+        events = self._events(before)
+        changes = [event for event in events if isinstance(event, PullRequest)]
         fetched = mirror.fetch() if changes else heads
         for change in changes:
             self._pull_requests.build(mirror, repository, fetched, change)
+        for event in events:
+            if isinstance(event, ApprovalGiven):
+                self._approvals.give(repository, event)
         with self._storage.transaction():
             repositories.checked(repository, heads.default_branch)
             deliveries.processed(repository.id, before)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from storage import Build, BuildOrigin, Delivery, DeployKey, GitCredential, Repository
 
 __all__ = [
+    "ApprovalGiven",
     "DeliveryInvalid",
     "DeliveryUnsigned",
     "HostError",
@@ -117,7 +118,15 @@ class RerunAsked:
     actor: str | None = None
 
 
-HostEvent: TypeAlias = PushedRef | PullRequest | RerunAsked
+@dataclass(frozen=True, slots=True)
+class ApprovalGiven:
+    """An approval of a build at its host; ``report_id`` is the host's name for the build's report."""
+
+    report_id: str
+    actor: str | None
+
+
+HostEvent: TypeAlias = PushedRef | PullRequest | RerunAsked | ApprovalGiven
 
 
 class ReportState(StrEnum):

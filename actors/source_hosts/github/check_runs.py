@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from actors.source_hosts.github.markdown import fenced, last_lines, plain
+from actors.source_hosts.github.payloads import APPROVE
 from actors.source_hosts.host import ReportState
 from storage import JobState, WaitsFor
 
@@ -24,6 +25,7 @@ TAIL_BYTES = 32 * 2**10
 _MOST_CHARACTERS = 60_000
 """GitHub takes 65,535, and counts them in its own way."""
 
+_APPROVE = {"label": "Approve", "description": "Let this commit be built", "identifier": APPROVE}
 _MOST_ROWS = 100
 _LONGEST_NAME = 60
 _MOST_LOGS = 10
@@ -53,6 +55,8 @@ def check_run(report: Report, steps: Sequence[FinishedStep]) -> Mapping[str, obj
     match report.state:
         case ReportState.WAITING:
             run["status"] = "queued"
+            if build.waits_for is WaitsFor.APPROVAL:
+                run["actions"] = [_APPROVE]
         case ReportState.RUNNING:
             run["status"] = "in_progress"
         case ReportState.PASSED | ReportState.FAILED | ReportState.CANCELED:

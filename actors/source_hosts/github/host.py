@@ -80,7 +80,7 @@ class Github:
         """Bring the records of an installation up to date, then give a push its repository."""
         payload = payloads.Payload.model_validate_json(delivery.body)
         if payload.installation is None or (
-            delivery.event in {"check_run", "check_suite"} and payload.action != "rerequested"
+            delivery.event in {"check_run", "check_suite"} and not payload.is_of_repository(delivery.event)
         ):
             return
         self.installations.changed(str(payload.installation.id))

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from actors.source_hosts.host import PullRequest, PushedRef, RerunAsked
+from actors.source_hosts.host import ApprovalGiven, PullRequest, PushedRef, RerunAsked
 
 if TYPE_CHECKING:
     from actors.source_hosts.host import HostEvent
 
-__all__ = ["Account", "Payload", "events", "is_signed"]
+__all__ = ["APPROVE", "Account", "Payload", "events", "is_signed"]
+
+APPROVE = "approve"
+"""The identifier of the button of a check run that approves its build."""
 
 _MEMBERS = {"OWNER", "MEMBER", "COLLABORATOR"}
 _RERUN = "rerequested"
+_BUTTON = "requested_action"
 
 Commit = Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")]
 Ref = Annotated[str, Field(pattern=r"^refs/(heads|tags)/\S+$")]
@@ -43,7 +47,8 @@ class Payload(BaseModel):
 
         GitHub also reports the check runs that this service makes; these are no reason to look at a repository.
         """
-        return event in {"push", "pull_request"} or (event in {"check_run", "check_suite"} and self.action == _RERUN)
+        asked = event in {"check_run", "check_suite"} and self.action in {_RERUN, _BUTTON}
+        return event in {"push", "pull_request"} or asked
 
 
 class _Push(BaseModel):
@@ -80,11 +85,17 @@ class _PullRequest(BaseModel):
     action: str
     number: int
     pull_request: _Change
+    sender: Account | None = None
+
+
+class _Button(BaseModel):
+    identifier: str
 
 
 class _CheckRun(BaseModel):
-    action: Literal["rerequested"]
+    action: Literal["rerequested", "requested_action"]
     check_run: _Id
+    requested_action: _Button | None = None
     sender: Account | None = None
 
 
@@ -113,14 +124,21 @@ def events(event: str, body: bytes) -> tuple[HostEvent, ...]:
             case "pull_request":
                 return (_pull_request(_PullRequest.model_validate_json(body)),)
             case "check_run":
-                run = _CheckRun.model_validate_json(body)
-                return (RerunAsked(str(run.check_run.id), actor=_login(run.sender)),)
+                return _asked(_CheckRun.model_validate_json(body))
             case "check_suite":
                 suite = _CheckSuite.model_validate_json(body)
                 return (RerunAsked(None, suite.check_suite.head_sha, _login(suite.sender)),)
     except ValidationError:
         pass
     return ()
+
+
+def _asked(run: _CheckRun) -> tuple[HostEvent, ...]:
+    report_id, actor = str(run.check_run.id), _login(run.sender)
+    if run.action == _RERUN:
+        return (RerunAsked(report_id, actor=actor),)
+    approves = run.requested_action is not None and run.requested_action.identifier == APPROVE
+    return (ApprovalGiven(report_id, actor),) if approves else ()
 
 
 def _pushed(push: _Push) -> PushedRef:
@@ -143,6 +161,7 @@ def _pull_request(payload: _PullRequest) -> PullRequest:
         from_fork=head.repo is None or head.repo.id != base.repo.id,
         author=_login(change.user),
         trusted=change.author_association in _MEMBERS,
+        sender=_login(payload.sender),
     )
 
 

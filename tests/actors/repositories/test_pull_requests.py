@@ -11,10 +11,11 @@ import pytest
 from actors import wait_reason
 from actors.engine_settings import LiveSettings
 from actors.repositories.commit_builds import CommitBuilds
+from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.mirror import Mirror
 from actors.repositories.pull_requests import PullRequestBuilds
 from actors.source_hosts import PlainGit
-from actors.source_hosts.host import HostError, PullRequest
+from actors.source_hosts.host import ApprovalGiven, HostError, PullRequest
 from storage import Build, BuildState, CancelSuperseded, Declaration, ForkApproval, JobState, Pipeline, SecretScope
 from tests.actors.conftest import Host
 from tests.git_repository import GitRepository
@@ -65,6 +66,7 @@ class World:
         self.pull_requests = PullRequestBuilds(
             storage=self.storage, live_settings=self.live_settings, commits=commits, hosts=hosts
         )
+        self.approvals = HostApprovals(storage=self.storage, commits=commits, hosts=hosts)
         self.mirror = Mirror(folder / "mirror", self.repository.url, self.live_settings.now.repositories)
 
     def configure(self, **changes: Any) -> None:
@@ -293,3 +295,25 @@ def test_objects_of_a_hostile_fork_stop_no_other_build(world: World):
     assert world.builds() == []
     world.report(world.head(2, a="1"), 2)
     assert len(world.builds()) == 1
+
+
+def test_who_may_push_approves_at_the_host(world: World):
+    world.fork(world.head(a="1"))
+    build = world.only()
+    world.storage.build_origins.reported(build.id, "waiting", "42", final=False)
+    other = world.storage.repositories.connect(build.organization_id, "https://example.org/c/d.git", "c/d", 60)
+    for repository, report, actor in (
+        (world.repository, "42", "eve"),
+        (world.repository, "42", None),
+        (world.repository, "43", "ann"),
+        (other, "42", "ann"),
+    ):
+        world.approvals.give(repository, ApprovalGiven(report, actor))
+        assert wait_reason(world.storage, build) is not None
+    for _ in range(2):
+        world.approvals.give(world.repository, ApprovalGiven("42", "ann"))
+    approved = world.storage.builds.get(build.id)
+    assert approved is not None
+    assert (approved.approved_by, approved.waits_for) == ("ann at git", None)
+    (entry,) = world.storage.audit.page(10, None).rows
+    assert (entry.actor, entry.action, entry.subject) == ("ann at git", "approveBuild", build.name)

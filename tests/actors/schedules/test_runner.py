@@ -18,6 +18,7 @@ from actors.addresses import Address
 from actors.engine_settings import LiveSettings
 from actors.messages import Drain, PollStorage
 from actors.repositories.commit_builds import CommitBuilds
+from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.pull_requests import PullRequestBuilds
 from actors.repositories.pushes import PushBuilds
 from actors.schedules import new_schedule
@@ -98,6 +99,7 @@ class World:
             pull_requests=PullRequestBuilds(
                 storage=self.storage, live_settings=live_settings, commits=commits, hosts=hosts
             ),
+            approvals=HostApprovals(storage=self.storage, commits=commits, hosts=hosts),
             mirrors=self.directory / "mirrors",
             hosts=hosts,
         )

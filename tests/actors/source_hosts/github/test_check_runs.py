@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from actors.source_hosts.github.check_runs import FinishedStep, check_run
 from actors.source_hosts.github.markdown import fenced, last_lines, plain
 from actors.source_hosts.host import Report, ReportState
-from storage import BuildState, Job, JobState, NewBuild, NewOrigin, NewPipeline, OriginEvent
+from storage import BuildState, Job, JobState, NewBuild, NewOrigin, NewPipeline, OriginEvent, WaitsFor
 from tests.actors.source_hosts.github.conftest import App
 from tests.records import finish, new_job, started
 
@@ -151,3 +151,13 @@ def test_a_build_that_never_began_says_why(report: Report):
     run = check_run(replace(report, build=build, state=ReportState.FAILED), [])
     assert run["conclusion"] == "failure"
     assert run["output"] == {"title": "Build 1 failed", "summary": "````text\nNameError: x\n```\n````"}
+
+
+def test_a_build_that_waits_for_an_approval_has_a_button(app: App, report: Report):
+    build = replace(report.build, waits_for=WaitsFor.APPROVAL, approval_reason="eve may not push")
+    reported(app, replace(report, build=build), ReportState.WAITING)
+    (run,) = app.server.check_runs.values()
+    assert run["actions"] == [{"label": "Approve", "description": "Let this commit be built", "identifier": "approve"}]
+    assert run["output"]["title"] == "Build 1 waits for an approval"
+    assert run["output"]["summary"].startswith("eve may not push\n")
+    assert "actions" not in check_run(replace(report, state=ReportState.WAITING), [])

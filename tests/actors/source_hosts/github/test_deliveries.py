@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from actors.source_hosts.github import Github, GithubApi, GithubAppSettings
 from actors.source_hosts.github.payloads import events
 from actors.source_hosts.host import (
+    ApprovalGiven,
     DeliveryInvalid,
     DeliveryUnsigned,
     HostNotConfigured,
@@ -79,6 +80,7 @@ def test_a_delivery_finds_the_repository_of_its_installation(app: App):
 
     assert found("push") == repository
     assert found("check_run", action="rerequested") == repository
+    assert found("check_run", action="requested_action") == repository
     assert found("check_run", action="completed") is None, "our own reports must not cause a look at the repository"
     assert found("repository", action="renamed") is None
     assert found("push", installation={"id": 8}) is None
@@ -181,6 +183,14 @@ def test_a_rerun_names_its_check_run_or_commit():
     suite = {"action": "rerequested", "check_suite": {"head_sha": A}}
     assert events("check_suite", json.dumps(suite).encode()) == (RerunAsked(None, A),)
     assert events("check_run", json.dumps({**run, "action": "completed"}).encode()) == ()
+
+
+def test_the_button_of_a_check_run_approves_its_build():
+    pressed = {"action": "requested_action", "check_run": {"id": 12}, "sender": {"login": "ada"}}
+    approval = {**pressed, "requested_action": {"identifier": "approve"}}
+    assert events("check_run", json.dumps(approval).encode()) == (ApprovalGiven("12", "ada"),)
+    for other in ({"identifier": "deploy"}, {}, None):
+        assert events("check_run", json.dumps({**pressed, "requested_action": other}).encode()) == ()
 
 
 @given(st.sampled_from(["push", "pull_request", "check_run", "check_suite", "x"]), st.binary(max_size=200))
