@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from actors.notifications.failed_steps import FailedStep
-    from storage import Role, Storage
+    from storage import Letter, Role, Storage
 
 __all__ = ["Mails"]
 
@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 _MOST = 3
 """Mails of one kind to one address in 15 minutes, so that nobody can fill a stranger's mailbox."""
 
+_BUILD = "build"
 _MOST_BUILDS = 10
 """Mails about builds to one address in 15 minutes."""
 
@@ -82,29 +83,31 @@ class Mails:
         """Write the mail that tests a pipeline's notifications; False if the address had too many."""
         return self._add(to, "test", None, why=f"Somebody asked for it, to test the notifications of {pipeline}.")
 
-    def build(
+    def build_letter(
         self, to: str, headline: str, subject_line: str, error: str, failed: Sequence[FailedStep], link: str
-    ) -> bool:
-        """Write the mail about the end of a build; False if the address had too many of them.
+    ) -> Letter:
+        """Return the letter about the end of a build.
 
         ``subject_line`` is the commit's, ``error`` is why the build failed as a whole, ``link`` leads to its page.
         """
-        stop_link = f"{self._url}/account/mail/stop?token={self._storage.mail_opt_outs.token(to)}"
-        return self._add(
-            to,
-            "build",
-            None,
-            _MOST_BUILDS,
+        return self._letters.write(
+            _BUILD,
             headline=headline,
             subject_line=subject_line,
             error=error,
             failed=failed,
             link=link,
-            stop_link=stop_link,
+            stop_link=f"{self._url}/account/mail/stop?token={self._storage.mail_opt_outs.token(to)}",
         )
 
-    def _add(self, to: str, kind: str, expires_at: datetime | None, most: int = _MOST, **values: object) -> bool:
-        letter = self._letters.write(kind, expires_at=expires_at, **values)
+    def build(self, to: str, letter: Letter) -> bool:
+        """Write the mail about the end of a build; False if the address had too many of them."""
+        return self._store(to, _BUILD, letter, None, _MOST_BUILDS)
+
+    def _add(self, to: str, kind: str, expires_at: datetime | None, **values: object) -> bool:
+        return self._store(to, kind, self._letters.write(kind, expires_at=expires_at, **values), expires_at, _MOST)
+
+    def _store(self, to: str, kind: str, letter: Letter, expires_at: datetime | None, most: int) -> bool:
         if self._storage.mail.add(to, kind, letter, expires_at, most):
             return True
         why = f"it had {most} in 15 minutes, or too many mails wait"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
 
 from actors.notifications.build_texts import headline, subject_line
 from actors.notifications.events import events_of
@@ -57,40 +58,53 @@ class Announcements:
         counts = build.state is not BuildState.CANCELED and not self._is_of_fork(build)
         before = storage.ended_builds.last_told(build)
         events = events_of(build.number, build.state, before) if counts else (BuildEvent.FINISHED,)
-        told = [(each, _wanted(each, events)) for each in storage.notifications.enabled(build.pipeline_id)]
-        failed = failed_steps(storage, build) if any(wanted for _, wanted in told) else ()
+        told = [
+            (notification, event)
+            for notification in storage.notifications.enabled(build.pipeline_id)
+            for event in _wanted(notification, events)
+        ]
+        failed = failed_steps(storage, build) if told else ()
+        writes = [self._prepared(notification, event, build, failed) for notification, event in told]
         with storage.transaction():
-            if not storage.ended_builds.tell(ended, build.state if counts else None):
-                return
-            for notification, wanted in told:
-                for event in wanted:
-                    self._tell(notification, event, build, failed)
+            if storage.ended_builds.tell(ended, build.state if counts else None):
+                for write in writes:
+                    write()
 
-    def _tell(self, notification: Notification, event: BuildEvent, build: Build, failed: Sequence[FailedStep]) -> None:
-        url = self._live_settings.now.base_url
-        deliveries = self._storage.notification_deliveries
+    def _prepared(
+        self, notification: Notification, event: BuildEvent, build: Build, failed: Sequence[FailedStep]
+    ) -> Callable[[], object]:
+        """Return what writes a delivery or a mail; its text is made here, as a transaction holds up others."""
+        page, at = f"{self._live_settings.now.base_url}/{build.page}", build.recorded_at or build.created_at
         match notification.kind:
             case NotificationKind.EMAIL:
-                self._mail(notification, event, build, failed)
+                return self._prepared_mail(notification, event, build, failed, page)
             case NotificationKind.SLACK:
-                body = slack_message(event, build, f"{url}/{build.page}", failed)
-                deliveries.add(notification.id, event, build.number, body)
+                body = slack_message(event, build, page, failed)
             case NotificationKind.WEBHOOK:
-                at = build.recorded_at or build.created_at
-                body = webhook_body(event, build, self._describe(build), url, at)
-                deliveries.add(notification.id, event, build.number, body)
+                body = webhook_body(event, build, self._describe(build), page, at)
+            case _:
+                assert_never(notification.kind)
+        return partial(self._storage.notification_deliveries.add, notification.id, event, build.number, body)
 
-    def _mail(self, notification: Notification, event: BuildEvent, build: Build, failed: Sequence[FailedStep]) -> None:
-        deliveries, settings = self._storage.notification_deliveries, self._live_settings.now
-        recipient = self._recipient(notification, build)
-        address, refusal = recipient.address, recipient.refusal
-        if address is not None and refusal is None:
-            page, error = f"{settings.base_url}/{build.page}", build.error_message or ""
-            if self._mails.build(address, headline(event, build), subject_line(build), error, failed, page):
-                deliveries.mailed(notification.id, event, build.number, address)
-                return
-            refusal = _TOO_MANY
-        deliveries.skipped(notification.id, event, build.number, address, refusal or "")
+    def _prepared_mail(
+        self, notification: Notification, event: BuildEvent, build: Build, failed: Sequence[FailedStep], page: str
+    ) -> Callable[[], object]:
+        deliveries, recipient = self._storage.notification_deliveries, self._recipient(notification, build)
+        of_event = (notification.id, event, build.number, recipient.address)
+        if recipient.address is None or recipient.refusal is not None:
+            return partial(deliveries.skipped, *of_event, recipient.refusal or "")
+        to, mails = recipient.address, self._mails
+        letter = mails.build_letter(
+            to, headline(event, build), subject_line(build), build.error_message or "", failed, page
+        )
+
+        def write() -> None:
+            if mails.build(to, letter):
+                deliveries.mailed(notification.id, event, build.number, to)
+            else:
+                deliveries.skipped(*of_event, _TOO_MANY)
+
+        return write
 
     def _recipient(self, notification: Notification, build: Build) -> Recipient:
         if not self._live_settings.now.mail.host:

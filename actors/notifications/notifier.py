@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Notifier"]
 
-_AT_ONCE = 4
+_AT_ONCE = 8
 _INTERNAL = EndpointAnswer(None, "", 0, "an internal error, see `ci-daemon logs`")
 
 
@@ -57,7 +57,7 @@ class _Done:
 
 
 class Notifier(Supervised[NotifierMessage | _Done, _Announce | _Send]):
-    """Announces ends one after the other, and sends to four endpoints at once, to each one at a time.
+    """Announces ends one after the other, and sends to eight endpoints at once, to each one at a time.
 
     What it does next is in the storage, so that a successor, in this process or the next, goes on with it.
     """

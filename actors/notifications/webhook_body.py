@@ -17,12 +17,12 @@ TEST_EVENT = "notification.test"
 """The event of a delivery that somebody asked for, to try the endpoint."""
 
 
-def webhook_body(event: str, build: Build, document: Mapping[str, object], url: str, at: datetime) -> str:
+def webhook_body(event: str, build: Build, document: Mapping[str, object], page: str, at: datetime) -> str:
     """Return the body of a build's event; ``document`` is the build as the API shows it."""
     data = {
         "organization": build.organization_slug,
         "pipeline": build.pipeline_slug,
-        "url": f"{url}/{build.page}",
+        "url": page,
         "build": document,
     }
     return _body(event, at, data)

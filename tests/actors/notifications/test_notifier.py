@@ -86,14 +86,16 @@ class World:
         self.storage.builds.move(build.id, BuildState.SCHEDULED, state)
         return build
 
-    @contextmanager
-    def notifier(self) -> Iterator[Address[Any]]:
-        announcements = Announcements(
+    def announcements(self) -> Announcements:
+        return Announcements(
             storage=self.storage,
             live_settings=self.live,
             mails=Mails(self.storage, "https://ci.example.org"),
             describe=lambda build: {"number": build.number, "state": build.state},
         )
+
+    @contextmanager
+    def notifier(self) -> Iterator[Address[Any]]:
         address = spawn(
             Notifier,
             timer=Timer(self.clock),
@@ -101,7 +103,7 @@ class World:
             storage=self.storage,
             clock=self.clock,
             live_settings=self.live,
-            announcements=announcements,
+            announcements=self.announcements(),
             metrics=EngineMetrics(),
             timings=Timings(),
         )
@@ -347,17 +349,39 @@ def test_a_slow_endpoint_does_not_hold_up_another(world: World):
         until(lambda: world.storage.notification_deliveries.next(()) is None, "both")
 
 
-def test_a_notifier_that_ends_in_the_middle_loses_nothing(world: World):
-    """Its successor sends again what was sent and not noted, with the same id."""
-    world.server.answers["/hook"] = lambda _: Reply(b"")
+def test_a_delivery_that_is_sent_again_by_hand_keeps_its_id(world: World):
     notification = world.add(WEBHOOK)
     world.end(PASSED)
     world.work_off()
     (delivery,) = world.log(notification)
     world.storage.notification_deliveries.redeliver(delivery)
     world.work_off()
-    assert {asked.headers["webhook-id"] for asked in world.server.seen} == {delivery.uuid}
-    assert len(world.server.seen) == 2
+    first, second = world.server.seen
+    assert first.headers["webhook-id"] == second.headers["webhook-id"] == delivery.uuid
+    assert first.body == second.body
+
+
+def test_an_end_is_written_as_a_whole_or_not_at_all(world: World, monkeypatch: pytest.MonkeyPatch):
+    """A crash between two deliveries of an end leaves neither of them, and the end untold."""
+    first, second = world.add(WEBHOOK), world.add(WEBHOOK)
+    world.end(PASSED)
+    deliveries = world.storage.notification_deliveries
+    add = deliveries.add
+
+    def crash(notification_id: int, *rest: Any) -> NotificationDelivery:
+        if notification_id == second.id:
+            raise SystemExit
+        return add(notification_id, *rest)
+
+    monkeypatch.setattr(deliveries, "add", crash)
+    (ended,) = world.storage.ended_builds.untold(1)
+    with pytest.raises(SystemExit):
+        world.announcements().announce(ended)
+    assert world.log(first) == []
+    assert world.storage.ended_builds.untold(1) == [ended]
+    monkeypatch.undo()
+    world.work_off()
+    assert [len(world.log(each)) for each in (first, second)] == [1, 1]
 
 
 def test_an_end_that_cannot_be_announced_does_not_block_others(world: World, monkeypatch: pytest.MonkeyPatch):
