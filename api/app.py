@@ -249,7 +249,12 @@ def create_app(
     app.req_options.strip_url_path_trailing_slash = True
     first = AccessLog(), RequestMetrics(registry), Headers(), Cors(settings.cors_origins), Head()
     audit = AuditTrail(storage, routes, addresses)
-    for middleware in (*first, audit, ErrorsAsPages(console.pages), PublicLimit(rates, routes)):
+    for middleware in (
+        *first,
+        audit,
+        ErrorsAsPages(console.pages),
+        PublicLimit(rates, routes, console.cookies.has_session),
+    ):
         app.add_middleware(middleware)
     ErrorHandlers(settings.url).install(app)
     routes.install(app)

@@ -48,6 +48,10 @@ class Cookies:
         req.context.caller = caller
         return caller
 
+    def has_session(self, req: falcon.Request) -> bool:
+        """Tell whether the browser has a session."""
+        return SESSION in req.cookies and self.caller(req) is not None
+
     def begin_session(self, resp: falcon.Response, token: str) -> None:
         """Keep a session's token in the browser."""
         _set(resp, SESSION, token, _SESSION_SECONDS)

@@ -10,7 +10,7 @@ from api.http.client_addresses import ClientAddresses
 from api.middleware.buckets import TokenBuckets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import falcon
 
@@ -77,19 +77,22 @@ class RateLimits:
 class PublicLimit:
     """Middleware that limits requests without a token where none is needed, by address.
 
-    It finds the operation by route and method, and `Routes` accepts no responder without one.
+    It finds the operation by route and method, and `Routes` accepts no responder without one. Pages have none: they are
+    limited for browsers without a session, which ``has_session`` tells.
     """
 
-    def __init__(self, limits: RateLimits, routes: Routes) -> None:
+    def __init__(self, limits: RateLimits, routes: Routes, has_session: Callable[[falcon.Request], bool]) -> None:
         self._limits = limits
         self._routes = routes
+        self._has_session = has_session
 
     def process_resource(
         self, req: ApiRequest, resp: falcon.Response, resource: object, params: dict[str, Any]
     ) -> None:
         """Count the request. Raises ApiError ``rate_limited``."""
         operation = self._routes.operation(req.uri_template or "", req.method)
-        if operation is None or (operation.counted and _is_public(req, operation)):
+        public = operation.counted and _is_public(req, operation) if operation else not self._has_session(req)
+        if public:
             self._limits.limit_public(req, resp)
 
 

@@ -30,6 +30,8 @@ _MOST_FOUND = 5000
 _LONGEST_SEARCH = 200
 _MOST_TIMED_BYTES = 4 * 2**20
 _OUTLINES = 64
+_SEARCHES = 2
+_SEARCH_SECONDS = 20.0
 _OFFSET = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 
@@ -80,6 +82,7 @@ class LogParts:
         self._access = access
         self._slots = slots
         self._lock = threading.Lock()
+        self._searches = threading.BoundedSemaphore(_SEARCHES)
         self._outlines: OrderedDict[str, LogOutline] = OrderedDict()
 
     def on_get_outline(
@@ -90,22 +93,19 @@ class LogParts:
         job = self._site.storage.jobs.get(readable.job.id)
         complete = job is None or job.state.terminal
         size = log.size()
-        with self._lock:
-            outline = self._outlines.pop(readable.job.uuid, None)
-            if outline is None or outline.size > size:
-                outline = LogOutline()
-            outline.extend(log, size)
-            self._outlines[readable.job.uuid] = outline
-            while len(self._outlines) > _OUTLINES:
-                self._outlines.popitem(last=False)
-            record = OutlineRecord(
-                size=outline.size,
-                block=BLOCK_BYTES,
-                newlines=list(outline.newlines),
-                groups=[GroupRecord(title=each.title, first=each.first, last=each.last) for each in outline.groups],
-                ends_in_break=outline.ends_in_break,
-                complete=complete,
-            )
+        outline = self._take(readable.job.uuid)
+        if outline.size > size:
+            outline = LogOutline()
+        outline.extend(log, size)
+        record = OutlineRecord(
+            size=outline.size,
+            block=BLOCK_BYTES,
+            newlines=list(outline.newlines),
+            groups=[GroupRecord(title=each.title, first=each.first, last=each.last) for each in outline.groups],
+            ends_in_break=outline.ends_in_break,
+            complete=complete,
+        )
+        self._keep(readable.job.uuid, outline)
         resp.cache_control = ["no-store"]
         answer(resp, record)
 
@@ -121,7 +121,13 @@ class LogParts:
         if slot is None:
             raise ApiError("too_many_streams", "too many logs are read at once; try again soon")
         try:
-            found = search(log, log.size(), text, _MOST_FOUND)
+            # Few at once, because a search holds the interpreter for most of its time.
+            if not self._searches.acquire(timeout=_SEARCH_SECONDS):
+                raise ApiError("busy", "many logs are searched now; try again soon", headers={"Retry-After": "5"})
+            try:
+                found = search(log, log.size(), text, _MOST_FOUND)
+            finally:
+                self._searches.release()
         finally:
             slot.release()
         resp.cache_control = ["no-store"]
@@ -141,6 +147,17 @@ class LogParts:
                 break
         resp.cache_control = ["no-store"]
         answer(resp, TimesRecord(times=times))
+
+    def _take(self, uuid: str) -> LogOutline:
+        """Take out a log's outline, for one thread alone; a new one if there is none here."""
+        with self._lock:
+            return self._outlines.pop(uuid, None) or LogOutline()
+
+    def _keep(self, uuid: str, outline: LogOutline) -> None:
+        with self._lock:
+            self._outlines[uuid] = outline
+            while len(self._outlines) > _OUTLINES:
+                self._outlines.popitem(last=False)
 
     def _log(
         self, req: falcon.Request, org: str, pipeline: str, number: str, job_id: str

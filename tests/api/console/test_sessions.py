@@ -6,8 +6,11 @@ from urllib.parse import urljoin
 
 import pytest
 
+from api import HttpSettings, RateLimitSettings
+from storage import Storage
 from tests.api.console.browser import Browser
 from tests.api.world import Account, World
+from tests.clock import ManualClock
 
 SESSION = "__Host-session"
 
@@ -112,3 +115,12 @@ def test_the_login_leads_to_no_other_host(ada: Account, target: str):
 def test_the_login_leads_back(ada: Account):
     answered = Browser.of(ada).get("/login", params={"next": "/cli-login?nonce_hash=ab"})
     assert answered.headers["Location"] == "./cli-login?nonce_hash=ab"
+
+
+def test_pages_are_limited_without_a_session_alone(storage: Storage, clock: ManualClock, settings: HttpSettings):
+    world = World.create(storage, clock, settings, RateLimitSettings(address_per_minute=5))
+    browser = Browser.of(world.sign_up("ada@example.org"))
+    assert {browser.get("/").status_code for _ in range(10)} == {200}
+    assert [Browser(world).get("/login").status_code for _ in range(6)][-1] == 429
+    forged = Browser(world, {SESSION: "forged"})
+    assert forged.get("/login").status_code == 429

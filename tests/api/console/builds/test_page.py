@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from pathlib import Path
 
 import pytest
 
+from api.console import pages
 from storage import BuildState, JobState, NewBuild, Storage
 from tests.api.console.browser import Browser
 from tests.api.world import Account, BuildPath, PipelinePath, World, steps
@@ -122,3 +125,13 @@ def test_the_tests_of_reports_are_shown_failures_first(ada: Account, bob: Accoun
     assert shown.index("bad") < shown.index("good")
     assert "bomb.xml: it has a document type." in shown
     assert Browser.of(bob).get(f"{page_of(build)}?view=tests").status_code == 404
+
+
+def test_a_page_of_a_hundred_jobs_is_small(ada: Account, pipeline: PipelinePath):
+    build = pipeline.build(pipeline_ir=steps(*(f"step-{number}" for number in range(100))))
+    page = Browser.of(ada).get(page_of(build))
+    assert len(page.content) < 60_000, "bytes, before a proxy compresses them"
+    folder = Path(pages.__file__).parent / "static"
+    assets = [file for file in folder.iterdir() if file.suffix in {".js", ".css", ".gz"}]
+    sizes = [len(file.read_bytes() if file.suffix == ".gz" else gzip.compress(file.read_bytes())) for file in assets]
+    assert sum(sizes) < 120_000
