@@ -9,6 +9,7 @@ byte more than its limit. Only modules inside of Python are imported, to start s
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # signal.py imports more than all of this
+import io
 import os
 import select
 import sys
@@ -19,7 +20,6 @@ _DRAIN_SECONDS = 1.0
 _POLL_SECONDS = 0.05
 _DSL_FOLDER = "/run/ci-daemon-dsl"
 _DSL = f"{_DSL_FOLDER}/dsl.zip"
-_NOT_STARTED = 127
 
 
 def main(
@@ -32,7 +32,9 @@ def main(
     pipes = [os.pipe() for _ in range(3)]
     process = os.fork()
     if process == 0:
-        _execute(loader, env, folder, [write for _, write in pipes])
+        _become_loader(env, folder, [write for _, write in pipes])
+        exec(compile(loader, "<loader>", "exec"), {"__name__": "__main__"})  # noqa: S102 - the very point
+        return
     for _, write in pipes:
         os.close(write)
     result, errors, log = _StreamHead(result_bytes + 1), _StreamHead(stderr_bytes), _StreamHead(log_bytes)
@@ -54,21 +56,23 @@ class _StreamHead:
         self.data += chunk[: self._limit - len(self.data)]
 
 
-def _execute(loader: str, env: dict[str, str], folder: str, streams: list[int]) -> None:
-    try:
-        os.setsid()
-        os.chdir(folder)
-        result, log, errors = streams
-        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
-        os.dup2(log, 1)
-        os.dup2(errors, 2)
-        os.set_inheritable(result, True)  # noqa: FBT003 - the function's own argument
-        # Unbuffered, so that the log shows output before the error that followed it.
-        os.execve(sys.executable, [sys.executable, "-I", "-u", "-c", loader, _DSL, str(result)], env)  # noqa: S606 - the very point
-    except OSError as error:
-        os.write(2, f"the pipeline files cannot be loaded: {error}\n".encode())
-    finally:
-        os._exit(_NOT_STARTED)
+def _become_loader(env: dict[str, str], folder: str, streams: list[int]) -> None:
+    """Make this fork what ``python3 -I -u -c LOADER`` would be, which takes longer to start."""
+    os.setsid()
+    os.chdir(folder)
+    os.environ.update(env)
+    result, log, errors = streams
+    for number, descriptor in enumerate((os.open("/dev/null", os.O_RDONLY), log, errors)):
+        os.dup2(descriptor, number)
+    os.set_inheritable(result, True)  # noqa: FBT003 - the function's own argument
+    os.closerange(3, result)
+    os.closerange(result + 1, os.sysconf("SC_OPEN_MAX"))
+    # Unbuffered, so that the log shows output before the error that followed it.
+    sys.stdout = io.TextIOWrapper(io.FileIO(1, "w"), write_through=True)
+    sys.argv[1:] = [_DSL, str(result)]
+    import site  # noqa: PLC0415 - only the loader needs it
+
+    site.main()
 
 
 def _follow(process: int, readers: dict[int, tuple[_StreamHead, ...]], deadline: float) -> int:
