@@ -39,8 +39,8 @@ def state_word(state: str) -> str:
 
 
 def money(cents: int) -> str:
-    """Return an amount in dollars."""
-    return f"{'-' if cents < 0 else ''}${abs(cents) // 100:,}.{abs(cents) % 100:02}"
+    """Return an amount of the ledger's currency, whose name the ledger does not know."""
+    return f"{'-' if cents < 0 else ''}{abs(cents) // 100:,}.{abs(cents) % 100:02}"
 
 
 def title_of(message: str | None, commit: str | None) -> str:

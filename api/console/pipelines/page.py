@@ -80,7 +80,7 @@ def _plot(newest_first: Sequence[PastBuild]) -> str | None:
                 for label, unit, values in (
                     ("Duration", "s", [round(build.seconds or 0.0, 1) for build in ran]),
                     ("Wait for a VM", "s", [round(build.waited or 0.0, 1) for build in ran]),
-                    ("Cost", "$", [build.amount_cents / 100 for build in ran]),
+                    ("Cost", "", [build.amount_cents / 100 for build in ran]),
                 )
             ],
         }

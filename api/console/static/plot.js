@@ -12,7 +12,7 @@ function draw(place) {
   for (const {label, unit, values} of data.series) {
     const figure = document.createElement("figure");
     const caption = document.createElement("figcaption");
-    caption.textContent = `${label}, ${unit}`;
+    caption.textContent = unit ? `${label}, ${unit}` : label;
     figure.append(caption);
     place.append(figure);
     const axis = {stroke: color("--muted"), grid: {stroke: color("--line"), width: 1}, ticks: {stroke: color("--line"), width: 1}};
