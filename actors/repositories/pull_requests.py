@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 _HEADS = "refs/heads/"
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REF = re.compile(r"refs/[^\s:?*\[\\^~]+")
-_CLOSED = "closed"
+_CLOSED, _PUSHED = "closed", "synchronize"
 
 
 class _Trust(NamedTuple):
@@ -140,7 +140,9 @@ class PullRequestBuilds:
             return "its author"
         if not (self._may_push(repository, author) if change.trusted is None else change.trusted):
             return author
-        return sender if sender not in {None, author} and not self._may_push(repository, sender) else None
+        if sender is None:
+            return "the one who pushed the commit" if change.action == _PUSHED else None
+        return sender if sender != author and not self._may_push(repository, sender) else None
 
     def _may_push(self, repository: Repository, login: str) -> bool:
         """Tell whether somebody may push, by the host; False if it does not say."""

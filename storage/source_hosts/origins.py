@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from storage.database.instants import SECOND
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot
 from storage.models import BuildOriginRow, BuildRow
-from storage.records import BuildOrigin
+from storage.records import BuildErrorCode, BuildOrigin
 
 if TYPE_CHECKING:
     from storage.database.connection import Database
@@ -56,6 +56,7 @@ class BuildOrigins:
                 same,
                 BuildRow.pipeline == slot("pipeline_id"),
                 BuildRow.commit == slot("commit_sha"),
+                BuildRow.error_code.is_null() | (BuildRow.error_code != BuildErrorCode.SUPERSEDED),
             )
             .limit(1),
             first,
@@ -110,7 +111,10 @@ class BuildOrigins:
             )
 
     def has_build(self, pipeline_id: int, origin: NewOrigin, commit: str) -> bool:
-        """Tell whether a pipeline has a build of this commit for the same branch or pull request."""
+        """Tell whether a pipeline has a build of this commit for the same branch or pull request.
+
+        One that was superseded does not count: the commit may have come back, or the pull request be open again.
+        """
         return (
             self._built.one(
                 pipeline_id=pipeline_id,

@@ -211,6 +211,13 @@ def test_who_needs_an_approval_is_a_setting(world: World):
     assert len(world.builds()) == len(POLICIES)
 
 
+def test_a_push_to_a_fork_by_nobody_known_needs_approval(world: World):
+    world.fork(world.head(a="1"), author="ann", action="synchronize")
+    assert wait_reason(world.storage, world.only()) is not None
+    world.fork(world.head(2, a="2"), 2, author="ann", action="synchronize", sender="ann")
+    assert wait_reason(world.storage, world.builds()[1]) is None
+
+
 def test_the_owner_may_give_forks_secrets(world: World):
     world.configure(fork_secrets=True, fork_approval="never")
     world.fork(world.head(a="1"))
@@ -236,6 +243,9 @@ def test_a_closed_pull_request_cancels_what_waits(world: World):
     first, second = world.builds()
     assert world.host.finish(first).error_message == "the pull request 1 was closed"
     assert wait_reason(world.storage, second) is not None
+    world.fork(commit, action="reopened")
+    world.fork(commit, action="synchronize")
+    assert [each.commit for each in world.builds()].count(commit) == 2
 
 
 @pytest.mark.parametrize("mode", ["waiting", "branches"])
