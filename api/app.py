@@ -8,7 +8,7 @@ import falcon
 
 from actors.ir import IrSettings
 from actors.mail import Mails
-from actors.source_hosts import PlainGit
+from actors.source_hosts import PlainGit, RepositoryConnector
 from api.builds.creation import BuildCreation
 from api.builds.render_wait import RenderWait
 from api.console.pages import ErrorsAsPages
@@ -51,6 +51,7 @@ from api.paths import (
     add_pipelines,
     add_secrets,
     add_sessions,
+    add_source_hosts,
     add_sources,
     add_user,
     add_ways_in,
@@ -124,6 +125,7 @@ def create_app(
     payments: PaymentSettings | None = None,
     clock: Clock | None = None,
     hosts: Mapping[str, SourceHost] | None = None,
+    connector: RepositoryConnector | None = None,
 ) -> falcon.App[ApiRequest, falcon.Response]:
     """Return the app.
 
@@ -138,6 +140,7 @@ def create_app(
         payments: The section ``[payments]``; by default nobody can pay.
         clock: The clock of token expiry, rate limits and waits.
         hosts: The source hosts by name; by default plain git servers only.
+        connector: Connects repositories by token; by default there is no forge.
     """
     clock = clock or SystemClock()
     slots = slots or StreamSlots(settings.max_streams, settings.max_streams_per_reader)
@@ -211,6 +214,7 @@ def create_app(
         InternalSourceResource(storage, rates),
         WebhookResource(storage, engine, rates, hosts or {GIT: PlainGit(storage)}),
     )
+    add_source_hosts(routes, storage, access, connector or RepositoryConnector(storage, {}, settings.url))
     add_secrets(routes, SecretsResource(storage, access))
 
     add_jobs(routes, JobsResource(storage, engine, access))
@@ -242,8 +246,7 @@ def create_app(
     )
     add_payments(routes, storage, access, rates, PaymentProvider.of(payments or PaymentSettings(), settings.url))
 
-    routes.add(f"{_V0}/openapi.json", OpenApiResource(routes, settings.url))
-    add_docs(routes, ErrorPagesResource(routes))
+    add_docs(routes, OpenApiResource(routes, settings.url), ErrorPagesResource(routes))
 
     app = falcon.App(request_type=ApiRequest)
     app.req_options.strip_url_path_trailing_slash = True

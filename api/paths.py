@@ -11,14 +11,17 @@ from api.resources.meta import HealthResource, PingResource
 from api.resources.sign_in.passkey_login import PasskeyLoginResource
 from api.resources.sign_in.passkey_sign_up import PasskeySignUpResource
 from api.resources.sign_in.recovery import RecoveryResource
+from api.resources.source_hosts.repositories import RepositoriesResource
 
 if TYPE_CHECKING:
+    from actors.source_hosts import RepositoryConnector
     from api.errors.pages import ErrorPagesResource
     from api.logs.log import JobLogResource
     from api.logs.render_log import RenderLogResource
     from api.logs.tokens import LogTokenResource
     from api.middleware.authentication import Access
     from api.middleware.rate_limits import RateLimits
+    from api.openapi.document import OpenApiResource
     from api.openapi.operations import Routes
     from api.payments.provider import PaymentProvider
     from api.resources.accounts.api_tokens import ApiTokensResource
@@ -68,6 +71,7 @@ __all__ = [
     "add_pipelines",
     "add_secrets",
     "add_sessions",
+    "add_source_hosts",
     "add_sources",
     "add_ways_in",
 ]
@@ -189,6 +193,14 @@ def add_sources(routes: Routes, internal: InternalSourceResource, webhooks: Webh
     routes.add("/webhooks/{provider}", webhooks)
 
 
+def add_source_hosts(routes: Routes, storage: Storage, access: Access, connector: RepositoryConnector) -> None:
+    """Route connected repositories."""
+    repositories = RepositoriesResource(storage, access, connector)
+    repos = f"{_V0}/organizations/{{org}}/repos"
+    routes.add(f"{repos}/connect", repositories, "connect")
+    routes.add(f"{repos}/{{id}}", repositories)
+
+
 def add_pipelines(
     routes: Routes, pipelines: PipelinesResource, schedules: SchedulesResource, notifications: NotificationsResource
 ) -> None:
@@ -252,8 +264,9 @@ def add_payments(
     routes.add_page("/billing/canceled", CheckoutPageResource.canceled())
 
 
-def add_docs(routes: Routes, error_pages: ErrorPagesResource) -> None:
-    """Route the reference and the pages of errors."""
+def add_docs(routes: Routes, document: OpenApiResource, error_pages: ErrorPagesResource) -> None:
+    """Route the OpenAPI document, the reference and the pages of errors."""
+    routes.add(f"{_V0}/openapi.json", document)
     routes.add("/docs", ReferenceResource())
     routes.add_page("/docs/static/{file}", reference_files())
     routes.add("/docs/errors", error_pages, "list")

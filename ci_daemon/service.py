@@ -18,7 +18,7 @@ from ci_daemon.host.lock import serving
 from ci_daemon.host.open_files import raise_open_file_limit
 from ci_daemon.providers import open_images, open_provider
 from ci_daemon.reload import Reloader
-from ci_daemon.source_hosts import open_source_hosts
+from ci_daemon.source_hosts import open_connector, open_source_hosts
 from ci_daemon.tracing import Tracer, open_exporter
 from storage import LeaseState, Storage, SystemClock
 
@@ -101,6 +101,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             slots=server.slots,
             clock=clock,
             hosts=hosts,
+            connector=open_connector(storage, config, clock, settings.url),
         )
         engine.start()
         stack.callback(engine.stop)

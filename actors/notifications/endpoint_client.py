@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpcore
 import httpx
 
-from actors.notifications.public_addresses import is_public, is_within
+from actors.public_addresses import is_public, is_within
 from actors.timed_http import Deadline, TimedBackend
 from storage import EndpointAnswer
 

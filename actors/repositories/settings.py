@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path  # noqa: TC003 - the configuration reads the annotation
 from typing import Literal
 
@@ -47,5 +48,20 @@ class RepositorySettings:
         None,
         "The certificates of the authorities that hosts are trusted by; if not set, those that this host trusts.",
         example="/etc/ci-daemon/git-ca.pem",
-        live=True,
     )
+    networks: tuple[str, ...] = setting(
+        (),
+        "The networks of this host's surroundings in which admins of organizations may connect repositories, as in"
+        ' `"10.1.0.0/16"`; all others must be public.',
+    )
+
+    def __post_init__(self) -> None:
+        try:
+            _ = self.allowed_networks
+        except ValueError as error:
+            raise ValueError(f'networks must be networks such as "10.1.0.0/16": {error}') from None
+
+    @property
+    def allowed_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The networks in which repositories may be although they are not public."""
+        return tuple(ip_network(each) for each in self.networks)

@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING
 from storage import on_first_use
 
 if TYPE_CHECKING:
+    from actors.source_hosts.api_client import HostNetwork
+    from actors.source_hosts.connecting import ConnectRefused, RepositoryConnector
+    from actors.source_hosts.forge_host import ForgeHost
+    from actors.source_hosts.forgejo.forge import Forgejo
+    from actors.source_hosts.gitlab.forge import GitLab
     from actors.source_hosts.host import (
         DeliveryInvalid,
         DeliveryUnsigned,
@@ -16,15 +21,23 @@ if TYPE_CHECKING:
         SourceHost,
     )
     from actors.source_hosts.plain_git import PlainGit
+    from actors.source_hosts.webhook_secrets import WebhookSecrets
 else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
+    "ConnectRefused",
     "DeliveryInvalid",
     "DeliveryUnsigned",
+    "ForgeHost",
+    "Forgejo",
+    "GitLab",
     "HostError",
+    "HostNetwork",
     "HostNotConfigured",
     "PlainGit",
     "Received",
+    "RepositoryConnector",
     "SourceHost",
+    "WebhookSecrets",
 ]

@@ -15,9 +15,11 @@ _NULL = {"type": "null"}
 _PLAIN: Mapping[str, Any] = MappingProxyType({"integer": 0, "number": 0, "boolean": False, "null": None})
 _BY_NAME: Mapping[str, Any] = MappingProxyType(
     {
+        "account": "ci-bot",
         "allow_manual": True,
         "branch": "main",
         "checkout_url": "https://checkout.stripe.com/c/pay/cs_test_a1b2c3",
+        "clone_url": "https://git.example.org/ada/hello.git",
         "command": "make test",
         "commit": "4f6d2a1c9b8e7d6c5b4a39281706f5e4d3c2b1a0",
         "concurrency_group": "deploy {branch}",
@@ -33,6 +35,7 @@ _BY_NAME: Mapping[str, Any] = MappingProxyType(
         "events": ["build.first_failure", "build.recovered"],
         "exit_code": 0,
         "file_size": 48213,
+        "full_name": "ada/hello",
         "filename": "hello-1.0.tar.gz",
         "image": "debian:12",
         "email": "ada@example.org",
@@ -43,6 +46,8 @@ _BY_NAME: Mapping[str, Any] = MappingProxyType(
         "nickname": "Laptop",
         "number": 1,
         "origin": "https://hooks.example.org",
+        "owner": "ada",
+        "provider": "forgejo",
         "path": "dist/hello-1.0.tar.gz",
         "personal_org_slug": "ada-example-org",
         "pipeline_ir": '{"version": "0", "steps": [{"type": "command", "key": "hi", "cmd": "echo hi"}]}',

@@ -140,6 +140,7 @@ class Repositories:
                 }
             ).where(this),
         )
+        self._note = Write(database, RepositoryRow.update(last_error=slot("why")).where(this))
         self._hasten = Write(database, RepositoryRow.update({RepositoryRow.next_check_at: slot("now")}).where(this))
         self._by_token = Query(database, repositories.where(RepositoryRow.token_hash == slot("hash")), _REPOSITORY)
         self._set_token = Write(database, RepositoryRow.update({RepositoryRow.token_hash: slot("hash")}).where(this))
@@ -312,6 +313,11 @@ class Repositories:
             pause = repository.poll_seconds * SECOND
             longer = min(pause << min(repository.failures, _DOUBLINGS), max(pause, _LONGEST_PAUSE))
             self._failed.run(id=repository.id, next=self._database.now() + longer, why=why)
+
+    def note(self, repository: Repository, why: str) -> None:
+        """Note what is wrong with a repository until its next check that succeeds."""
+        with self._database.write():
+            self._note.run(id=repository.id, why=why)
 
     def heads(self, repository_id: int) -> dict[str, str]:
         """Return the commits that were looked at last, by the full name of their branch or tag."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import falcon
 from falcon import testing
 
+from actors.source_hosts import RepositoryConnector, SourceHost
 from api import HttpSettings, IdentitySettings, PaymentSettings, RateLimitSettings, create_app
 from storage import Build, Job, JobState, LedgerSource, Role, Storage, User
 from tests import records
@@ -48,11 +50,21 @@ class World:
         rate_limits: RateLimitSettings | None = None,
         payments: PaymentSettings | None = None,
         identity: IdentitySettings | None = None,
+        hosts: Mapping[str, SourceHost] | None = None,
+        connector: RepositoryConnector | None = None,
     ) -> World:
         """Return a world on a storage, whose responses must conform to the OpenAPI document."""
         engine = FakeEngine(storage, clock)
         app = create_app(
-            storage, engine, settings, identity=identity, rate_limits=rate_limits, payments=payments, clock=clock
+            storage,
+            engine,
+            settings,
+            identity=identity,
+            rate_limits=rate_limits,
+            payments=payments,
+            clock=clock,
+            hosts=hosts,
+            connector=connector,
         )
         app.add_middleware(conformity())
         return cls(storage, engine, clock, app)

@@ -11,6 +11,8 @@ import pytest
 from api import IdentitySettings
 from tests.contract.reference import LATER, RULES
 from tests.contract.scene import Scene, make_scene
+from tests.forges.forgejo import ForgejoServer
+from tests.forges.server import LocalHost, serving
 from tests.identity.everyone import providers_of
 from tests.payment_provider import LocalProvider
 
@@ -30,19 +32,25 @@ def identity() -> Iterator[IdentitySettings]:
 
 
 @pytest.fixture(scope="session")
+def forge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalHost]:
+    with serving(ForgejoServer(), tmp_path_factory.mktemp("forge")) as forge:
+        yield forge
+
+
+@pytest.fixture(scope="session")
 def seen(
-    tmp_path_factory: pytest.TempPathFactory, provider: LocalProvider, identity: IdentitySettings
+    tmp_path_factory: pytest.TempPathFactory, provider: LocalProvider, identity: IdentitySettings, forge: LocalHost
 ) -> Iterator[Scene]:
     """A scene that no test changes: requests to it only read, or are refused."""
-    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state", provider, identity)
+    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state", provider, identity, forge)
     yield scene
     storage.close()
 
 
 @pytest.fixture
-def scene(tmp_path: Path, provider: LocalProvider, identity: IdentitySettings) -> Iterator[Scene]:
+def scene(tmp_path: Path, provider: LocalProvider, identity: IdentitySettings, forge: LocalHost) -> Iterator[Scene]:
     """A scene for one test, which may change it."""
-    storage, scene = make_scene(tmp_path / "state", provider, identity)
+    storage, scene = make_scene(tmp_path / "state", provider, identity, forge)
     yield scene
     storage.close()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from falcon import testing
 
+from actors.source_hosts import RepositoryConnector
 from api import HttpSettings, IdentitySettings, RateLimitSettings
 from storage import BuildState, NewBuild, NewCoupon, NewPipeline, ProvenIdentity, Role, SignUpPolicy, Storage
 from tests.api.conformity import conformity
@@ -18,6 +19,8 @@ from tests.api.world import Account, BuildPath, World
 from tests.authenticator import Authenticator
 from tests.clock import ManualClock
 from tests.contract.reference import Endpoint
+from tests.forges.connected import TOKEN, connected, forges
+from tests.forges.server import LocalHost
 from tests.identity.issuer import BODY
 from tests.payment_provider import LocalProvider, signature
 from tests.records import new_job
@@ -43,6 +46,7 @@ class Scene:
     build: BuildPath
     named: dict[str, str]
     examples: dict[str, Any]
+    forge_url: str
     authenticator: Authenticator
     """The owner's passkey."""
 
@@ -75,6 +79,7 @@ class Scene:
             "PATCH /api/v0/organizations/{org}/members/{user_id}": {"role": "admin"},
             "POST /api/v0/organizations/{org}/invites": {"email": "new@example.org"},
             "POST /api/v0/invites/accept": {"token": self.named["invite_token"]},
+            "POST /api/v0/organizations/{org}/repos/connect": {"url": f"{self.forge_url}/acme/web", "token": TOKEN},
             "POST /api/v0/auth/google": signing_in,
             "POST /api/v2/auth/google": signing_in,
             "POST /api/v0/auth/github": signing_in,
@@ -102,7 +107,7 @@ class Scene:
 
     def id_for(self, endpoint: Endpoint) -> str:
         """Return the value of ``{id}`` in the endpoint's path."""
-        kinds = ("api-tokens", "sessions", "invites", "artifacts", "identities", "schedules", "notifications")
+        kinds = ("api-tokens", "sessions", "invites", "artifacts", "identities", "schedules", "notifications", "repos")
         kind = next((kind for kind in kinds if f"/{kind}/" in endpoint.path), "none")
         return self.named[kind]
 
@@ -112,12 +117,15 @@ def is_ceremony(endpoint: Endpoint) -> bool:
     return "/auth/passkey/" in endpoint.path or "/auth/recover/" in endpoint.path
 
 
-def make_scene(directory: Path, provider: LocalProvider, identity: IdentitySettings) -> tuple[Storage, Scene]:
+def make_scene(
+    directory: Path, provider: LocalProvider, identity: IdentitySettings, forge: LocalHost
+) -> tuple[Storage, Scene]:
     """Make a scene in a new storage, which the caller closes."""
     clock = ManualClock()
     storage = new_storage(directory, clock)
     settings = HttpSettings(base_url="https://ci.example.org")
-    world = World.create(storage, clock, settings, UNLIMITED, provider.settings(), identity)
+    connector = RepositoryConnector(storage, forges(storage, forge), "https://ci.example.org")
+    world = World.create(storage, clock, settings, UNLIMITED, provider.settings(), identity, connector=connector)
     owner, admin, member, outsider, guest = (
         world.sign_up(f"{name}@example.org", name.title()) for name in ("owner", "admin", "member", "outsider", "guest")
     )
@@ -144,6 +152,7 @@ def make_scene(directory: Path, provider: LocalProvider, identity: IdentitySetti
         proven = ProvenIdentity("google", subject, owner.email, verified=True, name="")
         storage.identities.sign_in(proven, SignUpPolicy())
     invite = owner.client.simulate_post(f"{owner.path}/invites", json={"email": guest.email, "role": "member"}).json
+    repository = connected(storage, owner.org_id, forge)
     schedule = owner.client.simulate_post(f"{pipeline.path}/schedules", json={"cron": "30 4 * * *"}).json
     hook = {"kind": "webhook", "url": "https://hooks.example.org/builds"}
     notification = owner.client.simulate_post(f"{pipeline.path}/notifications", json=hook).json
@@ -167,6 +176,7 @@ def make_scene(directory: Path, provider: LocalProvider, identity: IdentitySetti
         "schedules": schedule["id"],
         "notifications": notification["id"],
         "delivery": tested["id"],
+        "repos": repository.uuid,
         "invite_token": invite["token"],
         "artifacts": build.get("/artifacts").json["data"][0]["id"],
     }
@@ -176,4 +186,6 @@ def make_scene(directory: Path, provider: LocalProvider, identity: IdentitySetti
         for method, operation in methods.items()
         if "requestBody" in operation
     }
-    return storage, Scene(world, owner, admin, member, outsider, guest, build, named, examples, authenticator)
+    return storage, Scene(
+        world, owner, admin, member, outsider, guest, build, named, examples, forge.url, authenticator
+    )

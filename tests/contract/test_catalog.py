@@ -29,6 +29,10 @@ TYPES = {
     431: "invalid_request",
 }
 STATUSES = {
+    "repo_not_found": 404,
+    "repo_connected_elsewhere": 409,
+    "repo_connect_refused": 422,
+    "source_host_failed": 502,
     "route_not_found": 404,
     "method_not_allowed": 405,
     "malformed_json": 400,

@@ -35,6 +35,7 @@ IDS = {
     "invites": "invite_not_found",
     "schedules": "schedule_not_found",
     "notifications": "notification_not_found",
+    "repos": "repo_not_found",
     "artifacts": "artifact_not_found",
     "identities": "identity_not_found",
 }

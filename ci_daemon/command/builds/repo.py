@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["repo"]
 
-_COLUMNS = ("org", "url", "repo_name", "poll_seconds", "checked_at", "last_error")
+_COLUMNS = ("org", "url", "provider", "repo_name", "poll_seconds", "checked_at", "last_error")
 _DAY = 86_400
 
 
@@ -65,6 +65,11 @@ for _command in (key, rotate_key, trust, hook):
 @click.option("--lfs", is_flag=True, help="Pack the files of git LFS, too.")
 @user_option
 @token_file_option
+@click.option(
+    "--provider",
+    type=click.Choice(["forgejo", "gitea", "gitlab"]),
+    help="The kind of the host that the token is for; by default it is asked.",
+)
 @pass_session
 def connect(
     session: Session,
@@ -77,6 +82,7 @@ def connect(
     lfs: bool,
     user: str | None,
     token_file: TextIO | None,
+    provider: str | None,
 ) -> None:
     r"""Build what is pushed from now on to a git repository: an https or ssh URL, or a path on this host.
 
@@ -85,11 +91,18 @@ def connect(
     then on. The service's user must be able to read a path. There a post-receive hook is installed, if there is none
     and that user may write it, so that pushes are reported at once; for a server, the hook is printed.
 
+    With --token-file and no --user the repository is one at Forgejo, Gitea or GitLab: the webhook is made there, and
+    commits and pull requests show the states of their builds. Connecting again replaces the token.
+
     \b
+    ci-daemon repo connect https://codeberg.org/acme/web --org acme --token-file token
     ci-daemon repo connect https://git.example.org/acme/web.git --org acme --user ci --token-file token
     ci-daemon repo connect git@git.example.org:acme/web.git --org acme --submodules
     ci-daemon repo connect /srv/git/acme/web.git --org acme --poll 3600
     """
+    if token_file is not None and user is None:
+        _connect_at_forge(session, url, org, token_file, provider)
+        return
     address = _address(url)
     known_as = name or _default_name(address)
     if known_as is None or known_as.count("/") != 1 or not all(known_as.split("/")):
@@ -171,17 +184,37 @@ def list_repositories(session: Session) -> None:
 @org_option
 @pass_session
 def remove(session: Session, *, url: str, org: str) -> None:
-    """Build no more pushes to a repository. Its pipelines and builds stay."""
+    """Build no more pushes to a repository. Its pipelines and builds stay.
+
+    The webhook of one at Forgejo, Gitea or GitLab is removed, too.
+    """
     from actors.repositories import MIRRORS  # noqa: PLC0415 - the other commands need no mirror
 
     with session.storage_without_billing() as storage:
         found = find_repository(storage, url, org)
-        document = _document(storage, found)
-        storage.repositories.remove(found)
+        document, left = _document(storage, found), None
+        if found.provider == GIT:
+            storage.repositories.remove(found)
+        else:
+            from ci_daemon.command.builds.repo_forge import disconnect_at_forge  # noqa: PLC0415 - as above
+
+            left = disconnect_at_forge(session, storage, found)
+    if left is not None:
+        click.echo(f"its webhook may still be there: {left}", err=True)
     if found.is_path:
         remove_hook(Path(found.url), session.config().http.url)
     shutil.rmtree(session.state_dir / MIRRORS / found.uuid, ignore_errors=True)
     session.answer(document, f"pushes to {found.url} are no longer built for {org}")
+
+
+def _connect_at_forge(session: Session, url: str, org: str, token_file: TextIO, provider: str | None) -> None:
+    from ci_daemon.command.builds.repo_forge import connect_at_forge  # noqa: PLC0415 - the others ask no host
+
+    with session.storage_without_billing() as storage:
+        connected = connect_at_forge(session, storage, find_organization(storage, org), url, token_file, provider)
+        document = _document(storage, connected)
+    how = f"{connected.provider} reports them, and shows the states of their builds"
+    session.answer(document, f"pushes to {connected.url} are built for {org}: {how}")
 
 
 def _address(url: str) -> str:
@@ -205,10 +238,13 @@ def _default_name(address: str) -> str | None:
 
 def _document(storage: Storage, each: Repository) -> dict[str, object]:
     organization = storage.organizations.by_id(each.organization_id)
+    connection = None if each.connection_id is None else storage.host_connections.get(each.connection_id)
     return {
         "id": each.uuid,
         "org": organization and organization.slug,
         "url": each.url,
+        "provider": each.provider,
+        "account": connection and connection.account,
         "repo_name": each.repo_name,
         "default_branch": each.default_branch,
         "poll_seconds": each.poll_seconds,

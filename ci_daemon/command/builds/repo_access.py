@@ -40,7 +40,9 @@ _MAX_TOKEN = 64 * 1024
 org_option = click.option("--org", required=True, help="The organization that it is connected to.")
 user_option = click.option("--user", metavar="NAME", help="The user to fetch as from a plain https server.")
 token_file_option = click.option(
-    "--token-file", type=click.File(), help="The file with that user's password or token; - for standard input."
+    "--token-file",
+    type=click.File(),
+    help="The file with that user's password, or with a token of a host; - for standard input.",
 )
 
 

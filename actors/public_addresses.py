@@ -1,4 +1,4 @@
-"""The addresses that a webhook may be sent to. Pure."""
+"""Public addresses: those that strangers may send this service to. Pure."""
 
 from __future__ import annotations
 

@@ -1,0 +1,214 @@
+"""Requests to the APIs of source hosts: bounded in time and size, and to addresses that are allowed."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+import httpcore
+import httpx
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from actors.public_addresses import is_public, is_within
+from actors.source_hosts.host import HostError
+from actors.timed_http import Deadline, TimedBackend
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actors.repositories.settings import RepositorySettings
+    from storage import Clock
+
+__all__ = ["HostApi", "HostNetwork", "HostRefused"]
+
+_HEADERS = {"User-Agent": "ci-daemon", "Accept": "application/json", "Accept-Encoding": "identity"}
+_TIMEOUT = 20.0
+_MOST_BYTES = 4 * 2**20
+_SHOWN = 200
+_LONGEST_PAUSE = 3600.0
+_PAUSE = 60.0
+_TOO_MANY = 429
+_OK = range(200, 300)
+
+Model = TypeVar("Model", bound=BaseModel)
+Content = TypeVar("Content")
+
+
+class HostRefused(HostError):
+    """The host answered with an error; ``status`` is that of HTTP."""
+
+    def __init__(
+        self, message: str, status: int, *, retry_after: float | None = None, final: bool = False, detail: str = ""
+    ) -> None:
+        super().__init__(message, retry_after=retry_after, final=final)
+        self.status = status
+        self.detail = detail
+
+
+class HostNetwork:
+    """The addresses that may be asked, and the authorities that are trusted. Safe in any thread."""
+
+    def __init__(self, settings: RepositorySettings, clock: Clock) -> None:
+        self._settings = settings
+        self._networks = settings.allowed_networks
+        self._clock = clock
+
+    def api(
+        self, root: str, headers: Mapping[str, str], *, anywhere: bool = False, deadline: Deadline | None = None
+    ) -> HostApi:
+        """Return the API below a URL; ``anywhere`` if the owner of this service chose it.
+
+        Its requests share the deadline; without one, each has its own.
+        """
+        return HostApi(self, root, headers, anywhere, deadline)
+
+    @cached_property
+    def ssl_context(self) -> ssl.SSLContext:
+        """The authorities that are trusted, which are those of git, too."""
+        return ssl.create_default_context(cafile=self._settings.ca_file)
+
+    def addresses(self, host: str, port: int, *, anywhere: bool) -> list[str]:
+        """Return the addresses of a host that may be connected to. Raises HostError if there are none."""
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise HostError(f"{host} is not found: {error}") from None
+        addresses = dict.fromkeys(ip_address(str(each[4][0]).partition("%")[0]) for each in found)
+        allowed = [each for each in addresses if anywhere or is_public(each) or is_within(each, self._networks)]
+        if not allowed:
+            raise HostError(
+                f"{host} has no public address: the owner of the service may connect it, or allow its network in"
+                " repositories.networks",
+                final=True,
+            )
+        return [str(each) for each in allowed]
+
+    def pause(self, headers: Mapping[str, str]) -> float | None:
+        """Return the seconds that a host asks to wait: `Retry-After`, in seconds or as a date."""
+        given = headers.get("retry-after", "")
+        if given.isascii() and given.isdigit():
+            return min(float(given[:6]), _LONGEST_PAUSE)
+        try:
+            seconds = (parsedate_to_datetime(given) - self._clock.now()).total_seconds()
+        except (ValueError, TypeError, OverflowError):
+            return None
+        return min(max(seconds, 1.0), _LONGEST_PAUSE)
+
+
+@dataclass(frozen=True, slots=True)
+class HostApi:
+    """The API below one URL, with the credential in its headers. It blocks. Safe in any thread.
+
+    Each request has a connection of its own to an address that was checked. Redirects are not followed, so a
+    credential goes nowhere else, and the proxies of the environment are not used.
+    """
+
+    network: HostNetwork
+    root: str
+    headers: Mapping[str, str]
+    anywhere: bool
+    deadline: Deadline | None
+
+    def __repr__(self) -> str:
+        return f"HostApi({self.root!r})"
+
+    def get(self, path: str, model: type[Model], **query: str | int) -> Model:
+        """Return the object at a path. Raises HostError."""
+        return self._read(TypeAdapter(model), self.send("GET", _with_query(path, query)))
+
+    def get_list(self, path: str, model: type[Model], **query: str | int) -> list[Model]:
+        """Return the objects at a path. Raises HostError."""
+        lists: TypeAdapter[list[Model]] = TypeAdapter(list[model])  # type: ignore[valid-type] # known at run time only
+        return self._read(lists, self.send("GET", _with_query(path, query)))
+
+    def post(self, path: str, body: Mapping[str, object]) -> bytes:
+        """Post JSON; return the answer. Raises HostError."""
+        return self.send("POST", path, json.dumps(body).encode(), "application/json")
+
+    def post_form(self, path: str, form: Mapping[str, str], model: type[Model]) -> Model:
+        """Post a form; return the object that is answered. Raises HostError."""
+        sent = self.send("POST", path, urlencode(form).encode(), "application/x-www-form-urlencoded")
+        return self._read(TypeAdapter(model), sent)
+
+    def delete(self, path: str) -> None:
+        """Delete what is at a path; it is no error if it is gone. Raises HostError."""
+        try:
+            self.send("DELETE", path)
+        except HostRefused as error:
+            if error.status != httpx.codes.NOT_FOUND:
+                raise
+
+    def send(self, method: str, path: str, body: bytes = b"", media_type: str | None = None) -> bytes:
+        """Send a request; return the body of the answer.
+
+        Raises HostError, and HostRefused for an error status.
+        """
+        headers = {**_HEADERS, **self.headers} | ({"Content-Type": media_type} if media_type else {})
+        if body or method == "POST":
+            headers["Content-Length"] = str(len(body))
+        try:
+            status, answered, content = self._exchange(method, self.root + path, headers, body)
+        except httpcore.TimeoutException:
+            raise HostError(f"{self._host} does not answer in time") from None
+        except (httpcore.NetworkError, httpcore.ProtocolError, OSError, ValueError) as error:
+            raise HostError(f"{self._host} cannot be reached: {str(error) or type(error).__name__}") from None
+        if status not in _OK:
+            raise self._refusal(status, answered, content)
+        return content
+
+    def _exchange(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
+        def resolve(host: str, port: int) -> list[str]:
+            return self.network.addresses(host, port, anywhere=self.anywhere)
+
+        backend = TimedBackend(self.deadline or Deadline(_TIMEOUT), resolve)
+        content = bytearray()
+        with (
+            httpcore.ConnectionPool(ssl_context=self.network.ssl_context, network_backend=backend) as pool,
+            pool.stream(method, url, headers=list(headers.items()), content=body) as response,
+        ):
+            for chunk in response.iter_stream():
+                content += chunk
+                if len(content) > _MOST_BYTES:
+                    raise HostError(f"{self._host} answers more than {_MOST_BYTES} bytes")
+            answered = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+            return response.status, answered, bytes(content)
+
+    @property
+    def _host(self) -> str:
+        return urlsplit(self.root).netloc
+
+    def _read(self, adapter: TypeAdapter[Content], content: bytes) -> Content:
+        try:
+            return adapter.validate_json(content)
+        except ValidationError:
+            raise HostError(f"{self._host} answers something that its API does not") from None
+
+    def _refusal(self, status: int, headers: Mapping[str, str], content: bytes) -> HostRefused:
+        text = content[: 4 * _SHOWN].decode(errors="replace")
+        detail = "".join(each if each.isprintable() else " " for each in text)[:_SHOWN].strip()
+        pause = self.network.pause(headers)
+        match status:
+            case httpx.codes.UNAUTHORIZED:
+                why = "refuses the token: it was revoked or has expired, so connect again with a new one"
+            case httpx.codes.FORBIDDEN:
+                why = f"says that the token may not do this: {detail}"
+            case httpx.codes.NOT_FOUND:
+                why = "does not find it, or the token may not see it"
+            case _ if status == _TOO_MANY:
+                return HostRefused(f"{self._host} asks to wait: too many requests", status, retry_after=pause or _PAUSE)
+            case _:
+                why = f"answers {status}: {detail}" if detail else f"answers {status}"
+        return HostRefused(f"{self._host} {why}", status, retry_after=pause, detail=detail)
+
+
+def _with_query(path: str, query: Mapping[str, str | int]) -> str:
+    return f"{path}?{urlencode(query)}" if query else path

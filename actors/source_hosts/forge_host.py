@@ -1,0 +1,118 @@
+"""The source host of repositories that are connected one by one: Forgejo, Gitea and GitLab."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ValidationError
+
+from actors.source_hosts.api_client import HostRefused
+from actors.source_hosts.commit_status import commit_status
+from actors.source_hosts.forge import RepositoryAtForge
+from actors.source_hosts.host import DeliveryUnsigned, HostError, Received
+from storage import GitCredential
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actors.source_hosts.api_client import HostApi, HostNetwork
+    from actors.source_hosts.forge import Forge
+    from actors.source_hosts.host import HostEvent, Report
+    from actors.source_hosts.webhook_secrets import WebhookSecrets
+    from actors.timed_http import Deadline
+    from storage import Delivery, HostConnection, Repository, Storage
+
+__all__ = ["ForgeHost", "ForgeToken"]
+
+_UNAUTHORIZED = 401
+
+
+class ForgeToken(BaseModel):
+    """The sealed part of a connection: the token, and the only place that it may be sent to.
+
+    ``anywhere`` if the owner of this service chose that place, which need not be public then.
+    """
+
+    root: str
+    token: str
+    anywhere: bool
+
+
+class ForgeHost:
+    """The `SourceHost` of one kind of forge."""
+
+    max_bytes = 8 * 2**20
+    reports = True
+
+    def __init__(self, storage: Storage, secrets: WebhookSecrets, network: HostNetwork, forge: Forge) -> None:
+        self.provider = forge.provider
+        self._storage = storage
+        self.secrets = secrets
+        self._network = network
+        self.forge = forge
+
+    def receive(self, headers: Mapping[str, str], body: bytes) -> Received:
+        """Find the repository by the forge's id and by its own secret, so that none speaks for another.
+
+        Raises DeliveryInvalid and DeliveryUnsigned.
+        """
+        claim = self.forge.claim(headers, body)
+        if claim.remote_id is not None:
+            for repository in self._storage.repositories.of_remote(self.provider, claim.remote_id):
+                if self.forge.proves(headers, body, self.secrets.of(repository)):
+                    return Received(claim.event, f"{repository.uuid}/{claim.delivery_id}", repository)
+        raise DeliveryUnsigned("this is not signed with the secret of a connected repository: connect it again")
+
+    def events(self, delivery: Delivery) -> tuple[HostEvent, ...]:
+        """Return the pushes and pull requests of a delivery."""
+        repository = None if delivery.repository_id is None else self._storage.repositories.get(delivery.repository_id)
+        return () if repository is None else self.forge.events(delivery.event, delivery.body, repository.url)
+
+    def handle(self, delivery: Delivery) -> None:
+        """Do nothing: its deliveries have a repository."""
+
+    def credential(self, repository: Repository) -> GitCredential | None:
+        """Return the token, which reads any repository that it is for. Raises HostError."""
+        return GitCredential("ci-daemon", self._token(repository).token)
+
+    def trusts(self, repository: Repository, login: str) -> bool:
+        """Ask the forge whether somebody may push. Raises HostError."""
+        return self.forge.trusts(*self.opened(repository), login)
+
+    def report(self, repository: Repository, report: Report) -> str | None:
+        """Show the status of the build's commit. Raises HostError."""
+        status = commit_status(report)
+        try:
+            self.forge.set_status(*self.opened(repository), status)
+        except HostRefused as error:
+            if error.status == _UNAUTHORIZED:
+                self._storage.repositories.note(repository, str(error))
+            raise
+        return status.context
+
+    def api(self, token: ForgeToken, deadline: Deadline | None = None) -> HostApi:
+        """Return the API that a token is for, with one deadline for all its requests or one for each."""
+        headers = self.forge.headers(token.token)
+        return self._network.api(token.root, headers, anywhere=token.anywhere, deadline=deadline)
+
+    def opened(self, repository: Repository) -> tuple[HostApi, RepositoryAtForge]:
+        """Return the API for a connected repository, and the repository there. Raises HostError."""
+        token = self._token(repository)
+        path = repository.url.removeprefix(f"{token.root}/").removesuffix(".git")
+        remote = RepositoryAtForge(
+            repository.remote_id or "", path, repository.default_branch, repository.private, may_administer=True
+        )
+        return self.api(token), remote
+
+    def _token(self, repository: Repository) -> ForgeToken:
+        connection = self._connection(repository)
+        sealed = None if connection is None else self._storage.host_connections.credential(connection)
+        try:
+            return ForgeToken.model_validate_json(sealed or b"")
+        except ValidationError:
+            raise HostError(f"{repository.url} has no token: connect it again", final=True) from None
+
+    def _connection(self, repository: Repository) -> HostConnection | None:
+        if repository.connection_id is None:
+            return None
+        return self._storage.host_connections.get(repository.connection_id)

@@ -1,0 +1,1 @@
+"""Forgejo and Gitea, whose APIs and webhooks are the same."""

@@ -1,0 +1,107 @@
+"""Deliveries of Forgejo and Gitea: pushes and pull requests. Pure."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field, ValidationError
+
+from actors.source_hosts.host import HostEvent, PullRequest, PushedRef
+from actors.source_hosts.payload_types import Commit, HeadRef, Login, Title, moved
+
+__all__ = ["events", "repository_id"]
+
+_AGIT = 1
+_ACTIONS = {"synchronized": "synchronize"}
+
+
+class _Account(BaseModel):
+    login: Login
+
+
+class _Repository(BaseModel):
+    id: int
+
+
+class _Delivery(BaseModel):
+    repository: _Repository
+
+
+class _Push(BaseModel):
+    ref: HeadRef
+    before: Commit
+    after: Commit
+    pusher: _Account | None = None
+
+
+class _Head(BaseModel):
+    ref: str
+    sha: Commit
+    label: str = ""
+    repo: _Repository | None = None
+
+
+class _Base(BaseModel):
+    ref: str
+    repo: _Repository
+
+
+class _PullRequest(BaseModel):
+    number: int = Field(gt=0)
+    title: Title
+    user: _Account | None = None
+    head: _Head
+    base: _Base
+    flow: int = 0
+
+
+class _PullRequestDelivery(BaseModel):
+    action: str
+    pull_request: _PullRequest
+
+
+def repository_id(body: bytes) -> str | None:
+    """Return the forge's id of the repository that a delivery says it is about."""
+    try:
+        return str(_Delivery.model_validate_json(body).repository.id)
+    except ValidationError:
+        return None
+
+
+def events(event: str, body: bytes, url: str) -> tuple[HostEvent, ...]:
+    """Return what a delivery of the repository at a clone URL reports; nothing of what cannot be read."""
+    try:
+        match event:
+            case "push":
+                push = _Push.model_validate_json(body)
+                actor = push.pusher.login if push.pusher else None
+                return (PushedRef(push.ref, *moved(push.before, push.after), actor),)
+            case "pull_request":
+                return (_pull_request(_PullRequestDelivery.model_validate_json(body), url),)
+            case _:
+                return ()
+    except ValidationError:
+        return ()
+
+
+def _pull_request(delivery: _PullRequestDelivery, url: str) -> PullRequest:
+    change = delivery.pull_request
+    return PullRequest(
+        number=change.number,
+        action=_ACTIONS.get(delivery.action, delivery.action),
+        title=change.title,
+        head_commit=change.head.sha,
+        head_ref=f"refs/pull/{change.number}/head",
+        url=url,
+        branch=change.head.label or change.head.ref,
+        target_branch=change.base.ref,
+        from_fork=_from_fork(change),
+        author=change.user.login if change.user else None,
+    )
+
+
+def _from_fork(change: _PullRequest) -> bool:
+    """Tell whether this could come from somebody who may only read the repository.
+
+    One of the AGit flow needs no fork: it names the repository itself as the head's, and a ref that is no branch.
+    """
+    head = change.head
+    return head.repo is None or head.repo.id != change.base.repo.id or change.flow == _AGIT or "refs/" in head.ref

@@ -1,0 +1,106 @@
+"""Deliveries of GitLab: pushes and merge requests. Pure."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field, ValidationError
+
+from actors.source_hosts.host import HostEvent, PullRequest, PushedRef
+from actors.source_hosts.payload_types import Commit, HeadRef, Login, Title, moved
+
+__all__ = ["events", "project_id"]
+
+_ACTIONS = {"open": "opened", "reopen": "reopened", "close": "closed", "merge": "closed"}
+
+
+class _Project(BaseModel):
+    id: int
+
+
+class _Delivery(BaseModel):
+    project: _Project
+
+
+class _Push(BaseModel):
+    ref: HeadRef
+    before: Commit
+    after: Commit
+    user_username: Login | None = None
+
+
+class _User(BaseModel):
+    id: int | None = None
+    username: Login
+
+
+class _LastCommit(BaseModel):
+    id: Commit
+
+
+class _Attributes(BaseModel):
+    iid: int = Field(gt=0)
+    action: str = ""
+    title: Title
+    author_id: int | None = None
+    source_branch: str
+    target_branch: str
+    source_project_id: int | None = None
+    target_project_id: int
+    last_commit: _LastCommit
+    oldrev: str | None = None
+
+
+class _MergeRequestDelivery(BaseModel):
+    user: _User | None = None
+    object_attributes: _Attributes
+
+
+def project_id(body: bytes) -> str | None:
+    """Return the id of the project that a delivery says it is about."""
+    try:
+        return str(_Delivery.model_validate_json(body).project.id)
+    except ValidationError:
+        return None
+
+
+def events(event: str, body: bytes, url: str) -> tuple[HostEvent, ...]:
+    """Return what a delivery of the project at a clone URL reports; nothing of what cannot be read."""
+    try:
+        match event:
+            case "Push Hook" | "Tag Push Hook":
+                push = _Push.model_validate_json(body)
+                return (PushedRef(push.ref, *moved(push.before, push.after), push.user_username),)
+            case "Merge Request Hook":
+                return (_merge_request(_MergeRequestDelivery.model_validate_json(body), url),)
+            case _:
+                return ()
+    except ValidationError:
+        return ()
+
+
+def _merge_request(delivery: _MergeRequestDelivery, url: str) -> PullRequest:
+    change = delivery.object_attributes
+    return PullRequest(
+        number=change.iid,
+        action=_action(change),
+        title=change.title,
+        head_commit=change.last_commit.id,
+        head_ref=f"refs/merge-requests/{change.iid}/head",
+        url=url,
+        branch=change.source_branch,
+        target_branch=change.target_branch,
+        from_fork=change.source_project_id != change.target_project_id,
+        author=_author(delivery),
+    )
+
+
+def _action(change: _Attributes) -> str:
+    """Return an action in the words of the triggers; an update without an old commit changed no code."""
+    if change.action == "update" and change.oldrev is not None:
+        return "synchronize"
+    return _ACTIONS.get(change.action, change.action)
+
+
+def _author(delivery: _MergeRequestDelivery) -> str | None:
+    """Return the author's login; None if somebody else caused the delivery, as only that one is named."""
+    user, author_id = delivery.user, delivery.object_attributes.author_id
+    return user.username if user is not None and user.id is not None and user.id == author_id else None

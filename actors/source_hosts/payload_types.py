@@ -1,0 +1,26 @@
+"""Types of fields in the deliveries of hosts, whose content is a stranger's. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, StringConstraints
+
+__all__ = ["Commit", "HeadRef", "Login", "Title", "moved"]
+
+Commit = Annotated[str, StringConstraints(pattern=r"^(?:[0-9a-f]{40}|[0-9a-f]{64})$")]
+"""The name of a commit or other object; all zeros for none."""
+
+HeadRef = Annotated[str, StringConstraints(pattern=r"^refs/(?:heads|tags)/[^\s\x00-\x1f]+$", max_length=255)]
+"""The full name of a branch or tag."""
+
+Login = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""The name of an account at its host."""
+
+Title = Annotated[str, AfterValidator(lambda title: title[:255])]
+"""A title, of which 255 characters are kept."""
+
+
+def moved(before: str, after: str) -> tuple[str | None, str | None]:
+    """Return the old and new object of a head; None for one that is not there."""
+    return (before if before.strip("0") else None, after if after.strip("0") else None)

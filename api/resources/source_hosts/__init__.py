@@ -1,0 +1,5 @@
+"""Source hosts: accounts and repositories at them that an organization has connected."""
+
+from __future__ import annotations
+
+__all__: list[str] = []
