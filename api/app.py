@@ -8,7 +8,7 @@ import falcon
 
 from actors.ir import IrSettings
 from actors.mail import Mails
-from actors.source_hosts import PlainGit, RepositoryConnector
+from actors.source_hosts import PlainGit, RepositoryConnector, Workspaces
 from api.builds.creation import BuildCreation
 from api.builds.render_wait import RenderWait
 from api.console.pages import ErrorsAsPages
@@ -51,7 +51,6 @@ from api.paths import (
     add_pipelines,
     add_secrets,
     add_sessions,
-    add_source_hosts,
     add_sources,
     add_user,
     add_ways_in,
@@ -95,6 +94,7 @@ from api.sign_in.relying_party import RelyingParty
 from api.sign_in.sessions import SessionStart
 from api.sign_in.settings import IdentitySettings
 from api.signing import Signer
+from api.source_host_paths import add_source_hosts
 from storage import GIT, Clock, Storage, SystemClock
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ def create_app(
     clock: Clock | None = None,
     hosts: Mapping[str, SourceHost] | None = None,
     connector: RepositoryConnector | None = None,
+    workspaces: Workspaces | None = None,
 ) -> falcon.App[ApiRequest, falcon.Response]:
     """Return the app.
 
@@ -141,6 +142,7 @@ def create_app(
         clock: The clock of token expiry, rate limits and waits.
         hosts: The source hosts by name; by default plain git servers only.
         connector: Connects repositories by token; by default there is no forge.
+        workspaces: Connects workspaces of Bitbucket; by default nobody can.
     """
     clock = clock or SystemClock()
     slots = slots or StreamSlots(settings.max_streams, settings.max_streams_per_reader)
@@ -214,7 +216,14 @@ def create_app(
         InternalSourceResource(storage, rates),
         WebhookResource(storage, engine, rates, hosts or {GIT: PlainGit(storage)}),
     )
-    add_source_hosts(routes, storage, access, connector or RepositoryConnector(storage, {}, settings.url))
+    add_source_hosts(
+        routes,
+        access,
+        console,
+        connector=connector or RepositoryConnector(storage, {}, settings.url),
+        workspaces=workspaces or Workspaces.unconfigured(storage, clock),
+        signer=signer,
+    )
     add_secrets(routes, SecretsResource(storage, access))
 
     add_jobs(routes, JobsResource(storage, engine, access))

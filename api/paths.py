@@ -11,10 +11,8 @@ from api.resources.meta import HealthResource, PingResource
 from api.resources.sign_in.passkey_login import PasskeyLoginResource
 from api.resources.sign_in.passkey_sign_up import PasskeySignUpResource
 from api.resources.sign_in.recovery import RecoveryResource
-from api.resources.source_hosts.repositories import RepositoriesResource
 
 if TYPE_CHECKING:
-    from actors.source_hosts import RepositoryConnector
     from api.errors.pages import ErrorPagesResource
     from api.logs.log import JobLogResource
     from api.logs.render_log import RenderLogResource
@@ -71,7 +69,6 @@ __all__ = [
     "add_pipelines",
     "add_secrets",
     "add_sessions",
-    "add_source_hosts",
     "add_sources",
     "add_ways_in",
 ]
@@ -191,14 +188,6 @@ def add_sources(routes: Routes, internal: InternalSourceResource, webhooks: Webh
     """Route what brings sources: archives for VMs, and the deliveries of hosts."""
     routes.add(f"{_V0}/internal/builds/{{build_id}}/source.tar.gz", internal)
     routes.add("/webhooks/{provider}", webhooks)
-
-
-def add_source_hosts(routes: Routes, storage: Storage, access: Access, connector: RepositoryConnector) -> None:
-    """Route connected repositories."""
-    repositories = RepositoriesResource(storage, access, connector)
-    repos = f"{_V0}/organizations/{{org}}/repos"
-    routes.add(f"{repos}/connect", repositories, "connect")
-    routes.add(f"{repos}/{{id}}", repositories)
 
 
 def add_pipelines(

@@ -18,7 +18,7 @@ from ci_daemon.host.lock import serving
 from ci_daemon.host.open_files import raise_open_file_limit
 from ci_daemon.providers import open_images, open_provider
 from ci_daemon.reload import Reloader
-from ci_daemon.source_hosts import open_connector, open_source_hosts
+from ci_daemon.source_hosts import open_source_hosts
 from ci_daemon.tracing import Tracer, open_exporter
 from storage import LeaseState, Storage, SystemClock
 
@@ -65,7 +65,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
         _warn_of_unusable_passkeys(config)
         server = Server(config.http)
         settings = server.settings
-        hosts = open_source_hosts(storage, config, clock)
+        hosts = open_source_hosts(storage, config, clock, settings.url)
         engine = Engine(
             storage,
             provider,
@@ -86,7 +86,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
                 api_address=server.local_address,
             ),
             build_document,
-            hosts=hosts,
+            hosts=hosts.by_name,
         )
         stack.callback(_stop_leaked_actors)
         # Before the engine starts: its actors then keep the processor busy with connections to running VMs.
@@ -100,8 +100,9 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             payments=config.payments,
             slots=server.slots,
             clock=clock,
-            hosts=hosts,
-            connector=open_connector(storage, config, clock, settings.url),
+            hosts=hosts.by_name,
+            connector=hosts.connector,
+            workspaces=hosts.workspaces,
         )
         engine.start()
         stack.callback(engine.stop)

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors.source_hosts import ForgeHost, Forgejo, GitLab, HostNetwork, PlainGit, RepositoryConnector, WebhookSecrets
+from actors.source_hosts import (
+    Bitbucket,
+    BitbucketApi,
+    ForgeHost,
+    Forgejo,
+    GitLab,
+    HostNetwork,
+    PlainGit,
+    RepositoryConnector,
+    WebhookSecrets,
+    Workspaces,
+)
 from actors.source_hosts.github import Github, GithubApi
 
 if TYPE_CHECKING:
@@ -14,26 +26,33 @@ if TYPE_CHECKING:
     from ci_daemon.config import Config
     from storage import Clock, Storage
 
-__all__ = ["open_connector", "open_source_hosts"]
+__all__ = ["SourceHosts", "open_source_hosts"]
 
 
-def open_source_hosts(storage: Storage, config: Config, clock: Clock) -> Mapping[str, SourceHost]:
-    """Return the source hosts by name; those that are not configured refuse deliveries."""
+@dataclass(frozen=True, slots=True)
+class SourceHosts:
+    """The source hosts by name, and what connects repositories and accounts at them."""
+
+    by_name: Mapping[str, SourceHost]
+    connector: RepositoryConnector
+    workspaces: Workspaces
+
+
+def open_source_hosts(storage: Storage, config: Config, clock: Clock, url: str) -> SourceHosts:
+    """Return the source hosts of a service at a URL; those that are not configured refuse deliveries.
+
+    Forgejo comes before Gitea, because it answers as that, too.
+    """
+    secrets, network = WebhookSecrets(storage), HostNetwork(config.repositories, clock)
+    kinds = (Forgejo("forgejo"), Forgejo("gitea"), GitLab())
+    forges = {each.provider: ForgeHost(storage, secrets, network, each) for each in kinds}
+    api = BitbucketApi(config.bitbucket, network)
+    workspaces = Workspaces(storage, api, secrets, clock, f"{url}/webhooks/bitbucket")
     hosts: tuple[SourceHost, ...] = (
         PlainGit(storage),
         Github(storage, config.github, GithubApi(config.github, clock)),
-        *_forges(storage, config, clock).values(),
+        *forges.values(),
+        Bitbucket(storage, api, secrets, workspaces),
     )
-    return {each.provider: each for each in hosts}
-
-
-def open_connector(storage: Storage, config: Config, clock: Clock, url: str) -> RepositoryConnector:
-    """Return what connects repositories by token; ``url`` is the address of this service."""
-    return RepositoryConnector(storage, _forges(storage, config, clock), url)
-
-
-def _forges(storage: Storage, config: Config, clock: Clock) -> dict[str, ForgeHost]:
-    """Return the forges; Forgejo comes before Gitea, because it answers as that, too."""
-    secrets, network = WebhookSecrets(storage), HostNetwork(config.repositories, clock)
-    forges = (Forgejo("forgejo"), Forgejo("gitea"), GitLab())
-    return {each.provider: ForgeHost(storage, secrets, network, each) for each in forges}
+    by_name = {each.provider: each for each in hosts}
+    return SourceHosts(by_name, RepositoryConnector(storage, forges, url), workspaces)

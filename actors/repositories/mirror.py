@@ -26,6 +26,8 @@ _REF = re.compile(r"ref: (refs/heads/\S+)\tHEAD")
 _MAX_NAME = 255
 _MAX_MESSAGE = 10_000
 _QUICK = 60.0
+_FULL = (40, 64)
+"""The lengths of full names of objects."""
 _PARTIAL = ("tmp_", "incoming-")
 """Beginnings of names of what git has not finished."""
 _NO_ATTRIBUTES = "* -export-ignore -export-subst -filter -ident -working-tree-encoding\n"
@@ -132,6 +134,19 @@ class Mirror:
         """Fetch one ref of the repository. Raises GitError."""
         options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
         self._ask("fetch", *options, "--", self._url, f"+{ref}:refs/ci/head", at=self.path)
+
+    def fetched(self, commit: str) -> str | None:
+        """Return the full name of a commit that is here; an abbreviated one must be what `fetch_ref` got.
+
+        Anybody can make another commit with the same beginning. Raises GitError only if git is missing.
+        """
+        try:
+            head = self._run("rev-parse", "--verify", "--quiet", "refs/ci/head^{commit}").decode().strip()
+        except GitError:
+            head = ""
+        if head.startswith(commit):
+            return head
+        return commit if len(commit) in _FULL and self.has(commit) else None
 
     def commit(self, commit: str) -> Commit:
         """Return a commit's message and author. Raises GitError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from actors.ir import PullRequestEvent, skips_builds
@@ -29,7 +30,9 @@ __all__ = ["PullRequestBuilds"]
 _log = logging.getLogger(__name__)
 
 _HEADS = "refs/heads/"
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_COMMIT = re.compile(r"[0-9a-f]{12,64}")
+"""The name of a commit, which Bitbucket abbreviates."""
+
 _REF = re.compile(r"refs/[^\s:?*\[\\^~]+")
 _CLOSED, _PUSHED = "closed", "synchronize"
 
@@ -76,10 +79,11 @@ class PullRequestBuilds:
         try:
             with mirror.borrowed(change.url) as fork:
                 fork.fetch_ref(change.head_ref)
-                if not fork.has(change.head_commit):
+                commit = fork.fetched(change.head_commit)
+                if commit is None:
                     _log.info("%s has no commit %s any more", name, change.head_commit)
                     return
-                self._build(fork, repository, heads, change)
+                self._build(fork, repository, heads, replace(change, head_commit=commit))
         except GitError as error:
             _log.warning("%s is not built: %s", name, error)
 

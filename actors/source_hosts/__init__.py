@@ -8,6 +8,10 @@ from storage import on_first_use
 
 if TYPE_CHECKING:
     from actors.source_hosts.api_client import HostNetwork
+    from actors.source_hosts.bitbucket.api import BitbucketApi
+    from actors.source_hosts.bitbucket.host import Bitbucket
+    from actors.source_hosts.bitbucket.settings import BitbucketSettings
+    from actors.source_hosts.bitbucket.workspaces import Workspaces
     from actors.source_hosts.connecting import ConnectRefused, RepositoryConnector
     from actors.source_hosts.forge_host import ForgeHost
     from actors.source_hosts.forgejo.forge import Forgejo
@@ -26,6 +30,9 @@ else:
     __getattr__ = on_first_use(__name__)
 
 __all__ = [
+    "Bitbucket",
+    "BitbucketApi",
+    "BitbucketSettings",
     "ConnectRefused",
     "DeliveryInvalid",
     "DeliveryUnsigned",
@@ -40,4 +47,5 @@ __all__ = [
     "RepositoryConnector",
     "SourceHost",
     "WebhookSecrets",
+    "Workspaces",
 ]

@@ -11,17 +11,9 @@ if TYPE_CHECKING:
     from actors.source_hosts.api_client import HostApi
     from actors.source_hosts.commit_status import CommitStatus
     from actors.source_hosts.host import HostEvent
+    from actors.source_hosts.webhook_secrets import Claim
 
-__all__ = ["Claim", "Forge", "RepositoryAtForge"]
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """The claim of a delivery, which is not proven yet; ``remote_id`` is the forge's id of a repository."""
-
-    event: str
-    delivery_id: str
-    remote_id: str | None
+__all__ = ["Forge", "RepositoryAtForge"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
@@ -9,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from actors.source_hosts.api_client import HostRefused
 from actors.source_hosts.commit_status import commit_status
 from actors.source_hosts.forge import RepositoryAtForge
-from actors.source_hosts.host import DeliveryUnsigned, HostError, Received
+from actors.source_hosts.host import HostError
 from storage import GitCredential
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from actors.source_hosts.api_client import HostApi, HostNetwork
     from actors.source_hosts.forge import Forge
-    from actors.source_hosts.host import HostEvent, Report
+    from actors.source_hosts.host import HostEvent, Received, Report
     from actors.source_hosts.webhook_secrets import WebhookSecrets
     from actors.timed_http import Deadline
     from storage import Delivery, HostConnection, Repository, Storage
@@ -57,11 +58,8 @@ class ForgeHost:
         Raises DeliveryInvalid and DeliveryUnsigned.
         """
         claim = self.forge.claim(headers, body)
-        if claim.remote_id is not None:
-            for repository in self._storage.repositories.of_remote(self.provider, claim.remote_id):
-                if self.forge.proves(headers, body, self.secrets.of(repository)):
-                    return Received(claim.event, f"{repository.uuid}/{claim.delivery_id}", repository)
-        raise DeliveryUnsigned("this is not signed with the secret of a connected repository: connect it again")
+        candidates = self._storage.repositories.of_remote(self.provider, claim.remote_id or "")
+        return self.secrets.received(claim, candidates, partial(self.forge.proves, headers, body))
 
     def events(self, delivery: Delivery) -> tuple[HostEvent, ...]:
         """Return the pushes and pull requests of a delivery."""

@@ -6,10 +6,19 @@ from typing import Annotated
 
 from pydantic import AfterValidator, StringConstraints
 
-__all__ = ["Commit", "HeadRef", "Login", "Title", "moved"]
+__all__ = ["AbbreviatedCommit", "Commit", "FullName", "HeadRef", "Login", "Title", "Token", "moved"]
 
 Commit = Annotated[str, StringConstraints(pattern=r"^(?:[0-9a-f]{40}|[0-9a-f]{64})$")]
 """The name of a commit or other object; all zeros for none."""
+
+AbbreviatedCommit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{12,64}$")]
+"""The name of a commit, of which the end may be left out."""
+
+FullName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_.][\w.-]*$", max_length=255)]
+"""The owner and name of a repository."""
+
+Token = Annotated[str, StringConstraints(pattern=r"^[!-~]+$", max_length=16_384)]
+"""A token that fits into a header."""
 
 HeadRef = Annotated[str, StringConstraints(pattern=r"^refs/(?:heads|tags)/[^\s\x00-\x1f]+$", max_length=255)]
 """The full name of a branch or tag."""

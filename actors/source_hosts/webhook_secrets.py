@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from actors.source_hosts.host import DeliveryUnsigned, Received
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from storage import Repository, Storage
 
-__all__ = ["WebhookSecrets", "is_signed"]
+__all__ = ["Claim", "WebhookSecrets", "is_signed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The claim of a delivery, which is not proven yet; ``remote_id`` is the host's id of a repository."""
+
+    event: str
+    delivery_id: str
+    remote_id: str | None
 
 
 class WebhookSecrets:
@@ -24,6 +38,16 @@ class WebhookSecrets:
     def of(self, repository: Repository) -> str:
         """Return the secret of a repository."""
         return hmac.new(self._key, repository.uuid.encode(), hashlib.sha256).hexdigest()
+
+    def received(self, claim: Claim, candidates: Iterable[Repository], proves: Callable[[str], bool]) -> Received:
+        """Return a delivery with the one of the candidates whose secret it proves. Raises DeliveryUnsigned.
+
+        Its name is one of this repository, so that no other can take it away.
+        """
+        for each in candidates:
+            if proves(self.of(each)):
+                return Received(claim.event, f"{each.uuid}/{claim.delivery_id}", each)
+        raise DeliveryUnsigned("this is not signed with the secret of a connected repository: connect it again")
 
 
 def is_signed(signature: str, secret: str, body: bytes) -> bool:

@@ -10,6 +10,7 @@ from actors.mail import MailSettings
 from actors.notifications import NotificationSettings
 from actors.render import RenderSettings
 from actors.repositories import RepositorySettings
+from actors.source_hosts import BitbucketSettings
 from actors.source_hosts.github import GithubAppSettings
 from actors.vms.images import ImageSettings
 from actors.vms.sandbox import SandboxSettings
@@ -27,6 +28,7 @@ class Config:
 
     artifacts: ArtifactSettings = field(default_factory=ArtifactSettings)
     billing: BillingSettings = field(default_factory=BillingSettings)
+    bitbucket: BitbucketSettings = field(default_factory=BitbucketSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
     github: GithubAppSettings = field(default_factory=GithubAppSettings)
     http: HttpSettings = field(default_factory=HttpSettings)

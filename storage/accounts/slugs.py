@@ -24,6 +24,7 @@ RESERVED_SLUGS = frozenset(
         "console",
         "docs",
         "healthz",
+        "integrations",
         "invites",
         "login",
         "metrics",

@@ -10,7 +10,7 @@ from typing import Any
 import falcon
 from falcon import testing
 
-from actors.source_hosts import RepositoryConnector, SourceHost
+from actors.source_hosts import RepositoryConnector, SourceHost, Workspaces
 from api import HttpSettings, IdentitySettings, PaymentSettings, RateLimitSettings, create_app
 from storage import Build, Job, JobState, LedgerSource, Role, Storage, User
 from tests import records
@@ -50,8 +50,10 @@ class World:
         rate_limits: RateLimitSettings | None = None,
         payments: PaymentSettings | None = None,
         identity: IdentitySettings | None = None,
+        *,
         hosts: Mapping[str, SourceHost] | None = None,
         connector: RepositoryConnector | None = None,
+        workspaces: Workspaces | None = None,
     ) -> World:
         """Return a world on a storage, whose responses must conform to the OpenAPI document."""
         engine = FakeEngine(storage, clock)
@@ -65,6 +67,7 @@ class World:
             clock=clock,
             hosts=hosts,
             connector=connector,
+            workspaces=workspaces,
         )
         app.add_middleware(conformity())
         return cls(storage, engine, clock, app)

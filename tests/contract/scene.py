@@ -19,8 +19,10 @@ from tests.api.world import Account, BuildPath, World
 from tests.authenticator import Authenticator
 from tests.clock import ManualClock
 from tests.contract.reference import Endpoint
+from tests.forges.bitbucket import BitbucketServer
 from tests.forges.connected import TOKEN, connected, forges
 from tests.forges.server import LocalHost
+from tests.forges.workspaces import opened, workspace
 from tests.identity.issuer import BODY
 from tests.payment_provider import LocalProvider, signature
 from tests.records import new_job
@@ -107,7 +109,17 @@ class Scene:
 
     def id_for(self, endpoint: Endpoint) -> str:
         """Return the value of ``{id}`` in the endpoint's path."""
-        kinds = ("api-tokens", "sessions", "invites", "artifacts", "identities", "schedules", "notifications", "repos")
+        kinds = (
+            "api-tokens",
+            "sessions",
+            "invites",
+            "artifacts",
+            "identities",
+            "schedules",
+            "notifications",
+            "repos",
+            "workspaces",
+        )
         kind = next((kind for kind in kinds if f"/{kind}/" in endpoint.path), "none")
         return self.named[kind]
 
@@ -124,8 +136,11 @@ def make_scene(
     clock = ManualClock()
     storage = new_storage(directory, clock)
     settings = HttpSettings(base_url="https://ci.example.org")
-    connector = RepositoryConnector(storage, forges(storage, forge), "https://ci.example.org")
-    world = World.create(storage, clock, settings, UNLIMITED, provider.settings(), identity, connector=connector)
+    at_hosts: dict[str, Any] = {
+        "connector": RepositoryConnector(storage, forges(storage, forge), "https://ci.example.org"),
+        "workspaces": opened(storage, clock, forge, BitbucketServer()).workspaces,
+    }
+    world = World.create(storage, clock, settings, UNLIMITED, provider.settings(), identity, **at_hosts)
     owner, admin, member, outsider, guest = (
         world.sign_up(f"{name}@example.org", name.title()) for name in ("owner", "admin", "member", "outsider", "guest")
     )
@@ -177,6 +192,7 @@ def make_scene(
         "notifications": notification["id"],
         "delivery": tested["id"],
         "repos": repository.uuid,
+        "workspaces": workspace(storage, owner.org_id).account,
         "invite_token": invite["token"],
         "artifacts": build.get("/artifacts").json["data"][0]["id"],
     }

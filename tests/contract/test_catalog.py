@@ -29,6 +29,11 @@ TYPES = {
     431: "invalid_request",
 }
 STATUSES = {
+    "bitbucket_workspace_not_found": 404,
+    "bitbucket_installation_bound_elsewhere": 409,
+    "bitbucket_invalid_state": 403,
+    "bitbucket_connect_failed": 502,
+    "bitbucket_not_configured": 503,
     "repo_not_found": 404,
     "repo_connected_elsewhere": 409,
     "repo_connect_refused": 422,

@@ -36,6 +36,7 @@ IDS = {
     "schedules": "schedule_not_found",
     "notifications": "notification_not_found",
     "repos": "repo_not_found",
+    "workspaces": "bitbucket_workspace_not_found",
     "artifacts": "artifact_not_found",
     "identities": "identity_not_found",
 }
@@ -44,9 +45,10 @@ ELSEWHERE = {
     "GET /api/v0/internal/builds/{build_id}/source.tar.gz",
     "GET /api/v0/organizations/{org}/pipelines/{pipeline}/builds/{number}/render-log",
     "GET /badges/{org}/{pipeline}.svg",
+    "POST /api/v0/integrations/bitbucket/connect",
     "POST /webhooks/{provider}",
 }
-"""Endpoints that need a build in rendering, or refuse with an image.
+"""Endpoints that need a build in rendering or a code of Bitbucket, or refuse with an image.
 
 See the rules of "Pipelines, builds, jobs" and "Beyond the reference".
 """

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import threading
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -73,7 +74,7 @@ class LocalHost:
     url: str = ""
     asked: list[Asked] = field(default_factory=list)
     faults: list[Reply | None] = field(default_factory=list)
-    git_passwords: list[str] = field(default_factory=list)
+    git_passwords: set[str] = field(default_factory=set)
 
     def network(self, *networks: str) -> HostNetwork:
         """Return where this host is trusted; these networks are allowed, too."""
@@ -128,7 +129,11 @@ class _Handler(BaseHTTPRequestHandler):
         return parsed
 
     def _git(self, path: str, query: str, body: bytes) -> None:
-        self.local.git_passwords.append(self.headers.get("Authorization", ""))
+        given = self.headers.get("Authorization")
+        if given is None:
+            self._send(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
+            return
+        self.local.git_passwords.add(b64decode(given.removeprefix("Basic ")).decode().partition(":")[2])
         environ = {
             "PATH": os.environ["PATH"],
             "GIT_PROJECT_ROOT": str(self.local.folder),

@@ -9,10 +9,10 @@ from pydantic import BaseModel
 
 from actors.source_hosts.api_client import HostRefused
 from actors.source_hosts.delivery_headers import required
-from actors.source_hosts.forge import Claim, RepositoryAtForge
+from actors.source_hosts.forge import RepositoryAtForge
 from actors.source_hosts.forgejo.payloads import events, repository_id
 from actors.source_hosts.host import ReportState
-from actors.source_hosts.webhook_secrets import is_signed
+from actors.source_hosts.webhook_secrets import Claim, is_signed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

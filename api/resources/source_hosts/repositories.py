@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field, StringConstraints
 
 from actors.source_hosts import ConnectRefused, HostError
 from api.bodies import answer, read_body
 from api.errors.responses import ApiError
-from api.fields import RequestBody, Uuid
+from api.fields import RequestBody, RequiredText, Uuid
 from api.openapi.operations import Answer, operation
 from storage import HostConnectedElsewhere, Role
 
@@ -29,16 +29,16 @@ __all__ = ["ConnectRepoRequest", "ConnectedRepo", "RepositoriesResource"]
 _MOST_AT_ONCE = 8
 """A host may be slow, and other requests need threads too."""
 
-_VISIBLE = StringConstraints(min_length=1, max_length=1000, pattern=r"^[!-~]+$")
+_VISIBLE = StringConstraints(min_length=1, max_length=255, pattern=r"^[!-~]+$")
 _EXAMPLE_URL = {"examples": ["https://git.example.org/ada/hello"]}
 
 
 class ConnectRepoRequest(RequestBody):
-    """The body of ``POST …/repos/connect``; without ``provider`` the host is asked what it is."""
+    """The body of ``POST …/repos/connect``; ``provider`` is forgejo, gitea or gitlab, or is asked for."""
 
     url: Annotated[str, _VISIBLE, Field(json_schema_extra=_EXAMPLE_URL)]
     token: Annotated[str, _VISIBLE]
-    provider: Literal["forgejo", "gitea", "gitlab"] | None = None
+    provider: RequiredText | None = None
 
 
 class ConnectedRepo(BaseModel):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from actors.source_hosts import ConnectRefused, HostError
 from ci_daemon.command.support.session import Failure, Session
-from ci_daemon.source_hosts import open_connector
+from ci_daemon.source_hosts import open_source_hosts
 from storage import HostConnectedElsewhere, SystemClock
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def connect_at_forge(
     config = session.config()
     token = token_file.read(_MAX_TOKEN).strip()
     with _failures():
-        connector = open_connector(storage, config, SystemClock(), config.http.url)
+        connector = open_source_hosts(storage, config, SystemClock(), config.http.url).connector
         return connector.connect(organization.id, url, token, provider, anywhere=True)[0]
 
 
@@ -35,7 +35,8 @@ def disconnect_at_forge(session: Session, storage: Storage, repository: Reposito
     """Remove a repository with its webhook; return why the webhook may still be there. Raises Failure."""
     config = session.config()
     with _failures():
-        return open_connector(storage, config, SystemClock(), config.http.url).disconnect(repository)
+        connector = open_source_hosts(storage, config, SystemClock(), config.http.url).connector
+        return connector.disconnect(repository)
 
 
 @contextmanager

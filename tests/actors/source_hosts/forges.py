@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from actors.source_hosts import ForgeHost, RepositoryConnector
-from storage import Repository, Storage
+from actors.source_hosts.host import Report, ReportState
+from storage import NewBuild, NewOrigin, NewPipeline, OriginEvent, Repository, Storage
 from tests.forges.connected import forges
 from tests.forges.deliveries import changed
 from tests.forges.forgejo import ForgejoServer
 from tests.forges.gitlab import GitLabServer
 from tests.forges.server import LocalHost, serving
+from tests.records import new_job
 
 SERVICE = "https://ci.example.org"
 KINDS = ("forgejo", "gitea", "gitlab")
+COMMIT = "c0ffee" * 6 + "c0ff"
 
 
 @dataclass
@@ -63,3 +66,16 @@ def forged(kind: str, storage: Storage, folder: Path, **of_server: Any) -> Itera
     with serving(server, folder) as local:
         hosts = forges(storage, local)
         yield Forged(kind, server, local, storage, hosts, RepositoryConnector(storage, hosts, SERVICE))
+
+
+def report(storage: Storage, repository: Repository, state: ReportState = ReportState.PASSED) -> Report:
+    """Return the report of a new build of a push."""
+    pipeline = storage.pipelines.by_slug(repository.organization_id, "ci") or storage.pipelines.create(
+        repository.organization_id, NewPipeline("ci", "CI", repository.url, "main")
+    )
+    build = storage.builds.create(pipeline, NewBuild("main", COMMIT), [new_job()])
+    origin = NewOrigin(repository.id, OriginEvent.PUSH, "refs/heads/main")
+    storage.build_origins.record(build.id, origin, reports=True)
+    recorded = storage.build_origins.get(build.id)
+    assert recorded is not None
+    return Report(state, build, recorded, f"https://ci.example.org/acme/pipelines/ci/builds/{build.number}")

@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 
 from actors.source_hosts import DeliveryInvalid, DeliveryUnsigned, HostError
-from actors.source_hosts.host import PushedRef, Report, ReportState
-from storage import NewBuild, NewOrigin, NewPipeline, OriginEvent, Repository, Storage, WaitsFor
-from tests.actors.source_hosts.forges import KINDS, Forged, forged
+from actors.source_hosts.host import PushedRef, ReportState
+from storage import Storage, WaitsFor
+from tests.actors.source_hosts.forges import COMMIT, KINDS, Forged, forged, report
 from tests.forges.server import Reply
-from tests.records import new_job, new_owner
-
-COMMIT = "c0ffee" * 6 + "c0ff"
+from tests.records import new_owner
 
 
 @pytest.fixture(params=KINDS)
@@ -34,19 +32,6 @@ def forgejo(storage: Storage, tmp_path: Path) -> Iterator[Forged]:
 @pytest.fixture
 def org(storage: Storage) -> int:
     return new_owner(storage).organization.id
-
-
-def report(storage: Storage, repository: Repository, state: ReportState = ReportState.PASSED) -> Report:
-    """Return the report of a new build of a push."""
-    pipeline = storage.pipelines.by_slug(repository.organization_id, "ci") or storage.pipelines.create(
-        repository.organization_id, NewPipeline("ci", "CI", repository.url, "main")
-    )
-    build = storage.builds.create(pipeline, NewBuild("main", COMMIT), [new_job()])
-    origin = NewOrigin(repository.id, OriginEvent.PUSH, "refs/heads/main")
-    storage.build_origins.record(build.id, origin, reports=True)
-    recorded = storage.build_origins.get(build.id)
-    assert recorded is not None
-    return Report(state, build, recorded, f"https://ci.example.org/acme/pipelines/ci/builds/{build.number}")
 
 
 def test_a_signed_delivery_finds_its_repository(forge: Forged, org: int):

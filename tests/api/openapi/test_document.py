@@ -116,6 +116,7 @@ def test_every_endpoint_but_pages_is_in_the_document(world: World, document: dic
         "/cli-login",
         "/console/static/",
         "/docs/static/",
+        "/integrations/bitbucket",
         "/invites",
         "/login",
         "/{org}",

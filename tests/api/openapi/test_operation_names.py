@@ -14,11 +14,6 @@ NAMES = tomllib.loads((Path(__file__).parents[2] / "data" / "operation-names.tom
 OPERATIONS: dict[str, str] = NAMES["operations"]
 SCHEMAS: dict[str, list[str]] = NAMES["schemas"]
 NOT_YET = {
-    "POST /api/v0/integrations/bitbucket/connect",
-    "GET /api/v0/organizations/{org}/bitbucket/oauth-url",
-    "GET /api/v0/organizations/{org}/bitbucket/workspaces",
-    "DELETE /api/v0/organizations/{org}/bitbucket/workspaces/{id}",
-    "GET /api/v0/organizations/{org}/bitbucket/workspaces/{id}/repos",
     "GET /api/v0/organizations/{org}/github/installations",
     "POST /api/v0/organizations/{org}/github/installations",
     "DELETE /api/v0/organizations/{org}/github/installations/{id}",

@@ -66,7 +66,7 @@ def test_a_connected_repository_is_answered_without_its_token(owner: Account, lo
 def test_what_cannot_be_connected_is_422(owner: Account, local: LocalHost):
     assert refusal(connect(owner, local, url="https://github.com/acme/web")) == (422, "repo_connect_refused")
     assert refusal(connect(owner, local, token="a b")) == (422, "invalid_body")
-    assert refusal(connect(owner, local, provider="cvs")) == (422, "invalid_body")
+    assert refusal(connect(owner, local, provider="cvs")) == (422, "repo_connect_refused")
 
 
 def test_a_fault_of_the_host_is_502(owner: Account, local: LocalHost):

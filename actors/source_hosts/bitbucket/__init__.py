@@ -1,0 +1,1 @@
+"""Bitbucket Cloud, whose workspaces are connected with OAuth."""

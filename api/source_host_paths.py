@@ -1,0 +1,47 @@
+"""The paths of accounts and repositories at source hosts, for programs and for browsers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from api.console.bitbucket import BitbucketPage
+from api.resources.source_hosts.bitbucket import BitbucketResource
+from api.resources.source_hosts.repositories import RepositoriesResource
+
+if TYPE_CHECKING:
+    from actors.source_hosts import RepositoryConnector, Workspaces
+    from api.console.site import Site
+    from api.middleware.authentication import Access
+    from api.openapi.operations import Routes
+    from api.signing import Signer
+
+__all__ = ["add_source_hosts"]
+
+_V0 = "/api/v0"
+_ORGANIZATION = f"{_V0}/organizations/{{org}}"
+
+
+def add_source_hosts(
+    routes: Routes,
+    access: Access,
+    site: Site,
+    *,
+    connector: RepositoryConnector,
+    workspaces: Workspaces,
+    signer: Signer,
+) -> None:
+    """Route connected repositories, and workspaces of Bitbucket; ``access`` is that of programs."""
+    repositories = RepositoriesResource(site.storage, access, connector)
+    routes.add(f"{_ORGANIZATION}/repos/connect", repositories, "connect")
+    routes.add(f"{_ORGANIZATION}/repos/{{id}}", repositories)
+
+    bitbucket = BitbucketResource(access, site.engine, workspaces, signer, site.clock)
+    routes.add(f"{_V0}/integrations/bitbucket/connect", bitbucket, "connect")
+    routes.add(f"{_ORGANIZATION}/bitbucket/oauth-url", bitbucket, "oauth_url")
+    routes.add(f"{_ORGANIZATION}/bitbucket/workspaces", bitbucket, "workspaces")
+    routes.add(f"{_ORGANIZATION}/bitbucket/workspaces/{{id}}", bitbucket, "workspace")
+    routes.add(f"{_ORGANIZATION}/bitbucket/workspaces/{{id}}/repos", bitbucket, "repos")
+
+    page = BitbucketPage(BitbucketResource(site.access, site.engine, workspaces, signer, site.clock))
+    routes.add_page("/integrations/bitbucket", page)
+    routes.add_page("/integrations/bitbucket/callback", page, "callback")
