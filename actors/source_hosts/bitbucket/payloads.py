@@ -86,6 +86,7 @@ class _PullRequest(BaseModel):
 
 class _PullRequestDelivery(BaseModel):
     pullrequest: _PullRequest
+    actor: _Actor | None = None
     repository: _Repository
 
 
@@ -147,5 +148,6 @@ def _pull_request(delivery: _PullRequestDelivery, action: str, git_url: str) -> 
         target_branch=change.destination.branch.name,
         from_fork=source.uuid != delivery.repository.uuid,
         author=change.author.uuid if change.author else None,
+        sender=delivery.actor.uuid if delivery.actor else None,
     )
     return [pull_request]

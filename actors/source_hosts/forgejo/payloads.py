@@ -56,6 +56,7 @@ class _PullRequest(BaseModel):
 class _PullRequestDelivery(BaseModel):
     action: str
     pull_request: _PullRequest
+    sender: _Account | None = None
 
 
 def repository_id(body: bytes) -> str | None:
@@ -95,6 +96,7 @@ def _pull_request(delivery: _PullRequestDelivery, url: str) -> PullRequest:
         target_branch=change.base.ref,
         from_fork=_from_fork(change),
         author=change.user.login if change.user else None,
+        sender=delivery.sender.login if delivery.sender else None,
     )
 
 

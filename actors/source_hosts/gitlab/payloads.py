@@ -90,6 +90,7 @@ def _merge_request(delivery: _MergeRequestDelivery, url: str) -> PullRequest:
         target_branch=change.target_branch,
         from_fork=change.source_project_id != change.target_project_id,
         author=_author(delivery),
+        sender=delivery.user.username if delivery.user else None,
     )
 
 

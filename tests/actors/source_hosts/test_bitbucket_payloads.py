@@ -54,6 +54,7 @@ def test_a_pull_request_is_fetched_from_its_own_repository():
             target_branch="master",
             from_fork=True,
             author="{a54f16da-24e9-4d7f-a3a7-b1ba2cd98aa3}",
+            sender="{a54f16da-24e9-4d7f-a3a7-b1ba2cd98aa3}",
         ),
     )
 

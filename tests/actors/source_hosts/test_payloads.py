@@ -70,6 +70,7 @@ def test_a_pull_request_of_a_fork_is_fetched_by_its_number():
         target_branch="master",
         from_fork=True,
         author="eve",
+        sender="eve",
     )
 
 
@@ -85,6 +86,7 @@ def test_a_merge_request_of_a_branch_is_no_fork():
         target_branch="master",
         from_fork=False,
         author=None,
+        sender="root",
     )
 
 
