@@ -30,6 +30,7 @@ from actors.repositories.commit_builds import CommitBuilds
 from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.pull_requests import PullRequestBuilds
 from actors.repositories.pushes import PushBuilds
+from actors.repositories.reruns import Reruns
 from actors.repositories.watcher import RepositoryWatcher
 from actors.schedules.runner import ScheduleRunner
 from actors.scheduling.image_puller import ImagePuller
@@ -172,6 +173,7 @@ class Composition:
             commits=commits,
             pull_requests=pull_requests,
             approvals=HostApprovals(storage=storage, commits=commits, hosts=hosts),
+            reruns=Reruns(storage=storage, live_settings=live_settings, root=self.addresses.root, hosts=hosts),
             mirrors=self._mirrors,
             hosts=hosts,
         )

@@ -41,6 +41,7 @@ from api.paths import (
     add_builds,
     add_cli_login,
     add_docs,
+    add_github,
     add_identity_providers,
     add_jobs,
     add_logs,
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actors.source_hosts import SourceHost
+    from actors.source_hosts.github import Installations
     from api.engine import EngineInterface
     from api.settings import HttpSettings
 
@@ -127,6 +129,7 @@ def create_app(
     hosts: Mapping[str, SourceHost] | None = None,
     connector: RepositoryConnector | None = None,
     workspaces: Workspaces | None = None,
+    installations: Installations | None = None,
 ) -> falcon.App[ApiRequest, falcon.Response]:
     """Return the app.
 
@@ -143,6 +146,7 @@ def create_app(
         hosts: The source hosts by name; by default plain git servers only.
         connector: Connects repositories by token; by default there is no forge.
         workspaces: Connects workspaces of Bitbucket; by default nobody can.
+        installations: The installations of the GitHub app; None if there is no app.
     """
     clock = clock or SystemClock()
     slots = slots or StreamSlots(settings.max_streams, settings.max_streams_per_reader)
@@ -224,6 +228,7 @@ def create_app(
         workspaces=workspaces or Workspaces.unconfigured(storage, clock),
         signer=signer,
     )
+    add_github(routes, storage, access, installations)
     add_secrets(routes, SecretsResource(storage, access))
 
     add_jobs(routes, JobsResource(storage, engine, access))

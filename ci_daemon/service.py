@@ -103,6 +103,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
             hosts=hosts.by_name,
             connector=hosts.connector,
             workspaces=hosts.workspaces,
+            installations=hosts.installations,
         )
         engine.start()
         stack.callback(engine.stop)

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actors.source_hosts import SourceHost
+    from actors.source_hosts.github import Installations
     from ci_daemon.config import Config
     from storage import Clock, Storage
 
-__all__ = ["SourceHosts", "open_source_hosts"]
+__all__ = ["SourceHosts", "open_github", "open_source_hosts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,16 @@ class SourceHosts:
     by_name: Mapping[str, SourceHost]
     connector: RepositoryConnector
     workspaces: Workspaces
+    installations: Installations | None
+
+
+def open_github(storage: Storage, config: Config, clock: Clock) -> Github:
+    """Return the GitHub app, configured or not.
+
+    People may bind installations if signing in with GitHub proves their identity at the very host of the app.
+    """
+    proves = config.identity.github.userinfo_url == f"{config.github.api_url}/user"
+    return Github(storage, config.github, GithubApi(config.github, clock), sign_in_proves=proves)
 
 
 def open_source_hosts(storage: Storage, config: Config, clock: Clock, url: str) -> SourceHosts:
@@ -43,6 +54,7 @@ def open_source_hosts(storage: Storage, config: Config, clock: Clock, url: str) 
 
     Forgejo comes before Gitea, because it answers as that, too.
     """
+    github = open_github(storage, config, clock)
     secrets, network = WebhookSecrets(storage), HostNetwork(config.repositories, clock)
     kinds = (Forgejo("forgejo"), Forgejo("gitea"), GitLab())
     forges = {each.provider: ForgeHost(storage, secrets, network, each) for each in kinds}
@@ -50,9 +62,10 @@ def open_source_hosts(storage: Storage, config: Config, clock: Clock, url: str) 
     workspaces = Workspaces(storage, api, secrets, clock, f"{url}/webhooks/bitbucket")
     hosts: tuple[SourceHost, ...] = (
         PlainGit(storage),
-        Github(storage, config.github, GithubApi(config.github, clock)),
+        github,
         *forges.values(),
         Bitbucket(storage, api, secrets, workspaces),
     )
     by_name = {each.provider: each for each in hosts}
-    return SourceHosts(by_name, RepositoryConnector(storage, forges, url), workspaces)
+    installations = github.installations if config.github.configured else None
+    return SourceHosts(by_name, RepositoryConnector(storage, forges, url), workspaces, installations)

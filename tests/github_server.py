@@ -23,6 +23,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from jsonschema import Draft202012Validator, FormatChecker
 
+from actors.source_hosts.github import GithubAppSettings
+
 OCTOKIT = Path(__file__).parent.parent / ".run" / "test-programs" / "octokit" / "node_modules" / "@octokit"
 WEBHOOK_SECRET = "the secret of the tests"
 APP_ID = "4711"
@@ -123,6 +125,11 @@ class GithubServer:
             server.server_close()
             thread.join()
         assert github.wrong == []
+
+    def settings(self, private_key_file: Path) -> GithubAppSettings:
+        """Return the configuration of the app; its private key is written to a file."""
+        private_key_file.write_text(private_key())
+        return GithubAppSettings(APP_ID, private_key_file, WEBHOOK_SECRET, self.url, self.url)
 
     def install(self, number: int, login: str, account_id: int, kind: str = "Organization") -> Installation:
         """Install the app on an account."""

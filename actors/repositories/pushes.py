@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from actors.repositories.host_approvals import HostApprovals
     from actors.repositories.mirror import Heads
     from actors.repositories.pull_requests import PullRequestBuilds
+    from actors.repositories.reruns import Reruns
     from actors.source_hosts.host import HostEvent, SourceHost
     from storage import Delivery, Repository, Storage
 
@@ -38,7 +39,7 @@ _BRANCH, _TAG = "refs/heads/", "refs/tags/"
 class PushBuilds:
     """Compares a repository's heads with those looked at last, and builds what was pushed meanwhile.
 
-    It also has the reported pull requests built.
+    It also has the reported pull requests built, and what was asked for again.
 
     It blocks: it fetches, and renders in a VM. A second thread waits while one uses the same mirror.
     """
@@ -51,6 +52,7 @@ class PushBuilds:
         commits: CommitBuilds,
         pull_requests: PullRequestBuilds,
         approvals: HostApprovals,
+        reruns: Reruns,
         mirrors: Path,
         hosts: Mapping[str, SourceHost],
     ) -> None:
@@ -59,6 +61,7 @@ class PushBuilds:
         self._commits = commits
         self._pull_requests = pull_requests
         self._approvals = approvals
+        self._reruns = reruns
         self._mirrors = mirrors
         self._hosts = hosts
         self._locks: dict[int, threading.Lock] = {}
@@ -105,9 +108,9 @@ class PushBuilds:
         return Mirror(self._mirrors / repository.uuid, repository.url, settings, credential)
 
     def _check(self, repository: Repository) -> None:
-        mirror = self._mirror(repository)
         repositories, deliveries = self._storage.repositories, self._storage.deliveries
-        before = deliveries.pending(repository.id)
+        before = self._reruns.process(repository, deliveries.pending(repository.id))
+        mirror = self._mirror(repository)
         heads, known = mirror.remote_heads(), repositories.heads(repository.id)
         if repository.checked_at is None and not known:
             known = _before(heads.commits, self._pushed(before))

@@ -16,6 +16,8 @@ _PLAIN: Mapping[str, Any] = MappingProxyType({"integer": 0, "number": 0, "boolea
 _BY_NAME: Mapping[str, Any] = MappingProxyType(
     {
         "account": "ci-bot",
+        "account_login": "ada",
+        "account_type": "User",
         "allow_manual": True,
         "branch": "main",
         "checkout_url": "https://checkout.stripe.com/c/pay/cs_test_a1b2c3",
@@ -36,8 +38,8 @@ _BY_NAME: Mapping[str, Any] = MappingProxyType(
         "events": ["build.first_failure", "build.recovered"],
         "exit_code": 0,
         "file_size": 48213,
-        "full_name": "ada/hello",
         "filename": "hello-1.0.tar.gz",
+        "full_name": "ada/hello",
         "image": "debian:12",
         "email": "ada@example.org",
         "magic_link_token": "kX2m8Qd0wYvN5s1rJ7tLb3cHf9gEaZ4iUoP6xTqRnMk",

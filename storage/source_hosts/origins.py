@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import peewee
+
 from storage.database.instants import SECOND
 from storage.database.statements import Columns, Query, Write, first, insert_into, slot
 from storage.models import BuildOriginRow, BuildRow
@@ -35,6 +37,14 @@ class BuildOrigins:
             origins.where(
                 BuildOriginRow.repository == slot("repository_id"), BuildOriginRow.report_id == slot("report_id")
             ),
+            _ORIGIN,
+        )
+        self._of_commit = Query(
+            database,
+            origins.join(BuildRow)
+            .where(BuildOriginRow.repository == slot("repository_id"), BuildRow.commit == slot("commit_sha"))
+            .group_by(BuildRow.pipeline)
+            .having(BuildOriginRow.build == peewee.fn.MAX(BuildOriginRow.build)),
             _ORIGIN,
         )
         self._due = Query(
@@ -134,6 +144,10 @@ class BuildOrigins:
     def by_report(self, repository_id: int, report_id: str) -> BuildOrigin | None:
         """Return the origin of the build that the host of a repository knows by this name."""
         return self._by_report.one(repository_id=repository_id, report_id=report_id)
+
+    def latest_of_commit(self, repository_id: int, commit: str) -> list[BuildOrigin]:
+        """Return the origin of each pipeline's latest build of a commit."""
+        return self._of_commit.all(repository_id=repository_id, commit_sha=commit)
 
     def due(self, limit: int) -> list[BuildOrigin]:
         """Return the origins whose report is to be compared now, the one that waits longest first."""

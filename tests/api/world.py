@@ -11,6 +11,7 @@ import falcon
 from falcon import testing
 
 from actors.source_hosts import RepositoryConnector, SourceHost, Workspaces
+from actors.source_hosts.github import Installations
 from api import HttpSettings, IdentitySettings, PaymentSettings, RateLimitSettings, create_app
 from storage import Build, Job, JobState, LedgerSource, Role, Storage, User
 from tests import records
@@ -54,6 +55,7 @@ class World:
         hosts: Mapping[str, SourceHost] | None = None,
         connector: RepositoryConnector | None = None,
         workspaces: Workspaces | None = None,
+        installations: Installations | None = None,
     ) -> World:
         """Return a world on a storage, whose responses must conform to the OpenAPI document."""
         engine = FakeEngine(storage, clock)
@@ -68,6 +70,7 @@ class World:
             hosts=hosts,
             connector=connector,
             workspaces=workspaces,
+            installations=installations,
         )
         app.add_middleware(conformity())
         return cls(storage, engine, clock, app)

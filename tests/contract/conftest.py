@@ -13,6 +13,7 @@ from tests.contract.reference import LATER, RULES
 from tests.contract.scene import Scene, make_scene
 from tests.forges.forgejo import ForgejoServer
 from tests.forges.server import LocalHost, serving
+from tests.github_server import GithubServer
 from tests.identity.everyone import providers_of
 from tests.payment_provider import LocalProvider
 
@@ -38,19 +39,31 @@ def forge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalHost]:
 
 
 @pytest.fixture(scope="session")
+def github() -> Iterator[GithubServer]:
+    with GithubServer.serving() as github:
+        yield github
+
+
+@pytest.fixture(scope="session")
 def seen(
-    tmp_path_factory: pytest.TempPathFactory, provider: LocalProvider, identity: IdentitySettings, forge: LocalHost
+    tmp_path_factory: pytest.TempPathFactory,
+    provider: LocalProvider,
+    identity: IdentitySettings,
+    forge: LocalHost,
+    github: GithubServer,
 ) -> Iterator[Scene]:
     """A scene that no test changes: requests to it only read, or are refused."""
-    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state", provider, identity, forge)
+    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state", provider, identity, forge, github)
     yield scene
     storage.close()
 
 
 @pytest.fixture
-def scene(tmp_path: Path, provider: LocalProvider, identity: IdentitySettings, forge: LocalHost) -> Iterator[Scene]:
+def scene(
+    tmp_path: Path, provider: LocalProvider, identity: IdentitySettings, forge: LocalHost, github: GithubServer
+) -> Iterator[Scene]:
     """A scene for one test, which may change it."""
-    storage, scene = make_scene(tmp_path / "state", provider, identity, forge)
+    storage, scene = make_scene(tmp_path / "state", provider, identity, forge, github)
     yield scene
     storage.close()
 

@@ -11,6 +11,7 @@ from typing import Any
 from falcon import testing
 
 from actors.source_hosts import RepositoryConnector
+from actors.source_hosts.github import GithubApi, Installations
 from api import HttpSettings, IdentitySettings, RateLimitSettings
 from storage import BuildState, NewBuild, NewCoupon, NewPipeline, ProvenIdentity, Role, SignUpPolicy, Storage
 from tests.api.conformity import conformity
@@ -23,6 +24,7 @@ from tests.forges.bitbucket import BitbucketServer
 from tests.forges.connected import TOKEN, connected, forges
 from tests.forges.server import LocalHost
 from tests.forges.workspaces import opened, workspace
+from tests.github_server import GithubServer
 from tests.identity.issuer import BODY
 from tests.payment_provider import LocalProvider, signature
 from tests.records import new_job
@@ -32,6 +34,7 @@ UNLIMITED = RateLimitSettings(
     address_per_minute=10**6, account_per_minute=10**6, emails_per_minute=10**6, failures_per_minute=10**6
 )
 WINDOW = {"from": "2026-01-01T00:00:00Z", "to": "2026-02-01T00:00:00Z"}
+BOUND = 7
 COUPON = "FOR-ALL-OF-US"
 
 
@@ -119,9 +122,18 @@ class Scene:
             "notifications",
             "repos",
             "workspaces",
+            "installations",
         )
         kind = next((kind for kind in kinds if f"/{kind}/" in endpoint.path), "none")
         return self.named[kind]
+
+
+def installed(storage: Storage, github: GithubServer, clock: ManualClock) -> Installations:
+    """Install the app twice at GitHub; return the installations."""
+    for number in (BOUND, 4711):
+        github.install(number, "acme", 70).add(701, "acme/web", "https://github.example/acme/web.git")
+    api = GithubApi(github.settings(storage.directory / "app.pem"), clock)
+    return Installations(storage, api, sign_in_proves=True)
 
 
 def is_ceremony(endpoint: Endpoint) -> bool:
@@ -130,7 +142,7 @@ def is_ceremony(endpoint: Endpoint) -> bool:
 
 
 def make_scene(
-    directory: Path, provider: LocalProvider, identity: IdentitySettings, forge: LocalHost
+    directory: Path, provider: LocalProvider, identity: IdentitySettings, forge: LocalHost, github: GithubServer
 ) -> tuple[Storage, Scene]:
     """Make a scene in a new storage, which the caller closes."""
     clock = ManualClock()
@@ -139,6 +151,7 @@ def make_scene(
     at_hosts: dict[str, Any] = {
         "connector": RepositoryConnector(storage, forges(storage, forge), "https://ci.example.org"),
         "workspaces": opened(storage, clock, forge, BitbucketServer()).workspaces,
+        "installations": installed(storage, github, clock),
     }
     world = World.create(storage, clock, settings, UNLIMITED, provider.settings(), identity, **at_hosts)
     owner, admin, member, outsider, guest = (
@@ -163,6 +176,12 @@ def make_scene(
         owner.client.simulate_put(f"{scope}/secrets/TOKEN", json={"value": "nobody-reads"})
     key, _ = storage.tokens.create_api_key(owner.user.id, "to be revoked")
     session, _ = storage.tokens.create_session(owner.user.id, "to be ended")
+    for person in (owner, admin):
+        proven = ProvenIdentity("github", str(person.user.id), person.email, verified=True, name="")
+        storage.identities.sign_in(proven, SignUpPolicy())
+    github.users = {person.user.id: person.email for person in (owner, admin)}
+    github.roles = {("acme", person.email): "admin" for person in (owner, admin)}
+    owner.signed_in().simulate_post(f"{owner.path}/github/installations", json={"installation_id": BOUND})
     for subject in ("1", "2"):
         proven = ProvenIdentity("google", subject, owner.email, verified=True, name="")
         storage.identities.sign_in(proven, SignUpPolicy())
@@ -189,6 +208,7 @@ def make_scene(
         "sessions": session.uuid,
         "invites": invite["id"],
         "schedules": schedule["id"],
+        "installations": str(BOUND),
         "notifications": notification["id"],
         "delivery": tested["id"],
         "repos": repository.uuid,

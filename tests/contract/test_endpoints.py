@@ -39,6 +39,7 @@ IDS = {
     "workspaces": "bitbucket_workspace_not_found",
     "artifacts": "artifact_not_found",
     "identities": "identity_not_found",
+    "installations": "github_installation_not_found",
 }
 NAMED_BY_CALLERS = {"name", "provider"}
 ELSEWHERE = {

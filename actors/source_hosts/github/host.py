@@ -43,8 +43,10 @@ class Github:
     max_bytes = 25 * 2**20
     reports = True
 
-    def __init__(self, storage: Storage, settings: GithubAppSettings, api: GithubApi) -> None:
-        self.installations = Installations(storage, api)
+    def __init__(
+        self, storage: Storage, settings: GithubAppSettings, api: GithubApi, *, sign_in_proves: bool = False
+    ) -> None:
+        self.installations = Installations(storage, api, sign_in_proves=sign_in_proves)
         self._storage = storage
         self._settings = settings
         self._api = api

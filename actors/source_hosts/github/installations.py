@@ -50,19 +50,22 @@ class Installations:
     So deliveries may be late or doubled, and one that was lost is made up for by the next.
     """
 
-    def __init__(self, storage: Storage, api: GithubApi) -> None:
+    def __init__(self, storage: Storage, api: GithubApi, *, sign_in_proves: bool) -> None:
         self._storage = storage
         self._api = api
+        self._sign_in_proves = sign_in_proves
 
     def bind(self, organization_id: int, installation_id: int, subjects: Iterable[str] | None) -> HostConnection:
         """Bind an installation to an organization, and mirror its repositories.
 
-        ``subjects`` are the caller's ids at GitHub, which signing in there has proven: one of them must be the account
-        itself or an owner of it. The owner of the host, with None, needs no proof. Raises GithubNotFound without saying
-        whether the installation exists, HostConnectedElsewhere and HostError.
+        ``subjects`` are the caller's ids at GitHub, which signing in has proven if it is the GitHub of the app: one of
+        them must be the account itself or an owner of it. The owner of the host, with None, needs no proof. Raises
+        GithubNotFound without saying whether the installation exists, HostConnectedElsewhere and HostError.
         """
         installation = self._installation(str(installation_id))
-        if subjects is not None and not any(self._may_bind(installation, each) for each in subjects):
+        if subjects is not None and not (
+            self._sign_in_proves and any(self._may_bind(installation, each) for each in subjects)
+        ):
             raise GithubNotFound(f"there is no installation {installation_id} of an account that is yours at GitHub")
         connection = self._storage.host_connections.connect(_connection(organization_id, installation))
         return self._follow(connection, installation)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from actors.source_hosts.github import Github, GithubApi, GithubAppSettings
+from actors.source_hosts.github import Github, GithubApi
 from storage import HostConnection, Repository, Storage, SystemClock
 from tests.clock import ManualClock
-from tests.github_server import APP_ID, WEBHOOK_SECRET, GithubServer, private_key
+from tests.github_server import GithubServer
 from tests.records import new_owner
 
 
@@ -58,8 +58,8 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def app(storage: Storage, server: GithubServer, clock: ManualClock, tmp_path: Path) -> App:
-    key = tmp_path / "app.pem"
-    key.write_text(private_key())
-    settings = GithubAppSettings(APP_ID, key, WEBHOOK_SECRET, server.url, server.url, timeout=2)
+    settings = server.settings(tmp_path / "app.pem")
     api = GithubApi(settings, clock)
-    return App(Github(storage, settings, api), api, server, storage, new_owner(storage).organization.id)
+    return App(
+        Github(storage, settings, api, sign_in_proves=True), api, server, storage, new_owner(storage).organization.id
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,9 +83,8 @@ def test_an_exhausted_limit_ends_at_its_reset(app: App):
         (Fault(500), "with 500: a fault of the test"),
         (Fault(502, message="x\x1b[31m\n"), "with 502"),
         (Fault(403, message="Resource not accessible by integration"), "not accessible"),
-        (Fault(0), "did not answer within 2 s"),
     ],
-    ids=("500", "502", "403", "silence"),
+    ids=("500", "502", "403"),
 )
 def test_a_failure_is_told_and_not_final(app: App, fault: Fault, message: str):
     app.bound()
@@ -93,6 +93,14 @@ def test_a_failure_is_told_and_not_final(app: App, fault: Fault, message: str):
         list(app.api.repositories("7"))
     assert not error.value.final
     assert str(error.value).isprintable()
+
+
+def test_silence_is_waited_for_only_so_long(app: App, clock: ManualClock, tmp_path: Path):
+    impatient = replace(app.server.settings(tmp_path / "app.pem"), timeout=0.5)
+    app.server.faults = [Fault(0)]
+    with pytest.raises(HostError, match=r"did not answer within 0\.5 s") as error:
+        list(GithubApi(impatient, clock).repositories("7"))
+    assert not error.value.final
 
 
 def test_a_suspended_installation_is_not_asked(app: App):

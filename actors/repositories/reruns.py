@@ -1,0 +1,129 @@
+"""Builds that people ask for again at a source host."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from actors.builds.repeating import repetition
+from actors.ir import IrError, load
+from actors.messages import BuildCreated
+from actors.source_hosts.host import RerunAsked
+from storage import BuildErrorCode, NewOrigin, PipelineGone, SealBroken, SourceGone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from actors.addresses import Address
+    from actors.engine_settings import LiveSettings
+    from actors.source_hosts.host import SourceHost
+    from storage import Build, BuildOrigin, Delivery, NewBuild, Repository, Storage
+
+__all__ = ["Reruns"]
+
+_log = logging.getLogger(__name__)
+
+_NO_CREDIT = "the organization has no credit, and this service requires it: add some, then run it again"
+
+
+class Reruns:
+    """Repeats the builds that deliveries ask for, each once a delivery. Safe in any thread.
+
+    The host lets people ask for it who may push. A build from a stranger stays one, and needs an approval again unless
+    it had one.
+    """
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        live_settings: LiveSettings,
+        root: Address[BuildCreated],
+        hosts: Mapping[str, SourceHost],
+    ) -> None:
+        self._storage = storage
+        self._live_settings = live_settings
+        self._root = root
+        self._hosts = hosts
+
+    def process(self, repository: Repository, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Repeat what deliveries ask for; return the deliveries that report other things."""
+        others = []
+        for delivery in deliveries:
+            asked = [each for each in self._hosts[delivery.provider].events(delivery) if isinstance(each, RerunAsked)]
+            if asked:
+                self._rerun(repository, delivery, asked)
+            else:
+                others.append(delivery)
+        return others
+
+    def _rerun(self, repository: Repository, delivery: Delivery, asked: Iterable[RerunAsked]) -> None:
+        """Add the builds and note that the delivery was processed, in one transaction."""
+        added = []
+        with self._storage.transaction():
+            for each in asked:
+                for origin in self._asked_for(repository, each):
+                    new = self._repeat(origin, each.actor)
+                    if new is not None:
+                        added.append(new)
+            self._storage.deliveries.processed(repository.id, [delivery])
+        for new in added:
+            if new.error_code is None:
+                self._root.post(BuildCreated(new.id))
+        _log.info("%s asked for %d builds again", repository.url, len(added))
+
+    def _asked_for(self, repository: Repository, asked: RerunAsked) -> list[BuildOrigin]:
+        origins = self._storage.build_origins
+        if asked.report_id is None:
+            return [] if asked.commit is None else origins.latest_of_commit(repository.id, asked.commit)
+        found = origins.by_report(repository.id, asked.report_id)
+        return [] if found is None else [found]
+
+    def _repeat(self, origin: BuildOrigin, actor: str | None) -> Build | None:
+        """Add a build like that of an origin; None if that runs still, or if it cannot be repeated."""
+        build = self._storage.builds.get(origin.build_id)
+        if build is None or not build.state.terminal:
+            return None
+        try:
+            new, _ = repetition(self._storage, build, "webhook")
+            added = self._add(build, new)
+        except (PipelineGone, SourceGone, SealBroken) as error:
+            _log.warning("build %s of %s cannot be repeated: %s", build.number, build.pipeline_slug, error)
+            return None
+        self._storage.build_origins.record(
+            added.id,
+            NewOrigin(
+                origin.repository_id or 0,
+                origin.event,
+                origin.ref,
+                pull_request=origin.pull_request,
+                target_branch=origin.target_branch,
+                from_fork=origin.from_fork,
+                actor=actor or origin.actor,
+                author_name=origin.author_name,
+                author_email=origin.author_email,
+            ),
+            reports=True,
+        )
+        return added
+
+    def _add(self, build: Build, new: NewBuild) -> Build:
+        builds, pipeline = self._storage.builds, self._storage.pipelines.by_id(build.pipeline_id)
+        if pipeline is None:
+            raise PipelineGone(f"the pipeline of build {build.number} was deleted")
+        without_source = replace(new, env={}, source_of=None)
+        if self._storage.billing.require_credit and self._storage.ledger.balance(build.organization_id) <= 0:
+            return builds.create_rejected(
+                pipeline, without_source, BuildErrorCode.BILLING_INSUFFICIENT_BALANCE, _NO_CREDIT
+            )
+        if not new.pipeline_ir:
+            if new.has_source:
+                return self._storage.renders.begin(pipeline, new, None)
+            failure = build.error_message or "nothing is kept of the first build"
+            return builds.create_rejected(pipeline, without_source, BuildErrorCode.RENDER_FAILED, failure)
+        try:
+            planned = load(new.pipeline_ir, self._live_settings.now.ir)
+        except IrError as error:
+            return builds.create_rejected(pipeline, without_source, error.code, error.message)
+        return builds.create(pipeline, replace(new, timeout_seconds=planned.timeout_seconds), planned.jobs)
