@@ -57,7 +57,7 @@ class Github:
         Raises HostNotConfigured, DeliveryInvalid and DeliveryUnsigned.
         """
         if not self._settings.configured:
-            raise HostNotConfigured("this service is no GitHub app: the section [github] is empty")
+            raise HostNotConfigured("this service is no GitHub app: `ci-daemon github setup` makes one")
         event = headers.get("X-GITHUB-EVENT", "")
         if not _EVENT.fullmatch(event):
             raise DeliveryInvalid("delivery_event_missing", "X-GitHub-Event: expected the name of an event")

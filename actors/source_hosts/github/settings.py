@@ -21,7 +21,10 @@ _BASE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class GithubAppSettings:
-    """Section ``[github]``: the GitHub app by which pushes and pull requests at GitHub are built."""
+    """Section ``[github]``: the GitHub app by which pushes and pull requests at GitHub are built.
+
+    `ci-daemon github setup` makes the app and writes this section.
+    """
 
     app_id: str = setting("", "The id of the app; if it is empty, GitHub is not used.")
     private_key: Path | None = setting(

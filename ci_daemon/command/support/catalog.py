@@ -21,6 +21,8 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "config check": "Check the configuration.",
         "config show": "Show every setting in effect, and its origin.",
         "doctor": "Check this machine; print a fix for each failure.",
+        "github bind": "Bind an installation of the GitHub app.",
+        "github setup": "Make the GitHub app of this service.",
         "image build": "Make an image of a Debian or Ubuntu release.",
         "image default": "Show or change the default image.",
         "image import": "Make an image of a root file system's tar.",

@@ -43,6 +43,8 @@ ELSEWHERE = {
     "submit": "test_submit.py",
     "render": "tests/e2e/builds/test_render.py",
     "debug": "tests/e2e: it is a shell",
+    "github bind": "test_github.py: it needs a GitHub",
+    "github setup": "test_github.py: it needs a GitHub",
     "mail test": "test_mail.py: it needs a mail server",
     "mail retry": "test_mail.py: it needs a mail server",
 }
