@@ -41,7 +41,6 @@ from api.paths import (
     add_builds,
     add_cli_login,
     add_docs,
-    add_github,
     add_identity_providers,
     add_jobs,
     add_logs,
@@ -227,8 +226,8 @@ def create_app(
         connector=connector or RepositoryConnector(storage, {}, settings.url),
         workspaces=workspaces or Workspaces.unconfigured(storage, clock),
         signer=signer,
+        installations=installations,
     )
-    add_github(routes, storage, access, installations)
     add_secrets(routes, SecretsResource(storage, access))
 
     add_jobs(routes, JobsResource(storage, engine, access))

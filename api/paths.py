@@ -11,11 +11,8 @@ from api.resources.meta import HealthResource, PingResource
 from api.resources.sign_in.passkey_login import PasskeyLoginResource
 from api.resources.sign_in.passkey_sign_up import PasskeySignUpResource
 from api.resources.sign_in.recovery import RecoveryResource
-from api.resources.source_hosts.github_installations import GithubInstallationsResource
-from api.resources.source_hosts.repo_summaries import RepoSummariesResource
 
 if TYPE_CHECKING:
-    from actors.source_hosts.github import Installations
     from api.errors.pages import ErrorPagesResource
     from api.logs.log import JobLogResource
     from api.logs.render_log import RenderLogResource
@@ -62,7 +59,6 @@ __all__ = [
     "add_builds",
     "add_cli_login",
     "add_docs",
-    "add_github",
     "add_identity_providers",
     "add_jobs",
     "add_logs",
@@ -81,7 +77,6 @@ _V0 = "/api/v0"
 _V2 = "/api/v2"
 _PIPELINES = f"{_V0}/organizations/{{org}}/pipelines"
 _BUILDS = f"{_PIPELINES}/{{pipeline}}/builds"
-_INSTALLATIONS = f"{_V0}/organizations/{{org}}/github/installations"
 _JOBS = f"{_BUILDS}/{{number}}/jobs"
 
 
@@ -193,16 +188,6 @@ def add_sources(routes: Routes, internal: InternalSourceResource, webhooks: Webh
     """Route what brings sources: archives for VMs, and the deliveries of hosts."""
     routes.add(f"{_V0}/internal/builds/{{build_id}}/source.tar.gz", internal)
     routes.add("/webhooks/{provider}", webhooks)
-
-
-def add_github(routes: Routes, storage: Storage, access: Access, installations: Installations | None) -> None:
-    """Route the installations of the GitHub app, and the repositories of all hosts."""
-    resource = GithubInstallationsResource(storage, access, installations)
-    routes.add(f"{_INSTALLATIONS}", resource, "list")
-    routes.add(f"{_INSTALLATIONS}/{{id}}", resource)
-    routes.add(f"{_INSTALLATIONS}/{{id}}/repos", resource, "repos")
-    routes.add(f"{_INSTALLATIONS}/{{id}}/sync", resource, "sync")
-    routes.add(f"{_V0}/organizations/{{org}}/repos", RepoSummariesResource(storage, access), "list")
 
 
 def add_pipelines(

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from api.console.bitbucket import BitbucketPage
 from api.resources.source_hosts.bitbucket import BitbucketResource
+from api.resources.source_hosts.github_installations import GithubInstallationsResource
+from api.resources.source_hosts.repo_summaries import RepoSummariesResource
 from api.resources.source_hosts.repositories import RepositoriesResource
 
 if TYPE_CHECKING:
     from actors.source_hosts import RepositoryConnector, Workspaces
+    from actors.source_hosts.github import Installations
     from api.console.site import Site
     from api.middleware.authentication import Access
     from api.openapi.operations import Routes
@@ -29,11 +32,22 @@ def add_source_hosts(
     connector: RepositoryConnector,
     workspaces: Workspaces,
     signer: Signer,
+    installations: Installations | None,
 ) -> None:
-    """Route connected repositories, and workspaces of Bitbucket; ``access`` is that of programs."""
+    """Route what is connected at source hosts; ``access`` is that of programs."""
+    routes.add(f"{_ORGANIZATION}/repos", RepoSummariesResource(site.storage, access), "list")
     repositories = RepositoriesResource(site.storage, access, connector)
     routes.add(f"{_ORGANIZATION}/repos/connect", repositories, "connect")
     routes.add(f"{_ORGANIZATION}/repos/{{id}}", repositories)
+
+    github, path = (
+        GithubInstallationsResource(site.storage, access, installations),
+        f"{_ORGANIZATION}/github/installations",
+    )
+    routes.add(path, github, "list")
+    routes.add(f"{path}/{{id}}", github)
+    routes.add(f"{path}/{{id}}/repos", github, "repos")
+    routes.add(f"{path}/{{id}}/sync", github, "sync")
 
     bitbucket = BitbucketResource(access, site.engine, workspaces, signer, site.clock)
     routes.add(f"{_V0}/integrations/bitbucket/connect", bitbucket, "connect")
