@@ -46,7 +46,7 @@ class HostConnections:
             ),
             _CONNECTION,
         )
-        self._of_provider = Query(database, connections.where(of_provider).order_by(HostConnectionRow.id), _CONNECTION)
+        self._of_provider = Query(database, connections.where(of_provider), _CONNECTION)
         self._credential = Query(database, HostConnectionRow.select(HostConnectionRow.credential).where(this), _sealed)
         self._insert = Write(database, insert_into(HostConnectionRow, "credential", "synced_at", "suspended_at"))
         self._update = Write(
@@ -115,7 +115,7 @@ class HostConnections:
 
     def of_provider(self, provider: str) -> list[HostConnection]:
         """Return every connection to a kind of host, oldest first."""
-        return self._of_provider.all(provider=provider)
+        return sorted(self._of_provider.all(provider=provider), key=lambda each: each.id)
 
     def credential(self, connection: HostConnection) -> bytes | None:
         """Return what was sealed for a connection. Raises SealBroken if the key is another."""

@@ -77,13 +77,8 @@ class Repositories:
         )
         of_connection = RepositoryRow.connection == slot("connection_id")
         self._of_connection = Query(database, repositories.where(of_connection).order_by(RepositoryRow.id), _REPOSITORY)
-        self._of_organization = Query(
-            database,
-            repositories.where(RepositoryRow.organization == slot("organization_id")).order_by(
-                peewee.fn.LOWER(RepositoryRow.repo_name), RepositoryRow.id
-            ),
-            _REPOSITORY,
-        )
+        of_organization = RepositoryRow.organization == slot("organization_id")
+        self._of_organization = Query(database, repositories.where(of_organization), _REPOSITORY)
         self._of_remote = Query(
             database,
             repositories.where(
@@ -256,7 +251,8 @@ class Repositories:
 
     def of_organization(self, organization_id: int) -> list[Repository]:
         """Return the repositories of an organization, by name."""
-        return self._of_organization.all(organization_id=organization_id)
+        found = self._of_organization.all(organization_id=organization_id)
+        return sorted(found, key=lambda each: (each.repo_name.lower(), each.id))
 
     def of_remote(self, provider: str, remote_id: str) -> list[Repository]:
         """Return the repositories that a kind of host knows by this id, oldest first."""

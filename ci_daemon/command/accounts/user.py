@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from api import pages_url
 from ci_daemon.command.support.command_classes import Group
 from ci_daemon.command.support.lookup import find_user
 from ci_daemon.command.support.person import display_name, email_address
@@ -64,6 +63,8 @@ def link(session: Session, *, email: str | None, owner: bool) -> None:
     """
     if owner == (email is not None):
         raise click.UsageError("give the EMAIL of a user, or --owner")
+    from api import pages_url  # noqa: PLC0415 - the other commands need no API
+
     server = served_by(session.state_dir)
     url = pages_url((server and server.url) or session.config().http.url)
     with session.storage_without_billing() as storage:

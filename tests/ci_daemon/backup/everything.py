@@ -16,10 +16,12 @@ from storage import (
     BuildEvent,
     BuildState,
     CacheName,
+    CancelSuperseded,
     Declaration,
     DeployKey,
     EdgeKind,
     EndpointAnswer,
+    ForkApproval,
     GitCredential,
     HoldEnd,
     Job,
@@ -93,6 +95,7 @@ class Everything:
         made._holds()
         made._cache()
         made._pipelines()
+        made._waiting_builds(owner.id)
         made._service()
         return made
 
@@ -158,6 +161,24 @@ class Everything:
                 ended = self.storage.builds.get(build.id)
                 assert ended is not None
                 assert retry(self.storage, ended)
+
+    def _waiting_builds(self, owner_id: int) -> None:
+        """Store settings of every kind, and builds that wait for a turn and for an approval."""
+        storage = self.storage
+        for superseded, approval in zip(CancelSuperseded, ForkApproval, strict=True):
+            name = f"waits-{superseded}"
+            organization = storage.organizations.create(name, "", owner_id)
+            storage.organizations.configure(
+                organization.id, cancel_superseded=superseded, fork_approval=approval, fork_secrets=True
+            )
+            new = NewPipeline("deploy", "Deploy", "r", "main", concurrency_group="deploy", cancel_superseded=superseded)
+            pipeline = storage.pipelines.create(organization.id, new)
+            for _ in range(2):
+                storage.builds.create(pipeline, NewBuild("main", "c0ffee"), [new_job("only")])
+            fork = NewBuild("eve:main", "c0ffee", untrusted_origin="pull/3", approval_reason="eve is a stranger")
+            storage.builds.create(pipeline, fork, [new_job("only")])
+            approved = storage.builds.create(pipeline, fork, [new_job("only")])
+            storage.approvals.approve(approved.id, "ann@example.org")
 
     def _people(self, owner_id: int) -> None:
         storage, acme = self.storage, self.pipeline.organization_id
