@@ -9,7 +9,7 @@ from storage.facade import on_first_use
 if TYPE_CHECKING:
     from storage.accounts.email_addresses import email_address
     from storage.accounts.passkeys import new_handle
-    from storage.accounts.slugs import slugify
+    from storage.accounts.slugs import RESERVED_SLUGS, slugify
     from storage.audit import append_to_audit
     from storage.billing.prices import MICRO_CENTS, cost_cents
     from storage.billing.settings import BillingSettings
@@ -205,6 +205,7 @@ __all__ = [
     "GIT",
     "MICRO_CENTS",
     "RENDER_LOG",
+    "RESERVED_SLUGS",
     "AlreadyInitialized",
     "ApprovalNotAwaited",
     "Artifact",

@@ -100,6 +100,8 @@ class ErrorsAsPages:
         error = resp.context.get("error")
         if not isinstance(resource, Page) or not isinstance(error, ApiError):
             return
+        if error.problem.code == "route_not_found" and falcon.MEDIA_HTML.partition(";")[0] not in req.accept:
+            return  # a program that asked for a path of the API that does not exist
         if error.problem.code == "unauthorized" and req.asked in {"GET", "HEAD"}:
             resp.data = None
             redirect(req, resp, f"login?{urlencode({'next': req.relative_uri})}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from api.console.pages import Page
 from api.console.pipelines.figures import BAR_HEIGHT, Figures, figures_of
 from api.errors.responses import ApiError
-from storage import slugify
+from storage import RESERVED_SLUGS, slugify
 
 if TYPE_CHECKING:
     import falcon
@@ -39,7 +39,7 @@ class OrganizationPage(Page):
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
         """List the pipelines whose name has the text ``q``."""
-        if slugify(org) != org:
+        if slugify(org) != org or org in RESERVED_SLUGS:
             raise ApiError("route_not_found", "there is no such page")
         member = self._site.access.member(req, org)
         storage = self._site.storage

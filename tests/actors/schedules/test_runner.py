@@ -21,6 +21,7 @@ from actors.repositories.commit_builds import CommitBuilds
 from actors.repositories.host_approvals import HostApprovals
 from actors.repositories.pull_requests import PullRequestBuilds
 from actors.repositories.pushes import PushBuilds
+from actors.repositories.reruns import Reruns
 from actors.schedules import new_schedule
 from actors.schedules.runner import ScheduleRunner
 from actors.source_hosts import PlainGit
@@ -100,6 +101,7 @@ class World:
                 storage=self.storage, live_settings=live_settings, commits=commits, hosts=hosts
             ),
             approvals=HostApprovals(storage=self.storage, commits=commits, hosts=hosts),
+            reruns=Reruns(storage=self.storage, live_settings=live_settings, root=Address(), hosts=hosts),
             mirrors=self.directory / "mirrors",
             hosts=hosts,
         )

@@ -12,7 +12,9 @@ import api
 from api import error_catalog
 from tests.api.world import World
 
-SOURCES = sorted(Path(api.__file__).parent.rglob("*.py"))
+_API = Path(api.__file__).parent
+SOURCES = sorted([*_API.rglob("*.py"), *(_API.parent / "actors" / "source_hosts").rglob("*.py")])
+"""The API, and the source hosts, whose refusals of deliveries have a code."""
 
 
 def text_of(page: str) -> str:
@@ -50,7 +52,7 @@ def test_the_list_leads_to_every_page(world: World):
 
 
 def test_doc_url_is_a_page_of_this_service(world: World):
-    failed = world.anonymous.simulate_get("/nothing")
+    failed = world.anonymous.simulate_get("/api/v0/nothing")
     path = failed.json["error"]["doc_url"].removeprefix("https://ci.example.org")
     assert "route_not_found" in world.anonymous.simulate_get(path).text
 

@@ -193,7 +193,7 @@ def test_head_is_get_without_a_body(world: World, ada: Account):
     assert head.content == b""
     assert head.headers["Content-Length"] == str(len(got.content))
     assert world.anonymous.simulate_head(USER).status_code == 401
-    assert world.anonymous.simulate_head("/nothing").status_code == 404
+    assert world.anonymous.simulate_head("/api/v0/nothing").status_code == 404
 
 
 def test_options_names_the_methods(world: World):
