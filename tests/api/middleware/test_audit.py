@@ -14,6 +14,9 @@ from storage import AuditEntry
 from tests.api.conformity import conformity
 from tests.contract.reference import ENDPOINTS, Endpoint
 from tests.contract.scene import Scene, is_ceremony, make_scene
+from tests.forges.forgejo import ForgejoServer
+from tests.forges.server import LocalHost, serving
+from tests.github_server import GithubServer
 from tests.identity.everyone import providers_of
 from tests.payment_provider import LocalProvider
 
@@ -78,19 +81,37 @@ def identity() -> Iterator[IdentitySettings]:
         yield identity
 
 
+@pytest.fixture(scope="module")
+def forge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalHost]:
+    with serving(ForgejoServer(), tmp_path_factory.mktemp("forge")) as forge:
+        yield forge
+
+
+@pytest.fixture(scope="module")
+def github() -> Iterator[GithubServer]:
+    with GithubServer.serving() as github:
+        yield github
+
+
 @pytest.fixture
-def scene(tmp_path: Path, provider: LocalProvider, identity: IdentitySettings) -> Iterator[Scene]:
-    storage, scene = make_scene(tmp_path / "state", provider, identity)
+def scene(
+    tmp_path: Path, provider: LocalProvider, identity: IdentitySettings, forge: LocalHost, github: GithubServer
+) -> Iterator[Scene]:
+    storage, scene = make_scene(tmp_path / "state", provider, identity, forge, github)
     yield scene
     storage.close()
 
 
 @pytest.fixture(scope="module")
 def seen(
-    tmp_path_factory: pytest.TempPathFactory, provider: LocalProvider, identity: IdentitySettings
+    tmp_path_factory: pytest.TempPathFactory,
+    provider: LocalProvider,
+    identity: IdentitySettings,
+    forge: LocalHost,
+    github: GithubServer,
 ) -> Iterator[Scene]:
     """A scene for tests that only read."""
-    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state", provider, identity)
+    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state", provider, identity, forge, github)
     yield scene
     storage.close()
 
