@@ -93,8 +93,7 @@ class PullRequestBuilds:
             return
         trust = self._trust(repository, change)
         ref = f"{_HEADS}{change.branch}" if _REF.fullmatch(f"{_HEADS}{change.branch}") else change.head_ref
-        branches = heads.branches(heads.default_branch, change.target_branch)
-        archive = pack_commit(fork, ref, change.head_commit, self._live_settings.now.source, branches)
+        archive = pack_commit(fork, ref, change.head_commit, self._live_settings.now.repositories)
         target = heads.commits.get(f"{_HEADS}{change.target_branch}")
         base = None if target is None else fork.merge_base(target, change.head_commit)
         commit = PushedCommit(

@@ -16,7 +16,7 @@ class Repository:
     """A git repository that belongs to an organization; ``url`` is a URL or an absolute path on this host.
 
     ``provider`` is the kind of its source host, ``git`` for a plain server, and ``remote_id`` the host's own id for it.
-    ``default_branch`` is known once it was checked.
+    With ``submodules`` and ``lfs`` sources have these, too. ``default_branch`` is known once it was checked.
     ``last_error`` is why the last ``failures`` checks failed.
     """
 
@@ -36,6 +36,8 @@ class Repository:
     connection_id: int | None
     remote_id: str | None
     private: bool
+    submodules: bool
+    lfs: bool
 
     @property
     def is_path(self) -> bool:

@@ -73,7 +73,7 @@ class Repositories:
         )
         self._insert = Write(
             database,
-            insert_into(RepositoryRow, "checked_at", "failures", "last_error", "token_hash"),
+            insert_into(RepositoryRow, "checked_at", "failures", "last_error", "token_hash", "submodules", "lfs"),
         )
         of_connection = RepositoryRow.connection == slot("connection_id")
         self._of_connection = Query(database, repositories.where(of_connection).order_by(RepositoryRow.id), _REPOSITORY)
@@ -106,6 +106,8 @@ class Repositories:
             RepositoryRow.update(
                 {
                     RepositoryRow.poll_seconds: slot("poll_seconds"),
+                    RepositoryRow.submodules: slot("submodules"),
+                    RepositoryRow.lfs: slot("lfs"),
                     RepositoryRow.next_check_at: slot("now"),
                 }
             ).where(this),
@@ -169,12 +171,14 @@ class Repositories:
             )
             return written(self.get(repository_id))
 
-    def edit(self, repository: Repository, *, poll_seconds: int) -> Repository:
-        """Change how a repository is checked, and let it be checked at once."""
+    def edit(self, repository: Repository, *, poll_seconds: int, submodules: bool, lfs: bool) -> Repository:
+        """Change how a repository is checked and packed, and let it be checked at once."""
         with self._database.write():
             self._edit.run(
                 id=repository.id,
                 poll_seconds=poll_seconds,
+                submodules=int(submodules),
+                lfs=int(lfs),
                 now=self._database.now(),
             )
             return written(self.get(repository.id))

@@ -61,6 +61,8 @@ for _command in (key, rotate_key, trust, hook):
     metavar="SECONDS",
     help="The seconds between two looks for pushes.",
 )
+@click.option("--submodules", is_flag=True, help="Pack the files of submodules, too.")
+@click.option("--lfs", is_flag=True, help="Pack the files of git LFS, too.")
 @user_option
 @token_file_option
 @click.option(
@@ -76,6 +78,8 @@ def connect(
     org: str,
     name: str | None,
     poll: int,
+    submodules: bool,
+    lfs: bool,
     user: str | None,
     token_file: TextIO | None,
     provider: str | None,
@@ -93,7 +97,7 @@ def connect(
     \b
     ci-daemon repo connect https://codeberg.org/acme/web --org acme --token-file token
     ci-daemon repo connect https://git.example.org/acme/web.git --org acme --user ci --token-file token
-    ci-daemon repo connect git@git.example.org:acme/web.git --org acme
+    ci-daemon repo connect git@git.example.org:acme/web.git --org acme --submodules
     ci-daemon repo connect /srv/git/acme/web.git --org acme --poll 3600
     """
     if token_file is not None and user is None:
@@ -111,6 +115,7 @@ def connect(
                 connected = storage.repositories.connect(organization.id, address, known_as, poll)
             except RepositoryConnected as error:
                 raise Failure(str(error)) from None
+            connected = storage.repositories.edit(connected, poll_seconds=poll, submodules=submodules, lfs=lfs)
             if credential is not None:
                 storage.repository_credentials.put(connected, credential)
             token = storage.repositories.mint_token(connected)
@@ -132,6 +137,8 @@ def connect(
 @click.argument("url", metavar="URL|PATH")
 @org_option
 @click.option("--poll", type=click.IntRange(1, _DAY), metavar="SECONDS", help="The seconds between two looks.")
+@click.option("--submodules/--no-submodules", default=None, help="Pack the files of submodules, too, or do not.")
+@click.option("--lfs/--no-lfs", default=None, help="Pack the files of git LFS, too, or do not.")
 @user_option
 @token_file_option
 @pass_session
@@ -141,10 +148,12 @@ def edit(
     url: str,
     org: str,
     poll: int | None,
+    submodules: bool | None,
+    lfs: bool | None,
     user: str | None,
     token_file: TextIO | None,
 ) -> None:
-    """Change how a repository is fetched; what is not given stays. It is looked at at once."""
+    """Change how a repository is fetched and packed; what is not given stays. It is looked at at once."""
     with session.storage_without_billing() as storage:
         found = find_repository(storage, url, org)
         if user is not None or token_file is not None:
@@ -154,6 +163,8 @@ def edit(
         found = storage.repositories.edit(
             found,
             poll_seconds=found.poll_seconds if poll is None else poll,
+            submodules=found.submodules if submodules is None else submodules,
+            lfs=found.lfs if lfs is None else lfs,
         )
         document = _document(storage, found)
     session.answer(document, f"{found.url} is changed, and looked at at once")
@@ -237,6 +248,8 @@ def _document(storage: Storage, each: Repository) -> dict[str, object]:
         "repo_name": each.repo_name,
         "default_branch": each.default_branch,
         "poll_seconds": each.poll_seconds,
+        "submodules": each.submodules,
+        "lfs": each.lfs,
         "checked_at": each.checked_at and timestamp(each.checked_at),
         "next_check_at": timestamp(each.next_check_at),
         "last_error": each.last_error,

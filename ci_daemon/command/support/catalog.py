@@ -80,7 +80,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "pipeline list": "List an organization's pipelines.",
         "pipeline set": "Change a pipeline's settings.",
         "repo connect": "Build what is pushed to a git repository.",
-        "repo edit": "Change how a repository is fetched.",
+        "repo edit": "Change how a repository is fetched and packed.",
         "repo hook": "Print a hook for the server of a repository.",
         "repo key": "Show the deploy key of a repository.",
         "repo list": "List the connected repositories.",

@@ -104,7 +104,7 @@ CALLS = """
     repo key {server} --org acme
     repo trust {server} --org acme
     repo hook {server} --org acme
-    repo edit {server} --org acme --poll 30
+    repo edit {server} --org acme --poll 30 --submodules
     repo list
     webhook list
     webhook show {delivery}
