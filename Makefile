@@ -49,7 +49,7 @@ test: setup lint types $(TEST_PROGRAMS)/.complete $(TEST_PROGRAMS)/oidc-provider
 	@$(BIN)/coverage report --include='storage/*,api/*,actors/*' --fail-under=90
 
 # A registry to pull images from, busybox, of which a test makes the smallest image, and git by ssh and with LFS.
-$(TEST_PROGRAMS)/.complete: .ci/unpack
+$(TEST_PROGRAMS)/.complete: .ci/unpack Makefile
 	@.ci/unpack $(TEST_PROGRAMS) docker-registry busybox-static openssh-server libwrap0 git-lfs
 	@touch $@
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from actors.mail import MailSettings
     from actors.notifications import NotificationSettings
     from actors.render.settings import RenderSettings
-    from actors.repositories.settings import RepositorySettings
+    from actors.repositories.settings import RepositorySettings, SourceSettings
     from actors.settings import ArtifactSettings, CacheSettings, JobSettings, PoolSettings, RetentionSettings
 
 __all__ = ["EngineSettings", "LiveSettings"]
@@ -33,6 +33,7 @@ class EngineSettings:
     mail: MailSettings
     notifications: NotificationSettings
     repositories: RepositorySettings
+    source: SourceSettings
     base_url: str
     api_address: tuple[str, int]
 

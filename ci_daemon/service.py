@@ -82,6 +82,7 @@ def serve(directory: Path, load: Callable[[], Config], notifier: Notifier, *, wa
                 mail=config.mail,
                 notifications=config.notifications,
                 repositories=config.repositories,
+                source=config.source,
                 base_url=settings.url,
                 api_address=server.local_address,
             ),

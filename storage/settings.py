@@ -51,7 +51,7 @@ class SettingDeclaration:
     """The description of a key or section in one sentence, the range of its numbers, and an example.
 
     A key without a default has an example, because TOML has no null. A ``live`` key is applied by a reload; another
-    needs a restart. ``replaces`` are keys of the same section in earlier releases.
+    needs a restart. ``replaces`` are keys of earlier releases, with their section if that was another.
     """
 
     description: str = ""
@@ -86,7 +86,7 @@ def setting(
         example: a value to show, for a key without a default.
         secret: the value is not printed.
         live: a reload applies the key: it is read anew at each use.
-        replaces: keys of the same section in earlier releases, in whose place this key came.
+        replaces: keys of earlier releases, in whose place this key came: of the same section, or ``section.key``.
 
     Returns:
         The field, typed as its value because that is what an instance holds.

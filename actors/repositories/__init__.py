@@ -9,7 +9,7 @@ from storage import on_first_use
 if TYPE_CHECKING:
     from actors.repositories.git import GitError
     from actors.repositories.remote import Remote, RemoteInvalid
-    from actors.repositories.settings import RepositorySettings
+    from actors.repositories.settings import RepositorySettings, SourceSettings
     from actors.repositories.ssh_keys import fingerprint, host_key, new_deploy_key
 else:
     __getattr__ = on_first_use(__name__)
@@ -20,6 +20,7 @@ __all__ = [
     "Remote",
     "RemoteInvalid",
     "RepositorySettings",
+    "SourceSettings",
     "fingerprint",
     "host_key",
     "new_deploy_key",

@@ -124,7 +124,7 @@ class Git:
 
         def check() -> None:
             if path.stat().st_size > max_bytes:
-                raise TooLarge(f"the commit has more than {max_bytes >> 20} MB: raise repositories.max_source_mb")
+                raise TooLarge(f"the commit has more than {max_bytes >> 20} MB: raise source.max_mb")
 
         with path.open("wb") as out:
             self._run(arguments, at, seconds, "", check, Authentication(), out)

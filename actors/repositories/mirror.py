@@ -41,6 +41,10 @@ class Heads:
     commits: dict[str, str]
     default_branch: str | None
 
+    def branches(self, *names: str | None) -> dict[str, str]:
+        """Return those of some branches that exist, by name."""
+        return {each: self.commits[ref] for each in names if each and (ref := f"refs/heads/{each}") in self.commits}
+
 
 @dataclass(frozen=True, slots=True)
 class Commit:
@@ -71,7 +75,7 @@ class Mirror:
         self._complete = self.path / "complete"
         self._url = url
         self._settings = settings
-        self._seconds = settings.fetch_timeout
+        self.seconds = settings.fetch_timeout
         self._credential = credential
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         max_bytes = int(settings.max_mirror_gb * 2**30)
@@ -163,13 +167,6 @@ class Mirror:
             return False
         return True
 
-    def tip(self, branch: str) -> str | None:
-        """Return the commit of a branch as it was fetched last."""
-        try:
-            return self._run("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}^{{commit}}").decode().strip()
-        except GitError:
-            return None
-
     def changed(self, old: str | None, new: str) -> tuple[str, ...] | None:
         """Return the paths in which two commits differ; of a renamed file both. None if that is not known."""
         if old is None or not self.has(old):
@@ -228,10 +225,10 @@ class Mirror:
         return True
 
     def _run(self, *arguments: str) -> bytes:
-        return self.git.run(*arguments, at=self.path, seconds=self._seconds)
+        return self.git.run(*arguments, at=self.path, seconds=self.seconds)
 
     def _ask(self, *arguments: str, at: Path) -> bytes:
-        return self.git.fetch(*arguments, at=at, seconds=self._seconds, credential=self._credential)
+        return self.git.fetch(*arguments, at=at, seconds=self.seconds, credential=self._credential)
 
     def _commits(self) -> dict[str, str]:
         """Return the commit of each branch and tag; tags of other objects and unusable names are left out."""

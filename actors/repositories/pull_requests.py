@@ -93,7 +93,8 @@ class PullRequestBuilds:
             return
         trust = self._trust(repository, change)
         ref = f"{_HEADS}{change.branch}" if _REF.fullmatch(f"{_HEADS}{change.branch}") else change.head_ref
-        archive = pack_commit(fork, ref, change.head_commit, self._live_settings.now.repositories)
+        branches = heads.branches(heads.default_branch, change.target_branch)
+        archive = pack_commit(fork, ref, change.head_commit, self._live_settings.now.source, branches)
         target = heads.commits.get(f"{_HEADS}{change.target_branch}")
         base = None if target is None else fork.merge_base(target, change.head_commit)
         commit = PushedCommit(

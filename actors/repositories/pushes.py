@@ -79,14 +79,17 @@ class PushBuilds:
 
         Raises GitError, RenderFailed and VmError.
         """
-        settings, ref = self._live_settings.now.repositories, f"{_BRANCH}{branch}"
+        ref = f"{_BRANCH}{branch}"
         with self._lock(repository):
             mirror = self._mirror(repository)
-            commit = mirror.fetch().commits.get(ref)
+            heads = mirror.fetch()
+            commit = heads.commits.get(ref)
             if commit is None:
                 raise GitError(f'{repository.url} has no branch "{branch}"')
             message = mirror.commit(commit).message
-            archive = pack_commit(mirror, ref, commit, settings)
+            archive = pack_commit(
+                mirror, ref, commit, self._live_settings.now.source, heads.branches(heads.default_branch)
+            )
         declared = self._commits.declared(repository, archive).find(source_slug)
         if declared is None:
             missing = f'the commit {commit} of {repository.url} declares no pipeline "{source_slug}"'
@@ -142,7 +145,7 @@ class PushBuilds:
         for ref, commit in sorted(heads.commits.items()):
             if known.get(ref) != commit:
                 push = PushedRef(ref, known.get(ref), commit, actors.get((ref, commit)))
-                self._build(mirror, repository, push, commit, heads.default_branch)
+                self._build(mirror, repository, push, commit, heads)
 
     def _pushed(self, deliveries: Iterable[Delivery]) -> list[PushedRef]:
         return [each for each in self._events(deliveries) if isinstance(each, PushedRef)]
@@ -163,11 +166,9 @@ class PushBuilds:
             if not ref.startswith(_BRANCH) or known.get(ref) != pushed.old or now is None or new is None:
                 continue
             if new != now and mirror.has(new):
-                self._build(mirror, repository, pushed, new, heads.default_branch)
+                self._build(mirror, repository, pushed, new, heads)
 
-    def _build(
-        self, mirror: Mirror, repository: Repository, push: PushedRef, commit: str, default_branch: str | None
-    ) -> None:
+    def _build(self, mirror: Mirror, repository: Repository, push: PushedRef, commit: str, heads: Heads) -> None:
         """Build a head's new commit and note that, in one transaction."""
         ref, old = push.ref, push.old
         pushed = mirror.commit(commit)
@@ -178,7 +179,9 @@ class PushBuilds:
         name = ref.removeprefix(_TAG if is_tag else _BRANCH)
         archive = None
         try:
-            archive = pack_commit(mirror, ref, commit, self._live_settings.now.repositories)
+            archive = pack_commit(
+                mirror, ref, commit, self._live_settings.now.source, heads.branches(heads.default_branch)
+            )
             declared: Envelope | RenderFailed = self._commits.declared(repository, archive)
         except TooLarge as error:
             declared = RenderFailed.exited("source fetch", 1, str(error))
@@ -199,8 +202,8 @@ class PushBuilds:
             origin,
             NewBuild(name, commit, pushed.message, source="webhook", env=env, source_archive=archive),
             changed=None if is_tag else mirror.changed(old, commit),
-            default_branch=default_branch,
-            followed=not is_tag and name == default_branch,
+            default_branch=heads.default_branch,
+            followed=not is_tag and name == heads.default_branch,
         )
         with self._storage.transaction():
             if not self._storage.repositories.move_head(repository, ref, old, commit):

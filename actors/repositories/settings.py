@@ -1,4 +1,4 @@
-"""The configuration section of connected repositories, with its defaults."""
+"""The configuration sections of connected repositories and their sources, with their defaults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 from storage import setting
 
-__all__ = ["RepositorySettings"]
+__all__ = ["RepositorySettings", "SourceSettings"]
 
 _DAY = 86_400
 
@@ -21,10 +21,6 @@ class RepositorySettings:
     Each has a mirror in the state directory, which backups leave out.
     """
 
-    depth: int = setting(
-        50, "The commits of history that a job finds in `.git`.", at_least=1, at_most=100_000, live=True
-    )
-    max_source_mb: int = setting(256, "The most MB of a commit's files and history.", at_least=1, live=True)
     max_mirror_gb: float = setting(4.0, "The most GB of a mirror.", above=0, live=True)
     cancel_superseded: Literal["waiting", "branches", "all"] = setting(
         "waiting",
@@ -65,3 +61,24 @@ class RepositorySettings:
     def allowed_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """The networks in which repositories may be although they are not public."""
         return tuple(ip_network(each) for each in self.networks)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """Section ``[source]``: the files and shallow `.git` of builds of connected repositories."""
+
+    depth: int = setting(
+        50,
+        "The commits of history in `.git`; more, up to 2000, to reach the merge base with the default branch.",
+        at_least=1,
+        at_most=100_000,
+        live=True,
+        replaces=("repositories.depth",),
+    )
+    max_mb: int = setting(
+        256,
+        "The most MB of a commit's files and history.",
+        at_least=1,
+        live=True,
+        replaces=("repositories.max_source_mb",),
+    )

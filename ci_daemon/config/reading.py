@@ -193,7 +193,8 @@ def _replaced_in(section: Any, above: Keys = ()) -> Iterator[tuple[Keys, Keys]]:
         if is_dataclass(value):
             yield from _replaced_in(value, keys)
         else:
-            yield from (((*above, old), keys) for old in setting_declaration(each).replaces)
+            for old in setting_declaration(each).replaces:
+                yield (tuple(old.split(".")) if "." in old else (*above, old)), keys
 
 
 def _parse_variable(text: str, hint: object) -> object:

@@ -9,7 +9,7 @@ from actors.ir import IrSettings
 from actors.mail import MailSettings
 from actors.notifications import NotificationSettings
 from actors.render import RenderSettings
-from actors.repositories import RepositorySettings
+from actors.repositories import RepositorySettings, SourceSettings
 from actors.source_hosts import BitbucketSettings
 from actors.source_hosts.github import GithubAppSettings
 from actors.vms.images import ImageSettings
@@ -46,6 +46,7 @@ class Config:
     repositories: RepositorySettings = field(default_factory=RepositorySettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
+    source: SourceSettings = field(default_factory=SourceSettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)
 
     def __post_init__(self) -> None:

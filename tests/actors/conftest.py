@@ -26,7 +26,7 @@ from actors.mail import MailSettings
 from actors.messages import Reschedule
 from actors.notifications import NotificationSettings
 from actors.render import RenderSettings
-from actors.repositories import RepositorySettings
+from actors.repositories import RepositorySettings, SourceSettings
 from actors.timings import Timings
 from actors.vms import Images, ImageSettings, ImageStore, Provider, SandboxProvider
 from actors.vms.images.image import Image
@@ -52,6 +52,7 @@ def settings_with(pool: PoolSettings, jobs: JobSettings) -> EngineSettings:
         mail=MailSettings(),
         notifications=NotificationSettings(),
         repositories=RepositorySettings(),
+        source=SourceSettings(),
         base_url="http://ci.example.org",
         api_address=("127.0.0.1", 9),
     )

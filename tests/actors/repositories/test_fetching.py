@@ -15,7 +15,7 @@ from actors.repositories.git import GitError
 from actors.repositories.mirror import Mirror
 from actors.repositories.packing import pack_commit
 from actors.repositories.remote import Remote
-from actors.repositories.settings import RepositorySettings
+from actors.repositories.settings import RepositorySettings, SourceSettings
 from actors.repositories.ssh_keys import fingerprint, host_key, new_deploy_key
 from storage import DeployKey, GitCredential
 from tests.git_repository import GitRepository
@@ -59,7 +59,7 @@ def test_a_repository_is_fetched_by_https(remote: GitRepository, https: HttpsSer
     remote.push()
     mirror = over_https(tmp_path, https)
     assert mirror.remote_heads().commits == mirror.fetch().commits == {MAIN: commit}
-    archive = pack_commit(mirror, MAIN, commit, RepositorySettings())
+    archive = pack_commit(mirror, MAIN, commit, SourceSettings())
     assert PASSWORD.password.encode() not in archive
     for each in mirror.folder.rglob("*"):
         assert each.is_dir() or PASSWORD.password.encode() not in each.read_bytes()

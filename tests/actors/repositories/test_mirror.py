@@ -12,7 +12,7 @@ import pytest
 from actors.repositories.git import GitError
 from actors.repositories.mirror import Mirror
 from actors.repositories.packing import pack_commit
-from actors.repositories.settings import RepositorySettings
+from actors.repositories.settings import RepositorySettings, SourceSettings
 from actors.vms.source.archive import write_manifest
 from tests.git_repository import GitRepository
 
@@ -66,8 +66,8 @@ def test_git_works_in_the_source_of_a_commit(remote: GitRepository, mirror: Mirr
     commit = remote.commit("A link [brackets]")
     remote.push("main", "v1.3")
     mirror.fetch()
-    archive = pack_commit(mirror, MAIN, commit, RepositorySettings(depth=4))
-    assert archive == pack_commit(mirror, MAIN, commit, RepositorySettings(depth=4))
+    archive = pack_commit(mirror, MAIN, commit, SourceSettings(depth=4))
+    assert archive == pack_commit(mirror, MAIN, commit, SourceSettings(depth=4))
     assert archive[4:8] == bytes(4), "the archive has a time"
     source = unpacked(archive, tmp_path / "workspace")
     assert source.git("describe") == f"v1.3-2-g{commit[:7]}"
@@ -76,7 +76,7 @@ def test_git_works_in_the_source_of_a_commit(remote: GitRepository, mirror: Mirr
     assert source.git("status", "--porcelain", "--branch") == "## main"
     assert source.git("rev-parse", "origin/main", "HEAD") == f"{commit}\n{commit}"
     of_tag = unpacked(
-        pack_commit(mirror, "refs/tags/v1.3", remote.git("rev-parse", "HEAD~1"), RepositorySettings()), tmp_path / "tag"
+        pack_commit(mirror, "refs/tags/v1.3", remote.git("rev-parse", "HEAD~1"), SourceSettings()), tmp_path / "tag"
     )
     assert of_tag.git("describe") == "v1.3-1-g" + of_tag.git("rev-parse", "HEAD")[:7]
 
@@ -85,7 +85,7 @@ def test_attributes_of_a_commit_leave_no_file_out(remote: GitRepository, mirror:
     commit = remote.commit(a="$Format:%H$\n", b="b", **{".gitattributes": "a export-subst\nb export-ignore\n"})
     remote.push()
     mirror.fetch()
-    source = unpacked(pack_commit(mirror, MAIN, commit, RepositorySettings()), tmp_path / "workspace")
+    source = unpacked(pack_commit(mirror, MAIN, commit, SourceSettings()), tmp_path / "workspace")
     assert (source.path / "a").read_text() == "$Format:%H$\n"
     assert (source.path / "b").exists()
 
@@ -103,7 +103,7 @@ def test_hooks_and_settings_of_the_repository_do_not_run(remote: GitRepository, 
     for key in ("core.fsmonitor", "uploadpack.packObjectsHook", "core.sshCommand", "core.alternateRefsCommand"):
         subprocess.run(("git", "-C", remote.bare, "config", key, script), check=True)
     mirror.fetch()
-    assert pack_commit(mirror, MAIN, commit, RepositorySettings())
+    assert pack_commit(mirror, MAIN, commit, SourceSettings())
     assert not ran.exists()
 
 
@@ -117,7 +117,7 @@ def test_a_link_in_a_commit_touches_nothing_on_the_host(remote: GitRepository, m
     remote.push()
     mirror.fetch()
     archive = tmp_path / "source.tar.gz"
-    archive.write_bytes(pack_commit(mirror, MAIN, commit, RepositorySettings()))
+    archive.write_bytes(pack_commit(mirror, MAIN, commit, SourceSettings()))
     assert victim.read_text() == "untouched"
     with pytest.raises(Exception, match="a link that leads out of it"):
         write_manifest(archive, tmp_path / "manifest", 2**20)
@@ -142,7 +142,7 @@ def test_refs_with_hostile_names_are_names(remote: GitRepository, mirror: Mirror
     names = ["--upload-pack=touch", "$(touch,x)", "ü", "a;b", "x" * 200]
     remote.push(*(f"{commit}:refs/heads/{name}" for name in names))
     assert mirror.fetch().commits.keys() == {f"refs/heads/{name}" for name in names}
-    source = unpacked(pack_commit(mirror, f"refs/heads/{names[0]}", commit, RepositorySettings()), tmp_path / "source")
+    source = unpacked(pack_commit(mirror, f"refs/heads/{names[0]}", commit, SourceSettings()), tmp_path / "source")
     assert source.git("symbolic-ref", "HEAD") == f"refs/heads/{names[0]}"
 
 
@@ -190,9 +190,9 @@ def test_a_mirror_with_a_lost_file_is_made_anew_next_time(remote: GitRepository,
     for each in (mirror.path / "objects" / "pack").iterdir():
         each.unlink()
     with pytest.raises(GitError, match="git archive failed"):
-        pack_commit(mirror, MAIN, commit, RepositorySettings())
+        pack_commit(mirror, MAIN, commit, SourceSettings())
     mirror.fetch()
-    assert pack_commit(mirror, MAIN, commit, RepositorySettings())
+    assert pack_commit(mirror, MAIN, commit, SourceSettings())
 
 
 def test_a_mirror_that_was_lost_is_made_anew(remote: GitRepository, mirror: Mirror):
@@ -229,3 +229,29 @@ def test_a_merge_base_is_the_last_commit_in_common(remote: GitRepository, mirror
     assert mirror.merge_base(main, other) == base
     assert mirror.merge_base(main, alone) is None
     assert mirror.merge_base(main, "0" * 40) is None
+
+
+def test_the_default_branch_and_its_merge_base_are_in_a_source(remote: GitRepository, mirror: Mirror, tmp_path: Path):
+    base = remote.commit("Base", a="1")
+    remote.git("checkout", "--quiet", "-b", "feature")
+    for number in range(5):
+        commit = remote.commit(f"Feature {number}", b=str(number))
+    remote.git("checkout", "--quiet", "main")
+    for number in range(9):
+        main = remote.commit(f"Main {number}", c=str(number))
+    remote.push("main", "feature")
+    branches = mirror.fetch().branches("main", None, "gone")
+    assert branches == {"main": main}
+    feature = "refs/heads/feature"
+    archive = pack_commit(mirror, feature, commit, SourceSettings(depth=2), branches)
+    assert archive == pack_commit(mirror, feature, commit, SourceSettings(depth=2), branches)
+    source = unpacked(archive, tmp_path / "workspace")
+    assert source.git("merge-base", "HEAD", "origin/main") == base
+    assert source.git("diff", "--name-only", "origin/main...") == "b"
+    assert source.git("rev-parse", "origin/HEAD") == main
+    assert source.git("status", "--porcelain") == ""
+    apart = remote.git("commit-tree", "HEAD^{tree}", "-m", "Apart")
+    remote.push(f"{apart}:refs/heads/apart")
+    mirror.fetch()
+    alone = unpacked(pack_commit(mirror, "refs/heads/apart", apart, SourceSettings(), branches), tmp_path / "apart")
+    assert alone.git("rev-parse", "origin/main") == main

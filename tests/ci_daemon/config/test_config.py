@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
@@ -93,18 +92,20 @@ def test_errors_in_a_table_name_its_key(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("text", "line", "key", "now"),
     [
-        ("[pool]\nwarm = 3\n", 2),
-        ("[pool]\n\nwarm_images = {}\n", 3),
-        ('[pool]\nparked = 1\n\n[pool.warm_images]\n"debian:13" = 1\n', 4),
+        ("[pool]\nwarm = 3\n", 2, "pool.warm", "pool.parked"),
+        ("[pool]\n\nwarm_images = {}\n", 3, "pool.warm_images", "pool.parked"),
+        ('[pool]\nparked = 1\n\n[pool.warm_images]\n"debian:13" = 1\n', 4, "pool.warm_images", "pool.parked"),
+        ("[repositories]\ndepth = 3\n", 2, "repositories.depth", "source.depth"),
+        ("[repositories]\nmax_source_mb = 3\n", 2, "repositories.max_source_mb", "source.max_mb"),
     ],
 )
-def test_keys_of_earlier_releases_are_refused_with_the_new(tmp_path: Path, text: str, line: int):
+def test_keys_of_earlier_releases_are_refused_with_the_new(tmp_path: Path, text: str, line: int, key: str, now: str):
     (tmp_path / "ci-daemon.toml").write_text(text)
     with pytest.raises(ConfigError) as refusal:
         load(tmp_path, {}, tmp_path / "none")
-    assert re.fullmatch(rf".*/ci-daemon\.toml:{line}: pool\.warm(_images)? is now pool\.parked", str(refusal.value))
+    assert str(refusal.value).endswith(f"/ci-daemon.toml:{line}: {key} is now {now}")
 
 
 @pytest.mark.parametrize("name", ["CI_DAEMON_POOL_WARM", "CI_DAEMON_POOL_WARM_IMAGES"])

@@ -20,6 +20,7 @@ import harmont as hm
 @hm.pipeline("ci", triggers=[hm.push(branch=["main", "feature/*"]), hm.push(tag="v*")])
 def ci():
     look = "echo $CI_BRANCH $CI_COMMIT tag=$CI_TAG; git describe; git log --format=%s; git status --short"
+    look += "; git diff --name-only origin/main..."
     return hm.sh(look, label="look")
 """
 PAGE = "pipelines/acme-web-ci/builds"
@@ -95,7 +96,8 @@ def test_only_pushes_that_a_trigger_wants_are_built(daemon: Daemon, client: Clie
     repository.git("commit", "--quiet", "--amend", "--message", "Try again")
     rewritten.append(repository.git("rev-parse", "HEAD"))
     repository.push("--force", "HEAD:feature/x")
-    built(client, 2)
+    built(client, 2).finish(90)
+    assert built(client, 2).log("look").endswith("Begin\na\n"), "git does not find the merge base with main"
     repository.push(":feature/x")
     checked(daemon, repository)
     assert [each["commit"] for each in builds(client)] == rewritten

@@ -1,0 +1,94 @@
+"""The shallow ``.git`` of a source, in which `git describe`, `git diff origin/main...` and tags work."""
+
+from __future__ import annotations
+
+import tarfile
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from actors.repositories.git import GitError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from actors.repositories.git import Git
+
+__all__ = ["Checkout", "add_history", "make_history"]
+
+_HEADS = "refs/heads/"
+_MOST_DEPTH = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """The state of a source's repository.
+
+    It is on ``ref`` if that is a branch, else on none. ``branches`` are those of ``origin`` to compare with, by name,
+    the default branch first; ``url`` is the one of ``origin``, if others than this host may know it.
+    """
+
+    ref: str | None
+    commit: str
+    branches: Mapping[str, str] = field(default_factory=dict)
+    url: str | None = None
+
+
+def make_history(git: Git, source: Path, folder: Path, checkout: Checkout, depth: int, seconds: float) -> None:
+    """Make a shallow repository of a commit, with an index but without files. Raises GitError.
+
+    It has the last ``depth`` commits with their tags, and more if the merge base with one of the branches is farther,
+    up to 2,000.
+    """
+
+    def run(*arguments: str) -> None:
+        git.copy(*arguments, at=folder, seconds=seconds)
+
+    tips = checkout.branches.values()
+    depth = max([depth, *(_distance(git, source, checkout.commit, each, seconds) for each in tips)])
+    branch = checkout.ref.removeprefix(_HEADS) if checkout.ref and checkout.ref.startswith(_HEADS) else None
+    wanted = {f"refs/remotes/origin/{name}": commit for name, commit in checkout.branches.items()}
+    wanted[f"refs/remotes/origin/{branch}" if branch else "refs/ci/commit"] = checkout.commit
+    folder.mkdir()
+    run("init", "--quiet", "--bare", "--template=", str(folder))
+    refs = (f"{commit}:{name}" for name, commit in wanted.items())
+    run("fetch", "--quiet", f"--depth={depth}", "--no-write-fetch-head", "--", f"file://{source}", *refs)
+    if branch:
+        run("update-ref", f"{_HEADS}{branch}", checkout.commit)
+        run("symbolic-ref", "HEAD", f"{_HEADS}{branch}")
+    else:
+        run("update-ref", "--no-deref", "HEAD", checkout.commit)
+    run("read-tree", checkout.commit)
+    run("pack-refs", "--all")
+    for default in list(checkout.branches)[:1]:
+        run("symbolic-ref", "refs/remotes/origin/HEAD", f"refs/remotes/origin/{default}")
+    if checkout.url:
+        run("config", "remote.origin.url", checkout.url)
+        run("config", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")
+    run("config", "core.bare", "false")
+
+
+def add_history(tar: tarfile.TarFile, folder: Path) -> None:
+    """Add a repository to an archive as its ``.git``, always the same."""
+    for path in sorted(folder.rglob("*")):
+        info = tarfile.TarInfo(f".git/{path.relative_to(folder).as_posix()}")
+        if path.is_dir():
+            info.type, info.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(info)
+        else:
+            info.size, info.mode = path.stat().st_size, 0o644
+            with path.open("rb") as file:
+                tar.addfile(info, file)
+
+
+def _distance(git: Git, source: Path, commit: str, tip: str, seconds: float) -> int:
+    """Return the depth of the merge base of two commits; 0 if there is none, or too far away."""
+    try:
+        base = git.run("merge-base", commit, tip, at=source, seconds=seconds).decode().strip()
+    except GitError:
+        return 0
+    counts = []
+    for each in (commit, tip):
+        counting = ("rev-list", "--count", f"--max-count={_MOST_DEPTH}", f"{base}..{each}")
+        counts.append(int(git.run(*counting, at=source, seconds=seconds)) + 1)
+    return max(counts) if max(counts) <= _MOST_DEPTH else 0
