@@ -26,6 +26,13 @@ def new_storage(
     ``database`` is one of `database_in` the same directory.
     """
     shutil.copytree(_template().name, directory, dirs_exist_ok=True)
+    return storage_in(directory, clock, billing, database)
+
+
+def storage_in(
+    directory: Path, clock: Clock, billing: BillingSettings | None = None, database: Database | None = None
+) -> Storage:
+    """Return the storage of a state directory that `new_storage` made, or of a copy."""
     vault = Vault.of_service(directory / KEY, os.environ)
     billing, database = billing or BillingSettings(), database or database_in(directory, clock)
     return Storage(directory, database, vault, billing, sys.maxsize, clock)

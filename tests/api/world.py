@@ -78,8 +78,7 @@ class World:
     def sign_up(self, email: str, name: str = "A Name", cents: int = 1000) -> Account:
         """Add a user with an API key, and money in the personal organization."""
         owner = records.new_owner(self.storage, email, name, cents)
-        client = testing.TestClient(self.app, headers={"Authorization": f"Bearer {owner.token}"})
-        return Account(self, email, owner.organization.slug, owner.organization.id, owner.token, client)
+        return Account(self, email, owner.organization.slug, owner.organization.id, owner.token)
 
 
 @dataclass
@@ -91,7 +90,10 @@ class Account:
     org: str
     org_id: int
     token: str
-    client: testing.TestClient
+    client: testing.TestClient = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.client = testing.TestClient(self.world.app, headers={"Authorization": f"Bearer {self.token}"})
 
     @property
     def path(self) -> str:

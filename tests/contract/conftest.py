@@ -8,64 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from api import IdentitySettings
 from tests.contract.reference import LATER, RULES
-from tests.contract.scene import Scene, make_scene
-from tests.forges.forgejo import ForgejoServer
-from tests.forges.server import LocalHost, serving
-from tests.github_server import GithubServer
-from tests.identity.everyone import providers_of
-from tests.payment_provider import LocalProvider
+from tests.contract.scene import Scene
+from tests.contract.scenes import Outside, Scenes
 
 _ROWS = "contract_row"
 
 
 @pytest.fixture(scope="session")
-def provider() -> Iterator[LocalProvider]:
-    with LocalProvider.serving() as provider:
-        yield provider
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenes]:
+    with Outside.serving(tmp_path_factory.mktemp("outside")) as outside:
+        yield Scenes(tmp_path_factory.mktemp("scene"), outside)
 
 
 @pytest.fixture(scope="session")
-def identity() -> Iterator[IdentitySettings]:
-    with providers_of("owner@example.org") as identity:
-        yield identity
-
-
-@pytest.fixture(scope="session")
-def forge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalHost]:
-    with serving(ForgejoServer(), tmp_path_factory.mktemp("forge")) as forge:
-        yield forge
-
-
-@pytest.fixture(scope="session")
-def github() -> Iterator[GithubServer]:
-    with GithubServer.serving() as github:
-        yield github
-
-
-@pytest.fixture(scope="session")
-def seen(
-    tmp_path_factory: pytest.TempPathFactory,
-    provider: LocalProvider,
-    identity: IdentitySettings,
-    forge: LocalHost,
-    github: GithubServer,
-) -> Iterator[Scene]:
+def seen(scenes: Scenes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """A scene that no test changes: requests to it only read, or are refused."""
-    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state", provider, identity, forge, github)
-    yield scene
-    storage.close()
+    with scenes.copy(tmp_path_factory.mktemp("seen") / "state") as scene:
+        yield scene
 
 
 @pytest.fixture
-def scene(
-    tmp_path: Path, provider: LocalProvider, identity: IdentitySettings, forge: LocalHost, github: GithubServer
-) -> Iterator[Scene]:
+def scene(scenes: Scenes, tmp_path: Path) -> Iterator[Scene]:
     """A scene for one test, which may change it."""
-    storage, scene = make_scene(tmp_path / "state", provider, identity, forge, github)
-    yield scene
-    storage.close()
+    with scenes.copy(tmp_path / "state") as scene:
+        yield scene
 
 
 @pytest.fixture(autouse=True)

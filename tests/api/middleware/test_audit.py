@@ -9,16 +9,11 @@ from pathlib import Path
 import pytest
 from falcon import testing
 
-from api import IdentitySettings
 from storage import AuditEntry
 from tests.api.conformity import conformity
 from tests.contract.reference import ENDPOINTS, Endpoint
-from tests.contract.scene import Scene, is_ceremony, make_scene
-from tests.forges.forgejo import ForgejoServer
-from tests.forges.server import LocalHost, serving
-from tests.github_server import GithubServer
-from tests.identity.everyone import providers_of
-from tests.payment_provider import LocalProvider
+from tests.contract.scene import Scene, is_ceremony
+from tests.contract.scenes import Outside, Scenes
 
 _OPERATIONS = {
     f"{method.upper()} {path}": operation["operationId"]
@@ -70,50 +65,22 @@ def secrets_in(sent: object) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def provider() -> Iterator[LocalProvider]:
-    with LocalProvider.serving() as provider:
-        yield provider
-
-
-@pytest.fixture(scope="module")
-def identity() -> Iterator[IdentitySettings]:
-    with providers_of("owner@example.org") as identity:
-        yield identity
-
-
-@pytest.fixture(scope="module")
-def forge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalHost]:
-    with serving(ForgejoServer(), tmp_path_factory.mktemp("forge")) as forge:
-        yield forge
-
-
-@pytest.fixture(scope="module")
-def github() -> Iterator[GithubServer]:
-    with GithubServer.serving() as github:
-        yield github
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scenes]:
+    with Outside.serving(tmp_path_factory.mktemp("outside")) as outside:
+        yield Scenes(tmp_path_factory.mktemp("scene"), outside)
 
 
 @pytest.fixture
-def scene(
-    tmp_path: Path, provider: LocalProvider, identity: IdentitySettings, forge: LocalHost, github: GithubServer
-) -> Iterator[Scene]:
-    storage, scene = make_scene(tmp_path / "state", provider, identity, forge, github)
-    yield scene
-    storage.close()
+def scene(scenes: Scenes, tmp_path: Path) -> Iterator[Scene]:
+    with scenes.copy(tmp_path / "state") as scene:
+        yield scene
 
 
 @pytest.fixture(scope="module")
-def seen(
-    tmp_path_factory: pytest.TempPathFactory,
-    provider: LocalProvider,
-    identity: IdentitySettings,
-    forge: LocalHost,
-    github: GithubServer,
-) -> Iterator[Scene]:
+def seen(scenes: Scenes, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """A scene for tests that only read."""
-    storage, scene = make_scene(tmp_path_factory.mktemp("seen") / "state", provider, identity, forge, github)
-    yield scene
-    storage.close()
+    with scenes.copy(tmp_path_factory.mktemp("seen") / "state") as scene:
+        yield scene
 
 
 @pytest.mark.parametrize("endpoint", CHANGES, ids=lambda endpoint: endpoint.request)
