@@ -231,7 +231,7 @@ def create_app(
     add_secrets(routes, SecretsResource(storage, access))
 
     add_jobs(routes, JobsResource(storage, engine, access))
-    ranges = LogRanges(engine, slots, clock)
+    ranges, provider = LogRanges(engine, slots, clock), PaymentProvider.of(payments or PaymentSettings(), settings.url)
     add_logs(routes, JobLogResource(storage, log_access, ranges), RenderLogResource(storage, log_access, ranges))
     add_build_pages(
         routes,
@@ -246,6 +246,7 @@ def create_app(
         pager=pager,
         mails=mails,
         invites_per_day=rate_limits.invites_per_day,
+        payments=provider,
     )
     routes.add("/v0/jobs/{job_id}/logs", LogEventsResource(storage, engine, log_access, slots, clock))
 
@@ -257,7 +258,7 @@ def create_app(
         UsageResource(storage, access),
         CouponsResource(storage, access, rates),
     )
-    add_payments(routes, storage, access, rates, PaymentProvider.of(payments or PaymentSettings(), settings.url))
+    add_payments(routes, storage, access, rates, provider)
 
     add_docs(routes, OpenApiResource(routes, settings.url), ErrorPagesResource(routes))
 
@@ -268,7 +269,7 @@ def create_app(
     for middleware in (
         *first,
         audit,
-        ErrorsAsPages(console.pages),
+        ErrorsAsPages(console.pages, console.cookies),
         PublicLimit(rates, routes, console.cookies.has_session),
     ):
         app.add_middleware(middleware)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from api.openapi.docs import ReferenceResource, reference_files
-from api.resources.billing.checkout_pages import CheckoutPageResource
 from api.resources.billing.payments import CheckoutResource, PaymentEventsResource
 from api.resources.meta import HealthResource, PingResource
 from api.resources.sign_in.passkey_login import PasskeyLoginResource
@@ -246,11 +245,9 @@ def add_billing(routes: Routes, billing: BillingResource, usage: UsageResource, 
 def add_payments(
     routes: Routes, storage: Storage, access: Access, rates: RateLimits, provider: PaymentProvider | None
 ) -> None:
-    """Route payments and the pages at which they end."""
+    """Route payments."""
     routes.add(f"{_V0}/billing/checkout/{{org}}", CheckoutResource(storage, access, rates, provider))
     routes.add(f"{_V0}/billing/webhook", PaymentEventsResource(storage, rates, provider))
-    routes.add_page("/billing/paid", CheckoutPageResource.paid())
-    routes.add_page("/billing/canceled", CheckoutPageResource.canceled())
 
 
 def add_docs(routes: Routes, document: OpenApiResource, error_pages: ErrorPagesResource) -> None:

@@ -1,16 +1,11 @@
-"""The paths of forms that perform operations of the API, and of the pages of settings and billing."""
+"""The paths of forms of pipelines and builds, and of the pages of settings."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from api.console.operation_form import OperationForm, given, leads_to, shows
-from api.console.organization.billing import BillingPage
-from api.console.organization.people import OrganizationSettingsPage
+from api.console.operation_form import OperationForm, given, leads_to
 from api.console.pipelines.settings import PipelineSettingsPage, build_of, settings_of
-from api.resources.accounts.invites import InvitesResource
-from api.resources.accounts.members import MembersResource
-from api.resources.billing.coupons import CouponsResource
 from api.resources.builds import BuildsResource
 from api.resources.pipelines import PipelinesResource
 from api.resources.schedules import SchedulesResource
@@ -19,11 +14,9 @@ from api.resources.secrets import SecretsResource
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.mail import Mails
     from api.builds.creation import BuildCreation
     from api.console.operation_form import Next
     from api.console.site import Site
-    from api.middleware.rate_limits import RateLimits
     from api.openapi.operations import Routes
     from api.paging import Pager
     from api.resources.builds import BuildRecord
@@ -37,12 +30,9 @@ def add_operation_pages(
     *,
     url: str,
     creation: BuildCreation,
-    rates: RateLimits,
     pager: Pager,
-    mails: Mails,
-    invites_per_day: int,
 ) -> None:
-    """Route the forms of pipelines, builds and organizations, and the pages of settings."""
+    """Route the forms of pipelines and builds, and the pages of settings."""
     storage, access, clock = site.storage, site.access, site.clock
     secrets = SecretsResource(storage, access)
 
@@ -70,23 +60,6 @@ def add_operation_pages(
     routes.add_page(f"{pipeline}/secrets", form)
     routes.add_page(f"{pipeline}/secrets/{{name}}/delete", OperationForm(site, secrets.on_delete_pipeline, back))
 
-    routes.add_page("/{org}/settings", OrganizationSettingsPage(site))
-    back, members = leads_to(_organization_settings), MembersResource(storage, access)
-    routes.add_page("/{org}/members/{user_id}/role", OperationForm(site, members.on_patch, back, given("role")))
-    routes.add_page("/{org}/members/{user_id}/remove", OperationForm(site, members.on_delete, back))
-    invites, document = InvitesResource(storage, access, rates, mails, invites_per_day), given("email", "role")
-    shown = shows(site, "organization/invited", url=url)
-    routes.add_page("/{org}/invites", OperationForm(site, invites.on_post_list, shown, document))
-    routes.add_page("/{org}/invites/{id}/revoke", OperationForm(site, invites.on_delete, back))
-    form = OperationForm(site, secrets.on_put_organization, back, given("value"), in_path=("name",))
-    routes.add_page("/{org}/secrets", form)
-    routes.add_page("/{org}/secrets/{name}/delete", OperationForm(site, secrets.on_delete_organization, back))
-
-    routes.add_page("/{org}/billing", BillingPage(site))
-    coupons = CouponsResource(storage, access, rates)
-    form = OperationForm(site, coupons.on_post_redeem, leads_to(_billing), given("code"))
-    routes.add_page("/{org}/billing/coupons", form)
-
 
 def _build(params: Mapping[str, str], record: BuildRecord) -> str:
     return _build_path(params, record.number)
@@ -98,14 +71,6 @@ def _build_path(params: Mapping[str, str], number: object) -> str:
 
 def _organization(params: Mapping[str, str], _record: object) -> str:
     return params["org"]
-
-
-def _organization_settings(params: Mapping[str, str], _record: object) -> str:
-    return f"{params['org']}/settings"
-
-
-def _billing(params: Mapping[str, str], _record: object) -> str:
-    return f"{params['org']}/billing"
 
 
 def _settings_of_pipeline(section: str = "") -> Next:

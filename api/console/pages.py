@@ -18,10 +18,13 @@ from api.http.html_pages import path_to_root
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+    from api.console.cookies import Cookies
     from api.request import ApiRequest
 
 __all__ = ["ErrorsAsPages", "Page", "Pages", "redirect", "root_of"]
 
+_HTML = "text/html"
+_OF_PROGRAMS = ("/api/", "/v0/")
 _TEMPLATES = Path(__file__).parent / "templates"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self';"
@@ -84,10 +87,11 @@ class Pages:
 
 
 class ErrorsAsPages:
-    """Middleware that shows the errors of pages as pages; those of the API stay JSON."""
+    """Middleware that shows the errors of pages, and unknown paths, as pages; those of the API stay JSON."""
 
-    def __init__(self, pages: Pages) -> None:
+    def __init__(self, pages: Pages, cookies: Cookies) -> None:
         self._pages = pages
+        self._cookies = cookies
 
     def process_response(
         self,
@@ -98,10 +102,12 @@ class ErrorsAsPages:
     ) -> None:
         """Show the error, if there is one; a page that needs a session leads to the sign-in, and back."""
         error = resp.context.get("error")
-        if not isinstance(resource, Page) or not isinstance(error, ApiError):
+        if not isinstance(error, ApiError) or not (isinstance(resource, Page) or resource is None):
             return
-        if error.problem.code == "route_not_found" and falcon.MEDIA_HTML.partition(";")[0] not in req.accept:
-            return  # a program that asked for a path of the API that does not exist
+        if error.problem.code == "route_not_found":
+            if _HTML not in req.accept or req.path.startswith(_OF_PROGRAMS):
+                return
+            self._cookies.caller(req)
         if error.problem.code == "unauthorized" and req.asked in {"GET", "HEAD"}:
             resp.data = None
             redirect(req, resp, f"login?{urlencode({'next': req.relative_uri})}")

@@ -14,6 +14,7 @@ from api.console.login import LinkPage, LoginPage, MailForms, SessionCookieResou
 from api.console.logs.page import JobPage, LogParts
 from api.console.mail_stop import MailStopPage
 from api.console.operation_routes import add_operation_pages
+from api.console.organization.routes import add_organization_pages
 from api.console.pages import Pages
 from api.console.pipelines.home import HomePage
 from api.console.pipelines.organization import OrganizationPage
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from api.middleware.rate_limits import RateLimits
     from api.openapi.operations import Routes
     from api.paging import Pager
+    from api.payments.provider import PaymentProvider
     from api.sign_in.account_passkeys import AccountPasskeys
     from api.sign_in.mail import SignInMail
     from api.sign_in.providers.sign_in import ProviderSignIn
@@ -134,6 +136,7 @@ def add_build_pages(
     pager: Pager,
     mails: Mails,
     invites_per_day: int,
+    payments: PaymentProvider | None,
 ) -> None:
     """Route the pages of pipelines, builds, logs and organizations, and the files of all pages.
 
@@ -143,15 +146,9 @@ def add_build_pages(
     routes.add_page("/{org}", OrganizationPage(site, url))
     routes.add_page("/{org}/pipelines/{pipeline}", PipelinePage(site))
 
-    add_operation_pages(
-        routes,
-        site,
-        url=url,
-        creation=creation,
-        rates=rates,
-        pager=pager,
-        mails=mails,
-        invites_per_day=invites_per_day,
+    add_operation_pages(routes, site, url=url, creation=creation, pager=pager)
+    add_organization_pages(
+        routes, site, url=url, rates=rates, mails=mails, invites_per_day=invites_per_day, payments=payments
     )
 
     build = "/{org}/pipelines/{pipeline}/builds/{number}"

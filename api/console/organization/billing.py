@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import falcon
 
     from api.console.site import Site
+    from api.payments.provider import PaymentProvider
     from storage import BuildUsage, DayUsage
 
 __all__ = ["BillingPage"]
@@ -34,8 +35,9 @@ _SOURCES = {
 class BillingPage(Page):
     """``/{org}/billing``."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, payments: PaymentProvider | None) -> None:
         self._site = site
+        self._currency = None if payments is None else payments.settings.currency.upper()
 
     def on_get(self, req: falcon.Request, resp: falcon.Response, org: str) -> None:
         """Show the balance, the last thirty days, and a page of the ledger before the entry ``before``."""
@@ -59,6 +61,7 @@ class BillingPage(Page):
             days=_DAYS,
             plot=_plot(days),
             sources=_SOURCES,
+            currency=self._currency,
             form_token=self._site.form_token(req),
         )
 

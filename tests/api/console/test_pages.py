@@ -10,6 +10,7 @@ import pytest
 from tests.api.console.browser import Browser
 from tests.api.world import Account, PipelinePath, World
 
+BY_BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 POLICY = {
     "default-src 'none'",
     "script-src 'self'",
@@ -24,7 +25,16 @@ LOGIN = ("/login", "/login/verify", "/login/recover", "/login/owner", "/login/se
 PIPELINE = "/ada-example-org/pipelines/demo"
 ORGANIZATION = ("/", "/ada-example-org", "/ada-example-org/settings", "/ada-example-org/billing")
 BUILD = tuple(f"{PIPELINE}/builds/1?view={view}" for view in ("jobs", "graph", "time", "tests", "artifacts"))
-PEOPLE = (*LOGIN, "/account", "/cli-login", "/cli-login/done", "/invites", "/invites/accepted")
+PEOPLE = (
+    *LOGIN,
+    "/billing/paid",
+    "/billing/canceled",
+    "/account",
+    "/cli-login",
+    "/cli-login/done",
+    "/invites",
+    "/invites/accepted",
+)
 PAGES = (*PEOPLE, *ORGANIZATION, PIPELINE, f"{PIPELINE}/settings", *BUILD)
 
 
@@ -56,6 +66,16 @@ def test_an_error_of_a_page_is_a_page(ada: Account):
 def test_an_error_of_the_api_stays_json(world: World):
     assert world.anonymous.simulate_get("/api/v0/user").json["error"]["code"] == "unauthorized"
     assert world.anonymous.simulate_get("/api/nowhere").json["error"]["code"] == "route_not_found"
+    assert world.anonymous.simulate_get("/no/where").json["error"]["code"] == "route_not_found"
+    assert world.anonymous.simulate_get("/api/nowhere", headers=BY_BROWSER).json["error"]["code"] == "route_not_found"
+
+
+@pytest.mark.parametrize("path", ["/nobody", "/no/where", "/ada-example-org/pipelines/demo/none", "/.env"])
+def test_an_unknown_path_is_a_page_to_a_browser(world: World, ada: Account, path: str):
+    shown = Browser.of(ada).get(path, headers=BY_BROWSER)
+    assert (shown.status_code, shown.text.count("<h1>Not Found</h1>")) == (404, 1)
+    assert ">Account</a>" in shown.text
+    assert ">Sign in</a>" in world.anonymous.simulate_get("/no/where", headers=BY_BROWSER).text
 
 
 def test_hostile_texts_are_text(ada: Account):

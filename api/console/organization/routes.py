@@ -1,0 +1,68 @@
+"""The paths of the pages of an organization, and of their forms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from api.console.operation_form import OperationForm, given, leads_to, shows
+from api.console.organization.billing import BillingPage
+from api.console.organization.checkout import CheckoutEndPage, checkout_of
+from api.console.organization.people import OrganizationSettingsPage
+from api.resources.accounts.invites import InvitesResource
+from api.resources.accounts.members import MembersResource
+from api.resources.billing.coupons import CouponsResource
+from api.resources.billing.payments import CheckoutResource
+from api.resources.secrets import SecretsResource
+
+if TYPE_CHECKING:
+    from actors.mail import Mails
+    from api.console.operation_form import Next
+    from api.console.site import Site
+    from api.middleware.rate_limits import RateLimits
+    from api.openapi.operations import Routes
+    from api.payments.provider import PaymentProvider
+
+__all__ = ["add_organization_pages"]
+
+
+def add_organization_pages(
+    routes: Routes,
+    site: Site,
+    *,
+    url: str,
+    rates: RateLimits,
+    mails: Mails,
+    invites_per_day: int,
+    payments: PaymentProvider | None,
+) -> None:
+    """Route the pages of members, invites, secrets and billing."""
+    storage, access = site.storage, site.access
+
+    routes.add_page("/{org}/settings", OrganizationSettingsPage(site))
+    back, members = _back_to("settings"), MembersResource(storage, access)
+    routes.add_page("/{org}/members/{user_id}/role", OperationForm(site, members.on_patch, back, given("role")))
+    routes.add_page("/{org}/members/{user_id}/remove", OperationForm(site, members.on_delete, back))
+    invites, document = InvitesResource(storage, access, rates, mails, invites_per_day), given("email", "role")
+    shown = shows(site, "organization/invited", url=url)
+    routes.add_page("/{org}/invites", OperationForm(site, invites.on_post_list, shown, document))
+    routes.add_page("/{org}/invites/{id}/revoke", OperationForm(site, invites.on_delete, back))
+    secrets = SecretsResource(storage, access)
+    form = OperationForm(site, secrets.on_put_organization, back, given("value"), in_path=("name",))
+    routes.add_page("/{org}/secrets", form)
+    routes.add_page("/{org}/secrets/{name}/delete", OperationForm(site, secrets.on_delete_organization, back))
+
+    routes.add_page("/{org}/billing", BillingPage(site, payments))
+    coupons = CouponsResource(storage, access, rates)
+    form = OperationForm(site, coupons.on_post_redeem, _back_to("billing"), given("code"))
+    routes.add_page("/{org}/billing/coupons", form)
+    checkout = CheckoutResource(storage, access, rates, payments)
+    form = OperationForm(site, checkout.on_post, shows(site, "organization/checkout"), checkout_of)
+    routes.add_page("/{org}/billing/checkout", form)
+    end = CheckoutEndPage(site)
+    routes.add_page("/billing/paid", end, "paid")
+    routes.add_page("/billing/canceled", end, "canceled")
+
+
+def _back_to(page: str) -> Next:
+    """Return what leads to a page of the organization."""
+    return leads_to(lambda params, _: f"{params['org']}/{page}")
